@@ -1,0 +1,65 @@
+"""What a primitive may ask of a server: run scripts, deliver messages. A backend knows no primitive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from ..clock import Clock
+from ..scripts.base import Call
+
+R = TypeVar("R")
+
+Wake = Callable[[str | None], None]
+"""Called with a message's payload, or with None when the subscription was confirmed, or confirmed again after a
+reconnect: then anything may have been missed."""
+
+
+class Backend(Protocol):
+    """One server, seen from one event loop at a time.
+
+    Attributes:
+        clock: the clock by which the backend stamps what it sends.
+        db: the database's number, 0 where there are none.
+    """
+
+    clock: Clock
+    db: int
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        """Connect, on the running loop; a closed backend can be opened again, on another loop too.
+
+        Args:
+            timeout: seconds for all of it.
+            reconnected: called each time a lost connection was replaced, after the unanswered calls were written
+                again and before the subscriptions are confirmed again.
+
+        Raises:
+            BackendError: unreachable, refused, or not a server that can do it.
+            ConfigurationError: the server is too old.
+
+        Cancellation: the connection is closed.
+        """
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        """Write `call`; in the order of these calls, and now: awaiting only observes the reply.
+
+        While there is no connection the call waits for one. The future fails with `BackendError` and nothing else;
+        cancelling it un-sends nothing.
+        """
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        """Listen on `channel` until `unsubscribe`; one listener a channel.
+
+        The future is done once the server confirmed (after `wake(None)`), or failed with `BackendError` if it refuses.
+        """
+
+    def unsubscribe(self, channel: str) -> None:
+        """Stop listening; a message on its way is dropped."""
+
+    async def aclose(self) -> None:
+        """Write what is pending, wait a bounded time for its replies, and close.
+
+        Cancellation: closes at once; what was written stays written.
+        """

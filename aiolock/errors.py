@@ -1,0 +1,110 @@
+"""What can go wrong, as one tree.
+
+    AiolockError                      carries the lock's name; the message says the remedy
+    ├─ ConfigurationError(ValueError) bad name, ttl, URL, option; raised before anything is held
+    ├─ NotAcquired                    not held, once a pending undo has landed
+    │  └─ AcquireTimeout(TimeoutError)
+    ├─ LockLost                       was held, is not any more; `reason` says why
+    ├─ NotOwned                       release or renew by one who does not hold it
+    └─ BackendError                   Redis unreachable or refusing; the client's error is `__cause__`
+
+Contention, outage and loss are three different errors, never one `False`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+
+class LossReason(enum.Enum):
+    """Why a lease stopped being safe."""
+
+    EXPIRED = "expired"
+    """Its time was over: a fixed lease (`renew=False`) reached its deadline."""
+    UNREACHABLE = "unreachable"
+    """Renewals failed until the deadline: server down, network cut, or a command refused."""
+    DELETED = "deleted"
+    """The server no longer has the key: flushed, evicted, restarted empty, or deleted by hand."""
+    TAKEN_OVER = "taken_over"
+    """Somebody else holds the lock."""
+    LOOP_BLOCKED = "loop_blocked"
+    """This process did not run its event loop past the deadline: a blocking call, or the process was stopped."""
+    REVOKED = "revoked"
+    """`force_release()` was called on it."""
+    MAX_HOLD = "max_hold"
+    """It was held for longer than the lock's `max_hold`."""
+    CLOSED = "closed"
+    """Its manager was closed."""
+
+
+class AiolockError(Exception):
+    """Base of every error of this library.
+
+    Args:
+        name: the lock's name, or `""` where the error concerns the manager.
+        message: what happened and what to do about it.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(name, message)
+        self.name = name
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # OSError, a base of AcquireTimeout, would rebuild itself from (errno, strerror).
+        return _rebuild, (type(self), self.__dict__.copy())
+
+
+def _rebuild(cls: type[AiolockError], state: dict[str, Any]) -> AiolockError:
+    error = cls.__new__(cls)
+    AiolockError.__init__(error, state["name"], state["message"])
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigurationError(AiolockError, ValueError):
+    """A name, ttl, URL or option that cannot work, or a manager used outside its `async with`. Nothing is held."""
+
+
+class NotAcquired(AiolockError):
+    """The lock was not acquired, and is not held once a pending undo has landed."""
+
+
+class AcquireTimeout(NotAcquired, TimeoutError):
+    """The lock stayed held by somebody else for the whole timeout."""
+
+
+class LockLost(AiolockError):
+    """The lease was lost while it was held; whatever it guarded may run elsewhere.
+
+    Args:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        reason: why, for code.
+    """
+
+    def __init__(self, name: str, message: str, reason: LossReason) -> None:
+        super().__init__(name, message)
+        self.reason = reason
+
+
+class NotOwned(AiolockError):
+    """Release or renewal by one who does not hold the lock."""
+
+
+class BackendError(AiolockError):
+    """Redis could not be reached or refused a command; the client's own error is `__cause__`.
+
+    Args:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        transient: True if the same call may succeed later (outage, loading, busy, out of memory, read-only replica).
+    """
+
+    def __init__(self, name: str, message: str, transient: bool = False) -> None:
+        super().__init__(name, message)
+        self.transient = transient

@@ -1,0 +1,92 @@
+"""A script in two languages, and one request to run it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from importlib import resources
+from typing import Generic, TypeVar
+
+from .store import Store
+
+R = TypeVar("R")
+
+Arg = str | int
+Reply = int | bytes | None | list["Reply"]
+Twin = Callable[[Store, Sequence[str], Sequence[str]], "TwinReply"]
+TwinReply = int | str | None | list["TwinReply"]
+
+
+class Script(Generic[R]):
+    """Lua for a server, its twin for the memory backend, and the decoder of what either answers.
+
+    The twin is the executable specification: both sides are run on the same calls by the differential tests.
+
+    Args:
+        package: the package that holds the Lua file.
+        name: the Lua file's name without its ending; also how errors and logs call the script.
+        twin: the same steps in Python over a `Store`.
+        decode: turns the raw reply into what callers get.
+    """
+
+    __slots__ = ("decode", "lua", "name", "sha", "twin")
+
+    def __init__(self, package: str, name: str, twin: Twin, decode: Callable[[Reply], R]) -> None:
+        self.name = name
+        self.lua = resources.files(package).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+        self.sha = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
+        self.twin = twin
+        self.decode = decode
+
+    def __repr__(self) -> str:
+        return f"<Script {self.name}>"
+
+
+def drop() -> bool:
+    """The default for `Call.unanswered`: do not write it again."""
+    return False
+
+
+class Call(Generic[R]):
+    """One request to run a script: made by a primitive, written by a backend.
+
+    Attributes:
+        name: the lock the request is about, for errors.
+        script: what to run.
+        keys: KEYS.
+        args: ARGV; numbers are whole, durations in milliseconds.
+        unanswered: asked once for each connection that died after the call was written and before its reply came:
+            True writes it again on the next connection, in the old order and before newer calls; False gives up, and
+            the future fails with a transient `BackendError`. It may `run` another call, which takes this one's place.
+        sent_at: clock time, in seconds, just before the write whose reply this is; 0.0 until then.
+        writes: how often it was written. 0: the server cannot have seen it.
+        withdrawn: set it while `writes` is 0, and the call is never written.
+    """
+
+    __slots__ = ("args", "keys", "name", "script", "sent_at", "unanswered", "withdrawn", "writes")
+
+    def __init__(
+        self,
+        name: str,
+        script: Script[R],
+        keys: Sequence[str],
+        args: Sequence[Arg],
+        unanswered: Callable[[], bool] = drop,
+    ) -> None:
+        self.name = name
+        self.script = script
+        self.keys = keys
+        self.args = args
+        self.unanswered = unanswered
+        self.sent_at = 0.0
+        self.writes = 0
+        self.withdrawn = False
+
+    def withdraw(self) -> bool:
+        """Take the call back; False if a server may have seen it."""
+        if self.writes == 0:
+            self.withdrawn = True
+        return self.withdrawn
+
+    def __repr__(self) -> str:
+        return f"<Call {self.script.name} {self.name!r} writes={self.writes}>"

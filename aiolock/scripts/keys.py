@@ -1,0 +1,71 @@
+"""The only place where keys and channels are spelled."""
+
+from __future__ import annotations
+
+from ..errors import ConfigurationError
+
+MAX_NAME_BYTES = 512
+_ENCODED = str.maketrans({"{": "%7B", "}": "%7D", "%": "%25"})
+
+
+class Keys:
+    """Spells keys and channels for one namespace and database.
+
+    Every key of a name carries the name as its hash tag, so that all of them land in one cluster slot; the kind is in
+    the key, so that a lock and a fair lock of one name never mix. Pub/sub knows no databases: channels carry theirs.
+
+    Args:
+        namespace: prefix of every key, without braces.
+        db: the database's number.
+    """
+
+    __slots__ = ("_channel_end", "_namespace")
+
+    def __init__(self, namespace: str, db: int = 0) -> None:
+        if not isinstance(namespace, str) or not namespace or not namespace.isprintable() or set(namespace) & set("{} "):
+            raise ConfigurationError("", f"namespace {namespace!r} must be printable text without spaces and braces")
+        self._namespace = namespace
+        self._channel_end = f":{db}" if db else ""
+
+    def of(self, kind: str, name: str) -> NameKeys:
+        """Keys of one name of one kind."""
+        return NameKeys(f"{self._namespace}:{kind}:{{{name.translate(_ENCODED)}}}", self._channel_end)
+
+    def manager(self, manager_id: str) -> str:
+        """The channel on which one manager is told things."""
+        return f"{self._namespace}:manager:{manager_id}{self._channel_end}"
+
+
+class NameKeys:
+    """Keys of one name: `lock` (owner → depth), `state` (last grant), `free` (channel) and tombstones."""
+
+    __slots__ = ("free", "lock", "state")
+
+    def __init__(self, lock: str, channel_end: str) -> None:
+        self.lock = lock
+        self.state = f"{lock}:state"
+        self.free = f"{lock}:free{channel_end}"
+
+    def dead(self, owner: str) -> str:
+        """The tombstone of an owner that must never hold again."""
+        return f"{self.lock}:dead:{owner}"
+
+
+def check_name(name: object) -> str:
+    """Return `name` if it can name a lock.
+
+    Raises:
+        ConfigurationError: not text, empty, longer than 512 bytes of UTF-8, or not encodable.
+    """
+    if not isinstance(name, str):
+        raise ConfigurationError(str(name), f"a lock's name must be str, not {type(name).__name__}: {name!r}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(repr(name), f"the name {name!r} is not valid UTF-8 text: {error}") from error
+    if not 1 <= size <= MAX_NAME_BYTES:
+        shown = name if len(name) < 40 else f"{name[:40]}…"
+        raise ConfigurationError(
+            shown, f"the name {shown!r} has {size} bytes of UTF-8; 1 to {MAX_NAME_BYTES} are allowed (hash a longer one)"
+        )
+    return name

@@ -1,0 +1,90 @@
+"""The lock's scripts, and how a request to each is spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from ..base import Call, Script
+from ..keys import Keys
+from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, TransferOutcome
+from . import decode, twins
+
+DIRTY_MS = 24 * 3600 * 1000
+"""How long a name remembers that its last holder vanished."""
+GRACE_MS = 60 * 1000
+"""How long, beyond a ttl, a clean name keeps its fence, and a tombstone stays."""
+
+ACQUIRE = Script(__name__, "acquire", twins.acquire, decode.acquire)
+RELEASE = Script(__name__, "release", twins.release, decode.release)
+TRANSFER = Script(__name__, "transfer", twins.transfer, decode.transfer)
+RENEW = Script(__name__, "renew", twins.renew, decode.renew)
+FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.forced)
+INFO = Script(__name__, "info", twins.info, decode.info)
+SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, INFO)
+
+Ending = Literal["clean", "undone", "dirty"]
+"""How an owner ends: after a body that was valid to its end; without having entered; after a loss."""
+
+Renewal = tuple[str, str, str, str, int]
+"""One hold in a renewal: lock key, state key, owner, fence, ttl in ms."""
+
+
+class LockCalls:
+    """Requests about one lock name.
+
+    Args:
+        keys: the spelling of keys.
+        name: the lock's name.
+    """
+
+    __slots__ = ("_channel", "_keys", "free", "name")
+
+    kind = "lock"
+
+    def __init__(self, keys: Keys, name: str) -> None:
+        self.name = name
+        self._keys = keys.of(self.kind, name)
+        self._channel = keys.manager("*").partition("*")
+        self.free = self._keys.free
+
+    def acquire(
+        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0
+    ) -> Call[AcquireOutcome]:
+        keys = self._keys
+        args = (owner, ttl_ms, depth, fence, floor, metadata, DIRTY_MS)
+        return Call(self.name, ACQUIRE, (keys.lock, keys.state, keys.dead(owner)), args)
+
+    def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
+        keys, grace = self._keys, ttl_ms + GRACE_MS
+        args = (owner, left, ending, grace, grace if tainted else 0, keys.free)
+        return Call(self.name, RELEASE, (keys.lock, keys.state, keys.dead(owner)), args)
+
+    def transfer(
+        self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
+    ) -> Call[TransferOutcome]:
+        keys = self._keys
+        dead_ms = ttl_ms + GRACE_MS if tainted else 0
+        args = (owner, fence, successor, ttl_ms, floor, metadata, DIRTY_MS, dead_ms, keys.free)
+        return Call(self.name, TRANSFER, (keys.lock, keys.state, keys.dead(owner), keys.dead(successor)), args)
+
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Renewal:
+        return self._keys.lock, self._keys.state, owner, str(fence), ttl_ms
+
+    def force_release(self, fence: int = 0) -> Call[bool]:
+        before, _, after = self._channel
+        args = (fence, self._keys.free, before, after)
+        return Call(self.name, FORCE_RELEASE, (self._keys.lock, self._keys.state), args)
+
+    def info(self) -> Call[Held | None]:
+        return Call(self.name, INFO, (self._keys.lock, self._keys.state), ())
+
+
+def renew(batch: Iterable[Renewal]) -> Call[list[RenewOutcome]]:
+    """One request that extends every hold of `batch`, each judged by itself."""
+    keys: list[str] = []
+    args: list[str | int] = [DIRTY_MS]
+    for lock, state, owner, fence, ttl_ms in batch:
+        keys += (lock, state)
+        args += (owner, fence, ttl_ms)
+    return Call("", RENEW, keys, args)

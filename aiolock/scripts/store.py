@@ -1,0 +1,111 @@
+"""The tiny typed store that twins run over: the handful of commands the scripts use, with their Redis meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class WrongType(Exception):
+    """A key holds another type than the command works on."""
+
+    def __init__(self) -> None:
+        super().__init__("WRONGTYPE Operation against a key holding the wrong kind of value")
+
+
+class Store:
+    """Keys with types and expiries, and channels with subscribers.
+
+    Values are text: scripts never store anything else.
+
+    Args:
+        wall_us: the server's wall clock, in microseconds since the epoch.
+    """
+
+    def __init__(self, wall_us: Callable[[], int]) -> None:
+        self.wall_us = wall_us
+        self._values: dict[str, str | dict[str, str]] = {}
+        self._expiries: dict[str, int] = {}
+        self._subscribers: dict[str, list[Callable[[str], None]]] = {}
+
+    def exists(self, key: str) -> bool:
+        self._expire(key)
+        return key in self._values
+
+    def delete(self, key: str) -> int:
+        found = self.exists(key)
+        self._values.pop(key, None)
+        self._expiries.pop(key, None)
+        return int(found)
+
+    def pttl(self, key: str) -> int:
+        if not self.exists(key):
+            return -2
+        until = self._expiries.get(key)
+        return -1 if until is None else max(0, (until - self.wall_us() + 999) // 1000)
+
+    def pexpire(self, key: str, ms: int) -> int:
+        if not self.exists(key):
+            return 0
+        self._expiries[key] = self.wall_us() + ms * 1000
+        self._expire(key)
+        return 1
+
+    def set(self, key: str, value: str, px: int) -> None:
+        self._values[key] = value
+        self._expiries[key] = self.wall_us() + px * 1000
+
+    def get(self, key: str) -> str | None:
+        value = self._values[key] if self.exists(key) else None
+        if isinstance(value, dict):
+            raise WrongType
+        return value
+
+    def hget(self, key: str, field: str) -> str | None:
+        return self._hash(key).get(field)
+
+    def hset(self, key: str, fields: dict[str, str]) -> None:
+        merged = {**self._hash(key), **fields}
+        self._values[key] = merged
+
+    def hgetall(self, key: str) -> dict[str, str]:
+        return dict(self._hash(key))
+
+    def publish(self, channel: str, payload: str) -> int:
+        listeners = list(self._subscribers.get(channel, ()))
+        for deliver in listeners:
+            deliver(payload)
+        return len(listeners)
+
+    def numsub(self, channel: str) -> int:
+        return len(self._subscribers.get(channel, ()))
+
+    def subscribe(self, channel: str, deliver: Callable[[str], None]) -> None:
+        self._subscribers.setdefault(channel, []).append(deliver)
+
+    def unsubscribe(self, channel: str, deliver: Callable[[str], None]) -> None:
+        listeners = self._subscribers.get(channel, [])
+        if deliver in listeners:
+            listeners.remove(deliver)
+        if not listeners:
+            self._subscribers.pop(channel, None)
+
+    def flush(self) -> None:
+        """Forget every key, as FLUSHALL or a restart without persistence does; subscriptions stay."""
+        self._values.clear()
+        self._expiries.clear()
+
+    def keys(self) -> list[str]:
+        """Every live key, in no particular order."""
+        return [key for key in list(self._values) if self.exists(key)]
+
+    def _hash(self, key: str) -> dict[str, str]:
+        value = self._values[key] if self.exists(key) else {}
+        if not isinstance(value, dict):
+            raise WrongType
+        return value
+
+    def _expire(self, key: str) -> None:
+        until = self._expiries.get(key)
+        if until is not None and self.wall_us() >= until:
+            self._values.pop(key, None)
+            self._expiries.pop(key, None)
