@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
 from ..scripts.base import Call
@@ -16,6 +16,7 @@ Wake = Callable[[str | None], None]
 reconnect: then anything may have been missed."""
 
 
+@runtime_checkable
 class Backend(Protocol):
     """One server, seen from one event loop at a time.
 
@@ -45,7 +46,7 @@ class Backend(Protocol):
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """Write `call`; in the order of these calls, and now: awaiting only observes the reply.
 
-        While there is no connection the call waits for one. The future fails with `BackendError` and nothing else;
+        While there is no connection the call waits for one; after `aclose` it fails at once. The future fails with `BackendError` and nothing else;
         cancelling it un-sends nothing.
         """
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Generic, TypeVar
 
+from ..errors import BackendError
 from .store import Store
 
 R = TypeVar("R")
@@ -58,12 +59,14 @@ class Call(Generic[R]):
         unanswered: asked once for each connection that died after the call was written and before its reply came:
             True writes it again on the next connection, in the old order and before newer calls; False gives up, and
             the future fails with a transient `BackendError`. It may `run` another call, which takes this one's place.
+        settle: told the result or the `BackendError`, exactly once, the moment the call is over; also when whoever
+            awaited its future was cancelled. What must happen on a reply hangs here. It may `run` other calls.
         sent_at: clock time, in seconds, just before the write whose reply this is; 0.0 until then.
         writes: how often it was written. 0: the server cannot have seen it.
         withdrawn: set it while `writes` is 0, and the call is never written.
     """
 
-    __slots__ = ("args", "keys", "name", "script", "sent_at", "unanswered", "withdrawn", "writes")
+    __slots__ = ("args", "keys", "name", "script", "sent_at", "settle", "unanswered", "withdrawn", "writes")
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class Call(Generic[R]):
         self.keys = keys
         self.args = args
         self.unanswered = unanswered
+        self.settle: Callable[[R | BackendError], None] | None = None
         self.sent_at = 0.0
         self.writes = 0
         self.withdrawn = False

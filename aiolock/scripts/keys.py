@@ -22,7 +22,12 @@ class Keys:
     __slots__ = ("_channel_end", "_namespace")
 
     def __init__(self, namespace: str, db: int = 0) -> None:
-        if not isinstance(namespace, str) or not namespace or not namespace.isprintable() or set(namespace) & set("{} "):
+        if (
+            not isinstance(namespace, str)
+            or not namespace
+            or not namespace.isprintable()
+            or set(namespace) & set("{} ")
+        ):
             raise ConfigurationError("", f"namespace {namespace!r} must be printable text without spaces and braces")
         self._namespace = namespace
         self._channel_end = f":{db}" if db else ""
@@ -66,6 +71,7 @@ def check_name(name: object) -> str:
     if not 1 <= size <= MAX_NAME_BYTES:
         shown = name if len(name) < 40 else f"{name[:40]}…"
         raise ConfigurationError(
-            shown, f"the name {shown!r} has {size} bytes of UTF-8; 1 to {MAX_NAME_BYTES} are allowed (hash a longer one)"
+            shown,
+            f"the name {shown!r} has {size} bytes of UTF-8; 1 to {MAX_NAME_BYTES} are allowed: hash a longer one",
         )
     return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from ..base import Call, Script
@@ -47,6 +47,11 @@ class LockCalls:
         self._keys = keys.of(self.kind, name)
         self._channel = keys.manager("*").partition("*")
         self.free = self._keys.free
+
+    @property
+    def batch(self) -> Callable[[Iterable[Renewal]], Call[list[RenewOutcome]]]:
+        """What makes one request of many renewals."""
+        return renew
 
     def acquire(
         self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0

@@ -1,0 +1,146 @@
+"""A store inside the process: the twins instead of a server, for tests and single-process programs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from ..clock import Clock, SystemClock
+from ..errors import BackendError
+from ..scripts.base import Call, Reply, TwinReply
+from ..scripts.store import Store, WrongType
+from .base import Wake
+
+R = TypeVar("R")
+
+_named: WeakValueDictionary[str, Store] = WeakValueDictionary()
+_warned = False
+
+
+def named_store(name: str) -> Store:
+    """The store that `memory://name` means in this process; `""` is a new one each time."""
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            "memory:// does not cross processes: each worker has a lock of its own", RuntimeWarning, stacklevel=4
+        )
+    if not name:
+        return Store(_wall_us)
+    store = _named.get(name)
+    if store is None:
+        store = _named[name] = Store(_wall_us)
+    return store
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1000
+
+
+class MemoryBackend:
+    """Runs scripts' twins on a `Store`, in the order of the calls, and answers in the loop's next turn.
+
+    Args:
+        store: what is locked on; backends that share one see each other's locks.
+        clock: the clock that stamps calls.
+    """
+
+    db = 0
+
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self.store = store
+        self.clock: Clock = clock or SystemClock()
+        self._wakes: dict[str, Wake] = {}
+        self._deliveries: dict[str, Callable[[str], None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        if self._loop is None:
+            closed = BackendError(call.name, "the manager was closed", transient=True)
+            loop.call_soon(lambda: finish(call, future, closed))
+        else:
+            self._answer(call, future)
+        return future
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        loop = self._running()
+
+        def deliver(payload: str) -> None:
+            loop.call_soon(self._deliver, channel, payload)
+
+        self._wakes[channel] = wake
+        self._deliveries[channel] = deliver
+        self.store.subscribe(channel, deliver)
+        future: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(self._confirm, channel, wake, future)
+        return future
+
+    def unsubscribe(self, channel: str) -> None:
+        if self._wakes.pop(channel, None) is not None:
+            self.store.unsubscribe(channel, self._deliveries.pop(channel))
+
+    async def aclose(self) -> None:
+        for channel in list(self._wakes):
+            self.unsubscribe(channel)
+        await asyncio.sleep(0)
+        self._loop = None
+
+    def _execute(self, call: Call[R]) -> R | BackendError:
+        call.writes += 1
+        call.sent_at = self.clock.now()
+        try:
+            reply = call.script.twin(self.store, call.keys, [str(arg) for arg in call.args])
+        except WrongType as error:
+            refusal = BackendError(call.name, f"the key of {call.name!r} holds another type: {error}; use another name")
+            refusal.__cause__ = error
+            return refusal
+        return call.script.decode(_as_reply(reply))
+
+    def _answer(self, call: Call[R], future: asyncio.Future[R]) -> None:
+        result = self._execute(call)
+        self._running().call_soon(lambda: finish(call, future, result))
+
+    def _deliver(self, channel: str, payload: str) -> None:
+        wake = self._wakes.get(channel)
+        if wake is not None:
+            wake(payload)
+
+    def _confirm(self, channel: str, wake: Wake, future: asyncio.Future[None]) -> None:
+        if self._wakes.get(channel) is wake:
+            wake(None)
+        if not future.done():
+            future.set_result(None)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None, "open() comes first"
+        return self._loop
+
+
+def finish(call: Call[R], future: asyncio.Future[R], result: R | BackendError) -> None:
+    """End a call: its `settle` first, then whoever awaits its future."""
+    if call.settle is not None:
+        call.settle(result)
+    if future.done():
+        return
+    if isinstance(result, BackendError):
+        future.set_exception(result)
+        future.exception()  # a call nobody awaits is no "exception was never retrieved"
+    else:
+        future.set_result(result)
+
+
+def _as_reply(value: TwinReply) -> Reply:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, list):
+        return [_as_reply(item) for item in value]
+    return value

@@ -1,0 +1,261 @@
+"""One connection, made with redis-py from what the user gave: its URL, TLS, credentials and parser; our own policy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import socket
+import struct
+from collections.abc import Iterable
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+
+from redis.asyncio import ConnectionPool, Redis, RedisCluster, Sentinel
+from redis.asyncio.connection import SSLConnection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelConnectionPool
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
+
+from ...errors import ConfigurationError
+
+Word = str | int | bytes
+"""A part of a command."""
+
+CONNECT_TIMEOUT = 10.0
+_LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
+_POOL_ONLY = (
+    "connection_pool",
+    "maint_notifications_pool_handler",
+    "maintenance_notification_hash",
+    "maintenance_state",
+    "oss_cluster_maint_notifications_handler",
+    "orig_socket_timeout",
+    "orig_socket_connect_timeout",
+    "retry_on_error",
+)
+
+
+class Push:
+    """An out-of-band message of the server, told from a reply by its type.
+
+    Attributes:
+        items: the kind (`b"message"`, `b"subscribe"`, …) and what belongs to it.
+    """
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+
+class _Parser(Protocol):
+    def set_pubsub_push_handler(self, handler: object) -> None: ...
+    def set_invalidation_push_handler(self, handler: object) -> None: ...
+    def on_disconnect(self) -> None: ...
+
+
+class _Connection(Protocol):
+    """The part of redis-py's connection that is used here; its own annotations are incomplete."""
+
+    _writer: asyncio.StreamWriter | None
+    _parser: _Parser
+
+    async def connect(self) -> None: ...
+    def pack_command(self, *words: bytes) -> list[bytes]: ...
+    async def read_response(
+        self, *, timeout: float, disconnect_on_error: bool, push_request: bool
+    ) -> object: ...  # fmt: skip
+    def _close(self) -> None: ...
+
+
+class Connector:
+    """Makes connections; whatever can be wrong without asking the server is found at construction.
+
+    Args:
+        source: a `redis://`, `rediss://` or `unix://` URL, or a client whose connection settings are taken over.
+
+    Raises:
+        ConfigurationError: not a URL or client of one server.
+    """
+
+    def __init__(self, source: str | Redis) -> None:
+        self._class, self._options = _recipe(source)
+        self.db = int(self._options.get("db") or 0)
+        try:
+            self._make()
+        except (TypeError, RedisError) as error:
+            raise ConfigurationError("", f"these connection options do not work: {error}") from None
+        except Exception as error:
+            # Its text may quote a password.
+            raise ConfigurationError("", f"these connection options do not work ({type(error).__name__})") from None
+
+    def _make(self) -> _Connection:
+        return cast(_Connection, self._class(**self._options))
+
+    async def connect(self) -> Link:
+        """Connect and authenticate.
+
+        Raises:
+            RedisError, OSError, ValueError: and whatever else redis-py raises at a server which is none.
+
+        Cancellation: nothing is left open.
+        """
+        connection = self._make()
+        try:
+            await connection.connect()
+            return Link(connection)
+        except BaseException:
+            _close(connection)
+            raise
+
+
+class Link:
+    """An open connection: bytes out, replies and pushes in.
+
+    Args:
+        connection: connected.
+    """
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+        self._writer = _writer(connection)
+        _mark_pushes(connection)
+
+    def pack(self, words: Iterable[Word]) -> bytes:
+        """One command's bytes; text as UTF-8, whatever the user's client prefers."""
+        return b"".join(self._connection.pack_command(*(_encode(word) for word in words)))
+
+    def write(self, data: bytes) -> None:
+        """Hand `data` to the transport, at once and without waiting.
+
+        redis-py's `send_packed_command` would drop the connection if it were cancelled while it waits.
+        """
+        self._writer.write(data)
+
+    async def drained(self) -> None:
+        """Wait while the transport has more to send than it should. Raises OSError once the connection is lost."""
+        await self._writer.drain()
+
+    async def read(self) -> object:
+        """The next reply, error reply (as an exception, returned) or `Push`.
+
+        Raises:
+            Exception: the connection is lost, or what came is no RESP.
+        """
+        try:
+            # push_request: else the parser calls itself once for each push in a row.
+            return await self._connection.read_response(timeout=math.inf, disconnect_on_error=False, push_request=True)
+        except RedisError as error:
+            if isinstance(error, ResponseError) or error.status_code is not None:
+                return error
+            raise
+
+    def close(self) -> None:
+        """Close once what was written has left."""
+        _close(self._connection)
+
+    def reset(self) -> None:
+        """Abandon: what was written and not yet received must not arrive any more, so the kernel may not repeat it."""
+        transport = self._writer.transport
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        transport.abort()
+        _close(self._connection)
+
+    async def closed(self) -> None:
+        """Wait until the socket is closed."""
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+# What redis-py has no public name for, and nothing else of it:
+
+
+def _writer(connection: _Connection) -> asyncio.StreamWriter:
+    """The stream: to write without waiting, and to abort."""
+    assert connection._writer is not None
+    return connection._writer
+
+
+def _mark_pushes(connection: _Connection) -> None:
+    """Wrap pushes. The parser is only known once connected: it is replaced there if it does not speak RESP3."""
+
+    async def mark(items: list[Any]) -> Push:
+        return Push(items)
+
+    connection._parser.set_pubsub_push_handler(mark)
+    connection._parser.set_invalidation_push_handler(mark)
+
+
+def _close(connection: _Connection) -> None:
+    """Close without waiting; the public `disconnect` is a coroutine."""
+    connection._parser.on_disconnect()
+    with contextlib.suppress(OSError, RuntimeError):
+        connection._close()
+
+
+def _encode(word: Word) -> bytes:
+    if isinstance(word, bytes):
+        return word
+    return word.encode() if isinstance(word, str) else b"%d" % word
+
+
+def _recipe(source: str | Redis) -> tuple[type[Any], dict[str, Any]]:
+    if isinstance(source, str):
+        pool = _pool_of_url(source)
+    elif isinstance(source, RedisCluster):
+        raise ConfigurationError("", "a Redis Cluster client cannot be used: give the URL of one server")
+    elif isinstance(source, Sentinel):
+        raise ConfigurationError("", "a Sentinel cannot be used: give the URL of the master")
+    elif isinstance(source, Redis):
+        pool = source.connection_pool
+    else:
+        raise ConfigurationError(
+            "", f"a URL or a redis.asyncio.Redis is needed, not {type(source).__module__}.{type(source).__qualname__}"
+        )
+    if isinstance(pool, SentinelConnectionPool):
+        raise ConfigurationError("", "a client made by Sentinel cannot be used: give the URL of the master")
+    options = {key: value for key, value in pool.connection_kwargs.items() if key not in _POOL_ONLY}
+    host = options.pop("orig_host_address", None)
+    if host:
+        options["host"] = host
+    options.update(
+        protocol=3,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_timeout=False,
+        socket_timeout=None,
+        decode_responses=False,
+        health_check_interval=0,
+        maint_notifications_config=MaintNotificationsConfig(enabled=False),
+    )
+    options.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
+    return pool.connection_class, options
+
+
+def _pool_of_url(url: str) -> ConnectionPool:
+    # Never the text of an error about a URL: it may quote the password.
+    try:
+        parts = urlsplit(url)
+        pool = ConnectionPool.from_url(url)
+    except Exception:
+        raise ConfigurationError(
+            "", "this is no Redis URL: write redis://[user:password@]host:port/db, rediss:// for TLS, or unix://path "
+            "(percent-encode special characters in a password)"
+        ) from None  # fmt: skip
+    if parts.scheme == "unix":
+        if not parts.path:
+            raise ConfigurationError("", "a unix:// URL needs the path of the socket")
+    elif parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+        raise ConfigurationError("", "the path of a Redis URL is the number of the database, as in redis://host:6379/0")
+    return cast(ConnectionPool, pool)
+
+
+def is_tls(connector: Connector) -> bool:
+    """Whether connections are encrypted."""
+    return issubclass(connector._class, SSLConnection)

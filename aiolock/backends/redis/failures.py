@@ -1,0 +1,106 @@
+"""What redis-py raises, as `BackendError`: what it means, whether trying again can help, and what to do."""
+
+from __future__ import annotations
+
+import re
+
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ConnectionError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from ...errors import AiolockError, BackendError, ConfigurationError
+
+PASSING = frozenset(
+    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN"}
+)
+"""Error codes that say nothing about the lock: the same call may succeed later."""
+
+_REMEDIES = {
+    "BUSY": "a script has been running for too long on the server",
+    "LOADING": "it is still loading its data",
+    "MISCONF": "it cannot persist: see its log",
+    "MOVED": "it is part of a cluster, which is not supported: use a single server",
+    "ASK": "it is part of a cluster, which is not supported: use a single server",
+    "CROSSSLOT": "it is part of a cluster, which is not supported: use a single server",
+    "NOAUTH": "check username and password",
+    "NOPERM": "extend the user's ACL by what is named here",
+    "OOM": "it is out of memory: raise maxmemory",
+    "READONLY": "it is a replica: connect to the master",
+    "WRONGTYPE": "the key of this lock already holds another type: choose another name or namespace",
+    "WRONGPASS": "check username and password",
+}
+_NESTED = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 a script's error is wrapped in text
+_DENIED_IN_SCRIPT = "user executing the script can't run this command"
+
+
+def code_of(error: BaseException) -> str:
+    """The server's code for an error reply, `""` where there is none."""
+    text = str(error)
+    nested = _NESTED.search(text)
+    if nested is not None:
+        return nested.group(1)
+    if _DENIED_IN_SCRIPT in text:
+        return "NOPERM"
+    code = getattr(error, "status_code", None) or text.partition(" ")[0]
+    return code if code.isupper() else ""
+
+
+def refused(name: str, doing: str, error: RedisError) -> BackendError:
+    """An error reply.
+
+    Args:
+        name: the lock's name.
+        doing: what was asked of the server, for the message.
+        error: the reply.
+    """
+    code = code_of(error)
+    text = str(error)
+    if code and not text.startswith(code):
+        text = f"{code} {text}"
+    remedy = _REMEDIES.get(code)
+    failure = BackendError(
+        name, f"Redis refused {doing}: {text}{f' ({remedy})' if remedy else ''}", transient=code in PASSING
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
+    """The connection went away before the answer came."""
+    failure = BackendError(
+        name, f"the connection to Redis was lost before {doing} was answered: it may have run or not", transient=True
+    )
+    failure.__cause__ = cause
+    return failure
+
+
+def unconnected(error: BaseException) -> AiolockError:
+    """Why a connection could not be made. `error` is made its cause."""
+    if isinstance(error, AiolockError):
+        return error
+    cause = error.__cause__
+    if type(error) is ConnectionError and isinstance(cause, RedisError):
+        error = cause  # redis-py wraps what goes wrong on a unix socket
+    failure = _unconnected(error)
+    failure.__cause__ = error
+    return failure
+
+
+def _unconnected(error: BaseException) -> AiolockError:
+    text = str(error)
+    if isinstance(error, (AuthenticationError, AuthorizationError)) or code_of(error) == "NOPERM":
+        return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
+    if isinstance(error, ResponseError) and ("NOPROTO" in text or "unknown command" in text.lower()):
+        return ConfigurationError("", f"the server does not speak RESP3 ({text}): Redis 6 or newer is needed")
+    if isinstance(error, ResponseError):
+        return BackendError("", f"Redis refused the connection: {text}")
+    if isinstance(error, (RedisTimeoutError, TimeoutError)):
+        return BackendError("", "Redis did not answer in time: is this its address?", transient=True)
+    if isinstance(error, (ConnectionError, OSError)):
+        return BackendError("", f"Redis cannot be reached: {text}", transient=True)
+    return BackendError("", f"the server does not answer like Redis ({type(error).__name__}): is this its address?")

@@ -1,0 +1,86 @@
+"""The first words on a new connection: end the old one, and learn what the server is."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from redis.exceptions import RedisError
+
+from ...errors import ConfigurationError
+from .connection import Link
+
+logger = logging.getLogger("aiolock.redis")
+
+OLDEST = 6
+
+
+class Identity(NamedTuple):
+    """A connection as the server knows it. Ids start again with the server, so only both together name one."""
+
+    id: bytes
+    addr: bytes
+
+
+class Handshake:
+    """Remembers, for one backend, the connection before this one and what was already complained about."""
+
+    def __init__(self) -> None:
+        self._previous: Identity | None = None
+        self._complaints: set[str] = set()
+
+    async def greet(self, link: Link) -> None:
+        """One round trip; nothing else may have been written on `link`.
+
+        A request of the old connection may still be on its way, in a proxy or in the server's socket buffer, and would
+        run after what is written here: so the server ends that connection first.
+
+        Raises:
+            ConfigurationError: the server is too old.
+        """
+        commands: list[tuple[bytes, ...]] = [(b"CLIENT", b"INFO"), (b"INFO", b"server"), (b"INFO", b"memory")]
+        if self._previous is not None:
+            kill = (b"CLIENT", b"KILL", b"ID", self._previous.id, b"ADDR", self._previous.addr)
+            commands.insert(0, kill)
+        link.write(b"".join(link.pack(command) for command in commands))
+        replies = [await link.read() for _ in commands]
+        if self._previous is not None:
+            self._judge_kill(replies.pop(0))
+        self._judge_version(_fields(replies[1], b"\r\n", b":"))
+        self._judge_memory(_fields(replies[2], b"\r\n", b":"))
+        client = _fields(replies[0], b" ", b"=")
+        self._previous = Identity(client[b"id"], client[b"addr"]) if b"id" in client and b"addr" in client else None
+
+    def _judge_kill(self, reply: object) -> None:
+        if isinstance(reply, RedisError) and "no such client" not in str(reply).lower():
+            self._complain(
+                "CLIENT KILL was refused (%s): a request delayed on a lost connection may still run; allow the user "
+                "`+client|kill`, or rely on fences", reply,
+            )  # fmt: skip
+
+    def _judge_version(self, info: dict[bytes, bytes]) -> None:
+        version = info.get(b"redis_version", b"").decode(errors="replace")
+        major = version.partition(".")[0]
+        if major.isdecimal() and int(major) < OLDEST:
+            raise ConfigurationError("", f"the server is Redis {version}: Redis {OLDEST} or newer is needed")
+
+    def _judge_memory(self, info: dict[bytes, bytes]) -> None:
+        policy = info.get(b"maxmemory_policy", b"noeviction").decode(errors="replace")
+        if info.get(b"maxmemory", b"0") != b"0" and policy != "noeviction":
+            self._complain(
+                "the server evicts keys when its memory is full (maxmemory-policy %s), locks among them: set it to "
+                "noeviction, or give locks a server of their own", policy,
+            )  # fmt: skip
+
+    def _complain(self, message: str, detail: object) -> None:
+        if message not in self._complaints:
+            self._complaints.add(message)
+            logger.warning(message, detail)
+
+
+def _fields(reply: object, between: bytes, assign: bytes) -> dict[bytes, bytes]:
+    """The fields of an INFO; none if the server has or allows none."""
+    if not isinstance(reply, bytes):
+        return {}
+    pairs = (field.strip().partition(assign) for field in reply.split(between))
+    return {key: value for key, found, value in pairs if found}

@@ -1,0 +1,68 @@
+"""Noticing a server that is connected and does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+TICKS = 10
+"""Looks per timeout."""
+STALL = 4
+"""Ticks without a look after which the server gets a fresh period: this loop, or the process, was stopped."""
+
+
+class Heartbeat:
+    """Asks for a sign of life when idle, and gives up when an answer is overdue.
+
+    Only replies count, not pushes: a path that is dead in one direction may go on delivering messages. Only time in which this
+    loop ran counts: a tick that comes late counts for two at most.
+
+    Args:
+        timeout: seconds that an answer may take; idle for half of it, the server is asked.
+        waiting: whether answers are outstanding.
+        ask: writes a request that must be answered.
+        give_up: the server is dead to us; called once.
+    """
+
+    __slots__ = ("_ask", "_give_up", "_last", "_loop", "_overdue", "_quiet", "_tick", "_timeout", "_timer", "_waiting")
+
+    def __init__(
+        self, timeout: float, waiting: Callable[[], bool], ask: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
+        self._timeout = timeout
+        self._tick = timeout / TICKS
+        self._waiting = waiting
+        self._ask = ask
+        self._give_up = give_up
+        self._quiet = 0.0
+        self._overdue = False
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self._timer = self._loop.call_later(self._tick, self._look)
+
+    def heard(self) -> None:
+        """An answer came, or the first question since all was answered went out."""
+        self._quiet = 0.0
+        self._overdue = False
+
+    def stop(self) -> None:
+        """No more looks."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        elapsed, self._last = now - self._last, now
+        self._timer = self._loop.call_later(self._tick, self._look)
+        if elapsed > STALL * self._tick:
+            self.heard()
+            return
+        self._quiet += min(elapsed, 2 * self._tick)
+        if not self._waiting():
+            if self._quiet >= self._timeout / 2:
+                self._ask()
+        elif self._quiet >= self._timeout:
+            # What arrived while the loop was busy is read before the next look.
+            if self._overdue:
+                self.stop()
+                self._give_up()
+            self._overdue = True

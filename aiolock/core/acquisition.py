@@ -1,0 +1,228 @@
+"""The acquire loop, one for all primitives, and the object that `acquire()` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from ..errors import AcquireTimeout, BackendError, LossReason, NotOwned
+from ..scripts.outcomes import Granted, Lost, Refused
+from .gate import Gate
+from .guard import Guard
+from .hold import Hold
+from .lease import Lease
+from .policy import Policy
+from .waiter import Waiter
+
+L = TypeVar("L", bound="Lease | None")
+
+_ancestry: ContextVar[tuple[Hold, ...]] = ContextVar("aiolock_ancestry", default=())
+"""Holds of this task and of the tasks that started it. Only ever detects: ownership is by task."""
+
+
+class Acquisition(Awaitable[L], Generic[L]):
+    """What `acquire()` returns: await it for a lease, or enter it for a guarded block.
+
+    Args:
+        name: the lock's name, for the warning.
+        obtain: the acquisition itself; called once.
+    """
+
+    __slots__ = ("_guard", "_name", "_obtain")
+
+    def __init__(self, name: str, obtain: Callable[[], Coroutine[object, object, L]]) -> None:
+        self._name = name
+        self._obtain: Callable[[], Coroutine[object, object, L]] | None = obtain
+        self._guard: Guard | None = None
+
+    def __await__(self) -> Generator[object, None, L]:
+        return self._once().__await__()
+
+    async def __aenter__(self) -> L:
+        lease = await self._once()
+        if lease is not None:
+            self._guard = Guard(lease)
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        guard, self._guard = self._guard, None
+        return await guard.exit(kind, error, trace) if guard is not None else False
+
+    def _once(self) -> Coroutine[object, object, L]:
+        obtain, self._obtain = self._obtain, None
+        if obtain is None:
+            raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call acquire() again")
+        return obtain()
+
+    def __del__(self) -> None:
+        if self._obtain is not None:
+            warnings.warn(
+                f"acquire() of lock {self._name!r} was never awaited: use `await` or `async with`",
+                RuntimeWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+
+class _Expired(Exception):
+    """The acquire's own timeout passed while an attempt was on its way."""
+
+
+async def obtain(gate: Gate, policy: Policy, timeout: float | None, sharing: Hold | None) -> Lease:
+    """Acquire, waiting for at most `timeout` seconds.
+
+    Args:
+        gate: the name's.
+        policy: of an outermost acquisition; a nested one lives by its hold's.
+        timeout: seconds; None for without limit, 0 for one attempt.
+        sharing: the hold to nest in; None for the calling task's own, if it has one.
+    """
+    task = asyncio.current_task()
+    hold = sharing or gate.held_by(task)
+    if hold is not None:
+        return await _nest(gate, hold, policy, task)
+    clock = gate.runtime.clock
+    expires = math.inf if timeout is None else clock.now() + timeout
+    waiter = Waiter(gate.runtime.new_owner(), policy, gate.runtime.holder)
+    first = gate.idle
+    gate.join(waiter)
+    try:
+        if first:
+            await _attempt(gate, waiter, expires, first=True)
+        while not gate.accepts(waiter):
+            now = clock.now()
+            if now >= expires:
+                raise _timeout(gate, waiter, timeout)
+            if waiter.contending and (waiter.seen != gate.signals or now >= waiter.retry_at):
+                await _attempt(gate, waiter, expires, first=False)
+            else:
+                due = min(expires, waiter.retry_at) if waiter.contending else expires
+                gate.runtime.watchdog.schedule(waiter, due)
+                await waiter.sleep()
+    except BaseException:
+        gate.leave_queue(waiter)
+        raise
+    return _own(gate, waiter, task)
+
+
+async def obtain_now(gate: Gate, policy: Policy) -> Lease | None:
+    """Acquire in one attempt; None if somebody else holds the lock, in this process or elsewhere."""
+    task = asyncio.current_task()
+    hold = gate.held_by(task)
+    if hold is not None:
+        return await _nest(gate, hold, policy, task)
+    if not gate.idle:
+        return None
+    waiter = Waiter(gate.runtime.new_owner(), policy, gate.runtime.holder)
+    gate.join(waiter)
+    try:
+        await _attempt(gate, waiter, math.inf, first=True)
+        granted = gate.accepts(waiter)
+    except BaseException:
+        gate.leave_queue(waiter)
+        raise
+    if not granted:
+        gate.leave_queue(waiter)
+        return None
+    return _own(gate, waiter, task)
+
+
+async def _attempt(gate: Gate, waiter: Waiter, expires: float, first: bool) -> None:
+    """One request for the lock. The answer becomes the waiter's grant, or decides when it tries again."""
+    runtime, name, owner = gate.runtime, gate.calls.name, waiter.owner
+    call = gate.calls.acquire(owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata)
+
+    def unanswered() -> bool:
+        waiter.tainted = waiter.tainted or waiter.owner == owner
+        return waiter.owner == owner  # else nobody wants it any more, and its undo follows
+
+    call.unanswered = unanswered
+    waiter.seen, waiter.retry_at = gate.signals, math.inf
+    now = runtime.clock.now()
+    patience = now + runtime.limits.request_timeout if first else math.inf
+    reply = runtime.backend.run(call)
+    if now < expires < patience:
+        limit = runtime.limit(reply, expires, _Expired)
+    else:
+        limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "acquiring"))
+    try:
+        outcome = await reply
+    except BaseException as error:
+        if not call.withdraw():
+            gate.undo(waiter)
+        if isinstance(error, _Expired) or (isinstance(error, BackendError) and error.transient and not first):
+            waiter.pause(now)
+            return
+        raise
+    finally:
+        runtime.watchdog.forget(limit)
+    if isinstance(outcome, Granted):
+        waiter.grant = (outcome, call.sent_at)
+    elif isinstance(outcome, Refused):
+        gate.refuse(waiter, outcome)
+    else:
+        gate.undo(waiter)
+
+
+def _own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
+    hold = gate.admit(waiter)
+    _ancestry.set((hold, *(other for other in _ancestry.get() if not other.ended)))
+    return gate.lease(hold, task)
+
+
+async def _nest(gate: Gate, hold: Hold, policy: Policy, task: asyncio.Task[object] | None) -> Lease:
+    """One level more of a hold. The server is asked, so that nobody nests in a lock that is gone."""
+    runtime, name = gate.runtime, gate.calls.name
+    if hold.ended or hold.calls is not gate.calls:
+        raise NotOwned(name, f"the owner given to lock {name!r} does not hold it: pass that of an open lease of it")
+    if hold.check() is not None:
+        raise hold.loss()
+    hold.depth += 1
+    hold.ttl_ms = max(hold.ttl_ms, policy.ttl_ms)
+    call = gate.calls.acquire(hold.owner, hold.ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
+    wanted = True
+
+    def unanswered() -> bool:
+        hold.tainted = True
+        return wanted
+
+    call.unanswered = unanswered
+    reply = runtime.backend.run(call)
+    patience = runtime.clock.now() + runtime.limits.request_timeout
+    limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "nesting in"))
+    try:
+        outcome = await reply
+        if isinstance(outcome, Granted):
+            hold.extend(call.sent_at, outcome.pttl)
+        else:
+            hold.lose(outcome.reason if isinstance(outcome, Lost) else LossReason.TAKEN_OVER)
+        if hold.check() is not None:
+            raise hold.loss()
+    except BaseException:
+        wanted = False
+        call.withdraw()
+        gate.lower(hold, "clean" if hold.check() is None else "dirty")
+        raise
+    finally:
+        runtime.watchdog.forget(limit)
+    return gate.lease(hold, task)
+
+
+def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeout:
+    name = gate.calls.name
+    if any(not hold.ended and hold.calls is gate.calls for hold in _ancestry.get()):
+        who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
+    elif gate.busy:
+        who = f"held by another task of this process ({gate.runtime.holder})"
+    elif waiter.refusal is not None:
+        who = f"held by {waiter.refusal.holder.replace(chr(10), ' ') or 'somebody who did not say who'}"
+    else:
+        who = "no answer from Redis"
+    return AcquireTimeout(name, f"lock {name!r} was not acquired within {timeout:g} s: {who}")

@@ -1,0 +1,96 @@
+"""The scope around a guarded block: cancelled when the lease is lost, and that cancellation turned into LockLost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+
+import anyio
+
+from ..errors import LockLost
+from .lease import Lease
+
+logger = logging.getLogger("aiolock.guard")
+
+
+class Guard:
+    """One `async with`, from entry to exit.
+
+    The outermost guard of a task for a hold has the cancel scope and raises `LockLost`; guards nested in it are
+    cancelled with it and let the cancellation pass.
+
+    Args:
+        lease: what the block holds.
+    """
+
+    __slots__ = ("_outermost", "_scope", "lease", "task")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.task = asyncio.current_task()
+        hold = lease.hold
+        self._outermost = not any(other.guard for other in hold.in_task(self.task) if other is not lease)
+        self._scope: anyio.CancelScope | None = None
+        lease.guard = self
+        if self._outermost and hold.policy.cancel_on_loss:
+            self._scope = anyio.CancelScope()
+            self._scope.__enter__()
+            hold.scopes.append(self)
+            if hold.reason is not None:  # lost between the grant and this line
+                self.cancel(f"aiolock: lost {lease.name!r}")
+
+    def cancel(self, reason: str) -> None:
+        if self._scope is not None:
+            self._scope.cancel(reason)
+
+    async def exit(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Leave the block: write the release first, then say how it went.
+
+        Returns:
+            False: no exception of the body is ever swallowed but the cancellation that we caused.
+
+        Raises:
+            LockLost: the lease was lost, and the body did not raise an error of its own.
+            BackendError: the server refuses the release, and the body did not raise.
+        """
+        lease, hold = self.lease, self.lease.hold
+        lost = not lease.released and hold.check() is not None
+        ours = self._leave_scope(kind, error, trace)
+        settlement = lease.give_up("dirty" if lost else "clean")
+        if lost:
+            if self._outermost and (kind is None or ours):
+                loss = hold.loss()
+                raise loss from loss.__cause__
+            if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
+                error.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
+            return False
+        await settlement.wait()
+        if kind is None:
+            failure = settlement.error()
+            if failure is not None:
+                raise failure
+        return False
+
+    def abandon(self) -> None:
+        """The task ended without leaving the block: nothing of the scope must outlive it."""
+        scope, self._scope = self._scope, None
+        if scope is None:
+            return
+        self.lease.hold.scopes.remove(self)
+        # anyio offers no way out of a scope but its own task, and would redeliver a pending cancel to it for ever.
+        getattr(scope, "_tasks", set()).clear()
+
+    def _leave_scope(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if asyncio.current_task() is not self.task:  # an async generator closed elsewhere
+            self.abandon()
+            return False
+        scope, self._scope = self._scope, None
+        if scope is None:
+            return False
+        self.lease.hold.scopes.remove(self)
+        return bool(scope.__exit__(kind, error, trace))

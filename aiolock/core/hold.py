@@ -1,0 +1,271 @@
+"""What one owner has: depth, fence, deadline, loss. Shared by the leases of all its acquisitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from ..clock import Clock
+from ..errors import BackendError, LockLost, LossReason
+from ..scripts.lock import Renewal
+from ..scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
+from .calls import Batch, Calls
+from .policy import Policy
+from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from .lease import Lease
+
+logger = logging.getLogger("aiolock.hold")
+
+EXPLAINED = {
+    LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
+    LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection to Redis",
+    LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted by hand)",
+    LossReason.TAKEN_OVER: "somebody else holds it now",
+    LossReason.LOOP_BLOCKED: "the event loop was blocked, or the process stopped: move blocking calls to a thread",
+    LossReason.REVOKED: "force_release() was called on it",
+    LossReason.MAX_HOLD: "it was held for longer than max_hold",
+    LossReason.CLOSED: "its manager was closed",
+}
+CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
+"""Losses that somebody asked for: a WARNING, no ERROR."""
+
+
+class Scoped(Protocol):
+    """A block that is cancelled when its hold is lost."""
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the block, if it still runs."""
+
+
+class Hold:
+    """One owner's state, from its grant to its end.
+
+    Args:
+        calls: the name's requests.
+        policy: the outermost acquisition's, which wins.
+        owner: the owner id.
+        grant: the server's answer.
+        sent_at: clock time at which the request that this answers was written.
+        tainted: a request of this owner died unanswered.
+        clock: the clock of all its times.
+        watchdog: what looks at it.
+        on_lost: told once, when it is lost.
+    """
+
+    __slots__ = (
+        "_acquired_at",
+        "_clock",
+        "_error",
+        "_renew_at",
+        "_retry",
+        "_waiters",
+        "_watchdog",
+        "abandoned",
+        "blocked",
+        "calls",
+        "deadline",
+        "depth",
+        "due",
+        "ended",
+        "expiry",
+        "fence",
+        "leases",
+        "on_lost",
+        "owner",
+        "policy",
+        "reason",
+        "scopes",
+        "tainted",
+        "ttl_ms",
+    )
+
+    def __init__(
+        self,
+        calls: Calls,
+        policy: Policy,
+        owner: str,
+        grant: Granted,
+        sent_at: float,
+        tainted: bool,
+        clock: Clock,
+        watchdog: Watchdog,
+        on_lost: Callable[[Hold], None],
+    ) -> None:
+        self.calls = calls
+        self.policy = policy
+        self.owner = owner
+        self.fence = grant.fence
+        self.abandoned = grant.abandoned
+        self.ttl_ms = policy.ttl_ms
+        self.tainted = tainted
+        self.depth = 1
+        self.reason: LossReason | None = None
+        self.blocked = 0.0  # seconds the loop did not run, where that is the reason
+        self.ended = False
+        self.leases: list[Lease] = []  # all that are not released and can still be found by their task
+        self.scopes: list[Scoped] = []
+        self.on_lost = on_lost
+        self._clock = clock
+        self._watchdog = watchdog
+        self._acquired_at = sent_at
+        self._renew_at = math.inf
+        self._retry = 0
+        self._error: BackendError | None = None
+        self._waiters: list[asyncio.Future[LossReason]] = []
+        self.due = math.inf
+        self.expiry = self.deadline = -math.inf
+        self.extend(sent_at, grant.pttl)
+
+    def extend(self, sent_at: float, pttl: int) -> None:
+        """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
+        self.expiry = max(self.expiry, sent_at + pttl / 1000)
+        self.deadline = self.expiry - self.policy.margin
+        self._retry = 0
+        self._error = None
+        self._renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
+        self._rewatch()
+
+    def check(self) -> LossReason | None:
+        """The loss, after a look at the clock: a blocked loop sees no timer."""
+        if self.reason is None and not self.ended:
+            now = self._clock.now()
+            if now >= self.deadline:
+                self._overdue(self._watchdog.lateness(now))
+        return self.reason
+
+    def lose(self, reason: LossReason) -> None:
+        """Mark the loss and cancel what it guards; only the first one counts."""
+        if self.reason is not None or self.ended:
+            return
+        self.reason = reason
+        self._watchdog.forget(self)
+        logger.log(
+            logging.WARNING if reason in CALM else logging.ERROR,
+            "lost lock %r: %s",
+            self.calls.name,
+            self.explain(),
+            extra={"lock_name": self.calls.name, "loss_reason": reason.value, "fence": self.fence},
+        )
+        for scope in self.scopes:
+            scope.cancel(f"aiolock: lost {self.calls.name!r}: {reason.value}")
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(reason)
+        self._waiters.clear()
+        self.on_lost(self)
+
+    def end(self) -> None:
+        """It is released, or given up; nothing more will be asked of it."""
+        self.ended = True
+        self._watchdog.forget(self)
+
+    def explain(self) -> str:
+        """Why it was lost and what to do about it, in words."""
+        assert self.reason is not None
+        blocked = f" for {self.blocked:.1f} s" if self.reason is LossReason.LOOP_BLOCKED else ""
+        return f"{self.reason.name}{blocked}: {EXPLAINED[self.reason]}"
+
+    def loss(self) -> LockLost:
+        """The error for the loss."""
+        assert self.reason is not None
+        message = f"lock {self.calls.name!r} (fence {self.fence}) was lost: {self.explain()}"
+        error = LockLost(self.calls.name, message, self.reason)
+        if self.reason is LossReason.UNREACHABLE:
+            error.__cause__ = self._error
+        return error
+
+    def raise_failure(self) -> None:
+        """Raise what kept the last renewal from being judged, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    async def wait_lost(self) -> LossReason:
+        """Wait for a loss; for ever if there is none."""
+        if self.check() is not None:
+            assert self.reason is not None
+            return self.reason
+        waiter: asyncio.Future[LossReason] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            return await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def in_task(self, task: asyncio.Task[object] | None) -> Iterator[Lease]:
+        """The leases of `task`, innermost first."""
+        return (lease for lease in reversed(self.leases) if lease.task is task)
+
+    # Renewal, as the watchdog sees it.
+
+    def verify(self) -> None:
+        """Ask the server at once; a fixed lease is looked at, not extended."""
+        if self.reason is None and not self.ended:
+            self._renew_at = self._clock.now()
+            self._rewatch()
+
+    def on_due(self, now: float, late: float) -> Hold | None:
+        if self.reason is not None or self.ended:
+            return None
+        if now >= self.deadline:
+            self._overdue(late)
+            return None
+        if self.policy.max_hold is not None and now >= self._acquired_at + self.policy.max_hold:
+            self.lose(LossReason.MAX_HOLD)
+            return None
+        wants = now >= self._renew_at
+        if wants:
+            self._renew_at = math.inf
+        self._rewatch()
+        return self if wants else None
+
+    def entry(self) -> tuple[Batch, Renewal]:
+        ttl_ms = self.ttl_ms if self.policy.renew else 0
+        return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
+
+    def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
+        if self.reason is not None or self.ended:
+            return
+        if isinstance(outcome, Renewed):
+            self.extend(sent_at, outcome.pttl)
+        elif isinstance(outcome, Failed):
+            self.unknown(BackendError(self.calls.name, f"could not renew {self.calls.name!r}: {outcome.error}"))
+        else:
+            self.lose(outcome.reason)
+
+    def unknown(self, error: BackendError) -> None:
+        if self.reason is not None or self.ended:
+            return
+        if self._error is None:
+            logger.warning(
+                "could not renew lock %r, trying until its deadline: %s",
+                self.calls.name,
+                error,
+                extra={"lock_name": self.calls.name},
+            )
+        self._error = error
+        self._retry += 1
+        pause = min(self.ttl_ms / 10_000, 0.05 * 2 ** min(self._retry, 10))
+        self._renew_at = self._clock.now() + pause
+        self._rewatch()
+
+    def _overdue(self, late: float) -> None:
+        if not self.policy.renew:
+            self.lose(LossReason.EXPIRED)
+        elif late >= self.policy.margin:
+            self.blocked = late
+            self.lose(LossReason.LOOP_BLOCKED)
+        else:
+            self.lose(LossReason.UNREACHABLE)
+
+    def _next_due(self) -> float:
+        limit = math.inf if self.policy.max_hold is None else self._acquired_at + self.policy.max_hold
+        return min(self.deadline, self._renew_at, limit)
+
+    def _rewatch(self) -> None:
+        self._watchdog.schedule(self, self._next_due())

@@ -1,0 +1,275 @@
+"""The handle users get: one acquisition of a hold."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Generator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import anyio
+
+from ..clock import Timer
+from ..errors import LockLost, LossReason, NotOwned
+from ..scripts.lock import Ending
+from .hold import Hold
+from .policy import check_ttl, milliseconds
+from .runtime import Runtime
+from .settlement import Settlement
+
+if TYPE_CHECKING:
+    from .guard import Guard
+
+T = TypeVar("T")
+
+
+class Home(Protocol):
+    """Where leases come from and go back to."""
+
+    runtime: Runtime
+
+    def leave(self, lease: Lease, ending: Ending) -> Settlement:
+        """One level of the lease's hold ends."""
+
+    def collected(self, hold: Hold) -> None:
+        """A lease of `hold` was garbage collected unreleased; called from any thread."""
+
+
+class Owner:
+    """Who holds a lock, for a child task: `lock.acquire(owner=lease.owner)`. Opaque, and in this process only."""
+
+    __slots__ = ("hold",)
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+
+    def __repr__(self) -> str:
+        return f"<Owner of {self.hold.calls.name!r}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("an Owner cannot leave its process: acquire the lock in the other process instead")
+
+
+class Lease:
+    """One acquisition of a lock. Comes from `acquire()` or `async with lock`; never made by hand.
+
+    Attributes:
+        hold: internal.
+        guard: internal; the scope that is cancelled on loss; None for a lease from a plain `await lock.acquire()`.
+        task: internal; the task that acquired it; None once that task has ended.
+    """
+
+    __slots__ = ("__weakref__", "_home", "_settlement", "guard", "hold", "task")
+
+    def __init__(self, home: Home, hold: Hold, task: asyncio.Task[object] | None) -> None:
+        self._home = home
+        self.hold = hold
+        self._settlement: Settlement | None = None
+        self.task = task
+        self.guard: Guard | None = None
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self.hold.calls.name
+
+    @property
+    def fence(self) -> int:
+        """The fencing token, greater than that of every earlier grant on the name: let the resource refuse lower."""
+        return self.hold.fence
+
+    @property
+    def abandoned(self) -> bool:
+        """True if the previous holder vanished without releasing; False can mean unknown."""
+        return self.hold.abandoned
+
+    @property
+    def depth(self) -> int:
+        """How many acquisitions of this owner are open, over all its tasks; 0 once it is released."""
+        return self.hold.depth
+
+    @property
+    def owner(self) -> Owner:
+        """Who holds it, for a child task that shall share the lock."""
+        return Owner(self.hold)
+
+    @property
+    def released(self) -> bool:
+        """True once this lease was released."""
+        return self._settlement is not None
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease is lost; looks at the clock, no I/O. Stays true."""
+        return self.hold.check() is not None
+
+    @property
+    def reason(self) -> LossReason | None:
+        """Why it was lost, or None."""
+        return self.hold.check()
+
+    def remaining(self) -> float:
+        """Seconds still guaranteed without another renewal; 0.0 once lost or released. Local clock, no I/O."""
+        if self.released or self.lost:
+            return 0.0
+        return max(0.0, self.hold.deadline - self._home.runtime.clock.now())
+
+    def ensure(self, seconds: float = 0.0) -> None:
+        """Go on only if `seconds` are still guaranteed.
+
+        Args:
+            seconds: how long the next step may take. A renewed lease guarantees at least ttl × 2/3 − margin while
+                renewals succeed.
+
+        Raises:
+            LockLost: it is lost already, or has less time left (then its reason is EXPIRED; the lease itself lives on).
+            NotOwned: it was released.
+        """
+        if self.hold.check() is not None:
+            raise self.hold.loss()
+        if self.released:
+            raise NotOwned(self.name, f"this lease of lock {self.name!r} was released: acquire it again")
+        left = self.remaining()
+        if left < seconds:
+            raise LockLost(
+                self.name,
+                f"lock {self.name!r} is guaranteed for {left:.3f} s only, not {seconds:g} s: raise its ttl or renew it",
+                LossReason.EXPIRED,
+            )
+
+    async def wait_lost(self) -> LossReason:
+        """Wait until the lease is lost; for ever if it never is.
+
+        Returns:
+            The reason.
+
+        Cancellation: nothing changes.
+        """
+        return await self.hold.wait_lost()
+
+    async def renew(self, ttl: float | None = None) -> None:
+        """Extend the lease now, by hand; never shortens it. What a lease with `renew=False` needs to live on.
+
+        Args:
+            ttl: seconds from now, 0.1 to 30 days; None for the ttl it has. A longer one stays in force.
+
+        Raises:
+            LockLost: it was lost.
+            NotOwned: it was released.
+            BackendError: no answer within `request_timeout`, or refused; the lease lives on to its deadline.
+
+        Cancellation: the renewal may still happen. Cost: one round trip.
+        """
+        self.ensure()
+        hold = self.hold
+        if ttl is not None:
+            hold.ttl_ms = max(hold.ttl_ms, milliseconds(check_ttl(self.name, ttl)))
+        call = hold.calls.batch([hold.calls.renewal(hold.owner, hold.fence, hold.ttl_ms)])
+        (outcome,) = await self._home.runtime.ask(call, "renewing")
+        hold.judged(outcome, call.sent_at)
+        if hold.reason is not None:
+            raise hold.loss()
+        hold.raise_failure()
+
+    def release(self) -> Awaitable[None]:
+        """Give this acquisition back. Sent when called; awaiting only observes the reply. Idempotent.
+
+        Returns:
+            Something to await, or not. Awaiting it raises `LockLost` if the lease had been lost, and `BackendError` if
+            the server refuses; in an outage it returns after `request_timeout`, with a WARNING, and the release goes on
+            in the background until the lock expires.
+
+        Cancellation: the lock is released all the same. Cost: one round trip; handed to a waiting task of this
+        process in the same one.
+        """
+        if self._settlement is None:
+            ending: Ending = "clean" if self.hold.check() is None else "dirty"
+            self._settlement = self._home.leave(self, ending)
+        return _Observed(self._settlement)
+
+    def give_up(self, ending: Ending) -> Settlement:
+        """Release it with a given ending; what `release()` and the guard stand on."""
+        if self._settlement is None:
+            self._settlement = self._home.leave(self, ending)
+        return self._settlement
+
+    def shielded(self, manager: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
+        """Wrap a context manager whose clean-up must not be cut off when the lease is lost: a transaction's ROLLBACK.
+
+        Its `__aexit__` runs shielded from cancellation until the server would let the lock expire: after a loss it has
+        the margin. Its body and its `__aenter__` are cancelled as ever.
+
+        Args:
+            manager: such as `pool.transaction()`.
+
+        Source: level cancellation cuts an unshielded `__aexit__` at its first await.
+        """
+        return _Shielded(self, manager)
+
+    def __repr__(self) -> str:
+        if self.hold.reason is not None:
+            state = f"lost={self.hold.reason.name}"
+        elif self.released:
+            state = "released"
+        else:
+            state = f"depth={self.depth} remaining={self.remaining():.1f}"
+        return f"<Lease {self.name!r} fence={self.fence} {state}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Lease cannot leave its process: acquire the lock in the other process instead")
+
+    def __del__(self) -> None:
+        if self._settlement is None and not self.hold.ended:
+            warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
+            self._home.collected(self.hold)
+
+
+class _Observed:
+    __slots__ = ("_settlement",)
+
+    def __init__(self, settlement: Settlement) -> None:
+        self._settlement = settlement
+
+    def __await__(self) -> Generator[object, None, None]:
+        yield from self._settlement.wait().__await__()
+        error = self._settlement.error()
+        if error is not None:
+            raise error
+
+
+class _Shielded(AbstractAsyncContextManager[T], Generic[T]):
+    def __init__(self, lease: Lease, manager: AbstractAsyncContextManager[T]) -> None:
+        self._lease = lease
+        self._manager = manager
+
+    async def __aenter__(self) -> T:
+        return await self._manager.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        with anyio.CancelScope(shield=True) as scope:
+            watch = _Expiry(self._lease, scope)
+            try:
+                return await self._manager.__aexit__(kind, error, trace)
+            finally:
+                watch.timer.cancel()
+        return None
+
+
+class _Expiry:
+    """Cancels a scope when the server may have let the lock expire, however often it was renewed meanwhile."""
+
+    def __init__(self, lease: Lease, scope: anyio.CancelScope) -> None:
+        self._hold = lease.hold
+        self._clock = lease._home.runtime.clock
+        self._scope = scope
+        self.timer: Timer = self._clock.call_at(self._hold.expiry, self._look)
+
+    def _look(self) -> None:
+        if self._clock.now() < self._hold.expiry:
+            self.timer = self._clock.call_at(self._hold.expiry, self._look)
+        else:
+            self._scope.cancel("aiolock: the lock has expired on the server")

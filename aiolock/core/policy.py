@@ -1,0 +1,96 @@
+"""How one lock is to be held: durations and what happens on loss, validated."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+
+from ..errors import ConfigurationError
+
+MIN_TTL = 0.1
+MAX_TTL = 30 * 24 * 3600.0
+MAX_METADATA_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Durations in seconds.
+
+    Attributes:
+        ttl: how long the server keeps the lock without renewal.
+        margin: how long before the server's expiry the lease counts as lost here: the body's clean-up budget.
+        acquire_timeout: default for how long an acquire may wait; None waits without limit.
+        renew: False for a fixed lease, which ends at its deadline.
+        max_hold: the longest a hold may last, however well it is renewed; None for no limit.
+        cancel_on_loss: False lets the guarded body run on after a loss.
+        metadata: what `info()` and `AcquireTimeout` say of the holder, next to its host and pid.
+    """
+
+    ttl: float
+    margin: float
+    acquire_timeout: float | None
+    renew: bool
+    max_hold: float | None
+    cancel_on_loss: bool
+    metadata: str | None
+
+    @property
+    def ttl_ms(self) -> int:
+        """The ttl as the wire has it."""
+        return milliseconds(self.ttl)
+
+
+def milliseconds(seconds: float) -> int:
+    """Whole milliseconds, as the wire has them."""
+    return round(seconds * 1000)
+
+
+def check_duration(name: str, option: str, value: object, *, least: float = 0.0) -> float:
+    """Return `value` as seconds.
+
+    Raises:
+        ConfigurationError: not a finite number, or less than `least`.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ConfigurationError(name, f"{_of(name, option)} must be a number of seconds, not {value!r}")
+    seconds = float(value)
+    if not math.isfinite(seconds) or seconds < least:
+        raise ConfigurationError(name, f"{_of(name, option)} is {seconds} s; it must be finite and at least {least} s")
+    return seconds
+
+
+def check_timeout(name: str, option: str, value: object) -> float | None:
+    """Return `value` as seconds to wait at most; None for without limit."""
+    return None if value is None else check_duration(name, option, value)
+
+
+def check_ttl(name: str, value: object) -> float:
+    """Return `value` as a ttl in seconds: 0.1 s to 30 days."""
+    ttl = check_duration(name, "ttl", value, least=MIN_TTL)
+    if ttl > MAX_TTL:
+        raise ConfigurationError(name, f"{_of(name, 'ttl')} is {ttl} s; at most {MAX_TTL:.0f} s (30 days) are allowed")
+    return ttl
+
+
+def check_margin(name: str, value: object, ttl: float) -> float:
+    """Return the margin in seconds: by default a tenth of the ttl, within 0.05 s and 3 s."""
+    if value is None:
+        return min(max(ttl / 10, 0.05), 3.0)
+    margin = check_duration(name, "margin", value)
+    if margin >= ttl:
+        raise ConfigurationError(
+            name, f"{_of(name, 'margin')} is {margin} s, but must be less than the ttl of {ttl} s it is taken from"
+        )
+    return margin
+
+
+def check_metadata(name: str, value: object) -> str | None:
+    """Return `value` if it can be stored beside a lock: text of at most 4 KiB."""
+    if value is not None and (not isinstance(value, str) or len(value.encode("utf-8", "replace")) > MAX_METADATA_BYTES):
+        raise ConfigurationError(name, f"{_of(name, 'metadata')} must be str of at most {MAX_METADATA_BYTES} bytes")
+    return value
+
+
+def _of(name: str, option: str) -> str:
+    return f"{option} of lock {name!r}" if name else f"the manager's {option}"

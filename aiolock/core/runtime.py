@@ -1,0 +1,228 @@
+"""What a primitive is given: backend, signals, watchdog, clock. Breaks the cycle with the manager."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ..backends.base import Backend
+from ..clock import Clock
+from ..errors import BackendError, ConfigurationError, LossReason
+from ..scripts.base import Call
+from ..scripts.keys import Keys
+from .signals import Signals
+from .watchdog import Limit, Watchdog
+
+if TYPE_CHECKING:
+    from .guard import Guard
+    from .hold import Hold
+
+R = TypeVar("R")
+
+logger = logging.getLogger("aiolock.manager")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The manager's own numbers; durations in seconds.
+
+    Attributes:
+        request_timeout: how long one answer of the server may take.
+        recheck: how long a waiter sleeps at most before it looks for itself.
+        handoff_limit: how often in a row a lock is handed on inside the process while other processes wait.
+    """
+
+    request_timeout: float
+    recheck: float
+    handoff_limit: int
+
+
+class Closable(Protocol):
+    """A gate, as the closing manager sees it."""
+
+    def close(self) -> None:
+        """Turn away whoever waits."""
+
+    def occupied(self, but: asyncio.Task[object] | None) -> bool:
+        """Some task other than `but` waits, or is inside a guarded block."""
+
+    def expel(self) -> None:
+        """End every hold that guards no block."""
+
+
+class Runtime:
+    """Bound to a loop and a process by the manager on entry, and unbound when it is closed.
+
+    Args:
+        backend: the server.
+        namespace: prefix of all keys.
+        limits: the manager's numbers.
+    """
+
+    def __init__(self, backend: Backend, namespace: str, limits: Limits) -> None:
+        self.backend = backend
+        self.clock: Clock = backend.clock
+        self.limits = limits
+        self.keys = Keys(namespace, backend.db)
+        self.watchdog = Watchdog(self.clock)
+        self.signals = Signals(backend)
+        self.gates: dict[tuple[str, str], Closable] = {}
+        self.holds: dict[str, Hold] = {}
+        self.blocks: dict[object, list[Guard]] = {}  # entered through an object that keeps no state: a Lock
+        self.floor = 0  # the highest fence heard of, on any name
+        self.id = ""
+        self.holder = ""  # host:pid, for people
+        self.closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+        self._owners = itertools.count(1)
+        self._was_bound = False
+        self._drained: asyncio.Future[None] | None = None
+        self._closer: asyncio.Task[object] | None = None
+
+    @property
+    def bound(self) -> bool:
+        """True between entry and the end of closing."""
+        return self._loop is not None
+
+    def bind(self) -> None:
+        """Draw a fresh identity for the running loop and this process."""
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self._was_bound = True
+        self.id = secrets.token_hex(16)
+        self.holder = f"{socket.gethostname()}:{self._pid}"
+        self.closing = False
+        self.signals = Signals(self.backend)
+        self.watchdog = Watchdog(self.clock)
+        self._owners = itertools.count(1)
+
+    def unbind(self) -> None:
+        """Forget the loop; nothing is left of it."""
+        self._loop = None
+        self.gates.clear()
+        self.holds.clear()
+
+    def check(self, name: str) -> None:
+        """Raise unless locks can be used here and now.
+
+        Raises:
+            ConfigurationError: before entry, after closing, on another loop, or in a forked child.
+        """
+        if self._loop is None:
+            when = "after its manager was closed" if self._was_bound else "before its manager was entered"
+            raise ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `async with manager:`")
+        if self._pid != os.getpid():
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in a forked child of the process that entered its manager: "
+                "enter the manager after the fork (for example in the worker's lifespan)"
+            )  # fmt: skip
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConfigurationError(
+                name, f"{_this(name)} was used on another event loop than its manager's: one manager a loop"
+            )
+        if self.closing:
+            raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop it is bound to."""
+        return self._loop
+
+    def new_owner(self) -> str:
+        """An owner id that was never used."""
+        return f"{self.id}:{next(self._owners)}"
+
+    def heard(self, fence: int) -> None:
+        """Every later grant that this manager asks for gets a higher fence than any it heard of."""
+        if fence > self.floor:
+            self.floor = fence
+
+    def on_manager_message(self, payload: str | None) -> None:
+        """A message on the manager's own channel: `revoked <owner> <fence>`."""
+        verb, _, rest = (payload or "").partition(" ")
+        owner, _, fence = rest.partition(" ")
+        hold = self.holds.get(owner)
+        if verb == "revoked" and hold is not None and fence == str(hold.fence):
+            hold.lose(LossReason.REVOKED)
+
+    async def drained(self) -> None:
+        """Wait until no other task waits or is inside a guarded block; `request_timeout` at most."""
+        self._closer = asyncio.current_task()
+        drained = self._drained = asyncio.get_running_loop().create_future()
+        limit = self.limit(drained, self.clock.now() + self.limits.request_timeout, TimeoutError)
+        self.progress()
+        try:
+            await drained
+        except TimeoutError:
+            logger.warning("closing while guarded blocks still run: their locks stay until they expire")
+        finally:
+            self.watchdog.forget(limit)
+            self._closer = self._drained = None
+
+    def progress(self) -> None:
+        """Somebody left a gate: that may have been the last one for whom closing waits."""
+        drained = self._drained
+        if drained is None or drained.done():
+            return
+        if not any(gate.occupied(self._closer) for gate in self.gates.values()):
+            drained.set_result(None)
+
+    def enter(self, via: object, guard: Guard) -> None:
+        """Remember that `guard`'s block was entered through `via`."""
+        self.blocks.setdefault(via, []).append(guard)
+
+    def exit(self, via: object) -> Guard | None:
+        """The block that ends in this task; one that was entered in another task if there is only that."""
+        blocks = self.blocks.get(via, [])
+        task = asyncio.current_task()
+        guard = next((guard for guard in reversed(blocks) if guard.task is task), None)
+        if guard is None and blocks:
+            guard = next((guard for guard in reversed(blocks) if guard.task is None or guard.task.done()), blocks[-1])
+        if guard is not None:
+            blocks.remove(guard)
+            if not blocks:
+                del self.blocks[via]
+        return guard
+
+    def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:
+        """Fail `reply` with `error()` if it is not there at clock time `due`; to be forgotten when it came."""
+        limit = Limit(reply, error)
+        self.watchdog.schedule(limit, due)
+        return limit
+
+    def unanswered(self, name: str, doing: str) -> BackendError:
+        """The error for a request that took longer than `request_timeout`."""
+        seconds = self.limits.request_timeout
+        return BackendError(
+            name, f"{doing} lock {name!r} got no answer within {seconds:g} s: is Redis reachable?", transient=True
+        )
+
+    async def ask(self, call: Call[R], doing: str) -> R:
+        """Run `call` and wait for its answer, `request_timeout` at most.
+
+        Raises:
+            BackendError: unreachable or refused.
+
+        Cancellation: what was written stays written. Cost: one round trip.
+        """
+        self.check(call.name)
+        reply = self.backend.run(call)
+        patience = self.clock.now() + self.limits.request_timeout
+        limit = self.limit(reply, patience, lambda: self.unanswered(call.name, doing))
+        try:
+            return await reply
+        finally:
+            self.watchdog.forget(limit)
+            call.withdraw()
+
+
+def _this(name: str) -> str:
+    return f"lock {name!r}" if name else "the manager"

@@ -1,0 +1,145 @@
+"""How an owner's end reaches the server: written at once, repeated until it is known, awaited by whoever cares."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+from ..errors import AiolockError, BackendError, LockLost
+from ..scripts.lock import Ending
+from ..scripts.outcomes import Missing, ReleaseOutcome
+from .calls import Calls
+from .hold import Hold
+from .runtime import Runtime
+
+logger = logging.getLogger("aiolock.release")
+
+
+class Settlement:
+    """What became of the end of a hold, or of one level of it. Awaiting only observes.
+
+    Args:
+        runtime: the manager's.
+        hold: what ends.
+    """
+
+    __slots__ = ("_hold", "_loss", "_observers", "_runtime", "due", "result")
+
+    def __init__(self, runtime: Runtime, hold: Hold) -> None:
+        self._runtime = runtime
+        self._hold = hold
+        self._loss: LockLost | None = hold.loss() if hold.reason is not None else None
+        self._observers: list[asyncio.Future[None]] = []
+        self.result: ReleaseOutcome | BackendError | None = None
+        self.due = math.inf
+
+    def settle(self, result: ReleaseOutcome | BackendError) -> None:
+        """The server's answer, or the client's giving up."""
+        self.result = result
+        hold = self._hold
+        if isinstance(result, Missing) and self._loss is None:
+            if not hold.ended:
+                hold.lose(result.reason)
+            elif self._runtime.clock.now() < hold.deadline:
+                hold.reason = result.reason
+                self._loss = hold.loss()
+        elif isinstance(result, BackendError):
+            logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, result)
+        self._runtime.watchdog.forget(self)
+        self._wake()
+
+    def error(self) -> AiolockError | None:
+        """What the holder must be told: it was lost, or the server will not let it go. None for an outage."""
+        if self._loss is not None:
+            return self._loss
+        refused = isinstance(self.result, BackendError) and not self.result.transient
+        return self.result if refused and isinstance(self.result, BackendError) else None
+
+    async def wait(self) -> None:
+        """Wait for the answer, `request_timeout` at most: longer is left to the background, with a WARNING."""
+        if self.result is not None or self._loss is not None:
+            return
+        observer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._observers.append(observer)
+        if self.due == math.inf:
+            self._runtime.watchdog.schedule(self, self._runtime.clock.now() + self._runtime.limits.request_timeout)
+        await observer
+
+    def on_due(self, now: float, late: float) -> None:
+        logger.warning(
+            "no answer yet to the release of lock %r; it goes on in the background until the lock expires",
+            self._hold.calls.name,
+            extra={"lock_name": self._hold.calls.name},
+        )
+        self._wake()
+
+    def _wake(self) -> None:
+        for observer in self._observers:
+            if not observer.done():
+                observer.set_result(None)
+        self._observers.clear()
+
+
+class Release:
+    """A release or an undo, repeated until the server answered or the key must have expired.
+
+    Args:
+        runtime: the manager's.
+        calls: the name's requests.
+        owner: who ends, or has `left` levels left.
+        ttl_ms: the owner's ttl.
+        left: levels left; 0 ends the owner.
+        ending: how.
+        tainted: a request of this owner died unanswered: leave a tombstone.
+        settlement: told the end of it; None where nobody cares.
+    """
+
+    __slots__ = ("_attempts", "_calls", "_request", "_runtime", "_settlement", "_tainted", "_until", "due")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        calls: Calls,
+        owner: str,
+        ttl_ms: int,
+        left: int,
+        ending: Ending,
+        tainted: bool,
+        settlement: Settlement | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._calls = calls
+        self._request = (owner, ttl_ms, left, ending)
+        self._tainted = tainted
+        self._settlement = settlement
+        self._until = runtime.clock.now() + ttl_ms / 1000
+        self._attempts = 0
+        self.due = math.inf
+        self._write()
+
+    def _write(self) -> None:
+        if not self._runtime.bound:
+            self._settle(BackendError(self._calls.name, "the manager was closed", transient=True))
+            return
+        call = self._calls.release(*self._request, self._tainted)
+
+        def unanswered() -> bool:
+            self._tainted = True
+            call.args = self._calls.release(*self._request, True).args
+            return True
+
+        call.unanswered = unanswered
+        call.settle = self._settle
+        self._runtime.backend.run(call)
+
+    def _settle(self, result: ReleaseOutcome | BackendError) -> None:
+        now = self._runtime.clock.now()
+        if isinstance(result, BackendError) and result.transient and self._runtime.bound and now < self._until:
+            self._attempts += 1
+            self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
+        elif self._settlement is not None:
+            self._settlement.settle(result)
+
+    def on_due(self, now: float, late: float) -> None:
+        self._write()

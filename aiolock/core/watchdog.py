@@ -1,0 +1,189 @@
+"""One task, one timer, one heap of what is due: renewals, deadlines, time limits. Never awaits I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import math
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from ..backends.base import Backend
+from ..clock import Clock
+from ..errors import BackendError
+from ..scripts.lock import Renewal
+from ..scripts.outcomes import RenewOutcome
+from .calls import Batch
+
+R = TypeVar("R")
+
+logger = logging.getLogger("aiolock.watchdog")
+
+CHUNK = 250
+"""Renewals in one request: some 10,000 leases in 40 of them, each well under a millisecond of the server's time."""
+LATE = 0.1
+"""Seconds a wake-up may be late before it is worth a word in the log."""
+
+
+class Watched(Protocol):
+    """Something with a next moment at which it wants to be looked at.
+
+    Attributes:
+        due: clock time of that moment; `math.inf` for never.
+    """
+
+    due: float
+
+    def on_due(self, now: float, late: float) -> Renewable | None:
+        """Called at `due`, by a wake-up that was `late` seconds late; may ask for a renewal."""
+
+
+class Renewable(Protocol):
+    """A hold that asks to be extended."""
+
+    def entry(self) -> tuple[Batch, Renewal]:
+        """How to make one request of many such, and this one's line in it."""
+
+    def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
+        """The server's verdict on a request written at `sent_at`."""
+
+    def unknown(self, error: BackendError) -> None:
+        """No verdict: try again."""
+
+
+class Watchdog:
+    """Wakes whatever is due and writes the renewals it asks for, in batches.
+
+    Args:
+        clock: the clock of all `due` times.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._backend: Backend | None = None
+        self._heap: list[tuple[float, int, Watched]] = []
+        self._count = 0
+        self._stale = 0
+        self._wake_at = math.inf
+        self._sleeper: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, backend: Backend) -> None:
+        """Begin, on the running loop."""
+        self._backend = backend
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="aiolock-watchdog")
+
+    async def stop(self) -> None:
+        """End the task and forget what was watched."""
+        task, self._task = self._task, None
+        self._heap.clear()
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def schedule(self, item: Watched, due: float) -> None:
+        """Look at `item` at `due`, instead of whenever it was to be looked at before."""
+        self.forget(item)
+        item.due = due
+        if due == math.inf:
+            return
+        self._count += 1
+        heapq.heappush(self._heap, (due, self._count, item))
+        if due < self._wake_at:
+            self._wake()
+
+    def forget(self, item: Watched) -> None:
+        """Stop looking at `item`."""
+        if item.due == math.inf:
+            return
+        item.due = math.inf
+        self._stale += 1
+        if self._stale > 64 and self._stale * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].due == entry[0]]
+            heapq.heapify(self._heap)
+            self._stale = 0
+
+    def lateness(self, now: float) -> float:
+        """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time."""
+        return max(0.0, now - self._heap[0][0]) if self._heap else 0.0
+
+    def _wake(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            now = self._clock.now()
+            late = self.lateness(now)
+            if late > LATE:
+                logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
+            try:
+                self._look(now, late)
+            except Exception:
+                logger.exception("an error in the watchdog; leases go on being watched")
+            self._wake_at = self._heap[0][0] if self._heap else math.inf
+            self._sleeper = loop.create_future()
+            timer = self._clock.call_at(self._wake_at, self._wake) if self._wake_at < math.inf else None
+            try:
+                await self._sleeper
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    def _look(self, now: float, late: float) -> None:
+        renewals: dict[Batch, list[Renewable]] = {}
+        while self._heap and self._heap[0][0] <= now:
+            due, _, item = heapq.heappop(self._heap)
+            if item.due != due:
+                self._stale = max(0, self._stale - 1)
+                continue
+            item.due = math.inf
+            renewal = item.on_due(now, late)
+            if renewal is not None:
+                renewals.setdefault(renewal.entry()[0], []).append(renewal)
+        for batch, wanting in renewals.items():
+            for start in range(0, len(wanting), CHUNK):
+                self.renew(batch, wanting[start : start + CHUNK])
+
+    def renew(self, batch: Batch, renewals: list[Renewable]) -> None:
+        """Write one request for all of `renewals`; each is told its own verdict when the reply comes."""
+        call = batch([renewal.entry()[1] for renewal in renewals])
+
+        def settle(result: list[RenewOutcome] | BackendError) -> None:
+            if not isinstance(result, BackendError):
+                for renewal, outcome in zip(renewals, result, strict=True):
+                    renewal.judged(outcome, call.sent_at)
+            elif result.transient or len(renewals) == 1:
+                for renewal in renewals:
+                    renewal.unknown(result)
+            else:
+                # One key that is denied spoils a whole request: split until it stands alone.
+                middle = len(renewals) // 2
+                self.renew(batch, renewals[:middle])
+                self.renew(batch, renewals[middle:])
+
+        call.settle = settle
+        assert self._backend is not None
+        self._backend.run(call)
+
+
+class Limit(Generic[R]):
+    """Fails a future at a clock time.
+
+    Args:
+        reply: what must be done by then.
+        error: made only when the time has come.
+    """
+
+    __slots__ = ("_error", "_reply", "due")
+
+    def __init__(self, reply: asyncio.Future[R], error: Callable[[], BaseException]) -> None:
+        self.due = math.inf
+        self._reply = reply
+        self._error = error
+
+    def on_due(self, now: float, late: float) -> None:
+        if not self._reply.done():
+            self._reply.set_exception(self._error())

@@ -1,0 +1,149 @@
+"""The memory backend with a virtual clock and faults on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+
+from ..backends.memory import MemoryBackend as PlainMemoryBackend
+from ..backends.memory import finish
+from ..errors import BackendError
+from ..scripts.base import Call
+from ..scripts.keys import Keys
+from ..scripts.lock import LockCalls
+from ..scripts.outcomes import Granted
+from ..scripts.store import Store
+from .clock import VirtualClock
+
+R = TypeVar("R")
+
+Lost = Literal["request", "reply"]
+
+
+class MemoryBackend(PlainMemoryBackend):
+    """A server for tests: `LockManager(MemoryBackend())`.
+
+    What happens to locks is told by name, time is `backend.clock`, and nothing happens by itself.
+
+    Args:
+        peer: a backend whose store and clock this one shares, as another process would.
+        namespace: the managers' namespace.
+
+    Example:
+        async with LockManager(backend := MemoryBackend()) as locks:
+            async with locks.lock("order:42") as lease:
+                backend.steal("order:42")
+                await backend.clock.advance(30)
+    """
+
+    clock: VirtualClock
+
+    def __init__(self, peer: MemoryBackend | None = None, *, namespace: str = "aiolock") -> None:
+        clock = VirtualClock() if peer is None else peer.clock
+        super().__init__(Store(clock.wall_us) if peer is None else peer.store, clock)
+        self.calls: list[str] = []
+        """Names of the scripts that ran, in order; clear it as you like."""
+        self._keys = Keys(namespace)
+        self._faults: deque[Lost] = deque()
+        self._away = False
+        self._backlog: list[tuple[Call[Any], asyncio.Future[Any]]] = []
+        self._reconnected: Callable[[], None] | None = None
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        await super().open(timeout=timeout, reconnected=reconnected)
+        self._reconnected = reconnected
+
+    async def aclose(self) -> None:
+        backlog, self._backlog = self._backlog, []
+        for call, future in backlog:
+            finish(call, future, BackendError(call.name, "the manager was closed", transient=True))
+        await super().aclose()
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        if self._loop is None or not (self._away or self._faults):
+            return super().run(call)
+        future: asyncio.Future[R] = self._running().create_future()
+        self._backlog.append((call, future))
+        if not self._away:
+            self._lose_connection(self._faults.popleft())
+        return future
+
+    # What happens to locks.
+
+    def steal(self, name: str) -> int:
+        """Somebody else takes the lock `name`, whoever held it: as after an expiry that the holder did not notice.
+
+        Returns:
+            The thief's fence. Nobody is told; the holder finds out at its next renewal.
+        """
+        self.expire(name)
+        calls = LockCalls(self._keys, name)
+        grant = self._execute(calls.acquire("thief:1", 3_600_000, 0, "a thief"))
+        assert isinstance(grant, Granted)
+        return grant.fence
+
+    def give_back(self, name: str) -> None:
+        """The thief releases `name`; waiters are told."""
+        self._execute(LockCalls(self._keys, name).release("thief:1", 3_600_000, 0, "clean", False))
+
+    def expire(self, name: str) -> None:
+        """The server lets the lock `name` expire, now. Nobody is told, as on a real server."""
+        self.store.delete(self._keys.of("lock", name).lock)
+
+    def flush(self) -> None:
+        """Every key is gone: FLUSHALL, or a restart without persistence."""
+        self.store.flush()
+
+    # What happens to the connection.
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """The server cannot be reached inside the block; at its end the connection is back."""
+        self._away = True
+        try:
+            yield
+        finally:
+            self._away = False
+            self._reconnect()
+
+    def fail_next(self, lost: Lost = "reply") -> None:
+        """The connection dies on the next call.
+
+        Args:
+            lost: `"reply"`: the server executed the call, and nobody heard its answer; `"request"`: it never saw it.
+        """
+        self._faults.append(lost)
+
+    def _lose_connection(self, lost: Lost) -> None:
+        ((call, future),) = self._backlog
+        if lost == "reply":
+            self._execute(call)
+        else:
+            call.writes += 1
+            call.sent_at = self.clock.now()
+        self._backlog = []
+        if call.unanswered():
+            self._backlog.insert(0, (call, future))
+        else:
+            error = BackendError(call.name, f"the connection died before {call.name!r} was answered", transient=True)
+            finish(call, future, error)
+        self._running().call_soon(self._reconnect)
+
+    def _reconnect(self) -> None:
+        if self._away or self._loop is None:
+            return
+        backlog, self._backlog = self._backlog, []
+        for call, future in backlog:
+            if not call.withdrawn:
+                self._answer(call, future)
+        if self._reconnected is not None:
+            self._reconnected()
+        for wake in list(self._wakes.values()):
+            self._running().call_soon(wake, None)
+
+    def _execute(self, call: Call[R]) -> R | BackendError:
+        self.calls.append(call.script.name)
+        return super()._execute(call)

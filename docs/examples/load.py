@@ -1,0 +1,88 @@
+"""The load: many buyers at once over HTTP, and what Redis had to do for them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from redis.asyncio import Redis
+from workers import Worker, browser
+
+
+@dataclass
+class Rush:
+    """Many buyers who come at once, spread evenly over workers and skus.
+
+    Attributes:
+        answers: how many got which HTTP status.
+        waits: seconds until it was their turn, of those who bought.
+        seconds: how long it took to serve them all.
+    """
+
+    answers: Counter[int] = field(default_factory=Counter)
+    waits: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    async def run(
+        self, workers: Sequence[Worker], skus: Sequence[str], *, buyers: int, at_once: int, tick: Callable[[int], None]
+    ) -> None:
+        """Let them buy; `tick` is told how many were served."""
+        queue = iter(range(buyers))
+
+        async def serve() -> None:
+            async with browser() as http:  # each its own: httpx's pool slows down with the number of connections in it
+                for number in queue:  # shared: each buyer comes once
+                    worker, sku = workers[number % len(workers)], skus[number // len(workers) % len(skus)]
+                    answer = await worker.buy(sku, f"buyer {number}", http=http)
+                    self.answers[answer.status] += 1
+                    if answer.status == 200:
+                        self.waits.append(answer.body["waited"])
+                    tick(self.answers.total())
+
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(serve())
+        self.seconds = time.monotonic() - started
+
+    def wait(self, share: float) -> float:
+        """The wait, in seconds, within which this share of the buyers had their turn."""
+        return sorted(self.waits)[min(len(self.waits) - 1, int(share * len(self.waits)))] if self.waits else 0.0
+
+
+class Meter:
+    """What clients other than the demo itself make a Redis server do, from here on.
+
+    Args:
+        redis: the demo's client.
+    """
+
+    OWN = frozenset({"info", "client|list", "client|id"})
+    SENT = frozenset({"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ping"})
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._before: Counter[str] = Counter()
+        self.connections = 0
+
+    async def start(self) -> None:
+        """Count from now on."""
+        self._before = await self._calls()
+
+    async def look(self) -> None:
+        """Note how many connections there are now, if more than ever before."""
+        own = await self._redis.client_id()
+        others = [client for client in await self._redis.client_list() if int(client["id"]) != own]
+        self.connections = max(self.connections, len(others))
+
+    async def calls(self) -> Counter[str]:
+        """How often each command ran since the start."""
+        return await self._calls() - self._before
+
+    async def _calls(self) -> Counter[str]:
+        stats = await self._redis.info("commandstats")
+        calls = {name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in stats.items()}
+        return Counter({name: count for name, count in calls.items() if name not in self.OWN})

@@ -1,0 +1,178 @@
+"""The five scenes of the demo, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from load import Meter, Rush
+from stage import Stage
+
+SKUS, STOCK, BUYERS, AT_ONCE = 4, 200, 2000, 48
+A_WHILE = 60.0  # a payment that does not end while the scene lasts
+
+
+async def without_lock(stage: Stage) -> None:
+    """Read, await, write by many at once: the same item is sold again and again."""
+    report, store = stage.report, stage.store
+    report.scene("Without the lock")
+    await rush(stage, "unlocked")
+    skus = names("unlocked")
+    report.saw("items sold", f"{store.sold(*skus)} of {SKUS * STOCK}")
+    report.promised("oversold (the race is real)", store.oversold(*skus), store.oversold(*skus) > 0)
+
+
+async def with_lock(stage: Stage) -> None:
+    """The same load on the same handler, with the lock: the stock is sold exactly."""
+    report, store = stage.report, stage.store
+    report.scene("With the lock")
+    meter = Meter(stage.redis)
+    await meter.start()
+    looking = asyncio.create_task(keep_looking(meter))
+    try:
+        load = await rush(stage, "locked")
+    finally:
+        looking.cancel()
+    calls = await meter.calls()
+
+    skus = names("locked")
+    sold, entered = store.sold(*skus), sum(len(store.events("entered", sku)) for sku in skus)
+    others = BUYERS - load.answers[200] - load.answers[409]
+    report.promised("items sold", f"{sold} of {SKUS * STOCK}", sold == SKUS * STOCK)
+    report.promised("oversold", store.oversold(*skus), store.oversold(*skus) == 0)
+    report.promised("buyers who got neither an item nor 'sold out'", others, others == 0)
+    report.saw("throughput", f"{BUYERS / load.seconds:.0f} requests/s, {BUYERS} in {load.seconds:.1f} s")
+    report.saw("wait for the lock, p50 and p99", f"{1e3 * load.wait(0.5):.0f} ms and {1e3 * load.wait(0.99):.0f} ms")
+    sent = {name: calls[name] for name in sorted(Meter.SENT) if calls[name]}
+    listed = ", ".join(f"{name} {count}" for name, count in sent.items())
+    report.saw("requests to Redis for each time inside", f"{sum(sent.values()) / entered:.2f} ({listed})")
+    report.saw("commands that Redis ran, with those in scripts", calls.total())
+    workers = len(stage.workers)
+    report.promised("connections to Redis", f"{meter.connections} for {workers} workers", meter.connections == workers)
+
+
+async def killed(stage: Stage) -> None:
+    """SIGKILL inside the section: the lock frees itself after its ttl, and the next one is told."""
+    report, store, sku = stage.report, stage.store, "killed"
+    report.scene("A worker killed inside the section (SIGKILL)")
+    store.add(sku, 2)
+    first, second = stage.workers
+    async with asyncio.TaskGroup() as group:
+        lost = group.create_task(first.buy(sku, "first", payment=A_WHILE))
+        await stage.happened("entered", sku, "first")
+        served = group.create_task(second.buy(sku, "second"))
+        await asyncio.sleep(0.3)
+        report.step(f"{first.name} is inside, {second.name} has a buyer waiting; kill -9 {first.name}")
+        first.kill()
+        at = time.monotonic()
+        await stage.dismiss(first)
+        replacement = group.create_task(stage.hire("worker-3"))
+        after = (await stage.happened("entered", sku, "second")).at - at
+        await replacement
+    report.step(f"{second.name} went on after {after:.2f} s; a new worker took the place of {first.name}")
+    told = served.result().body.get("abandoned")
+    report.saw("the buyer inside saw", lost.result().body["detail"])
+    report.promised(f"another went on after (ttl {stage.ttl:g} s)", f"{after:.2f} s", after < stage.ttl + 1.0)
+    report.promised("it was told that the lock had been abandoned", yes(told), bool(told))
+    report.promised("items sold", f"{store.sold(sku)} of 2, none by the one who was killed", store.sold(sku) == 1)
+
+
+async def frozen(stage: Stage) -> None:
+    """SIGSTOP past the ttl: another enters; once thawed the block is cancelled, and the fence refuses its thread."""
+    report, store, sku = stage.report, stage.store, "frozen"
+    report.scene("A worker frozen past its ttl (SIGSTOP, SIGCONT)")
+    store.add(sku, 1)
+    first, second = stage.workers
+    async with asyncio.TaskGroup() as group:
+        # Its payment runs in a thread, which no cancellation reaches: it will try to write, late.
+        late = group.create_task(first.buy(sku, "first", payment=stage.ttl + 2.0, path="buy_in_thread"))
+        before = await stage.happened("entered", sku, "first")
+        await asyncio.sleep(0.1)  # not in the middle of SQLite's own write lock, which never expires
+        first.freeze()
+        report.step(f"{first.name} is inside, about to sell the last item, and frozen")
+        try:
+            served = await second.buy(sku, "second")
+            after = await stage.happened("entered", sku, "second")
+            report.step(f"{second.name} got in and sold it; {first.name} goes on where it was")
+        finally:
+            thawed = time.monotonic()
+            first.thaw()
+        answer = await late
+        report.step(f"{first.name} answered {answer.status}: {answer.body.get('detail')}")
+    refused = await stage.happened("refused", sku, "first")
+    reason = answer.body.get("reason")
+    cancelled = answer.status == 503 and answer.at < refused.at
+    report.saw(
+        "the other was in, and sold the item", f"{after.at - before.at:.2f} s later, {yes(served.status == 200)}"
+    )
+    report.promised(
+        "the frozen block was cancelled", f"{yes(cancelled)}, {answer.at - thawed:.3f} s after SIGCONT", cancelled
+    )
+    report.promised("its reason", reason, reason in ("loop_blocked", "taken_over"))
+    stale = (refused.fence or 0) < (after.fence or 0)
+    report.promised("its late write was refused by the fence", f"{yes(stale)}, {refused.fence} < {after.fence}", stale)
+    report.promised("items sold", f"{store.sold(sku)} of 1", store.sold(sku) == 1)
+
+
+async def restarted(stage: Stage) -> None:
+    """Redis loses everything: each holder is told, and cancelled before it can write."""
+    report, store = stage.report, stage.store
+    report.scene("Redis restarted empty, four holders inside")
+    skus = names("restarted")
+    holders = dict(zip(skus, stage.workers * 2, strict=True))
+    for sku in skus:
+        store.add(sku, 1)
+    async with asyncio.TaskGroup() as group:
+        first = {sku: group.create_task(worker.buy(sku, "first", payment=A_WHILE)) for sku, worker in holders.items()}
+        for sku in skus:
+            await stage.happened("entered", sku, "first")
+        others = {sku: next(other for other in stage.workers if other is not holders[sku]) for sku in skus}
+        then = {sku: group.create_task(worker.buy(sku, "second")) for sku, worker in others.items()}
+        await asyncio.sleep(0.3)
+        gone, back = await stage.restart_redis()
+        report.step(f"four are inside, four wait; Redis was away for {back - gone:.2f} s and is empty")
+        for sku in skus:
+            lost = await stage.happened("lost", sku, "first")
+            report.promised(
+                f"{sku}, held by {holders[sku].name}",
+                f"lost: {lost.detail}; known {lost.at - gone:.2f} s after Redis went away",
+                lost.at - back < 1.0,
+            )
+    told = [task.result().status for task in first.values()]
+    entered = {sku: [event.fence or 0 for event in store.events("entered", sku)] for sku in skus}
+    rising = all(fences == sorted(set(fences)) for fences in entered.values())
+    sold = [task.result().status for task in then.values()]
+    report.promised("the holders' buyers were told", told, told == [503] * SKUS)
+    report.promised("those who waited bought", sold, sold == [200] * SKUS)
+    report.promised("fences kept rising", yes(rising), rising)
+    report.promised("items sold", f"{store.sold(*skus)} of {SKUS}", store.sold(*skus) == SKUS)
+
+
+async def rush(stage: Stage, prefix: str) -> Rush:
+    """Many buyers at once on a fresh stock."""
+    for sku in names(prefix):
+        stage.store.add(sku, STOCK)
+    load = Rush()
+
+    def tick(served: int) -> None:
+        stage.report.progress(served, BUYERS, f"buyers served, {len(load.waits)} of {SKUS * STOCK} items sold")
+
+    await load.run(stage.workers, names(prefix), buyers=BUYERS, at_once=AT_ONCE, tick=tick)
+    return load
+
+
+async def keep_looking(meter: Meter) -> None:
+    """Look at the connections ten times a second."""
+    while True:
+        await meter.look()
+        await asyncio.sleep(0.1)
+
+
+def names(prefix: str) -> list[str]:
+    """The skus of one scene."""
+    return [f"{prefix}-{number}" for number in range(1, SKUS + 1)]
+
+
+def yes(value: object) -> str:
+    """For the table."""
+    return "yes" if value else "no"

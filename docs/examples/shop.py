@@ -1,0 +1,157 @@
+"""A shop that sells a limited stock: read what is left, await the payment, write what is left then.
+
+Between the read and the write other requests run, in this process and in others, so without a lock the last item is
+sold many times over. `async with locks.lock(...)` lets one buyer of a sku in at a time, across all workers.
+
+    SHOP_DATABASE=shop.sqlite uvicorn shop:app      # in docs/examples; needs a Redis on localhost
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Annotated
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from store import Store
+
+from aiolock import AiolockError, Lease, LockLost, LockManager
+
+
+class Nobody:
+    """What stands in for a lease where there is no lock: nothing to fence with."""
+
+    fence: int | None = None
+    abandoned = False
+
+
+class NoLocks:
+    """The shop without a lock, to see what it is for: nobody waits for anybody."""
+
+    def lock(self, name: str) -> AbstractAsyncContextManager[Nobody]:
+        return nullcontext(Nobody())
+
+    async def __aenter__(self) -> NoLocks:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+def locks_from_environment() -> LockManager | NoLocks:
+    """The manager that the environment asks for; made at import, connected in the lifespan."""
+    if os.environ.get("SHOP_LOCKED") == "0":
+        return NoLocks()
+    return LockManager(
+        os.environ.get("SHOP_REDIS", "redis://localhost:6379/0"),
+        ttl=float(os.environ.get("SHOP_TTL", "30")),
+        acquire_timeout=20.0,  # a web service must not queue for ever
+    )
+
+
+store = Store(os.environ.get("SHOP_DATABASE", "shop.sqlite"), worker=os.environ.get("SHOP_WORKER", str(os.getpid())))
+locks = locks_from_environment()
+
+
+@asynccontextmanager
+async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    """Connect before the first request, release everything after the last."""
+    async with locks:
+        yield
+
+
+app = FastAPI(title="shop", lifespan=lifespan)
+Payment = Annotated[float, Query(ge=0, description="seconds the payment takes")]
+
+
+class Receipt(BaseModel):
+    """What a buyer gets.
+
+    Attributes:
+        waited: seconds until it was the buyer's turn.
+        abandoned: the one before vanished inside, without releasing the lock: a good moment to check its work.
+    """
+
+    left: int
+    waited: float
+    fence: int | None
+    abandoned: bool
+
+
+@app.post("/buy/{sku}")
+async def buy(sku: str, customer: str, payment: Payment = 0.005) -> Receipt:
+    """Sell one item. A lost lease cancels the block where it stands, so it never comes to write."""
+    asked = time.monotonic()
+    async with locks.lock(f"sku:{sku}") as lease:
+        receipt = enter(sku, customer, lease, asked)
+        await asyncio.sleep(payment)  # the payment provider
+        sold = store.sell(sku, receipt.left, customer, receipt.fence)
+    return checked(receipt, sold)
+
+
+@app.post("/buy_in_thread/{sku}")
+async def buy_in_thread(sku: str, customer: str, payment: Payment = 0.005) -> Receipt:
+    """Sell one item through a blocking SDK. No cancellation stops a thread: only the fence refuses its late write."""
+    asked = time.monotonic()
+    async with locks.lock(f"sku:{sku}") as lease:
+        receipt = enter(sku, customer, lease, asked)
+
+        def pay_and_sell() -> bool:
+            time.sleep(payment)
+            return store.sell(sku, receipt.left, customer, receipt.fence)
+
+        sold = await asyncio.to_thread(pay_and_sell)
+    return checked(receipt, sold)
+
+
+def enter(sku: str, customer: str, lease: Lease | Nobody, asked: float) -> Receipt:
+    """Read the stock, first thing in the section, and note who is in."""
+    waited = time.monotonic() - asked
+    store.log("entered", sku, customer, lease.fence)
+    if lease.abandoned:
+        store.log("abandoned", sku, customer, lease.fence)
+    left = store.left(sku)
+    if left == 0:
+        raise HTTPException(409, "sold out")
+    return Receipt(left=left - 1, waited=waited, fence=lease.fence, abandoned=lease.abandoned)
+
+
+def checked(receipt: Receipt, sold: bool) -> Receipt:
+    """The receipt, if the database took the sale."""
+    if not sold:
+        raise HTTPException(409, "somebody else was faster")
+    return receipt
+
+
+@app.get("/stock/{sku}")
+async def stock(sku: str) -> dict[str, int]:
+    """What is left of a sku, and how many were sold."""
+    return {"left": store.left(sku), "sold": store.sold(sku)}
+
+
+@app.get("/metrics")
+async def metrics() -> dict[str, int]:
+    """How often this worker was in, found an abandoned lock, was refused by the fence, or lost a lease, and why."""
+    return store.counts()
+
+
+@app.exception_handler(AiolockError)
+async def unavailable(request: Request, error: AiolockError) -> JSONResponse:
+    """Lock lost, or not acquired in time, or Redis away: 503, the buyer may try again."""
+    reason = error.reason.value if isinstance(error, LockLost) else type(error).__name__
+    what = "lost" if isinstance(error, LockLost) else "not acquired"
+    store.log(what, request.path_params["sku"], request.query_params["customer"], detail=reason)
+    return JSONResponse({"detail": str(error), "reason": reason}, 503, {"Retry-After": "1"})
+
+
+if __name__ == "__main__":  # a worker of the demo: serves the listening socket that it was handed
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])

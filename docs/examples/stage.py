@@ -1,0 +1,102 @@
+"""What the scenes play with: a Redis server, the shop's database, workers and a way to talk to them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx
+from redis.asyncio import Redis
+from report import Report
+from store import Event, Store
+from workers import Reaper, Worker, browser
+
+from aiolock.testing.server import RedisServer
+
+
+class Stage:
+    """Everything that one run of the demo has; `Stage.set_up()` makes it and takes it down.
+
+    Attributes:
+        ttl: of the workers' locks, in seconds: short, for nobody likes to watch for half a minute.
+        workers: those who serve now.
+    """
+
+    ttl = 3.0
+
+    def __init__(self, directory: Path, reaper: Reaper, server: RedisServer, http: httpx.AsyncClient) -> None:
+        self.report = Report()
+        self.server = server
+        self.redis = Redis.from_url(server.url, single_connection_client=True)
+        self.store = Store(str(directory / "shop.sqlite"))
+        self.workers: list[Worker] = []
+        self._directory = directory
+        self._reaper = reaper
+        self._http = http
+        self._ever: list[Worker] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def set_up(cls) -> AsyncIterator[Stage]:
+        """Start a server; in the end every process is gone, and the directory, however the demo ends."""
+        async with AsyncExitStack() as stack:
+            directory = Path(tempfile.mkdtemp(prefix="aiolock-demo-"))
+            reaper = Reaper(directory)
+            stack.callback(reaper.reap)
+            server = RedisServer.start(owned=True)
+            stack.callback(server.stop)
+            stage = cls(directory, reaper, server, await stack.enter_async_context(browser()))
+            stack.push_async_callback(stage.redis.aclose)
+            stack.callback(stage.kill_all)
+            yield stage
+
+    async def hire(self, *names: str, locked: bool = True) -> None:
+        """Start workers and wait until they serve."""
+        settings = {
+            "SHOP_REDIS": self.server.url,
+            "SHOP_DATABASE": str(self._directory / "shop.sqlite"),
+            "SHOP_TTL": str(self.ttl),
+            "SHOP_LOCKED": "1" if locked else "0",
+        }
+        hired = [Worker(name, self._directory / f"{name}.log", self._reaper, self._http, settings) for name in names]
+        self._ever += hired
+        await asyncio.gather(*(worker.ready() for worker in hired))
+        self.workers += hired
+
+    async def dismiss(self, *workers: Worker) -> None:
+        """Stop workers in order."""
+        self.workers = [worker for worker in self.workers if worker not in workers]
+        await asyncio.gather(*(worker.stop() for worker in workers))
+
+    def kill_all(self) -> None:
+        """End every worker there ever was."""
+        for worker in self._ever:
+            worker.kill()
+
+    async def happened(self, what: str, sku: str, customer: str, within: float = 20.0) -> Event:
+        """Wait until a worker has written down that something happened.
+
+        Raises:
+            TimeoutError: it did not.
+        """
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            for event in self.store.events(what, sku):
+                if event.customer == customer:
+                    return event
+            await asyncio.sleep(0.01)
+        raise TimeoutError(f"{customer} of {sku} was not {what!r} within {within:g} s")
+
+    async def restart_redis(self) -> tuple[float, float]:
+        """Restart the server empty; when it was gone, and when it answered again."""
+        gone = time.monotonic()
+        await asyncio.to_thread(self.server.restart)
+        return gone, time.monotonic()
+
+    def output(self) -> str:
+        """What the workers printed."""
+        return "\n".join(f"── {worker.name}\n{worker.output()}" for worker in self._ever)
