@@ -25,11 +25,12 @@ class Clock(Protocol):
         """Run `callback` on the running loop once `now()` has reached `when`; may be late, never twice."""
 
 
-class SystemClock:
-    """CLOCK_BOOTTIME where there is one, so that a lease ages while the machine is suspended; else the monotonic clock.
+SLICE = 1.0
+"""Seconds after which a timer looks at the clock again: the loop's own clock stops while the machine is suspended."""
 
-    Source: the loop's own clock stops during suspend on Linux, the server's does not.
-    """
+
+class SystemClock:
+    """CLOCK_BOOTTIME where there is one, so that a lease ages while the machine is suspended; else the monotonic clock."""
 
     _id: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -37,4 +38,27 @@ class SystemClock:
         return time.monotonic() if self._id is None else time.clock_gettime(self._id)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(max(0.0, when - self.now()), callback)
+        return _SystemTimer(self, when, callback)
+
+
+class _SystemTimer:
+    __slots__ = ("_callback", "_clock", "_handle", "_when")
+
+    def __init__(self, clock: SystemClock, when: float, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._when = when
+        self._callback = callback
+        self._arm()
+
+    def _arm(self) -> None:
+        delay = min(max(0.0, self._when - self._clock.now()), SLICE)
+        self._handle = asyncio.get_running_loop().call_later(delay, self._look)
+
+    def _look(self) -> None:
+        if self._clock.now() < self._when:
+            self._arm()
+        else:
+            self._callback()
+
+    def cancel(self) -> None:
+        self._handle.cancel()

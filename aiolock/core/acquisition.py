@@ -157,8 +157,9 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, first: bool) -> N
     except BaseException as error:
         if not call.withdraw():
             gate.undo(waiter)
-        if isinstance(error, _Expired) or (isinstance(error, BackendError) and error.transient and not first):
-            waiter.pause(now)
+        rides_out = isinstance(error, BackendError) and error.transient and not first
+        if isinstance(error, _Expired) or rides_out or (isinstance(error, BackendError) and runtime.closing):
+            waiter.pause(now, gate.signals)
             return
         raise
     finally:

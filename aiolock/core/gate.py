@@ -9,7 +9,6 @@ import random
 import weakref
 from functools import partial
 
-from ..backends.base import Wake
 from ..errors import BackendError, NotAcquired
 from ..scripts.base import Call
 from ..scripts.lock import Ending
@@ -48,7 +47,7 @@ class Gate:
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
         self._waiters: dict[Waiter, None] = {}
         self._busy = 0  # slots taken by live holds and by transfers on their way
-        self._listening: Wake | None = None
+        self._listening: asyncio.Future[None] | None = None
         self._streak = 0  # transfers in a row
         self._others = 0  # managers that listened at the last transfer
         self._yield_until = -math.inf
@@ -124,9 +123,8 @@ class Gate:
             logger.warning("the key of lock %r has no expiry: only its holder can end it", self.calls.name)
         waiter.retry_at = self.runtime.clock.now() + pause + random.uniform(0, JITTER)
         if self._listening is None:
-            self._listening = self._on_message
-            confirmed = self.runtime.signals.listen(self.calls.free, self._listening)
-            confirmed.add_done_callback(self._on_confirmed)
+            self._listening = self.runtime.signals.listen(self.calls.free, self._on_message)
+            self._listening.add_done_callback(self._on_confirmed)
 
     def admit(self, waiter: Waiter) -> Hold:
         """Make the waiter's grant a hold."""
@@ -194,8 +192,8 @@ class Gate:
         self.signal()
 
     def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
-        if confirmed.cancelled() or self._listening is None:
-            return
+        if confirmed is not self._listening:
+            return  # an earlier subscription, given up before it was confirmed
         error = confirmed.exception()
         if isinstance(error, BackendError):
             self.refused = error
@@ -204,7 +202,7 @@ class Gate:
 
     def _stop_listening(self) -> None:
         if self._listening is not None:
-            self.runtime.signals.leave(self.calls.free, self._listening)
+            self.runtime.signals.leave(self.calls.free, self._on_message)
             self._listening = None
 
     # Holds and their leases.
@@ -374,7 +372,7 @@ class Gate:
                 waiter.poke()
             return
         if isinstance(result, Missing):
-            settlement.settle(result)
+            settlement.settle(result, resent=hold.tainted)
         else:
             # Unknown, refused, or the successor was undone before: whoever has it, neither keeps it.
             Release(self.runtime, self.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, settlement)

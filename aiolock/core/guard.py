@@ -58,8 +58,8 @@ class Guard:
         """
         lease, hold = self.lease, self.lease.hold
         lost = not lease.released and hold.check() is not None
-        ours = self._leave_scope(kind, error, trace)
         settlement = lease.give_up("dirty" if lost else "clean")
+        ours = self._leave_scope(kind, error, trace)
         if lost:
             if self._outermost and (kind is None or ours):
                 loss = hold.loss()

@@ -167,7 +167,7 @@ class Hold:
     def explain(self) -> str:
         """Why it was lost and what to do about it, in words."""
         assert self.reason is not None
-        blocked = f" for {self.blocked:.1f} s" if self.reason is LossReason.LOOP_BLOCKED else ""
+        blocked = f" for at least {self.blocked:.1f} s" if self.reason is LossReason.LOOP_BLOCKED else ""
         return f"{self.reason.name}{blocked}: {EXPLAINED[self.reason]}"
 
     def loss(self) -> LockLost:

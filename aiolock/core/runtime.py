@@ -92,6 +92,11 @@ class Runtime:
         """True between entry and the end of closing."""
         return self._loop is not None
 
+    @property
+    def usable(self) -> bool:
+        """Bound, and not inherited by a fork: what the connection of a parent process must not be used for."""
+        return self._loop is not None and self._pid == os.getpid()
+
     def bind(self) -> None:
         """Draw a fresh identity for the running loop and this process."""
         self._loop = asyncio.get_running_loop()

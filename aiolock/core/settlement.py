@@ -34,13 +34,20 @@ class Settlement:
         self.result: ReleaseOutcome | BackendError | None = None
         self.due = math.inf
 
-    def settle(self, result: ReleaseOutcome | BackendError) -> None:
-        """The server's answer, or the client's giving up."""
+    def settle(self, result: ReleaseOutcome | BackendError, resent: bool = False) -> None:
+        """The server's answer, or the client's giving up.
+
+        Args:
+            result: either.
+            resent: an earlier copy of the request may have done it; then a lock that is gone proves no loss.
+        """
         self.result = result
         hold = self._hold
         if isinstance(result, Missing) and self._loss is None:
             if not hold.ended:
                 hold.lose(result.reason)
+            elif resent:
+                logger.info("lock %r was gone when its release was repeated", hold.calls.name)
             elif self._runtime.clock.now() < hold.deadline:
                 hold.reason = result.reason
                 self._loss = hold.loss()
@@ -95,7 +102,7 @@ class Release:
         settlement: told the end of it; None where nobody cares.
     """
 
-    __slots__ = ("_attempts", "_calls", "_request", "_runtime", "_settlement", "_tainted", "_until", "due")
+    __slots__ = ("_attempts", "_calls", "_request", "_resent", "_runtime", "_settlement", "_tainted", "_until", "due")
 
     def __init__(
         self,
@@ -115,17 +122,18 @@ class Release:
         self._settlement = settlement
         self._until = runtime.clock.now() + ttl_ms / 1000
         self._attempts = 0
+        self._resent = False
         self.due = math.inf
         self._write()
 
     def _write(self) -> None:
-        if not self._runtime.bound:
+        if not self._runtime.usable:
             self._settle(BackendError(self._calls.name, "the manager was closed", transient=True))
             return
         call = self._calls.release(*self._request, self._tainted)
 
         def unanswered() -> bool:
-            self._tainted = True
+            self._tainted = self._resent = True
             call.args = self._calls.release(*self._request, True).args
             return True
 
@@ -135,11 +143,11 @@ class Release:
 
     def _settle(self, result: ReleaseOutcome | BackendError) -> None:
         now = self._runtime.clock.now()
-        if isinstance(result, BackendError) and result.transient and self._runtime.bound and now < self._until:
+        if isinstance(result, BackendError) and result.transient and self._runtime.usable and now < self._until:
             self._attempts += 1
             self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
         elif self._settlement is not None:
-            self._settlement.settle(result)
+            self._settlement.settle(result, resent=self._resent)
 
     def on_due(self, now: float, late: float) -> None:
         self._write()

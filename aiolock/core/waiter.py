@@ -54,8 +54,9 @@ class Waiter:
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None
 
-    def pause(self, now: float) -> None:
+    def pause(self, now: float, signals: int) -> None:
         """The server gave no verdict: wait a little longer each time."""
+        self.seen = signals
         self._failures += 1
         self.retry_at = now + min(1.0, 0.05 * 2 ** min(self._failures, 5)) * random.uniform(0.5, 1)
 

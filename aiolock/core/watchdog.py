@@ -22,7 +22,7 @@ logger = logging.getLogger("aiolock.watchdog")
 
 CHUNK = 250
 """Renewals in one request: some 10,000 leases in 40 of them, each well under a millisecond of the server's time."""
-LATE = 0.1
+LATE = 1.0
 """Seconds a wake-up may be late before it is worth a word in the log."""
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
-from .connection import Link
+from .connection import Link, pack
 
 logger = logging.getLogger("aiolock.redis")
 
@@ -29,6 +29,10 @@ class Handshake:
         self._previous: Identity | None = None
         self._complaints: set[str] = set()
 
+    def forget(self) -> None:
+        """The last connection was closed in order: what it sent shall run."""
+        self._previous = None
+
     async def greet(self, link: Link) -> None:
         """One round trip; nothing else may have been written on `link`.
 
@@ -42,7 +46,7 @@ class Handshake:
         if self._previous is not None:
             kill = (b"CLIENT", b"KILL", b"ID", self._previous.id, b"ADDR", self._previous.addr)
             commands.insert(0, kill)
-        link.write(b"".join(link.pack(command) for command in commands))
+        link.write(b"".join(pack(*command) for command in commands))
         replies = [await link.read() for _ in commands]
         if self._previous is not None:
             self._judge_kill(replies.pop(0))

@@ -14,8 +14,8 @@ STALL = 4
 class Heartbeat:
     """Asks for a sign of life when idle, and gives up when an answer is overdue.
 
-    Only replies count, not pushes: a path that is dead in one direction may go on delivering messages. Only time in which this
-    loop ran counts: a tick that comes late counts for two at most.
+    Only replies count, not pushes: a path that is dead in one direction may go on delivering messages. Only time in
+    which this loop ran counts: a tick that comes late counts for two at most.
 
     Args:
         timeout: seconds that an answer may take; idle for half of it, the server is asked.

@@ -1,0 +1,3 @@
+"""Locks on a Redis server."""
+
+from .multiplexer import RedisBackend as RedisBackend

@@ -1,0 +1,127 @@
+"""Who listens to what; kept over connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from redis.exceptions import RedisError
+
+from ...errors import BackendError
+from ..base import Wake
+from . import failures
+
+logger = logging.getLogger("aiolock.redis")
+
+RETRY = 1.0
+
+
+class Listener:
+    """One subscription.
+
+    Attributes:
+        channel: its name.
+        wake: told each payload, and None when it was confirmed.
+        future: done with the first confirmation.
+        confirmed: whether there was one.
+    """
+
+    __slots__ = ("channel", "confirmed", "future", "wake")
+
+    def __init__(self, channel: bytes, wake: Wake, future: asyncio.Future[None]) -> None:
+        self.channel = channel
+        self.wake = wake
+        self.future = future
+        self.confirmed = False
+
+    def fail(self, error: BackendError) -> None:
+        """It will not be confirmed."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # nobody need await it
+
+
+class Subscribe(NamedTuple):
+    """To be written."""
+
+    listener: Listener
+
+
+class Unsubscribe(NamedTuple):
+    """To be written."""
+
+    channel: bytes
+
+
+class Channels:
+    """The listeners by channel.
+
+    Args:
+        again: writes a SUBSCRIBE that was refused for a passing reason once more.
+    """
+
+    def __init__(self, again: Callable[[Listener], None]) -> None:
+        self._listeners: dict[bytes, Listener] = {}
+        self._again = again
+
+    def all(self) -> list[Listener]:
+        """Everybody who listens."""
+        return list(self._listeners.values())
+
+    def add(self, listener: Listener) -> None:
+        """Listen; whoever listened before on that channel does not any more."""
+        self.remove(listener.channel)
+        self._listeners[listener.channel] = listener
+
+    def remove(self, channel: bytes) -> bool:
+        """Stop listening; False if nobody did."""
+        listener = self._listeners.pop(channel, None)
+        if listener is not None:
+            listener.fail(BackendError("", "the subscription was given up before it was confirmed", transient=True))
+        return listener is not None
+
+    def has(self, listener: Listener) -> bool:
+        """Whether it still listens."""
+        return self._listeners.get(listener.channel) is listener
+
+    def deliver(self, channel: bytes, payload: bytes) -> None:
+        """A message arrived."""
+        listener = self._listeners.get(channel)
+        if listener is not None:
+            self._wake(listener, payload.decode(errors="replace"))
+
+    def confirm(self, listener: Listener) -> None:
+        """The server says that it delivers from now on."""
+        if not self.has(listener):
+            return
+        listener.confirmed = True
+        self._wake(listener, None)
+        if not listener.future.done():
+            listener.future.set_result(None)
+
+    def refuse(self, listener: Listener, error: RedisError) -> None:
+        """The server will not deliver. One that it had granted before is kept: its owner was told so."""
+        if not self.has(listener):
+            return
+        failure = failures.refused("", "a subscription", error)
+        if not listener.confirmed:
+            del self._listeners[listener.channel]
+            listener.fail(failure)
+            return
+        logger.warning("after a reconnect %s; messages are missed until it is granted", failure)
+        if failure.transient:
+            asyncio.get_running_loop().call_later(RETRY, self._again, listener)
+
+    def clear(self, error: BackendError) -> None:
+        """Nobody listens any more."""
+        for listener in self._listeners.values():
+            listener.fail(error)
+        self._listeners.clear()
+
+    def _wake(self, listener: Listener, payload: str | None) -> None:
+        try:
+            listener.wake(payload)
+        except Exception:
+            logger.exception("the callback of a subscription failed")

@@ -1,0 +1,78 @@
+"""What waits to be written, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from ...errors import BackendError
+from .channels import Subscribe, Unsubscribe
+from .requests import Request
+
+Item = Request[Any] | Subscribe | Unsubscribe
+
+_SWEEP = 64
+
+
+class Outbox:
+    """First what is written again, then what is new. Outlives connections."""
+
+    def __init__(self) -> None:
+        self._again: deque[Item] = deque()
+        self._new: deque[Item] = deque()
+        self._instead: list[Item] | None = None
+        self._sweep_at = _SWEEP
+
+    def __len__(self) -> int:
+        return len(self._again) + len(self._new)
+
+    def put(self, item: Item) -> None:
+        """To be written after all others; or, while an unanswered request is asked about, in that one's place."""
+        if self._instead is not None:
+            self._instead.append(item)
+            return
+        self._new.append(item)
+        if len(self._new) >= self._sweep_at:
+            self._sweep()
+
+    def take(self) -> list[Item]:
+        """Everything, to be written now."""
+        items = [*self._again, *self._new]
+        self._again.clear()
+        self._new.clear()
+        self._sweep_at = _SWEEP
+        return items
+
+    def unanswered(self, request: Request[Any], otherwise: BackendError) -> None:
+        """Ask whether `request` is written again, before all that is new; if not it fails with `otherwise`.
+
+        What the callbacks put here meanwhile takes its place.
+        """
+        instead: list[Item] = []
+        outer, self._instead = self._instead, instead
+        try:
+            if request.again():
+                instead.insert(0, request)
+            else:
+                request.settle(otherwise)
+        finally:
+            self._instead = outer
+        if outer is None:
+            self._again.extend(instead)
+        else:
+            outer.extend(instead)
+
+    def disconnected(self) -> None:
+        """Forget what only concerned the connection: on the next one all channels are subscribed to anyway."""
+        self._again = deque(item for item in self._again if isinstance(item, Request))
+        self._new = deque(item for item in self._new if isinstance(item, Request))
+
+    def _sweep(self) -> None:
+        # Else the attempts that timed out during a long outage would pile up.
+        gone = [item for item in self._new if isinstance(item, Request) and item.withdrawn]
+        if gone:
+            self._new = deque(item for item in self._new if not (isinstance(item, Request) and item.withdrawn))
+        self._sweep_at = max(_SWEEP, 2 * len(self._new))
+        for request in gone:
+            asyncio.get_running_loop().call_soon(request.withdraw)

@@ -1,0 +1,155 @@
+"""What the server owes on one connection: answers in order, and pushes where a SUBSCRIBE has its place."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from redis.exceptions import RedisError
+
+from .channels import Channels, Listener
+from .connection import Push
+from .requests import Request
+
+
+class Desync(Exception):
+    """The stream does not say what it must: nothing read from it can be given to anybody."""
+
+
+class Expected(Protocol):
+    """A place in the order of answers."""
+
+    def answer(self, reply: object) -> None:
+        """The reply or error reply for this place. Raises `Desync`."""
+
+
+class Echo:
+    """PING's place: proves that the order is kept. An error reply is a sign of life, too."""
+
+    __slots__ = ("_nonce",)
+
+    def __init__(self, nonce: bytes) -> None:
+        self._nonce = nonce
+
+    def answer(self, reply: object) -> None:
+        if reply != self._nonce and not isinstance(reply, RedisError):
+            raise Desync("PING got the answer to something else")
+
+
+class Loaded:
+    """SCRIPT LOAD's place."""
+
+    __slots__ = ("_scripts", "_sha")
+
+    def __init__(self, scripts: Scripts, sha: str) -> None:
+        self._scripts = scripts
+        self._sha = sha
+
+    def answer(self, reply: object) -> None:
+        if isinstance(reply, RedisError):
+            self._scripts.refused(self._sha, reply)
+        elif reply != self._sha.encode():
+            raise Desync("SCRIPT LOAD got the answer to something else")
+
+
+class Scripts:
+    """What the server was given on this connection."""
+
+    __slots__ = ("_known", "refusals")
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self.refusals: dict[str, RedisError] = {}
+
+    def give(self, sha: str) -> bool:
+        """True if it must be loaded before it is run."""
+        if sha in self._known:
+            return False
+        self._known.add(sha)
+        self.refusals.pop(sha, None)
+        return True
+
+    def missing(self, sha: str) -> None:
+        """The server has it no more."""
+        self._known.discard(sha)
+
+    def refused(self, sha: str, error: RedisError) -> None:
+        """The server would not take it."""
+        self._known.discard(sha)
+        self.refusals[sha] = error
+
+
+class Confirmation:
+    """The place of a SUBSCRIBE or UNSUBSCRIBE of one channel: closed by a push, or by an error reply."""
+
+    __slots__ = ("_channels", "_listener", "push")
+
+    def __init__(self, kind: bytes, channel: bytes, channels: Channels, listener: Listener | None) -> None:
+        self.push = (kind, channel)
+        self._channels = channels
+        self._listener = listener
+
+    def confirm(self) -> None:
+        """Its push arrived."""
+        if self._listener is not None:
+            self._channels.confirm(self._listener)
+
+    def answer(self, reply: object) -> None:
+        if not isinstance(reply, RedisError):
+            raise Desync("a subscription got the answer to something else")
+        if self._listener is not None:
+            self._channels.refuse(self._listener, reply)
+
+
+class Replies:
+    """The queue of places.
+
+    Args:
+        channels: where messages go.
+    """
+
+    __slots__ = ("_channels", "_places")
+
+    def __init__(self, channels: Channels) -> None:
+        self._places: deque[Expected] = deque()
+        self._channels = channels
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def expect(self, place: Expected) -> None:
+        """One more, in the order of writing."""
+        self._places.append(place)
+
+    def requests(self) -> Iterator[Request[Any]]:
+        """Take out the calls that were not answered; the rest died with the connection."""
+        places, self._places = self._places, deque()
+        return (place for place in places if isinstance(place, Request))
+
+    def receive(self, reply: object) -> bool:
+        """Give a reply or push to whom it belongs; True if it closed a place.
+
+        Raises:
+            Desync: it belongs to nobody.
+        """
+        if isinstance(reply, Push):
+            return self._push(reply.items)
+        if not self._places:
+            raise Desync("an answer came that nobody had asked for")
+        self._places.popleft().answer(reply)
+        return True
+
+    def _push(self, items: list[Any]) -> bool:
+        kind = items[0]
+        if kind == b"message":
+            self._channels.deliver(items[1], items[2])
+        elif kind in (b"subscribe", b"unsubscribe"):
+            place = self._places[0] if self._places else None
+            if isinstance(place, Confirmation) and place.push == (kind, items[1]):
+                self._places.popleft()
+                place.confirm()
+                return True
+            if kind == b"subscribe":
+                raise Desync("a subscription was confirmed out of order")
+        return False

@@ -1,0 +1,94 @@
+"""A call on its way: kept from `run` until its reply, over as many connections as that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from redis.exceptions import NoScriptError, RedisError
+
+from ...errors import BackendError
+from ...scripts.base import Call, Reply
+from . import failures
+
+R = TypeVar("R")
+logger = logging.getLogger("aiolock.redis")
+
+
+class Request(Generic[R]):
+    """A call, and the future of whoever made it.
+
+    Args:
+        call: what to run.
+        future: its result; may be cancelled or failed by others at any time.
+        missing: told when the server does not know the script.
+
+    Attributes:
+        misses: how often the server did not know the script.
+    """
+
+    __slots__ = ("_missing", "call", "future", "misses")
+
+    def __init__(
+        self,
+        call: Call[R],
+        future: asyncio.Future[R],
+        missing: Callable[[Request[Any], NoScriptError], None],
+    ) -> None:
+        self.call = call
+        self.future = future
+        self.misses = 0
+        self._missing = missing
+
+    @property
+    def doing(self) -> str:
+        """What it asks of the server, for messages."""
+        return f"{self.call.script.name} of lock {self.call.name!r}"
+
+    @property
+    def withdrawn(self) -> bool:
+        """Taken back before any server could see it."""
+        return self.call.withdrawn and self.call.writes == 0
+
+    def again(self) -> bool:
+        """Ask whoever made the call whether to write it again."""
+        try:
+            return self.call.unanswered()
+        except Exception:
+            logger.exception("the callback of an unanswered request failed")
+            return False
+
+    def answer(self, reply: object) -> None:
+        """The server's reply, or its error reply."""
+        if isinstance(reply, NoScriptError):
+            self._missing(self, reply)
+        elif isinstance(reply, RedisError):
+            self.settle(failures.refused(self.call.name, self.doing, reply))
+        else:
+            try:
+                result: R | BackendError = self.call.script.decode(cast(Reply, reply))
+            except Exception as error:
+                result = BackendError(self.call.name, f"Redis answered {self.doing} with something unexpected")
+                result.__cause__ = error
+            self.settle(result)
+
+    def withdraw(self) -> None:
+        """Never written, never will be."""
+        self.settle(BackendError(self.call.name, f"{self.doing} was withdrawn before it was sent", transient=True))
+
+    def settle(self, result: R | BackendError) -> None:
+        """The end of the call: its `settle` first, then whoever awaits its future."""
+        if self.call.settle is not None:
+            try:
+                self.call.settle(result)
+            except Exception:
+                logger.exception("the callback of a finished request failed")
+        if self.future.done():
+            return
+        if isinstance(result, BackendError):
+            self.future.set_exception(result)
+            self.future.exception()  # a call nobody awaits is no "exception was never retrieved"
+        else:
+            self.future.set_result(result)

@@ -1,0 +1,184 @@
+"""The life of one connection: writes what waits in the outbox, and reads until it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from typing import Any
+
+from ...clock import Clock
+from ...errors import BackendError
+from .channels import Channels, Subscribe, Unsubscribe
+from .connection import Link, pack
+from .heartbeat import Heartbeat
+from .outbox import Outbox
+from .replies import Confirmation, Echo, Loaded, Replies, Scripts
+from .requests import Request
+
+logger = logging.getLogger("aiolock.redis")
+
+
+class Session:
+    """Writes in the next turn of the loop what was put into the outbox in this one, at once and in order.
+
+    Args:
+        link: connected and greeted.
+        outbox: what to write; shared with the sessions before and after.
+        channels: where messages go; shared likewise.
+        clock: stamps calls.
+        timeout: seconds in which the server must answer.
+    """
+
+    def __init__(self, link: Link, outbox: Outbox, channels: Channels, clock: Clock, timeout: float) -> None:
+        self.link = link
+        self.replies = Replies(channels)
+        self.scripts = Scripts()
+        self._outbox = outbox
+        self._channels = channels
+        self._clock = clock
+        self._timeout = timeout
+        self._wanted = asyncio.Event()
+        self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
+        self._cause: Exception | None = None
+        self._over = False
+        self._quiet: asyncio.Future[None] | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
+
+    def wake(self) -> None:
+        """Something was put into the outbox."""
+        self._wanted.set()
+
+    async def run(self) -> Exception:
+        """Read until the connection is lost, and say why. It is abandoned then.
+
+        Cancellation: stops; closing is up to the caller.
+        """
+        self._writer = asyncio.create_task(self._write(), name="aiolock writer")
+        try:
+            while True:
+                if self.replies.receive(await self.link.read()):
+                    self._heartbeat.heard()
+                    self._note_quiet()
+        except Exception as error:
+            self.link.reset()
+            return self._cause or error
+        finally:
+            self._end()
+
+    def flush(self) -> None:
+        """Write the outbox now, in one piece."""
+        if self._over or not self._outbox:
+            return
+        if not self.replies:
+            self._heartbeat.heard()
+        chunks: list[bytes] = []
+        unwritten: list[tuple[Request[Any], BackendError | None]] = []
+        now = self._clock.now()
+        for item in self._outbox.take():
+            if isinstance(item, Subscribe):
+                self._add_subscribe(item, chunks)
+            elif isinstance(item, Unsubscribe):
+                chunks.append(pack(b"UNSUBSCRIBE", item.channel))
+                self.replies.expect(Confirmation(b"unsubscribe", item.channel, self._channels, None))
+            elif item.withdrawn:
+                unwritten.append((item, None))
+            else:
+                try:
+                    self._add_request(item, chunks, now)
+                except Exception as error:
+                    failure = BackendError(item.call.name, f"{item.doing} cannot be put into bytes: {error}")
+                    failure.__cause__ = error
+                    unwritten.append((item, failure))
+        if chunks:
+            self._send(b"".join(chunks))
+        for request, reason in unwritten:  # last: their callbacks must not see half a write
+            if reason is None:
+                request.withdraw()
+            else:
+                request.settle(reason)
+        self._note_quiet()
+
+    async def quiet(self, timeout: float) -> None:
+        """Wait until everything is written and answered, or the connection is gone; `timeout` seconds at most."""
+        self.wake()
+        if self._over or not (self._outbox or self.replies):
+            return
+        self._quiet = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._quiet,), timeout=timeout)
+
+    def close(self) -> asyncio.Task[None] | None:
+        """Close once all is sent; what is left to wait for."""
+        self.flush()
+        self._end()
+        self.link.close()
+        return self._writer
+
+    def _add_subscribe(self, item: Subscribe, chunks: list[bytes]) -> None:
+        if self._channels.has(item.listener):
+            chunks.append(pack(b"SUBSCRIBE", item.listener.channel))
+            self.replies.expect(Confirmation(b"subscribe", item.listener.channel, self._channels, item.listener))
+
+    def _add_request(self, request: Request[Any], chunks: list[bytes], now: float) -> None:
+        call = request.call
+        data = pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+        if self.scripts.give(call.script.sha):
+            chunks.append(pack(b"SCRIPT", b"LOAD", call.script.lua))
+            self.replies.expect(Loaded(self.scripts, call.script.sha))
+        chunks.append(data)
+        self.replies.expect(request)
+        call.sent_at = now
+        call.writes += 1
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self.link.write(data)
+        except Exception as error:
+            self._abandon(error)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                self.flush()
+                # While the transport has enough to send, calls stay here, where they can still be withdrawn.
+                await self.link.drained()
+        except Exception as error:
+            self._abandon(error)
+        finally:
+            if not self._over:
+                self._abandon(ConnectionError("the writer was cancelled"))
+
+    def _abandon(self, cause: Exception) -> None:
+        """Lose the connection; the reader notices and ends."""
+        if not self._over:
+            self._cause = cause
+            self._end()
+            self.link.reset()
+
+    def _end(self) -> None:
+        self._over = True
+        self._heartbeat.stop()
+        if self._writer is not None:
+            self._writer.cancel()
+        self._note_quiet()
+
+    def _note_quiet(self) -> None:
+        quiet = self._quiet
+        if quiet is not None and not quiet.done() and (self._over or not (self._outbox or self.replies)):
+            quiet.set_result(None)
+
+    def _waiting(self) -> bool:
+        return len(self.replies) > 0
+
+    def _ping(self) -> None:
+        self._heartbeat.heard()
+        nonce = next(self._nonces)
+        self.replies.expect(Echo(nonce))
+        self._send(pack(b"PING", nonce))
+
+    def _overdue(self) -> None:
+        self._abandon(TimeoutError(f"no answer for {self._timeout:g} s"))
