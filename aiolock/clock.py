@@ -30,7 +30,7 @@ SLICE = 1.0
 
 
 class SystemClock:
-    """CLOCK_BOOTTIME where there is one, so that a lease ages while the machine is suspended; else the monotonic clock."""
+    """CLOCK_BOOTTIME where there is one, so that a lease ages while the machine sleeps; else the monotonic clock."""
 
     _id: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 

@@ -151,6 +151,8 @@ class LockManager:
         Cancellation: nothing stays open. Cost: one connection, one subscription.
         """
         runtime = self._runtime
+        if runtime.bound and not runtime.usable:
+            runtime.check("")
         if runtime.bound or self._entering:
             raise ConfigurationError("", "this manager is entered already: enter it once, and share it between tasks")
         self._entering = True
@@ -168,13 +170,13 @@ class LockManager:
     async def aclose(self) -> None:
         """Close: no new acquires, waiters are turned away, guarded blocks cancelled with `CLOSED` and awaited for
         `request_timeout` at most, then their locks released. A block that does not end keeps its key until its ttl.
-        Harmless if it is closed already.
+        Harmless if it is closed already, and in a forked child, whose parent goes on using the connection.
 
         Cancellation: closes without waiting any longer; what was written stays written. No task, connection or key
         stays.
         """
         runtime = self._runtime
-        if not runtime.bound or runtime.closing:
+        if not runtime.usable or runtime.closing:
             return
         runtime.closing = True
         try:
@@ -189,8 +191,8 @@ class LockManager:
                     gate.expel()
                 await runtime.backend.aclose()
             finally:
-                await runtime.watchdog.stop()
                 runtime.unbind()
+                await runtime.watchdog.stop()
 
     async def _connect(self) -> None:
         runtime = self._runtime
@@ -212,8 +214,8 @@ class LockManager:
             try:
                 await runtime.backend.aclose()
             finally:
-                await runtime.watchdog.stop()
                 runtime.unbind()
+                await runtime.watchdog.stop()
             raise
 
     def _verify(self) -> None:

@@ -46,8 +46,8 @@ class Backend(Protocol):
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """Write `call`; in the order of these calls, and now: awaiting only observes the reply.
 
-        While there is no connection the call waits for one; after `aclose` it fails at once. The future fails with `BackendError` and nothing else;
-        cancelling it un-sends nothing.
+        While there is no connection the call waits for one; after `aclose` it fails at once. The future fails with
+        `BackendError` and nothing else; cancelling it un-sends nothing.
         """
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:

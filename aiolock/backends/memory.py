@@ -10,7 +10,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from ..clock import Clock, SystemClock
-from ..errors import BackendError
+from ..errors import BackendError, ConfigurationError
 from ..scripts.base import Call, Reply, TwinReply
 from ..scripts.store import Store, WrongType
 from .base import Wake
@@ -59,6 +59,8 @@ class MemoryBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        if self._loop is not None:
+            raise ConfigurationError("", "this backend is open already: give each manager its own, of one store")
         self._loop = asyncio.get_running_loop()
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
@@ -91,8 +93,10 @@ class MemoryBackend:
     async def aclose(self) -> None:
         for channel in list(self._wakes):
             self.unsubscribe(channel)
-        await asyncio.sleep(0)
-        self._loop = None
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._loop = None
 
     def _execute(self, call: Call[R]) -> R | BackendError:
         call.writes += 1

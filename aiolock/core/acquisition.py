@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..errors import AcquireTimeout, BackendError, LossReason, NotOwned
 from ..scripts.outcomes import Granted, Lost, Refused
@@ -17,6 +17,7 @@ from .guard import Guard
 from .hold import Hold
 from .lease import Lease
 from .policy import Policy
+from .settlement import Release
 from .waiter import Waiter
 
 L = TypeVar("L", bound="Lease | None")
@@ -25,19 +26,20 @@ _ancestry: ContextVar[tuple[Hold, ...]] = ContextVar("aiolock_ancestry", default
 """Holds of this task and of the tasks that started it. Only ever detects: ownership is by task."""
 
 
-class Acquisition(Awaitable[L], Generic[L]):
-    """What `acquire()` returns: await it for a lease, or enter it for a guarded block.
+class Acquisition(Coroutine[object, object, L], Generic[L]):
+    """What `acquire()` returns: await it for a lease, enter it for a guarded block, or make a task of it.
 
     Args:
         name: the lock's name, for the warning.
         obtain: the acquisition itself; called once.
     """
 
-    __slots__ = ("_guard", "_name", "_obtain")
+    __slots__ = ("_guard", "_name", "_obtain", "_running")
 
     def __init__(self, name: str, obtain: Callable[[], Coroutine[object, object, L]]) -> None:
         self._name = name
         self._obtain: Callable[[], Coroutine[object, object, L]] | None = obtain
+        self._running: Coroutine[object, object, L] | None = None
         self._guard: Guard | None = None
 
     def __await__(self) -> Generator[object, None, L]:
@@ -54,6 +56,26 @@ class Acquisition(Awaitable[L], Generic[L]):
     ) -> bool:
         guard, self._guard = self._guard, None
         return await guard.exit(kind, error, trace) if guard is not None else False
+
+    # What makes it a coroutine, for asyncio.create_task().
+
+    def send(self, value: object) -> object:
+        """Run to the next suspension, as a coroutine's `send`."""
+        if self._running is None:
+            self._running = self._once()
+        return self._running.send(value)
+
+    def throw(self, *error: Any) -> object:
+        """Raise an exception where it is suspended, as a coroutine's `throw`."""
+        if self._running is None:
+            self._running = self._once()
+        return self._running.throw(*error)
+
+    def close(self) -> None:
+        """End it where it is suspended, as a coroutine's `close`."""
+        self._obtain = None
+        if self._running is not None:
+            self._running.close()
 
     def _once(self) -> Coroutine[object, object, L]:
         obtain, self._obtain = self._obtain, None
@@ -91,19 +113,25 @@ async def obtain(gate: Gate, policy: Policy, timeout: float | None, sharing: Hol
     clock = gate.runtime.clock
     expires = math.inf if timeout is None else clock.now() + timeout
     waiter = Waiter(gate.runtime.new_owner(), policy, gate.runtime.holder)
-    first = gate.idle
+    patience = clock.now() + gate.runtime.limits.request_timeout
+    alone = gate.idle
     gate.join(waiter)
     try:
-        if first:
-            await _attempt(gate, waiter, expires, first=True)
+        if alone:
+            await _attempt(gate, waiter, expires, patience)
         while not gate.accepts(waiter):
             now = clock.now()
             if now >= expires:
-                raise _timeout(gate, waiter, timeout)
+                if gate.answered or gate.busy:
+                    raise _timeout(gate, waiter, timeout)
+                raise gate.runtime.unanswered(gate.calls.name, "acquiring", timeout)
             if waiter.contending and (waiter.seen != gate.signals or now >= waiter.retry_at):
-                await _attempt(gate, waiter, expires, first=False)
+                # Who waits rides out an outage; but not behind others who never had an answer either.
+                await _attempt(gate, waiter, expires, math.inf if gate.answered else patience)
             else:
                 due = min(expires, waiter.retry_at) if waiter.contending else expires
+                if waiter.contending and waiter.refusal is not None:
+                    gate.listen()
                 gate.runtime.watchdog.schedule(waiter, due)
                 await waiter.sleep()
     except BaseException:
@@ -121,9 +149,10 @@ async def obtain_now(gate: Gate, policy: Policy) -> Lease | None:
     if not gate.idle:
         return None
     waiter = Waiter(gate.runtime.new_owner(), policy, gate.runtime.holder)
+    patience = gate.runtime.clock.now() + gate.runtime.limits.request_timeout
     gate.join(waiter)
     try:
-        await _attempt(gate, waiter, math.inf, first=True)
+        await _attempt(gate, waiter, math.inf, patience)
         granted = gate.accepts(waiter)
     except BaseException:
         gate.leave_queue(waiter)
@@ -134,36 +163,49 @@ async def obtain_now(gate: Gate, policy: Policy) -> Lease | None:
     return _own(gate, waiter, task)
 
 
-async def _attempt(gate: Gate, waiter: Waiter, expires: float, first: bool) -> None:
-    """One request for the lock. The answer becomes the waiter's grant, or decides when it tries again."""
+async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) -> None:
+    """One request for the lock. The answer becomes the waiter's grant, or decides when it tries again.
+
+    Args:
+        gate: the name's.
+        waiter: who wants it.
+        expires: clock time of the acquire's own timeout.
+        patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
+    """
     runtime, name, owner = gate.runtime, gate.calls.name, waiter.owner
     call = gate.calls.acquire(owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata)
 
+    undo: Release | None = None
+
     def unanswered() -> bool:
-        waiter.tainted = waiter.tainted or waiter.owner == owner
-        return waiter.owner == owner  # else nobody wants it any more, and its undo follows
+        if undo is not None:  # nobody wants it any more, and its undo may be unwritten yet
+            undo.taint()
+            return False
+        waiter.tainted = True
+        return True
 
     call.unanswered = unanswered
     waiter.seen, waiter.retry_at = gate.signals, math.inf
     now = runtime.clock.now()
-    patience = now + runtime.limits.request_timeout if first else math.inf
     reply = runtime.backend.run(call)
-    if now < expires < patience:
-        limit = runtime.limit(reply, expires, _Expired)
+    until = expires if now < expires < patience else patience
+    if patience == math.inf:
+        limit = runtime.limit(reply, until, _Expired)
     else:
-        limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "acquiring"))
+        limit = runtime.limit(reply, until, lambda: runtime.unanswered(name, "acquiring", until - now))
     try:
         outcome = await reply
     except BaseException as error:
         if not call.withdraw():
-            gate.undo(waiter)
-        rides_out = isinstance(error, BackendError) and error.transient and not first
+            undo = gate.undo(waiter)
+        rides_out = isinstance(error, BackendError) and error.transient and patience == math.inf
         if isinstance(error, _Expired) or rides_out or (isinstance(error, BackendError) and runtime.closing):
             waiter.pause(now, gate.signals)
             return
         raise
     finally:
         runtime.watchdog.forget(limit)
+    gate.answered = True
     if isinstance(outcome, Granted):
         waiter.grant = (outcome, call.sent_at)
     elif isinstance(outcome, Refused):

@@ -42,6 +42,7 @@ class Gate:
         self.calls = calls
         self.contention = contention
         self.signals = 0
+        self.answered = False  # the server has spoken since somebody of this process wanted the lock
         self.refused: BackendError | None = None  # the server will not let us subscribe
         self._holds: list[Hold] = []  # not ended; lost ones too
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
@@ -101,18 +102,19 @@ class Gate:
         waiter.retry_at = -math.inf
         return False
 
-    def undo(self, waiter: Waiter) -> None:
+    def undo(self, waiter: Waiter) -> Release:
         """End the acquisition that runs under the waiter's owner id, and give it a new one."""
-        Release(self.runtime, self.calls, waiter.owner, waiter.policy.ttl_ms, 0, "undone", waiter.tainted)
+        release = Release(self.runtime, self.calls, waiter.owner, waiter.policy.ttl_ms, 0, "undone", waiter.tainted)
         self._busy -= waiter.offer
         waiter.owner = self.runtime.new_owner()
         waiter.tainted = waiter.offer = False
         waiter.grant = None
         self.signal()
         self._promote()
+        return release
 
     def refuse(self, waiter: Waiter, refusal: Refused) -> None:
-        """Somebody else holds it: listen, and sleep until a signal or the holder's expiry."""
+        """Somebody else holds it: try again on a signal, or at the holder's expiry."""
         waiter.refusal = refusal
         self.runtime.heard(refusal.fence)
         pause = self.runtime.limits.recheck
@@ -122,6 +124,9 @@ class Gate:
             self._warned = True
             logger.warning("the key of lock %r has no expiry: only its holder can end it", self.calls.name)
         waiter.retry_at = self.runtime.clock.now() + pause + random.uniform(0, JITTER)
+
+    def listen(self) -> None:
+        """Hear of releases; once confirmed, contenders try again."""
         if self._listening is None:
             self._listening = self.runtime.signals.listen(self.calls.free, self._on_message)
             self._listening.add_done_callback(self._on_confirmed)
@@ -196,7 +201,10 @@ class Gate:
             return  # an earlier subscription, given up before it was confirmed
         error = confirmed.exception()
         if isinstance(error, BackendError):
-            self.refused = error
+            if not error.transient:
+                name = self.calls.name
+                self.refused = BackendError(name, f"waiting for lock {name!r} is not possible: {error}")
+                self.refused.__cause__ = error.__cause__
             self._stop_listening()
             self.signal()
 
@@ -322,7 +330,7 @@ class Gate:
         listeners = self._others - (self._listening is not None)
         if waiter is not None and self._streak >= self.runtime.limits.handoff_limit:
             self._streak = 0
-            if listeners > 0:
+            if listeners > 0 or self.runtime.limits.handoff_limit == 0:
                 self._yield_until = self.runtime.clock.now() + YIELD_PAUSE
                 return None
         return waiter
@@ -375,7 +383,8 @@ class Gate:
             settlement.settle(result, resent=hold.tainted)
         else:
             # Unknown, refused, or the successor was undone before: whoever has it, neither keeps it.
-            Release(self.runtime, self.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, settlement)
+            unknown = isinstance(result, BackendError)
+            Release(self.runtime, self.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, settlement, unknown)
             if wanted and not isinstance(result, Finished):
                 self.undo(waiter)
         if wanted and waiter.offer:

@@ -14,7 +14,7 @@ from ..scripts.lock import Renewal
 from ..scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
 from .calls import Batch, Calls
 from .policy import Policy
-from .watchdog import Watchdog
+from .watchdog import LATE, Watchdog
 
 if TYPE_CHECKING:
     from .lease import Lease
@@ -257,7 +257,7 @@ class Hold:
     def _overdue(self, late: float) -> None:
         if not self.policy.renew:
             self.lose(LossReason.EXPIRED)
-        elif late >= self.policy.margin:
+        elif late >= (self.policy.margin or LATE):
             self.blocked = late
             self.lose(LossReason.LOOP_BLOCKED)
         else:

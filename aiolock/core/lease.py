@@ -167,6 +167,7 @@ class Lease:
         if ttl is not None:
             hold.ttl_ms = max(hold.ttl_ms, milliseconds(check_ttl(self.name, ttl)))
         call = hold.calls.batch([hold.calls.renewal(hold.owner, hold.fence, hold.ttl_ms)])
+        call.name = self.name  # a batch has none
         (outcome,) = await self._home.runtime.ask(call, "renewing")
         hold.judged(outcome, call.sent_at)
         if hold.reason is not None:

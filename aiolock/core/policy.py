@@ -54,7 +54,10 @@ def check_duration(name: str, option: str, value: object, *, least: float = 0.0)
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ConfigurationError(name, f"{_of(name, option)} must be a number of seconds, not {value!r}")
-    seconds = float(value)
+    try:
+        seconds = float(value)
+    except OverflowError:  # a whole number beyond any float
+        seconds = math.inf
     if not math.isfinite(seconds) or seconds < least:
         raise ConfigurationError(name, f"{_of(name, option)} is {seconds} s; it must be finite and at least {least} s")
     return seconds
@@ -86,9 +89,17 @@ def check_margin(name: str, value: object, ttl: float) -> float:
 
 
 def check_metadata(name: str, value: object) -> str | None:
-    """Return `value` if it can be stored beside a lock: text of at most 4 KiB."""
-    if value is not None and (not isinstance(value, str) or len(value.encode("utf-8", "replace")) > MAX_METADATA_BYTES):
-        raise ConfigurationError(name, f"{_of(name, 'metadata')} must be str of at most {MAX_METADATA_BYTES} bytes")
+    """Return `value` if it can be stored beside a lock: text of at most 4 KiB of UTF-8."""
+    if value is None:
+        return None
+    try:
+        size = len(value.encode()) if isinstance(value, str) else math.inf
+    except UnicodeEncodeError:  # a lone surrogate
+        size = math.inf
+    if not isinstance(value, str) or size > MAX_METADATA_BYTES:
+        raise ConfigurationError(
+            name, f"{_of(name, 'metadata')} must be text of at most {MAX_METADATA_BYTES} bytes of UTF-8"
+        )
     return value
 
 

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from ..backends.base import Backend
 from ..clock import Clock
@@ -47,6 +48,9 @@ class Limits:
 class Closable(Protocol):
     """A gate, as the closing manager sees it."""
 
+    def signal(self) -> None:
+        """The lock may be free."""
+
     def close(self) -> None:
         """Turn away whoever waits."""
 
@@ -75,7 +79,8 @@ class Runtime:
         self.signals = Signals(backend)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}
-        self.blocks: dict[object, list[Guard]] = {}  # entered through an object that keeps no state: a Lock
+        # Entered through an object that keeps no state: a Lock. Weak: a block that is never left keeps nothing.
+        self.blocks: WeakKeyDictionary[object, list[Guard]] = WeakKeyDictionary()
         self.floor = 0  # the highest fence heard of, on any name
         self.id = ""
         self.holder = ""  # host:pid, for people
@@ -190,7 +195,8 @@ class Runtime:
         task = asyncio.current_task()
         guard = next((guard for guard in reversed(blocks) if guard.task is task), None)
         if guard is None and blocks:
-            guard = next((guard for guard in reversed(blocks) if guard.task is None or guard.task.done()), blocks[-1])
+            over = (guard for guard in reversed(blocks) if guard.task is None or guard.task.done() or guard.lease.lost)
+            guard = next(over, blocks[-1])  # one whose block runs on only if there is no other
         if guard is not None:
             blocks.remove(guard)
             if not blocks:
@@ -203,9 +209,10 @@ class Runtime:
         self.watchdog.schedule(limit, due)
         return limit
 
-    def unanswered(self, name: str, doing: str) -> BackendError:
-        """The error for a request that took longer than `request_timeout`."""
-        seconds = self.limits.request_timeout
+    def unanswered(self, name: str, doing: str, seconds: float | None = None) -> BackendError:
+        """The error for a request that took longer than so many seconds; `request_timeout` if not given."""
+        if seconds is None:
+            seconds = self.limits.request_timeout
         return BackendError(
             name, f"{doing} lock {name!r} got no answer within {seconds:g} s: is Redis reachable?", transient=True
         )

@@ -7,6 +7,7 @@ import logging
 import math
 
 from ..errors import AiolockError, BackendError, LockLost
+from ..scripts.base import Call
 from ..scripts.lock import Ending
 from ..scripts.outcomes import Missing, ReleaseOutcome
 from .calls import Calls
@@ -100,9 +101,21 @@ class Release:
         ending: how.
         tainted: a request of this owner died unanswered: leave a tombstone.
         settlement: told the end of it; None where nobody cares.
+        resent: another request may have ended the owner already.
     """
 
-    __slots__ = ("_attempts", "_calls", "_request", "_resent", "_runtime", "_settlement", "_tainted", "_until", "due")
+    __slots__ = (
+        "_attempts",
+        "_call",
+        "_calls",
+        "_request",
+        "_resent",
+        "_runtime",
+        "_settlement",
+        "_tainted",
+        "_until",
+        "due",
+    )
 
     def __init__(
         self,
@@ -114,6 +127,7 @@ class Release:
         ending: Ending,
         tainted: bool,
         settlement: Settlement | None = None,
+        resent: bool = False,
     ) -> None:
         self._runtime = runtime
         self._calls = calls
@@ -121,8 +135,9 @@ class Release:
         self._tainted = tainted
         self._settlement = settlement
         self._until = runtime.clock.now() + ttl_ms / 1000
+        self._call: Call[ReleaseOutcome] | None = None
         self._attempts = 0
-        self._resent = False
+        self._resent = resent
         self.due = math.inf
         self._write()
 
@@ -130,24 +145,34 @@ class Release:
         if not self._runtime.usable:
             self._settle(BackendError(self._calls.name, "the manager was closed", transient=True))
             return
-        call = self._calls.release(*self._request, self._tainted)
+        call = self._call = self._calls.release(*self._request, self._tainted)
 
         def unanswered() -> bool:
-            self._tainted = self._resent = True
-            call.args = self._calls.release(*self._request, True).args
+            self._resent = True
+            self.taint()
             return True
 
         call.unanswered = unanswered
         call.settle = self._settle
         self._runtime.backend.run(call)
 
+    def taint(self) -> None:
+        """An earlier request of this owner died unanswered: what is written from now on leaves a tombstone."""
+        self._tainted = True
+        if self._call is not None:
+            self._call.args = self._calls.release(*self._request, True).args
+
     def _settle(self, result: ReleaseOutcome | BackendError) -> None:
         now = self._runtime.clock.now()
         if isinstance(result, BackendError) and result.transient and self._runtime.usable and now < self._until:
             self._attempts += 1
             self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
-        elif self._settlement is not None:
+            return
+        if self._settlement is not None:
             self._settlement.settle(result, resent=self._resent)
+        gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
+        if self._attempts and gate is not None:
+            gate.signal()  # the local queue went on when this was first written, and was refused since
 
     def on_due(self, now: float, late: float) -> None:
         self._write()

@@ -75,9 +75,13 @@ class Watchdog:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="aiolock-watchdog")
 
     async def stop(self) -> None:
-        """End the task and forget what was watched."""
+        """End the task. Whatever was still watched is looked at a last time: somebody may wait for it."""
         task, self._task = self._task, None
-        self._heap.clear()
+        left, self._heap = self._heap, []
+        for due, _, item in left:
+            if item.due == due:
+                item.due = math.inf
+                item.on_due(self._clock.now(), 0.0)
         if task is not None:
             task.cancel()
             await asyncio.wait({task})

@@ -45,7 +45,7 @@ class VirtualClock:
             self._now = max(self._now, self._timers[0][0])
             self._fire()
             await self._settle()
-        self._now = end
+        self._now = max(self._now, end)  # a task may have made it jump meanwhile
 
     def jump(self, seconds: float) -> None:
         """Let time pass while the loop does not run: a blocking call, or the process was stopped. Timers are late."""

@@ -63,11 +63,12 @@ class MemoryBackend(PlainMemoryBackend):
         await super().aclose()
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
-        if self._loop is None or not (self._away or self._faults):
+        reconnecting = bool(self._backlog)
+        if self._loop is None or not (self._away or self._faults or reconnecting):
             return super().run(call)
         future: asyncio.Future[R] = self._running().create_future()
         self._backlog.append((call, future))
-        if not self._away:
+        if not self._away and not reconnecting:
             self._lose_connection(self._faults.popleft())
         return future
 

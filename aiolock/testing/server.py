@@ -74,10 +74,10 @@ class RedisServer:
 
     def __init__(self, kind: Kind, url: str, engine: _Engine | None) -> None:
         self.kind: Kind = kind
-        self.url = url
+        self.url: str = url
         parts = urlsplit(url)
-        self.host = parts.hostname or _HOST
-        self.port = parts.port or 6379
+        self.host: str = parts.hostname or _HOST
+        self.port: int = parts.port or 6379
         self._engine = engine
         if engine is not None:
             _owned.add(self)

@@ -17,12 +17,14 @@ class Rush:
     """Many buyers who come at once, spread evenly over workers and skus.
 
     Attributes:
-        answers: how many got which HTTP status.
+        answers: how many got which HTTP status; 200: an item, 409: sold out.
+        failures: what the others were told.
         waits: seconds until it was their turn, of those who bought.
         seconds: how long it took to serve them all.
     """
 
     answers: Counter[int] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
     waits: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -40,6 +42,8 @@ class Rush:
                     self.answers[answer.status] += 1
                     if answer.status == 200:
                         self.waits.append(answer.body["waited"])
+                    elif answer.status != 409:
+                        self.failures[f"{answer.status} {answer.body.get('detail')}"] += 1
                     tick(self.answers.total())
 
         started = time.monotonic()
@@ -66,17 +70,19 @@ class Meter:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._before: Counter[str] = Counter()
-        self.connections = 0
+        self.connections = 0  # at most, at any one time
 
     async def start(self) -> None:
         """Count from now on."""
         self._before = await self._calls()
 
-    async def look(self) -> None:
-        """Note how many connections there are now, if more than ever before."""
+    async def watch(self) -> None:
+        """Note how many connections there are, ten times a second, until cancelled."""
         own = await self._redis.client_id()
-        others = [client for client in await self._redis.client_list() if int(client["id"]) != own]
-        self.connections = max(self.connections, len(others))
+        while True:
+            others = [client for client in await self._redis.client_list() if int(client["id"]) != own]
+            self.connections = max(self.connections, len(others))
+            await asyncio.sleep(0.1)
 
     async def calls(self) -> Counter[str]:
         """How often each command ran since the start."""

@@ -9,6 +9,7 @@ sold many times over. `async with locks.lock(...)` lets one buyer of a sku in at
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import sys
@@ -66,6 +67,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
     """Connect before the first request, release everything after the last."""
     async with locks:
         yield
+    store.close()
 
 
 app = FastAPI(title="shop", lifespan=lifespan)
@@ -153,5 +155,6 @@ async def unavailable(request: Request, error: AiolockError) -> JSONResponse:
 
 
 if __name__ == "__main__":  # a worker of the demo: serves the listening socket that it was handed
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])

@@ -51,6 +51,7 @@ class Stage:
             stack.callback(server.stop)
             stage = cls(directory, reaper, server, await stack.enter_async_context(browser()))
             stack.push_async_callback(stage.redis.aclose)
+            stack.callback(stage.store.close)
             stack.callback(stage.kill_all)
             yield stage
 

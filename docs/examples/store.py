@@ -105,6 +105,10 @@ class Store:
             if sku in skus
         )
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         # One connection has one transaction; a second thread waits for it to end.

@@ -6,6 +6,8 @@ import random
 
 FIRST = 0.01
 CAP = 2.0
+LASTED = 0.25
+"""Seconds after which a connection is not counted as one more failed attempt."""
 
 
 class Backoff:

@@ -35,13 +35,14 @@ _POOL_ONLY = (
     "orig_socket_timeout",
     "orig_socket_connect_timeout",
     "retry_on_error",
+    "retry_on_timeout",
 )
 
 
 def pack(*words: Word) -> bytes:
     """One command's bytes; text as UTF-8, whatever the user's client prefers."""
     # redis-py's own packing took half of a request's time in the client.
-    return cast(bytes, hiredis.pack_command(words))
+    return cast(bytes, hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub takes one word
 
 
 class Push:
@@ -127,7 +128,13 @@ class Link:
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
         self._writer = _writer(connection)
+        self._socket = self._writer.get_extra_info("socket")  # now: a closed TLS transport has no answer to this
         _mark_pushes(connection)
+
+    @property
+    def gone(self) -> bool:
+        """Lost or closed, though the reader may not have come to know yet."""
+        return self._writer.is_closing()
 
     def write(self, data: bytes) -> None:
         """Hand `data` to the transport, at once and without waiting.
@@ -160,12 +167,10 @@ class Link:
 
     def reset(self) -> None:
         """Abandon: what was written and not yet received must not arrive any more, so the kernel may not repeat it."""
-        transport = self._writer.transport
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            with contextlib.suppress(OSError, RuntimeError):
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
-        transport.abort()
+        if self._socket is not None and not self.gone:  # uvloop would do it to whoever has the number now
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        self._writer.transport.abort()
         _close(self._connection)
 
     async def closed(self) -> None:
@@ -222,7 +227,6 @@ def _recipe(source: str | Redis) -> tuple[type[Any], dict[str, Any]]:
     options.update(
         protocol=3,
         retry=Retry(NoBackoff(), 0),
-        retry_on_timeout=False,
         socket_timeout=None,
         decode_responses=False,
         health_check_interval=0,

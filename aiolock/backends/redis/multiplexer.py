@@ -16,7 +16,7 @@ from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.base import Call
 from ..base import Wake
 from . import failures
-from .backoff import CAP, Backoff
+from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
 from .connection import Connector, Link
 from .handshake import Handshake
@@ -172,7 +172,7 @@ class RedisBackend:
                 began = loop.time()
                 cause = await session.run()
                 self._lost(session, cause)
-                if loop.time() - began > CAP:
+                if loop.time() - began > LASTED:
                     backoff.reset()
                 session = self._resume(await self._reconnect(backoff))
         except Exception:

@@ -70,7 +70,7 @@ class Session:
 
     def flush(self) -> None:
         """Write the outbox now, in one piece."""
-        if self._over or not self._outbox:
+        if self._over or self.link.gone or not self._outbox:
             return
         if not self.replies:
             self._heartbeat.heard()

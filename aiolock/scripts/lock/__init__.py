@@ -57,7 +57,7 @@ class LockCalls:
         self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0
     ) -> Call[AcquireOutcome]:
         keys = self._keys
-        args = (owner, ttl_ms, depth, fence, floor, metadata, DIRTY_MS)
+        args = (owner, ttl_ms, depth, fence, floor, metadata, _dirty(ttl_ms))
         return Call(self.name, ACQUIRE, (keys.lock, keys.state, keys.dead(owner)), args)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
@@ -70,7 +70,7 @@ class LockCalls:
     ) -> Call[TransferOutcome]:
         keys = self._keys
         dead_ms = ttl_ms + GRACE_MS if tainted else 0
-        args = (owner, fence, successor, ttl_ms, floor, metadata, DIRTY_MS, dead_ms, keys.free)
+        args = (owner, fence, successor, ttl_ms, floor, metadata, _dirty(ttl_ms), dead_ms, keys.free)
         return Call(self.name, TRANSFER, (keys.lock, keys.state, keys.dead(owner), keys.dead(successor)), args)
 
     def renewal(self, owner: str, fence: int, ttl_ms: int) -> Renewal:
@@ -83,6 +83,11 @@ class LockCalls:
 
     def info(self) -> Call[Held | None]:
         return Call(self.name, INFO, (self._keys.lock, self._keys.state), ())
+
+
+def _dirty(ttl_ms: int) -> int:
+    """How long a state lasts from a grant: never less than the lock it belongs to."""
+    return max(DIRTY_MS, ttl_ms + GRACE_MS)
 
 
 def renew(batch: Iterable[Renewal]) -> Call[list[RenewOutcome]]:

@@ -14,7 +14,7 @@ if state[2] == next and redis.call('HEXISTS', KEYS[1], next) == 1 then
 end
 local held = redis.call('HEXISTS', KEYS[1], owner) == 1
 local answer
-if held and state[1] == fence then
+if held and (not state[1] or state[1] == fence) then
   local now = redis.call('TIME')
   local least = math.max(tonumber(fence), tonumber(ARGV[5])) + 1
   local minted = string.format('%.0f', math.max(least, now[1] * 1000000 + now[2]))

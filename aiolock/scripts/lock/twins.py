@@ -77,7 +77,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
     if state.get("owner") == successor and store.hget(lock, successor) is not None:
         return ["granted", state["fence"], store.pttl(lock), state["abandoned"], others]
     answer: TwinReply
-    if store.hget(lock, owner) is not None and state.get("fence") == fence:
+    if store.hget(lock, owner) is not None and state.get("fence", fence) == fence:
         minted = mint(store, fence, floor)
         store.delete(lock)
         store.hset(state_key, grant_state(minted, successor, "0", metadata))
@@ -115,7 +115,7 @@ def renew_one(store: Store, lock: str, state: str, owner: str, fence: str, ttl: 
         pttl = ttl
     if known is None:
         store.hset(state, {"fence": fence, "owner": owner, "clean": "0", "abandoned": "0"})
-    store.pexpire(state, state_ttl)
+    store.pexpire(state, max(state_ttl, pttl + 60_000))
     return pttl
 
 

@@ -1,0 +1,61 @@
+# Needs make and Python 3.11 or newer; everything else goes into .venv, which `make clean` removes.
+#   PYTHON=/path/to/python3.12   the interpreter for .venv, if the one that is found is not the one you want
+#   ARGS='-k transfer -x'        more arguments for pytest or the demo
+
+PYTHON ?=
+ARGS ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+CANDIDATES := python3.14 python3.13 python3.12 python3.11 python3 python
+SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.SUFFIXES:
+.PHONY: help demo test check format clean
+.SECONDARY:
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.ready-demo ## the lock protecting a web service across processes, on a real server
+	@exec $(PY) docs/examples/demo.py $(ARGS)
+
+test: $(VENV)/.ready-test ## every test (ARGS are pytest's)
+	@exec $(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.ready-lint ## formatting, lint, types
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	PATH="$$PWD/$(VENV)/bin:$$PATH" $(PY) -m pyright --verifytypes aiolock --ignoreexternal
+
+format: $(VENV)/.ready-lint ## format and mend what ruff can
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find aiolock tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is written last, so an interrupted set-up is taken up again.
+$(VENV)/.ready-%: pyproject.toml $(VENV)/.created
+	@echo "Installing the '$*' dependencies into $(VENV) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable . --group $*
+	@touch $@
+
+# Candidates are run, not only looked up: there are shims, and Pythons packaged without venv.
+$(VENV)/.created:
+	@for python in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES)); do \
+		if "$$python" -c '$(SUITABLE)' >/dev/null 2>&1; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "aiolock needs Python 3.11 or newer with its venv module; tried: $(or $(PYTHON),$(CANDIDATES))." >&2; \
+		echo "Install one (on Debian and Ubuntu also python3-venv), or name it: make PYTHON=/path/to/python3.12" >&2; \
+		exit 1; \
+	fi; \
+	echo "Creating $(VENV) with $$("$$found" --version) ..."; \
+	"$$found" -m venv --clear $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@touch $@

@@ -1,0 +1,1 @@
+"""A cancel, then a second one, at every await."""

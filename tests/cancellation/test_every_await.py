@@ -1,0 +1,489 @@
+"""Invariant 3: at every await of acquire, wait, nest, release, close and entry, one cancel or two leave nothing behind.
+
+Each scenario runs once for each place and moment of a first cancel, and for each of a second one, one or two
+suspensions later. Afterwards no time passes: what must be undone was written by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from aiolock import AcquireTimeout, AiolockError, LockManager, LossReason
+from aiolock.testing import MemoryBackend
+from tests.unit.world import TTL, Crew, Holder, SlowBackend, lock_keys, runtime_of, settle
+
+from .stepper import Stepper, When
+
+Cancels = dict[int, When]
+Scenario = Callable[["World"], Coroutine[None, None, None]]
+FIRST: tuple[When, ...] = (-1, 0, 1, 2, 4, "answer")
+"""Before it is written, before and after it is executed, before and with its answer."""
+SECOND: tuple[When, ...] = (-1, 2, "answer")
+EXPECTED = (asyncio.CancelledError, AiolockError)
+
+
+class World:
+    """Two processes on one slow server, and tasks."""
+
+    def __init__(self) -> None:
+        self.backend = SlowBackend()
+        self.locks = LockManager(self.backend)
+        self.peer_backend = MemoryBackend(self.backend)
+        self.peer = LockManager(self.peer_backend)
+        self.crew = Crew()
+        self.after: list[Callable[[], Coroutine[None, None, None]]] = []
+        self.inside = 0
+        self.holder: Holder | None = None
+
+    async def hold(self) -> None:
+        """Another task of this process holds the lock; it leaves at the end at the latest."""
+        self.holder = Holder(self.crew, self.locks.lock("a"))
+        await self.holder.entered
+        self.after.append(self.holder.end)
+
+    def soon(self, turns: int, act: Callable[[], object]) -> None:
+        """Have `act` happen in so many turns, whatever becomes of the scenario."""
+
+        async def wait() -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            act()
+
+        self.crew.start(wait())
+
+    def assert_alone(self) -> None:
+        """Nobody else is inside; the world's own holders count themselves."""
+        assert self.inside == 0
+
+
+def plans(suspensions: int) -> Iterator[Cancels]:
+    """One cancel at each suspension, then two."""
+    for first in range(1, suspensions + 1):
+        for when in FIRST:
+            yield {first: when}
+            for second in (1, 2):
+                for again in SECOND:
+                    yield {first: when, first + second: again}
+
+
+async def nothing(world: World) -> None:
+    """No preparation."""
+
+
+async def run_every_way(scenario: Scenario, prepare: Scenario = nothing, entered: bool = True) -> int:
+    """Run `scenario` uncancelled, then in every way cancelled; how many ways there were.
+
+    Args:
+        scenario: what is cancelled.
+        prepare: what comes before, and is not.
+        entered: whether the manager is entered before.
+    """
+    suspensions = await run_once(scenario, prepare, {}, entered)
+    assert suspensions, "nothing to cancel"
+    ways = 0
+    for cancels in plans(suspensions):
+        await run_once(scenario, prepare, cancels, entered)
+        ways += 1
+    return ways
+
+
+async def run_once(scenario: Scenario, prepare: Scenario, cancels: Cancels, entered: bool) -> int:
+    before = asyncio.all_tasks()
+    world = World()
+    async with world.peer:
+        if entered:
+            await world.locks.__aenter__()
+        await prepare(world)
+        stepper = Stepper(scenario(world), cancels)
+
+        async def act() -> None:
+            await stepper
+
+        task = asyncio.create_task(act(), name="the one that is cancelled")
+        await settle(world.backend)
+        for after in world.after:
+            await after()
+        await settle(world.backend)
+        assert task.done(), f"stuck with {cancels}"
+        error = None if task.cancelled() else task.exception()
+        assert error is None or isinstance(error, EXPECTED), f"{cancels}: {error!r}"
+        assert cancels or not task.cancelled()
+        await assert_nothing_left(world, cancels)
+        await world.crew.dismiss()
+        if runtime_of(world.locks).bound:
+            await world.locks.aclose()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before, f"a task is left with {cancels}"
+    return stepper.suspensions
+
+
+async def assert_nothing_left(world: World, cancels: Cancels) -> None:
+    """No time has passed: no key, nobody blocked, no memory."""
+    assert lock_keys(world.backend) == [], f"a key is left with {cancels}"
+    async with world.peer.lock("a").acquire(timeout=0) as lease:
+        assert lease.depth == 1
+    runtime = runtime_of(world.locks)
+    left = (runtime.gates, runtime.holds, dict(runtime.blocks))
+    assert left == ({}, {}, {}), f"memory is left with {cancels}: {left}"
+    if runtime.bound:
+        again = asyncio.create_task(enter_and_leave(world))
+        await settle(world.backend)
+        assert again.done(), f"blocked with {cancels}"
+        await again
+    else:
+        assert world.backend._wakes == {}, f"a subscription is left with {cancels}"
+        assert not runtime._was_bound or runtime.watchdog._task is None
+
+
+async def enter_and_leave(world: World) -> None:
+    async with world.locks.lock("a").acquire(timeout=0):
+        pass
+
+
+async def body(world: World) -> None:
+    world.assert_alone()
+    world.inside += 1
+    try:
+        await asyncio.sleep(0)
+    finally:
+        world.inside -= 1
+
+
+@asynccontextmanager
+async def held_by_peer(world: World, turns: int) -> AsyncIterator[None]:
+    """Another process holds the lock, and releases it in so many turns."""
+    lease = await world.peer.lock("a").acquire()
+    world.inside += 1
+
+    def release() -> None:
+        world.inside -= 1
+        lease.release()
+
+    world.soon(turns, release)
+    yield
+
+
+async def test_uncontended_acquire() -> None:
+    async def scenario(world: World) -> None:
+        lease = await world.locks.lock("a").acquire()
+        lease.release()
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_awaiting_the_release() -> None:
+    async def scenario(world: World) -> None:
+        lease = await world.locks.lock("a").acquire()
+        try:
+            await body(world)
+        finally:
+            await lease.release()
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_a_guarded_block() -> None:
+    """`Guard.exit`: the release is written before any await."""
+
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a"):
+            await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_a_guarded_acquisition() -> None:
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a").acquire(timeout=10):
+            await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_try_acquire() -> None:
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a").try_acquire() as lease:
+            assert lease is not None
+            await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
+@pytest.mark.parametrize("turns", [0, 2, 5, 8])
+async def test_try_acquire_that_is_refused(turns: int) -> None:
+    async def scenario(world: World) -> None:
+        async with held_by_peer(world, turns), world.locks.lock("a").try_acquire() as lease:
+            if lease is not None:
+                await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
+@pytest.mark.parametrize("turns", [0, 2, 4, 5, 8, 12])
+async def test_a_wait_that_a_release_elsewhere_ends(turns: int) -> None:
+    async def scenario(world: World) -> None:
+        async with held_by_peer(world, turns), world.locks.lock("a"):
+            await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_a_wait_that_expiry_ends() -> None:
+    async def prepare(world: World) -> None:
+        world.backend.store.hset("aiolock:lock:{a}", {"a stranger": "1"})
+        world.backend.store.pexpire("aiolock:lock:{a}", 2000)
+        world.soon(30, lambda: world.backend.clock.jump(2.1))
+
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a"):
+            await body(world)
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
+@pytest.mark.parametrize("timeout", [0, 1.0])
+async def test_a_wait_that_times_out(timeout: float) -> None:
+    async def prepare(world: World) -> None:
+        lease = await world.peer.lock("a").acquire()
+        world.soon(25, lambda: world.backend.clock.jump(timeout))
+
+        async def release() -> None:
+            await lease.release()
+
+        world.after.append(release)
+
+    async def scenario(world: World) -> None:
+        with pytest.raises(AcquireTimeout):
+            await world.locks.lock("a").acquire(timeout=timeout)
+
+    assert await run_every_way(scenario, prepare) > 20
+
+
+async def test_a_timeout_while_the_answer_is_on_its_way() -> None:
+    async def scenario(world: World) -> None:
+        world.soon(3, lambda: world.backend.clock.jump(1))
+        with pytest.raises(AcquireTimeout):
+            await world.locks.lock("a").acquire(timeout=0.5)
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_nesting() -> None:
+    """C3 (a): the outer block lives on, whatever becomes of the inner one."""
+
+    async def scenario(world: World) -> None:
+        lock = world.locks.lock("a")
+        async with lock as outer:
+            try:
+                async with lock:
+                    await body(world)
+            finally:
+                assert (outer.depth, outer.lost) == (1, False)
+                key = "aiolock:lock:{a}"
+                assert world.backend.store.exists(key)
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_a_nested_acquire_alone() -> None:
+    async def scenario(world: World) -> None:
+        lock = world.locks.lock("a")
+        outer = await lock.acquire()
+        try:
+            inner = await lock.acquire()
+            await inner.release()
+        finally:
+            assert outer.depth == 1
+            assert not outer.lost
+            outer.release()
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_sharing_with_a_child_that_is_cancelled() -> None:
+    async def scenario(world: World) -> None:
+        assert world.holder is not None
+        lease = world.holder.entered.result()
+        try:
+            async with world.locks.lock("a").acquire(owner=lease.owner):
+                await asyncio.sleep(0)
+        finally:
+            assert (lease.depth, lease.lost) == (1, False)
+
+    assert await run_every_way(scenario, World.hold) > 40
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
+async def test_a_handoff_to_the_one_who_is_cancelled(turns: int) -> None:
+    """H2 (b): the lock goes on to the next in the queue, or back to the server."""
+
+    async def prepare(world: World) -> None:
+        await world.hold()
+        assert world.holder is not None
+        world.soon(turns, world.holder.leave.set)
+
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a"):
+            await body(world)
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
+@pytest.mark.parametrize("turns", [0, 2, 5])
+async def test_a_handoff_with_another_one_behind(turns: int) -> None:
+    async def prepare(world: World) -> None:
+        await world.hold()
+        assert world.holder is not None
+        world.soon(turns, world.holder.leave.set)
+        behind = world.crew.start(queue_behind(world))
+
+        async def end() -> None:
+            assert behind.done(), "the one behind is stuck"
+            await behind
+
+        world.after.append(end)
+
+    async def queue_behind(world: World) -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        async with world.locks.lock("a"):
+            await body(world)
+
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a"):
+            await body(world)
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
+async def test_a_holder_who_hands_on_is_cancelled() -> None:
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a"):
+            waiter = Holder(world.crew, world.locks.lock("a"))
+            world.after.append(waiter.end)
+            await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_acquire_over_a_connection_that_dies(lost: str) -> None:
+    """Invariant 4 with 3: cancelled while nobody knows whether the server saw it."""
+
+    async def scenario(world: World) -> None:
+        world.soon(3, lambda: world.backend.die(lost))  # type: ignore[arg-type]
+        async with world.locks.lock("a"):
+            await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+@pytest.mark.parametrize("turns", [2, 4])
+async def test_a_handoff_over_a_connection_that_dies(lost: str, turns: int) -> None:
+    async def prepare(world: World) -> None:
+        await world.hold()
+        assert world.holder is not None
+        world.soon(0, world.holder.leave.set)
+        world.soon(turns, lambda: world.backend.die(lost))  # type: ignore[arg-type]
+
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a"):
+            await body(world)
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
+async def test_a_loss_while_it_is_cancelled() -> None:
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a") as lease:
+            world.soon(2, lambda: lease.hold.lose(LossReason.MAX_HOLD))
+            for _ in range(4):
+                await asyncio.sleep(0)
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_shielded_clean_up() -> None:
+    async def scenario(world: World) -> None:
+        async with world.locks.lock("a") as lease, lease.shielded(transaction()):
+            await body(world)
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[None]:
+        await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_entering_the_manager() -> None:
+    async def scenario(world: World) -> None:
+        await world.locks.__aenter__()
+        await world.locks.aclose()
+
+    assert await run_every_way(scenario, entered=False) > 40
+
+
+async def test_closing_the_manager() -> None:
+    async def scenario(world: World) -> None:
+        await world.locks.aclose()
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_closing_with_plain_leases() -> None:
+    async def prepare(world: World) -> None:
+        for name in "ab":
+            await world.locks.lock(name).acquire()
+
+    async def scenario(world: World) -> None:
+        await world.locks.aclose()
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
+async def test_closing_with_bodies_and_waiters() -> None:
+    """H4: a cancelled close waits no longer; a body that had not ended by then keeps its key until its ttl."""
+
+    async def prepare(world: World) -> None:
+        holders = [Holder(world.crew, world.locks.lock("a")) for _ in range(2)]
+        await holders[0].entered
+
+        async def end() -> None:
+            assert all(holder.task.done() for holder in holders)
+            if runtime_of(world.locks).bound:  # never closed, as the cancel came before
+                return
+            if lock_keys(world.backend):
+                await world.backend.clock.advance(TTL)
+
+        world.after.append(end)
+
+    async def scenario(world: World) -> None:
+        await world.locks.aclose()
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
+@pytest.mark.parametrize("turns", range(0, 45, 3))
+async def test_cancelled_by_a_scope(turns: int) -> None:
+    """anyio's cancellation comes again at every await: not twice, always."""
+
+    async def scenario(world: World) -> None:
+        with anyio.CancelScope() as scope:
+            world.soon(turns, scope.cancel)
+            lock = world.locks.lock("a")
+            async with lock, lock:
+                await body(world)
+            await world.locks.aclose()
+
+    assert await run_once(scenario, nothing, {}, True)

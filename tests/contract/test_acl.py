@@ -1,0 +1,214 @@
+"""A user whom the server denies a command: a clear error, and nothing held afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from aiolock import BackendError, Lock, LockLost, LockManager
+
+from .places import RedisPlace, keys_of, until
+
+NAME = "order:42"
+USER = "aiolock-test"
+ENOUGH = 5.0
+
+Deny = Callable[[str], LockManager]
+
+
+@pytest.fixture
+def place(redis_place: RedisPlace) -> RedisPlace:
+    return redis_place
+
+
+@pytest.fixture
+def deny(place: RedisPlace) -> Iterator[Deny]:
+    """A manager for a user with all rights, changed by the rules given."""
+
+    def manager(*rules: str, **options: float) -> LockManager:
+        place.link.execute_command(
+            "ACL", "SETUSER", USER, "reset", "on", ">secret", "~*", "&*", "+@all", *(" ".join(rules).split())
+        )
+        url = place.url.replace("redis://", f"redis://{USER}:secret@")
+        return LockManager(url, **{"ttl": 1.0, "request_timeout": 2.0, **options})  # type: ignore[arg-type]
+
+    yield manager
+    place.link.execute_command("ACL", "DELUSER", USER)
+
+
+async def _enter(lock: Lock) -> int:
+    async with lock as lease:
+        return lease.fence
+
+
+@pytest.mark.parametrize("command", ["evalsha", "script|load", "exists", "pttl", "hmget", "time", "hset", "pexpire"])
+async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
+    """H11: a denial strikes before the lock exists. Kept by acquire.lua: the state is written before the lock."""
+    if command == "script|load":
+        place.link.script_flush()
+    async with deny(f"-{command}") as locks:
+        for _ in range(2):  # the second is not worse off for the first
+            with pytest.raises(BackendError, match=rf"(?i){command.replace('|', '.*')}|NOPERM") as caught:
+                await locks.lock(NAME).acquire(timeout=1.0)
+            assert NAME in str(caught.value)
+            assert "ACL" in str(caught.value)
+            assert caught.value.name == NAME
+            assert not caught.value.transient
+            assert caught.value.__cause__ is not None
+        assert not place.side.exists(keys_of(NAME).lock)
+        async with asyncio.timeout(ENOUGH):
+            assert await _enter(there)
+        assert not locks._runtime.gates
+
+
+@pytest.mark.parametrize("command", ["hget", "del"])
+async def test_what_release_needs(
+    deny: Deny, there: Lock, place: RedisPlace, command: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The user is told at the block's end, and the lock expires: nobody renews it."""
+    async with deny(f"-{command}") as locks:
+        with pytest.raises(BackendError, match="ACL") as caught:
+            async with locks.lock(NAME, ttl=0.5):
+                pass
+        assert NAME in str(caught.value)
+        assert caught.value.name == NAME
+        async with asyncio.timeout(ENOUGH), there as lease:
+            assert lease.abandoned
+        with pytest.raises(KeyError, match="mine"):
+            async with locks.lock(NAME, ttl=0.5):
+                raise KeyError("mine")
+        assert "was not released" in caplog.text
+        assert not locks._runtime.gates
+
+
+async def test_publish(deny: Deny, place: RedisPlace) -> None:
+    """A waiter is not told, and finds out by itself. Kept by release.lua: `redis.pcall('PUBLISH', …)`."""
+    async with deny("-publish") as locks, place.manager(recheck=0.3) as others:
+        async with locks.lock(NAME, ttl=30.0) as lease:
+            waiter = asyncio.create_task(_enter(others.lock(NAME)))
+            await until(lambda: place.listeners(NAME))
+        async with asyncio.timeout(ENOUGH):
+            assert await waiter > lease.fence
+        # Inside the process no message is needed: Gate.lower signals by itself.
+        waiters = [asyncio.create_task(_enter(locks.lock(NAME, ttl=30.0))) for _ in range(5)]
+        async with asyncio.timeout(ENOUGH):
+            await asyncio.gather(*waiters)
+
+
+async def test_force_release_without_publish_is_found_by_renewal(deny: Deny, there: Lock) -> None:
+    async with deny("-publish") as locks:
+        with pytest.raises(LockLost):
+            async with asyncio.timeout(ENOUGH), there:
+                assert await locks.lock(NAME).force_release()
+                await asyncio.sleep(60)
+
+
+async def test_subscribe(deny: Deny, place: RedisPlace) -> None:
+    """A manager that can be told nothing does not start."""
+    with pytest.raises(BackendError, match="(?i)subscri.*ACL"):
+        async with deny("-subscribe"):
+            pytest.fail("entered")
+    assert not place.keys()
+
+
+async def test_the_channels_of_names(deny: Deny, place: RedisPlace, there: Lock) -> None:
+    """C6: a refused SUBSCRIBE is an error in the order of replies. Kept by replies.Confirmation, which holds a place."""
+    async with deny("resetchannels &aiolock:manager:*", ttl=30.0) as locks:
+        assert await _enter(locks.lock(NAME))  # what needs no message works
+        async with there:
+            busy = asyncio.gather(*(_enter(locks.lock(NAME)) for _ in range(5)), return_exceptions=True)
+            free = asyncio.gather(*(_enter(locks.lock(f"n{i}")) for i in range(20)))
+            async with asyncio.timeout(ENOUGH):
+                assert len(set(await free)) == 20
+                errors = await busy
+            for error in errors:
+                assert isinstance(error, BackendError)
+                assert "ACL" in str(error)
+                assert NAME in str(error)
+        assert place.listeners(NAME) == 0
+        assert await _enter(locks.lock(NAME))
+
+
+@pytest.mark.parametrize("command", ["hexists", "pubsub|numsub", "set"])
+async def test_what_only_a_hand_off_needs(deny: Deny, place: RedisPlace, command: str) -> None:
+    """Kept by Gate._transferred: what was refused is released, and the successor tries by itself."""
+    async with deny(f"-{command}", ttl=30.0) as locks:
+        inside = 0
+
+        async def work() -> None:
+            nonlocal inside
+            async with locks.lock(NAME):
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(0)
+                inside -= 1
+
+        async with asyncio.timeout(ENOUGH):
+            await asyncio.gather(*(work() for _ in range(10)))
+        assert not place.side.exists(keys_of(NAME).lock)
+
+
+async def test_what_renewal_needs_spoils_only_that_key(deny: Deny, place: RedisPlace) -> None:
+    """C5. A key the user may not touch: a call that fails as a whole is split. Kept by Watchdog.renew: `middle`."""
+    async with deny("") as locks:
+        leases = [await locks.lock(f"n{i}", ttl=0.5).acquire() for i in range(4)]
+        patterns = " ".join(f"~{keys_of(f'n{i}').lock}*" for i in (0, 1, 3))
+        place.link.execute_command("ACL", "SETUSER", USER, "resetkeys", *patterns.split())
+        async with asyncio.timeout(ENOUGH):
+            await leases[2].wait_lost()
+        await asyncio.sleep(0.2)
+        assert [lease.lost for lease in leases] == [False, False, True, False]
+        for number in (0, 1, 3):
+            await leases[number].release()
+        with pytest.raises(LockLost, match="n2"):
+            await leases[2].release()
+
+
+@pytest.mark.parametrize("command", ["hgetall", "hkeys"])
+async def test_what_looking_and_forcing_need(deny: Deny, there: Lock, command: str) -> None:
+    async with deny(f"-{command}") as locks, there:
+        lock = locks.lock(NAME)
+        with pytest.raises(BackendError, match="ACL") as caught:
+            await (lock.info() if command == "hgetall" else lock.force_release())
+        assert NAME in str(caught.value)
+        assert await there.is_locked()
+
+
+@pytest.mark.parametrize("command", ["client", "info", "ping", "unsubscribe"])
+async def test_what_is_only_good_to_have(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
+    async with deny(f"-{command}", request_timeout=0.2) as locks:
+        async with locks.lock(NAME, ttl=30.0) as lease:
+            waiter = asyncio.create_task(_enter(there))
+            await until(lambda: place.listeners(NAME))
+            await asyncio.sleep(0.25)  # several heartbeats
+        assert await waiter > lease.fence
+        assert await _enter(locks.lock(NAME))
+
+
+async def test_client_kill_denied_is_said_once(
+    deny: Deny, place: RedisPlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with deny("-client|kill") as locks:
+        backend = locks._runtime.backend
+        for times in range(2, 5):
+            ids = [c["id"] for c in place.link.client_list() if c["user"] == USER]
+            for number in ids:
+                place.link.client_kill_filter(_id=number)
+            await until(lambda times=times: backend.connections_opened == times)  # type: ignore[attr-defined]
+            assert await _enter(locks.lock(NAME))
+    complaints = [r for r in caplog.records if "CLIENT KILL was refused" in r.message]
+    assert len(complaints) == 1
+    assert complaints[0].levelno == logging.WARNING
+
+
+async def test_a_wrong_password(place: RedisPlace, deny: Deny) -> None:
+    deny("")
+    url = place.url.replace("redis://", f"redis://{USER}:hunter2@")
+    with pytest.raises(BackendError, match="password") as caught:
+        async with LockManager(url):
+            pytest.fail("entered")
+    assert not caught.value.transient
+    assert "hunter2" not in str(caught.value)

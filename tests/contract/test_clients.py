@@ -1,0 +1,92 @@
+"""A user's own client, its settings, and other databases: the lock's contract holds all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
+
+from aiolock import AcquireTimeout, Lock, LockManager
+from tests.support import redis_cli
+
+from .places import KEYS, RedisPlace, keys_of, until
+
+ENOUGH = 5.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "decode_responses": {"decode_responses": True},
+    "encoding": {"encoding": "latin-1", "decode_responses": True},
+    "timeouts": {"socket_timeout": 0.05, "socket_connect_timeout": 1.0},
+    "retries": {"retry": Retry(ConstantBackoff(0.01), 5), "retry_on_timeout": True},
+    "health checks": {"health_check_interval": 1},
+    "RESP2": {"protocol": 2},
+    "RESP3": {"protocol": 3},
+    "named": {"client_name": "shop"},
+    "single connection": {"single_connection_client": True},
+    "small pool": {"max_connections": 1},
+}
+
+
+@pytest.fixture
+def place(redis_place: RedisPlace) -> RedisPlace:
+    return redis_place
+
+
+@pytest.fixture(params=SETTINGS.values(), ids=SETTINGS)
+async def client(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
+    client = redis.asyncio.Redis.from_url(redis_url, **request.param)
+    yield client
+    await client.aclose()
+
+
+async def test_a_users_client(client: redis.asyncio.Redis, there: Lock, place: RedisPlace) -> None:
+    async with LockManager(client, ttl=2.0) as locks:
+        lock = locks.lock("order:42", metadata="ключ")
+        async with lock as lease:
+            async with lock:
+                assert lease.depth == 2
+            with pytest.raises(AcquireTimeout, match="ключ"):
+                await there.acquire(timeout=0)
+            waiter = asyncio.create_task(_enter(there))
+            await until(lambda: place.listeners("order:42"))
+            await asyncio.sleep(0.1)  # longer than its socket_timeout
+        async with asyncio.timeout(ENOUGH):
+            await waiter
+    assert await client.ping()  # theirs is as it was
+
+
+async def _enter(lock: Lock) -> int:
+    async with lock as lease:
+        return lease.fence
+
+
+async def test_databases_do_not_mix(here: Lock, place: RedisPlace) -> None:
+    """Pub/sub knows no databases. Kept by Keys._channel_end."""
+    url = place.url.removesuffix("/0") + "/1"
+    async with here, LockManager(url, recheck=60.0, ttl=30.0) as locks, LockManager(url, ttl=30.0) as others:
+        lock = locks.lock("order:42")
+        assert lock._runtime.keys.of("lock", "order:42").free == f"{keys_of('order:42').free}:1"
+        assert lock._runtime.keys.manager("x") != KEYS.manager("x")
+        async with others.lock("order:42") as lease:
+            assert lease is not None
+            waiter = asyncio.create_task(_enter(lock))
+            await until(lambda: place.link.pubsub_numsub(f"{keys_of('order:42').free}:1")[0][1])
+        async with asyncio.timeout(ENOUGH):
+            assert await waiter > lease.fence
+        assert await here.is_locked()
+        with redis_cli.client(url) as link:
+            assert link.exists(keys_of("order:42").state)
+
+
+async def test_a_manager_is_entered_again(place: RedisPlace) -> None:
+    manager = LockManager(place.url)
+    ids = set()
+    for _ in range(3):
+        async with manager:
+            ids.add(manager._runtime.id)
+            assert await _enter(manager.lock("order:42"))
+    assert len(ids) == 3  # C1: drawn anew at each entry

@@ -1,0 +1,660 @@
+"""The lock's contract, on every backend that offers it: two managers that share a store are two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from aiolock import (
+    AcquireTimeout,
+    BackendError,
+    ConfigurationError,
+    Lease,
+    Lock,
+    LockInfo,
+    LockLost,
+    LockManager,
+    LossReason,
+    NotOwned,
+)
+from aiolock.scripts.lock import DIRTY_MS, GRACE_MS
+
+from .places import Place, give_back, keys_of, steal, until
+
+NAME = "order:42"
+ENOUGH = 5.0
+"""Far more than anything here needs, far less than any recheck or ttl that could help instead."""
+
+
+# Holding and releasing.
+
+
+async def test_one_holder_at_a_time(here: Lock, there: Lock) -> None:
+    """Invariant 1. Kept by acquire.lua: `if not count and pttl ~= -2 … return refused`."""
+    async with here:
+        async with there.try_acquire() as lease:
+            assert lease is None
+        assert await there.is_locked()
+    async with there.try_acquire() as lease:
+        assert lease is not None
+        async with here.try_acquire() as other:
+            assert other is None
+
+
+async def test_nothing_is_left_but_a_clean_state_that_expires(here: Lock, place: Place) -> None:
+    """Invariant 8. Kept by release.lua: `redis.pcall('PEXPIRE', KEYS[2], ARGV[4])`."""
+    keys = keys_of(NAME)
+    async with here:
+        assert place.keys() == {keys.lock, keys.state}
+        assert 0 < place.side.pttl(keys.lock) <= 2000
+        assert 0 < place.side.pttl(keys.state) <= DIRTY_MS
+    assert place.keys() == {keys.state}
+    assert 2000 < place.side.pttl(keys.state) <= 2000 + GRACE_MS
+
+
+async def test_plain_acquire_and_release(here: Lock, there: Lock) -> None:
+    lease = await here.acquire()
+    assert await there.try_acquire() is None
+    await lease.release()
+    await lease.release()  # idempotent
+    assert not await there.is_locked()
+    second = await here.acquire()
+    await here.release()
+    assert second.released
+    with pytest.raises(NotOwned, match=NAME):
+        await here.release()
+
+
+async def test_release_is_sent_when_called(here: Lock, there: Lock) -> None:
+    lease = await here.acquire()
+    lease.release()
+    async with asyncio.timeout(ENOUGH):
+        await (await there.acquire()).release()
+
+
+async def test_depth_is_mirrored(here: Lock, place: Place) -> None:
+    """Nested acquisitions are leases of one hold. Kept by acquire.lua: `HSET KEYS[1] owner depth`, and release.lua's."""
+    depths = []
+
+    async def look(lease: Lease) -> None:
+        info = await here.info()
+        assert info is not None
+        ((_, stored),) = place.side.hash(keys_of(NAME).lock).items()
+        assert info.depth == lease.depth == int(stored)
+        depths.append(info.depth)
+
+    async with here as one:
+        await look(one)
+        async with here as two:
+            await look(two)
+            three = await here.acquire()
+            await look(three)
+            assert one.fence == two.fence == three.fence
+            await three.release()
+            await look(two)
+        await look(one)
+    assert depths == [1, 2, 3, 2, 1]
+    assert await here.info() is None
+
+
+async def test_nested_leases_end_in_any_order(here: Lock, there: Lock) -> None:
+    one = await here.acquire()
+    two = await here.acquire()
+    await one.release()
+    await one.release()  # idempotent: does not end `two`
+    assert await there.try_acquire() is None
+    await two.release()
+    async with there.try_acquire() as lease:
+        assert lease is not None
+
+
+async def test_a_child_task_shares_by_owner_only(here: Lock) -> None:
+    async def child(owner: object) -> int:
+        async with here.acquire(owner=owner, timeout=ENOUGH) as lease:  # type: ignore[arg-type]
+            return lease.depth
+
+    async with here as lease:
+        assert await asyncio.create_task(child(lease.owner)) == 2
+        with pytest.raises(AcquireTimeout, match="owner=lease"):
+            await asyncio.create_task(_timed(here, 0.05))
+        owner = lease.owner
+    with pytest.raises(NotOwned, match=NAME):
+        await here.acquire(owner=owner)
+
+
+async def _timed(lock: Lock, timeout: float) -> None:
+    async with lock.acquire(timeout=timeout):
+        pass
+
+
+async def test_try_acquire_never_waits_for_a_task_of_its_own_process(here: Lock) -> None:
+    async with here:
+        assert await asyncio.create_task(_tried(here)) is None
+    assert await asyncio.create_task(_tried(here)) is not None
+
+
+async def _tried(lock: Lock) -> int | None:
+    async with lock.try_acquire() as lease:
+        return None if lease is None else lease.fence
+
+
+# Waiting.
+
+
+async def test_a_timeout_names_the_holder(locks: LockManager, there: Lock) -> None:
+    async with locks.lock(NAME, metadata="invoice run"):
+        before = time.monotonic()
+        with pytest.raises(AcquireTimeout) as caught:
+            await there.acquire(timeout=0.1)
+        assert time.monotonic() - before >= 0.1
+        assert isinstance(caught.value, TimeoutError)
+        for word in (NAME, "0.1 s", f":{os.getpid()}", "invoice run"):
+            assert word in str(caught.value)
+        with pytest.raises(AcquireTimeout):
+            await there.acquire(timeout=0)
+    assert await _tried(there) is not None
+
+
+async def test_a_release_wakes_a_waiter_in_another_manager(locks: LockManager, there: Lock, place: Place) -> None:
+    """Invariant 5. Kept by release.lua: `redis.pcall('PUBLISH', ARGV[6], …)`, and Gate._on_message."""
+    holder = await locks.lock(NAME, ttl=60.0).acquire()
+    waiter = asyncio.create_task(_tried_patiently(there))
+    await until(lambda: place.listeners(NAME))
+    assert not waiter.done()
+    await holder.release()
+    async with asyncio.timeout(ENOUGH):
+        assert await waiter > holder.fence
+    await until(lambda: not place.listeners(NAME))
+
+
+async def _tried_patiently(lock: Lock) -> int:
+    async with lock as lease:
+        return lease.fence
+
+
+async def test_a_release_between_the_refusal_and_the_subscription_is_not_missed(
+    locks: LockManager, others: LockManager
+) -> None:
+    """H-signals. Kept by Gate._on_message: a confirmation (None) counts as a signal."""
+    for turns in range(12):
+        lock, away = locks.lock(f"n{turns}", ttl=60.0), others.lock(f"n{turns}", ttl=60.0)
+        holder = await lock.acquire()
+        waiter = asyncio.create_task(_tried_patiently(away))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await holder.release()
+        async with asyncio.timeout(ENOUGH):
+            assert await waiter > holder.fence
+
+
+async def test_an_expiry_lets_the_next_in(locks: LockManager, there: Lock, place: Place) -> None:
+    """Kept by Gate.refuse: `pause = min(pause, refusal.pttl / 1000 + 0.001)`."""
+    fence = steal(place, NAME, ttl_ms=300)
+    async with asyncio.timeout(ENOUGH), there as lease:
+        assert lease.fence > fence
+        assert lease.abandoned
+
+
+async def test_tasks_of_one_process_enter_in_order(here: Lock) -> None:
+    entered: list[int] = []
+
+    async def enter(number: int) -> None:
+        async with here:
+            entered.append(number)
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(ENOUGH):
+        async with asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(enter(number))
+                await asyncio.sleep(0)
+    assert entered == list(range(20))
+
+
+async def test_both_processes_get_their_turn(locks: LockManager, others: LockManager, place: Place) -> None:
+    """A process whose tasks queue hands on `handoff_limit` times at most while others wait.
+
+    Kept by Gate._successor: `self._streak >= self.runtime.limits.handoff_limit`.
+    """
+    entered: list[str] = []
+    done = asyncio.Event()
+
+    async def greedy() -> None:
+        while not done.is_set():
+            async with locks.lock(NAME):
+                entered.append("here")
+                await asyncio.sleep(0)
+
+    async with asyncio.timeout(ENOUGH), asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(greedy())
+        await until(lambda: len(entered) > 5)
+        async with others.lock(NAME):
+            entered.append("there")
+            seen = len(entered)
+            await until(lambda: place.side.pttl(keys_of(NAME).lock) > 0)
+            assert len(entered) == seen
+        done.set()
+
+
+async def test_nobody_is_inside_twice(locks: LockManager, others: LockManager) -> None:
+    """Invariants 1 and 2 under load: 2 managers × 5 tasks."""
+    inside = 0
+    fences: list[int] = []
+
+    async def work(manager: LockManager) -> None:
+        nonlocal inside
+        for _ in range(10):
+            async with manager.lock(NAME) as lease:
+                inside += 1
+                assert inside == 1
+                fences.append(lease.fence)
+                await asyncio.sleep(0)
+                inside -= 1
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        for manager in (locks, others) * 5:
+            group.create_task(work(manager))
+    assert len(fences) == 100
+    assert fences == sorted(set(fences))
+
+
+# Fences and abandonment.
+
+
+async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Place) -> None:
+    """Invariant 2. Kept by acquire.lua: `math.max(least, now[1] * 1000000 + now[2])`, and by Runtime.floor after a flush."""
+    fences: list[int] = []
+
+    async def take(lock: Lock) -> None:
+        async with lock.acquire(timeout=ENOUGH) as lease:
+            fences.append(lease.fence)
+
+    await take(here)
+    await take(there)
+    fences.append(steal(place, NAME, ttl_ms=50))  # expires
+    await take(here)
+    fences.append(steal(place, NAME))
+    await there.force_release()
+    await take(there)
+    place.side.flush()
+    await take(there)
+    await asyncio.gather(*(take(here) for _ in range(5)))  # handed on
+    assert fences == sorted(set(fences))
+
+
+async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: Place) -> None:
+    """H7: a server that lost its data and whose clock went back. Kept by Runtime.heard, and acquire.lua: `ARGV[5]`."""
+    ahead = 2**52
+    place.side.hset(keys_of(NAME).state, {"fence": str(ahead), "owner": "x:1", "clean": "1", "abandoned": "0"})
+    async with here as lease:
+        assert lease.fence == ahead + 1
+    place.side.flush()
+    async with here as lease:
+        assert lease.fence == ahead + 2
+
+
+async def test_two_grants_within_a_tick_have_two_fences(here: Lock) -> None:
+    """The Lua trap of tostring(µs). Kept by acquire.lua: `string.format('%.0f', …)`."""
+    fences = []
+    for _ in range(50):
+        async with here as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+    assert fences[-1] - fences[0] < 5_000_000  # microseconds, not rounded
+
+
+async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, place: Place) -> None:
+    """Kept by acquire.lua: `state[3] == '0'`."""
+    async with here as lease:
+        assert not lease.abandoned
+    steal(place, NAME, ttl_ms=1)
+    async with there.acquire(timeout=ENOUGH) as lease:
+        assert lease.abandoned
+        async with there as nested:
+            assert nested.abandoned
+    async with here as lease:
+        assert not lease.abandoned
+
+
+async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
+    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `ending == 'undone' and state[4] == '0'`."""
+    granted = 0
+    for turns in range(1, 9):
+        name = f"n{turns}"
+        lock = locks.lock(name)
+        fence = steal(place, name, ttl_ms=1)
+        await until(lambda name=name: not place.side.exists(keys_of(name).lock))
+        task = asyncio.ensure_future(lock.acquire())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            await task.result().release()
+            break
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda name=name: not place.side.exists(keys_of(name).lock))
+        async with asyncio.timeout(ENOUGH), lock as lease:
+            assert lease.abandoned, turns
+        granted += int(place.side.hash(keys_of(name).state)["fence"]) > fence
+    assert granted
+
+
+async def test_force_release_leaves_the_mark(here: Lock, there: Lock) -> None:
+    """Kept by force_release.lua, which writes nothing to the state."""
+    with pytest.raises(LockLost):
+        async with here:
+            assert await there.force_release()
+            await asyncio.sleep(ENOUGH)
+    async with there as lease:
+        assert lease.abandoned
+
+
+# Looking and forcing.
+
+
+async def test_info(locks: LockManager, there: Lock) -> None:
+    assert await there.info() is None
+    assert not await there.is_locked()
+    async with locks.lock(NAME, metadata="invoice\nrun") as lease:
+        info = await there.info()
+        assert isinstance(info, LockInfo)
+        assert info.holder.endswith(f":{os.getpid()}")
+        assert (info.depth, info.fence, info.metadata) == (1, lease.fence, "invoice\nrun")
+        assert 0 < info.ttl <= 2.0
+        assert await there.is_locked()
+    async with there:
+        info = await there.info()
+        assert info is not None
+        assert info.metadata is None
+
+
+async def test_force_release_tells_the_holder_at_once(locks: LockManager, there: Lock) -> None:
+    """H9. Kept by force_release.lua's PUBLISH to the manager, and Runtime.on_manager_message."""
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME, ttl=60.0) as lease:
+            assert await there.force_release()
+            await asyncio.sleep(60)
+    assert caught.value.reason is lease.reason is LossReason.REVOKED
+    assert not await there.force_release()
+
+
+async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, locks: LockManager) -> None:
+    """H9 (3). Kept by Runtime.on_manager_message: it compares owner and fence."""
+    with pytest.raises(LockLost):
+        async with here:
+            await there.force_release()
+            async with asyncio.timeout(ENOUGH):
+                await asyncio.sleep(60)
+    async with here as lease:
+        channel = locks._runtime.keys.manager(locks._runtime.id)
+        assert channel
+        locks._runtime.on_manager_message(f"revoked {lease.hold.owner} {lease.fence - 1}")
+        locks._runtime.on_manager_message(f"revoked {locks._runtime.id}:1 {lease.fence}")
+        assert not lease.lost
+
+
+# Staying and losing.
+
+
+async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock) -> None:
+    """Kept by Hold.extend: `_renew_at`."""
+    async with locks.lock(NAME, ttl=0.5) as lease:
+        for _ in range(3):
+            await asyncio.sleep(0.25)
+            assert lease.remaining() > 0
+            assert await there.try_acquire() is None
+
+
+async def test_a_fixed_lease_ends_before_the_server_lets_it_go(locks: LockManager, place: Place) -> None:
+    """Invariant 6. Kept by Hold.extend: `deadline = expiry - margin`."""
+    left = -2
+    with pytest.raises(LockLost) as caught:
+        async with locks.lock(NAME, ttl=0.6, renew=False):
+            try:
+                await asyncio.sleep(ENOUGH)
+            except asyncio.CancelledError:
+                left = place.side.pttl(keys_of(NAME).lock)
+                raise
+    assert caught.value.reason is LossReason.EXPIRED
+    assert left > 0
+
+
+async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -> None:
+    async with locks.lock(NAME, ttl=0.5, renew=False) as lease:
+        for _ in range(3):
+            await asyncio.sleep(0.2)
+            await lease.renew()
+        await lease.renew(ttl=5.0)
+        assert lease.remaining() > 3
+        await lease.renew(ttl=0.5)  # never shortens
+        assert lease.remaining() > 3
+
+
+async def test_max_hold(locks: LockManager, place: Place) -> None:
+    """Kept by Hold.on_due: `_acquired_at + max_hold`."""
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME, max_hold=0.2):
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.MAX_HOLD
+    await until(lambda: not place.side.exists(keys_of(NAME).lock))
+
+
+async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None:
+    """Kept by renew.lua: `'deleted'`, never a new lock."""
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME, ttl=0.6):
+            place.side.delete(keys_of(NAME).lock)
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.DELETED
+    assert not place.side.exists(keys_of(NAME).lock)
+
+
+async def test_a_stolen_lock_is_a_loss_and_stays_the_thiefs(locks: LockManager, place: Place) -> None:
+    """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `HGET KEYS[1] owner`."""
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME, ttl=0.6):
+            steal(place, NAME)
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.TAKEN_OVER
+    assert place.side.hash(keys_of(NAME).lock) == {"thief:1": "1"}
+
+
+async def test_nesting_in_a_lock_that_is_gone_brings_nothing_back(here: Lock, place: Place) -> None:
+    """C2. Kept by acquire.lua: `if not count and depth > 1 then return {'lost', 'deleted'} end`."""
+    with pytest.raises(LockLost) as caught:
+        async with here as lease:
+            place.side.delete(keys_of(NAME).lock)
+            with pytest.raises(LockLost):
+                await here.acquire()
+            assert lease.reason is LossReason.DELETED
+            await asyncio.sleep(ENOUGH)
+    assert caught.value.reason is LossReason.DELETED
+    assert not place.side.exists(keys_of(NAME).lock)
+
+
+async def test_nesting_after_a_full_cycle_of_somebody_else_is_refused(here: Lock, place: Place) -> None:
+    """C2, step by step: deleted, taken, written, released by another; then the body nests."""
+    with pytest.raises(LockLost):
+        async with here:
+            steal(place, NAME)
+            give_back(place, NAME)
+            with pytest.raises(LockLost):
+                await here.acquire()
+    assert not place.side.exists(keys_of(NAME).lock)
+
+
+@pytest.mark.parametrize(("takes_over", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
+async def test_a_release_of_what_is_gone_tells(
+    here: Lock, place: Place, takes_over: bool, reason: LossReason
+) -> None:
+    """H10: the block overlapped a successor, so it must not look clean. Kept by Settlement.settle."""
+    with pytest.raises(LockLost) as caught:
+        async with here:
+            place.side.delete(keys_of(NAME).lock)
+            if takes_over:
+                steal(place, NAME)
+    assert caught.value.reason is reason
+    with pytest.raises(KeyError, match="mine"):
+        async with (await _fresh(here, place)):
+            place.side.delete(keys_of(NAME).lock)
+            raise KeyError("mine")  # the body's own error comes through
+
+
+async def _fresh(lock: Lock, place: Place) -> Lock:
+    place.side.delete(keys_of(NAME).lock)
+    return lock
+
+
+async def test_a_loss_cancels_every_task_that_shares_the_hold(here: Lock, there: Lock) -> None:
+    started = asyncio.Event()
+
+    async def child(owner: object) -> None:
+        async with here.acquire(owner=owner):  # type: ignore[arg-type]
+            started.set()
+            await asyncio.sleep(60)
+
+    with pytest.raises(LockLost):
+        async with asyncio.timeout(ENOUGH), here as lease:
+            task = asyncio.create_task(child(lease.owner))
+            await started.wait()
+            await there.force_release()
+            await asyncio.sleep(60)
+    with pytest.raises(LockLost):
+        await task
+    assert await _tried(there) is not None
+
+
+async def test_cancel_on_loss_false_lets_the_body_run_on(locks: LockManager, there: Lock) -> None:
+    with pytest.raises(LockLost):
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME, cancel_on_loss=False) as lease:
+            await there.force_release()
+            assert await lease.wait_lost() is LossReason.REVOKED
+            await asyncio.sleep(0)
+            assert lease.lost
+            ran = True
+    assert ran
+
+
+async def test_a_blocked_loop_is_named(locks: LockManager, there: Lock) -> None:
+    """Kept by Guard.exit, which looks at the clock: `hold.check()`."""
+    with pytest.raises(LockLost, match=r"LOOP_BLOCKED for at least \d") as caught:
+        async with locks.lock(NAME, ttl=0.2):
+            time.sleep(0.3)  # noqa: ASYNC251 - the point
+    assert caught.value.reason is LossReason.LOOP_BLOCKED
+    async with asyncio.timeout(ENOUGH), there:
+        pass
+
+
+async def test_closing_turns_away_and_releases(place: Place, there: Lock) -> None:
+    """H4. Kept by LockManager.aclose: it waits for the blocks to end before it releases."""
+    manager = place.manager(ttl=30.0)
+    inside = asyncio.Event()
+    overlapped = False
+
+    async def body() -> None:
+        nonlocal overlapped
+        async with manager.lock(NAME):
+            inside.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.05)
+                overlapped = not place.side.exists(keys_of(NAME).lock)
+
+    async with manager:
+        task = asyncio.create_task(body())
+        await inside.wait()
+        waiter = asyncio.create_task(_tried_patiently(manager.lock(NAME)))
+        await asyncio.sleep(0)
+    with pytest.raises(LockLost) as caught:
+        await task
+    assert caught.value.reason is LossReason.CLOSED
+    assert not overlapped
+    with pytest.raises(Exception, match="closed"):
+        await waiter
+    with pytest.raises(ConfigurationError, match=NAME):
+        await manager.lock(NAME).acquire()
+    async with asyncio.timeout(ENOUGH), there:
+        pass
+
+
+# Names and neighbours.
+
+NAMES = {
+    "spaces": " a b ",
+    "brace": "}x",
+    "braces": "{a}{b}",
+    "percent": "%7Dx",
+    "colons": "a:b::c:",
+    "newlines": "a\nb\r\nc\n",
+    "emoji": "🔒 ключ",
+    "nul": "a\x00b",
+    "long": "x" * 512,
+    "long text": "é" * 256,
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+async def test_names(locks: LockManager, others: LockManager, place: Place, name: str) -> None:
+    async with locks.lock(name) as lease:
+        assert await others.lock(name).try_acquire() is None
+        info = await others.lock(name).info()
+        assert info is not None
+        assert info.fence == lease.fence
+        waiter = asyncio.create_task(_tried_patiently(others.lock(name)))
+        await until(lambda: place.listeners(name))
+    async with asyncio.timeout(ENOUGH):
+        assert await waiter > lease.fence
+    async with locks.lock(name):
+        with pytest.raises(AcquireTimeout):
+            await others.lock(name).acquire(timeout=0)
+
+
+async def test_names_that_look_alike_are_different(locks: LockManager, others: LockManager) -> None:
+    for one, other in (("}x", "%7Dx"), ("a", "a:state"), ("a", "A"), ("a", "a ")):
+        async with locks.lock(one), others.lock(other).try_acquire() as lease:
+            assert lease is not None
+
+
+async def test_namespaces_do_not_mix(here: Lock, place: Place) -> None:
+    async with here, place.manager(namespace="another") as elsewhere:
+        assert not await elsewhere.lock(NAME).force_release()
+        async with elsewhere.lock(NAME).try_acquire() as lease:
+            assert lease is not None
+            assert len(place.keys()) == 4
+        assert await here.is_locked()
+
+
+async def test_a_key_of_another_type_is_left_alone(here: Lock, there: Lock, place: Place) -> None:
+    place.side.set(keys_of(NAME).lock, "mine")
+    for call in (here.acquire, there.try_acquire, here.info, here.force_release):
+        with pytest.raises(BackendError, match="another") as caught:
+            await call()
+        assert NAME in str(caught.value)
+        assert not caught.value.transient
+    assert place.keys() == {keys_of(NAME).lock}
+    place.side.delete(keys_of(NAME).lock)
+    async with here:
+        pass
+
+
+async def test_one_bad_key_spoils_no_other_lease(locks: LockManager, place: Place) -> None:
+    """C5. Kept by renew.lua: `redis.pcall('HGET', lock, owner)`."""
+    leases = [await locks.lock(f"n{i}", ttl=0.5).acquire() for i in range(5)]
+    bad = keys_of("n2").lock
+    place.side.set(bad, "a string")
+    async with asyncio.timeout(ENOUGH):
+        assert await leases[2].wait_lost() is LossReason.UNREACHABLE
+    await asyncio.sleep(0.2)
+    assert [lease.lost for lease in leases] == [False, False, True, False, False]
+    assert all(place.side.pttl(keys_of(f"n{i}").lock) > 0 for i in (0, 1, 3, 4))
+    for lease in leases[:2] + leases[3:]:
+        await lease.release()
+    with pytest.raises(LockLost):
+        await leases[2].release()
+    place.side.delete(bad)

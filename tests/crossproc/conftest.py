@@ -1,0 +1,86 @@
+"""Real processes, ended with the test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from . import journal
+
+ROOT = Path(__file__).parents[2]
+
+
+class Crew:
+    """Starts worker processes that share a folder.
+
+    Args:
+        url: the server's.
+        folder: where the journal and everything else is.
+    """
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return {**os.environ, "PYTHONPATH": path, "AIOLOCK_URL": self.url, "AIOLOCK_FOLDER": str(self.folder)}
+
+    def start(self, what: str, *arguments: object, url: str | None = None) -> subprocess.Popen[bytes]:
+        """A worker; it runs until its work is done or it is killed."""
+        words = ["-W", "error", "-m", "tests.crossproc.worker", what, url or self.url, str(self.folder), *map(str, arguments)]
+        return self.run(*words)
+
+    def run(self, *words: str) -> subprocess.Popen[bytes]:
+        """Any Python process."""
+        with (self.folder / "stderr").open("ab") as errors:
+            process = subprocess.Popen(
+                [sys.executable, *words],
+                env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+            )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def events(self, event: str | None = None) -> list[dict[str, object]]:
+        """What was noted so far."""
+        found = journal.read(self.folder / "journal")
+        return found if event is None else [line for line in found if line["event"] == event]
+
+    async def until(self, check: Callable[[], object], seconds: float = 20.0) -> None:
+        """Poll for what other processes do."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not check():
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(f"did not happen within {seconds} s; workers said:\n{self.errors()}") from None
+
+    async def done(self, *processes: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
+        """Wait until they ended well."""
+        await self.until(lambda: all(process.poll() is not None for process in processes), seconds)
+        assert [process.returncode for process in processes] == [0] * len(processes), self.errors()
+
+    def errors(self) -> str:
+        return (self.folder / "stderr").read_text(errors="replace")[-4000:]
+
+    def close(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def crew(redis_url: str, tmp_path: Path) -> Iterator[Crew]:
+    """Workers on the shared server."""
+    crew = Crew(redis_url, tmp_path)
+    yield crew
+    crew.close()

@@ -1,0 +1,131 @@
+"""Several processes, faults, and a checker of what they noted: no two live holds overlap, fences rise with entries."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from typing import Any
+
+from aiolock.testing.server import RedisServer
+from tests.support import redis_cli
+from tests.support.proxy import FaultProxy
+
+from .conftest import Crew
+from .worker import TTL
+
+PROCESSES, TASKS, SECONDS = 4, 5, 6.0
+
+
+def check_history(events: list[dict[str, Any]], frozen: list[tuple[int, float, float]] = ()) -> int:  # type: ignore[assignment]
+    """The invariants, over all processes.
+
+    Args:
+        events: in the order in which they were written.
+        frozen: pid, from, until: a process that was stopped cannot notice a loss, that is what fences are for.
+
+    Returns:
+        How many holds there were.
+    """
+    live: dict[int, dict[str, Any]] = {}
+    highest = holds = 0
+    for event in events:
+        if event["event"] == "enter":
+            for other in live.values():
+                assert any(pid == other["pid"] and since - TTL <= event["at"] for pid, since, _ in frozen), (
+                    f"{event} while inside: {other}"
+                )
+            assert event["fence"] > highest, f"{event} after fence {highest}"
+            highest = event["fence"]
+            live[event["fence"]] = event
+            holds += 1
+        elif event["event"] == "leave":
+            live.pop(event["fence"], None)
+            if event["fence"] == highest and not live:
+                assert event["accepted"], event
+    return holds
+
+
+def test_the_checker_finds_what_it_must() -> None:
+    def event(what: str, pid: int, fence: int, at: float) -> dict[str, Any]:
+        return {"event": what, "pid": pid, "fence": fence, "at": at, "accepted": True}
+
+    good = [event("enter", 1, 1, 0.0), event("leave", 1, 1, 1.0), event("enter", 2, 2, 1.1)]
+    assert check_history(good) == 2
+    overlapping = [event("enter", 1, 1, 0.0), event("enter", 2, 2, 1.0)]
+    falling = [event("enter", 1, 2, 0.0), event("leave", 1, 2, 0.5), event("enter", 2, 1, 1.0)]
+    for bad in (overlapping, falling):
+        try:
+            check_history(bad)
+        except AssertionError:
+            continue
+        raise AssertionError(f"not found: {bad}")
+
+
+async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer) -> None:
+    """Connections die, bytes are held and healed, scripts are forgotten, clients killed and paused: nothing overlaps.
+
+    Two of the processes go through a proxy.
+    """
+    dice = random.Random()
+    async with FaultProxy(own_server.host, own_server.port) as proxy:
+        workers = [
+            crew.start("history", TASKS, SECONDS, url=proxy.url if number % 2 else own_server.url)
+            for number in range(PROCESSES)
+        ]
+        await crew.until(lambda: len({event["pid"] for event in crew.events("enter")}) == PROCESSES)
+        with redis_cli.client(own_server.url) as link:
+
+            def kill() -> None:
+                for client in dice.sample(link.client_list(), 2):
+                    if client["id"] != str(link.client_id()):
+                        link.client_kill_filter(_id=client["id"])
+
+            faults = [
+                proxy.reset,
+                lambda: proxy.reset(upstream=False),
+                lambda: proxy.hold("requests", 1),
+                lambda: proxy.hold("replies", 1),
+                lambda: proxy.cut(times=3),
+                lambda: proxy.drop("replies"),
+                lambda: proxy.drop("requests"),
+                lambda: proxy.delay("replies", 0.01),
+                link.script_flush,
+                lambda: link.client_pause(dice.randrange(10, 100)),
+                kill,
+            ]
+            while any(worker.poll() is None for worker in workers):
+                dice.choice(faults)()
+                await asyncio.sleep(dice.uniform(0, 0.15))
+                proxy.heal()
+                await asyncio.sleep(dice.uniform(0, 0.1))
+            await crew.done(*workers)
+            assert check_history(crew.events()) > 100
+            assert not [key for key in link.keys("*") if not key.endswith(b":state") and b":dead:" not in key]  # type: ignore[union-attr]
+
+
+async def test_processes_that_are_stopped_and_killed(crew: Crew) -> None:
+    """SIGSTOP for longer than the ttl, SIGKILL: only the stopped ones can overlap, and the resource refuses them."""
+    workers = [crew.start("history", 2, 4.0) for _ in range(PROCESSES)]
+    await crew.until(lambda: len({event["pid"] for event in crew.events("enter")}) == PROCESSES)
+    now = asyncio.get_running_loop().time
+    stopped, killed = workers[0], workers[1]
+    since = now()
+    os.kill(stopped.pid, signal.SIGSTOP)
+    await asyncio.sleep(0.3)
+    killed.kill()
+    killed.wait()
+    await asyncio.sleep(TTL * 1.3)
+    os.kill(stopped.pid, signal.SIGCONT)
+    until = now()
+    await crew.done(stopped, *workers[2:])
+    events = crew.events()
+    dead_at = max(event["at"] for event in events if event["pid"] == killed.pid)
+    dead = [event for event in events if event["event"] == "enter" and event["pid"] == killed.pid]
+    for entry in dead:  # what it held ended with its ttl, without a word
+        events.append({"event": "leave", "pid": killed.pid, "fence": entry["fence"], "at": dead_at + 0.001, "accepted": True})
+    events.sort(key=lambda event: event["at"])  # type: ignore[arg-type, return-value]
+    assert check_history(events, [(stopped.pid, since, until)]) > 20
+    refused = [event for event in events if event.get("accepted") is False]
+    assert {event["pid"] for event in refused} <= {stopped.pid}

@@ -1,0 +1,89 @@
+"""A holder is killed, or stopped past its ttl and continued."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import redis.asyncio
+
+from aiolock import LockManager
+from aiolock.scripts.keys import Keys
+
+from .conftest import Crew
+from .journal import Resource
+from .worker import NAME, TTL
+
+LOCK = Keys("aiolock").of("lock", NAME).lock
+
+
+async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew, raw: redis.asyncio.Redis) -> None:
+    """Kept by acquire.lua: `state[3] == '0'`, and Gate.refuse: it wakes at the holder's expiry."""
+    async with LockManager(crew.url, ttl=TTL, recheck=60.0) as locks:
+        victim = crew.start("hold")
+        await crew.until(lambda: crew.events("inside"))
+        waiter = asyncio.ensure_future(locks.lock(NAME).acquire())
+        await asyncio.sleep(TTL / 2)  # it renews meanwhile
+        assert not waiter.done()
+        victim.kill()
+        victim.wait()
+        killed = time.monotonic()
+        left = await raw.pttl(LOCK) / 1000
+        assert 0 < left <= TTL
+        async with asyncio.timeout(TTL + 5):
+            lease = await waiter
+        elapsed = time.monotonic() - killed
+        assert left - 0.05 < elapsed < left + 2.0
+        assert lease.abandoned
+        (inside,) = crew.events("inside")
+        assert lease.fence > int(str(inside["fence"]))
+        assert Resource(str(crew.folder / "resource")).write(lease.fence)
+        await lease.release()
+        async with locks.lock(NAME) as after:
+            assert not after.abandoned
+
+
+async def test_a_stopped_holder_is_cancelled_and_its_late_write_refused(crew: Crew, raw: redis.asyncio.Redis) -> None:
+    """SIGSTOP past the ttl, SIGCONT. Kept by Watchdog.lateness, Hold.check and, at the resource, by the fence."""
+    holder = crew.start("hold")
+    await crew.until(lambda: crew.events("inside"))
+    os.kill(holder.pid, signal.SIGSTOP)
+    resource = Resource(str(crew.folder / "resource"))
+    async with LockManager(crew.url, ttl=30.0) as locks:
+        async with asyncio.timeout(TTL + 5), locks.lock(NAME) as lease:
+            assert lease.abandoned
+            assert resource.write(lease.fence)
+            before = len(crew.events("write"))
+            os.kill(holder.pid, signal.SIGCONT)
+            await crew.done(holder)
+            # Both were alive: whatever the old one did after it went on was refused.
+            assert not [event for event in crew.events("write")[before:] if event["accepted"]]
+            (lost,) = crew.events("lost")
+            assert lost["reason"] == "LOOP_BLOCKED"
+            assert "for at least" in str(lost["text"])
+            assert lost["late_write_accepted"] is False
+            assert not lease.lost
+            assert await raw.hlen(LOCK) == 1  # its release freed nothing of ours
+        assert len(crew.events("write")) - before <= 2
+
+
+async def test_a_stopped_waiter_does_not_keep_others_out(crew: Crew) -> None:
+    """Whoever waits in another process is stopped; the lock goes past it."""
+    async with LockManager(crew.url, ttl=TTL) as locks:
+        async with locks.lock(NAME):
+            waiter = crew.start("hold", 0.5)
+            channel = Keys("aiolock").of("lock", NAME).free
+            async with redis.asyncio.Redis.from_url(crew.url) as link:
+                await crew.until(lambda: not waiter.poll())
+                while (await link.pubsub_numsub(channel))[0][1] == 0:
+                    await asyncio.sleep(0.01)
+            os.kill(waiter.pid, signal.SIGSTOP)
+        for _ in range(5):
+            async with asyncio.timeout(5), locks.lock(NAME):
+                pass
+        os.kill(waiter.pid, signal.SIGCONT)
+        await crew.until(lambda: crew.events("inside"))
+        waiter.terminate()
+        waiter.wait()

@@ -1,0 +1,73 @@
+"""The fenced blocks of README.md and docs/*.md, and how a Python block is run."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple, cast
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SERVER_URL = "redis://localhost:6379/0"
+_DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
+
+
+class Block(NamedTuple):
+    """One fenced block; `setup` names a prelude in preludes.py, "" for none."""
+
+    page: Path
+    line: int
+    language: str
+    setup: str
+    text: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+    def source(self, url: str) -> str:
+        """The block's text with the URL that the pages use replaced by a test server's."""
+        return self.text.replace(SERVER_URL, url)
+
+    def compile(self, url: str) -> CodeType:
+        """Compile it; a fragment may `await` at its top level. Lines in a traceback are the page's."""
+        tree = ast.parse(self.source(url), str(self.page))
+        ast.increment_lineno(tree, self.line)
+        return compile(tree, str(self.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def blocks(*languages: str) -> Iterator[Block]:
+    """All blocks in these languages, in order."""
+    return (block for page in PAGES for block in _of(page) if block.language in languages)
+
+
+def _of(page: Path) -> Iterator[Block]:
+    setup = ""
+    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+    for number, line in lines:
+        if directive := _DIRECTIVE.fullmatch(line):
+            setup = directive[1]
+        elif line.startswith("```"):
+            body = []
+            for _, inner in lines:
+                if inner == "```":
+                    break
+                body.append(inner)
+            else:
+                raise ValueError(f"{page.name}:{number}: the block never ends")
+            yield Block(page, number, line[3:].strip(), setup, "\n".join(body) + "\n")
+            setup = ""
+        elif line and setup:
+            raise ValueError(f"{page.name}:{number}: a test directive without a block")
+
+
+async def run(block: Block, url: str, namespace: dict[str, Any]) -> None:
+    """Run it in `namespace`, on the running loop."""
+    code = block.compile(url)
+    result = eval(code, namespace)
+    if code.co_flags & inspect.CO_COROUTINE:
+        await cast(Awaitable[None], result)

@@ -1,0 +1,216 @@
+"""What a block of the documentation finds when it begins, and what is checked when it has ended.
+
+A block says `<!-- test: setup=NAME -->` for the async context manager NAME of this module. It yields the block's
+namespace; what comes after the `yield` looks at what the block did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from types import TracebackType
+from typing import Any, Protocol
+
+import httpx
+import pytest
+
+from aiolock import LockLost, LockManager, LossReason
+from aiolock.testing import MemoryBackend
+from tests.support import redis_cli
+
+Namespace = dict[str, Any]
+Prelude = Callable[[str], AbstractAsyncContextManager[Namespace]]
+
+
+class Handler(Protocol):
+    def __call__(self, order: str) -> Awaitable[int]: ...
+
+
+async def work(*_: object) -> None:
+    """Stands for whatever a page's example does inside the lock."""
+    await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def nothing(url: str) -> AsyncIterator[Namespace]:
+    """For a block without a directive: it brings all it needs."""
+    yield {}
+
+
+@asynccontextmanager
+async def locks(url: str) -> AsyncIterator[Namespace]:
+    """A manager on a real server, on which no lock is held in the end."""
+    async with LockManager(url) as manager:
+        yield {"locks": manager, "charge": work, "order": "42"}
+    with redis_cli.client(url) as client:
+        assert [key for key in client.keys("aiolock:lock:*") if not key.endswith(b":state")] == []
+
+
+@asynccontextmanager
+async def memory(url: str) -> AsyncIterator[Namespace]:
+    """A manager on a server in memory, and what tests of locks import."""
+    backend = MemoryBackend()
+    async with LockManager(backend) as manager:
+        yield {
+            "asyncio": asyncio,
+            "backend": backend,
+            "import_customers": work,
+            "locks": manager,
+            "LockLost": LockLost,
+            "LockManager": LockManager,
+            "LossReason": LossReason,
+            "MemoryBackend": MemoryBackend,
+            "pytest": pytest,
+            "roll_back_half_an_import": work,
+        }
+
+
+@asynccontextmanager
+async def sql(url: str) -> AsyncIterator[Namespace]:
+    """As `memory`, with a database of a stock; a smaller fence is refused in the end."""
+    async with memory(url) as namespace:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+            db.execute("CREATE TABLE stock (sku TEXT PRIMARY KEY, left INTEGER, fence INTEGER DEFAULT 0)")
+            db.execute("INSERT INTO stock (sku, left) VALUES ('7', 10)")
+            yield namespace | {"db": db}
+            ((left, fence),) = db.execute("SELECT left, fence FROM stock")
+            assert left < 10
+            stale = db.execute("UPDATE stock SET left = 0 WHERE sku = '7' AND fence <= ?", (fence - 1,))
+            assert stale.rowcount == 0
+
+
+@asynccontextmanager
+async def sql_writer(url: str) -> AsyncIterator[Namespace]:
+    """As `sql`, for a block that defines `set_stock`: it must refuse a lease that was overtaken."""
+    async with sql(url) as namespace:
+        shared = dict(namespace)
+        yield shared
+        backend, manager = shared["backend"], shared["locks"]
+        lease = await manager.lock("sku:7").acquire()
+        thief = backend.steal("sku:7")
+        shared["db"].execute("UPDATE stock SET fence = ?", (thief,))
+        with pytest.raises(RuntimeError, match="refused"):
+            await shared["set_stock"](lease, "7", 8)
+
+
+class Transaction:
+    """As asyncpg's: its exit awaits, and so can be cut off."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        self.state = "open"
+        self._backend = backend
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def execute(self, statement: str) -> None:
+        """The lock is lost while the statement runs."""
+        self._backend.steal("order:42")
+        await self._backend.clock.advance(10.0)
+        await asyncio.Event().wait()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.state = "committed" if kind is None else "rolled back"
+
+
+class Pool:
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def transaction(self) -> Transaction:
+        return self._transaction
+
+
+@asynccontextmanager
+async def pool(url: str) -> AsyncIterator[Namespace]:
+    """A transaction whose lock is lost half-way: its clean-up runs to its end."""
+    async with memory(url) as namespace:
+        transaction = Transaction(namespace["backend"])
+        with pytest.raises(LockLost):
+            yield namespace | {"pool": Pool(transaction)}
+        assert transaction.state == "rolled back"
+
+
+@asynccontextmanager
+async def orders(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines `pay(order)`: its answer to success, contention, an outage and losses."""
+    reconciled: list[str] = []
+    accident: list[Callable[[], object]] = []
+
+    async def charge(order: str) -> None:
+        if accident:
+            accident.pop()()
+            await backend.clock.advance(10.0)
+
+    async def reconcile(order: str) -> None:
+        reconciled.append(order)
+
+    async with memory(url) as namespace:
+        backend = namespace["backend"]
+        shared = namespace | {"charge": charge, "reconcile": reconcile}
+        yield shared
+        pay: Handler = shared["pay"]
+
+        async def answer(order: str) -> int:
+            task = asyncio.ensure_future(pay(order))
+            await backend.clock.advance(0)
+            if not task.done():
+                await backend.clock.advance(6.0)  # more than its own timeout, and than the manager's for a request
+            return await task
+
+        assert await answer("free") == 200
+        backend.steal("order:busy")
+        assert await answer("busy") == 409
+        with backend.outage():
+            task = asyncio.ensure_future(pay("away"))
+            await backend.clock.advance(6.0)
+            assert await task in (409, 503)
+        assert not reconciled
+        accident.append(lambda: backend.steal("order:stolen"))
+        assert await answer("stolen") == 503
+        accident.append(lambda: backend.clock.jump(40.0))
+        assert await answer("blocked") == 500
+        assert reconciled == ["stolen", "blocked"]
+
+
+@asynccontextmanager
+async def memory_url(url: str) -> AsyncIterator[Namespace]:
+    """The setting that a test suite would make."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "memory.// does not cross processes", RuntimeWarning)
+        patch.setenv("LOCKS", "memory://")
+        namespace: Namespace = {}
+        yield namespace
+        async with namespace["locks"] as manager, manager.lock("order:42") as lease:
+            assert lease.fence > 0
+
+
+@asynccontextmanager
+async def fastapi(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines an `app` with the README's handler: served twice, two requests at once each time."""
+    # FastAPI looks names of annotations up in the module of the function.
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    app = namespace["app"]
+    for _ in range(2):
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+                answers = await asyncio.gather(*(client.post("/orders/42/pay") for _ in range(2)))
+        assert [answer.status_code for answer in answers] == [200, 200]
+        fences = [answer.json()["fence"] for answer in answers]
+        assert fences[0] != fences[1]
+
+
+def prelude(name: str) -> Prelude:
+    """The prelude of that name."""
+    found: Prelude = getattr(sys.modules[__name__], name or "nothing")
+    return found

@@ -1,0 +1,84 @@
+"""The ACL of guarantees.md is enough, and has nothing that is not used."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+import redis
+
+from aiolock import Lock, LockLost, LockManager, LossReason
+from aiolock.scripts.lock import SCRIPTS
+from aiolock.testing.server import RedisServer
+from tests.support import redis_cli
+
+from .blocks import blocks
+
+OF_THE_CLIENT = {
+    "client|info",
+    "client|kill",
+    "client|setinfo",
+    "evalsha",
+    "info",
+    "ping",
+    "script|load",
+    "subscribe",
+    "unsubscribe",
+}
+
+
+def rule() -> list[str]:
+    """The rule as one would type it."""
+    (block,) = blocks("acl")
+    return block.text.split()
+
+
+def test_the_rule_allows_what_is_used() -> None:
+    """Broken by a command in a script that the rule does not name, or one in the rule that nothing uses."""
+    calls = re.findall(r"redis\.p?call\('(\w+)'(?:, '([A-Z]+)')?", "".join(script.lua for script in SCRIPTS))
+    in_scripts = {f"{name}|{sub}".lower() if name == "PUBSUB" else name.lower() for name, sub in calls}
+    assert {word[1:] for word in rule() if word.startswith("+")} == in_scripts | OF_THE_CLIENT
+
+
+async def test_the_rule_is_enough(own_server: RedisServer) -> None:
+    """Every path with that user, a lost connection among them: the server denies nothing."""
+    with redis_cli.client(own_server.url) as admin:
+        admin.execute_command(*(word.replace(">password", ">secret") for word in rule()))
+        url = own_server.url.replace("redis://", "redis://locks:secret@")
+        async with LockManager(url, request_timeout=1.0) as one, LockManager(url) as other:
+            await everything(one, other, admin)
+        assert admin.acl_log() == []
+
+
+async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -> None:
+    lock = one.lock("order:42")
+    async with lock as lease:
+        async with lock:
+            await lease.renew()
+        info = await lock.info()
+        assert info is not None
+        assert info.depth == 1
+        here = asyncio.create_task(enter(one))
+        elsewhere = asyncio.create_task(enter(other))
+        await asyncio.sleep(0.1)
+    await asyncio.gather(here, elsewhere)
+
+    async with lock as lease:
+        admin.client_kill_filter(_type="normal", skipme=True)
+        await asyncio.sleep(0.8)  # idle for longer than half of request_timeout: PING, on the new connection
+        assert not lease.lost
+    with pytest.raises(LockLost) as caught:
+        await revoked(lock, other)
+    assert caught.value.reason is LossReason.REVOKED
+
+
+async def revoked(lock: Lock, other: LockManager) -> None:
+    async with lock:
+        assert await other.lock(lock.name).force_release()
+        await asyncio.sleep(5.0)
+
+
+async def enter(locks: LockManager) -> None:
+    async with locks.lock("order:42"):
+        pass

@@ -1,0 +1,117 @@
+"""What the pages say about the repository is true: commands, links, names, and that nothing is left out."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+
+import pytest
+
+import aiolock
+import aiolock.testing
+from aiolock import AiolockError, LossReason
+
+from .blocks import PAGES, ROOT, blocks
+
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page) -> None:
+    """Broken by a link in a page to a file or heading that is not there."""
+    targets = [target for target in LINK.findall(TEXTS[page]) if "://" not in target]
+    dead = []
+    for target in targets:
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text(encoding="utf-8"))):
+            dead.append(target)
+    assert dead == []
+
+
+def test_every_make_target_exists() -> None:
+    """Broken by a `make` command in a page that the Makefile does not know."""
+    named = {name for text in TEXTS.values() for name in re.findall(r"(?:`|^)make ([a-z]+)", text, re.M)}
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert named >= {"demo", "test", "check"}
+    assert named <= set(re.findall(r"^([a-z]+):", makefile, re.M))
+
+
+def test_every_file_named_exists() -> None:
+    """Broken by naming a file of the repository, in backquotes, that is not there."""
+    named = {name for text in TEXTS.values() for name in re.findall(r"`((?:docs|tests|aiolock)/[\w./]+)`", text)}
+    assert named
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_the_readme_shows_the_example() -> None:
+    """The FastAPI example of the README is `docs/examples/fastapi_app.py` without its docstring."""
+    shown = next(block for block in blocks("python") if block.setup == "fastapi")
+    example = ast.parse((ROOT / "docs/examples/fastapi_app.py").read_text(encoding="utf-8"))
+    assert isinstance(example.body.pop(0), ast.Expr)
+    assert ast.unparse(ast.parse(shown.text)) == ast.unparse(example)
+
+
+def test_every_error_and_reason_is_described() -> None:
+    """Broken by a public error or reason without a word, in a table and in the tree, in errors.md."""
+    text = TEXTS[ROOT / "docs" / "errors.md"]
+    tree = next(block.text for block in blocks("text") if "AiolockError" in block.text)
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    reasons = {reason for row in rows for reason in re.findall(r"`([A-Z_]+)`", row)}
+    assert reasons == {reason.name for reason in LossReason}
+    errors = {name for name, item in vars(aiolock).items() if inspect.isclass(item) and issubclass(item, AiolockError)}
+    assert set(re.findall(r"\w+", tree)) >= errors
+    described = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row)}
+    assert described >= errors - {"AiolockError"}
+
+
+def test_every_public_name_is_in_the_docs() -> None:
+    """Broken by a name in `__all__` that no page mentions."""
+    words = set(re.findall(r"\w+", "\n".join(TEXTS.values())))
+    assert {*aiolock.__all__, *aiolock.testing.__all__} <= words
+
+
+def test_every_test_tool_is_described() -> None:
+    """Broken by a method of the memory backend for tests that testing.md does not show."""
+    words = set(re.findall(r"\w+", TEXTS[ROOT / "docs" / "testing.md"]))
+    own = {name for name in vars(aiolock.testing.MemoryBackend) if not name.startswith("_")}
+    assert own - {"open", "aclose", "run"} <= words
+    assert {"advance", "jump", "now"} <= words
+
+
+def test_the_plugin_is_registered() -> None:
+    """testing.md says that the fixture comes with the distribution."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["pytest11"]["aiolock"] == "aiolock.testing.pytest_plugin"
+    assert f"pip install {project['name']}" in TEXTS[ROOT / "README.md"]
+
+
+def test_prose_fits_the_line() -> None:
+    """At most 120 characters a line, but for the rows of tables."""
+    long = [
+        f"{page.name}:{number}"
+        for page, text in TEXTS.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > 120 and not line.startswith("|")
+    ]
+    assert long == []
+
+
+def test_diagrams_are_drawn() -> None:
+    """Mermaid ends a statement at a semicolon, and reads # as an entity: neither may be in a message."""
+    diagrams = list(blocks("mermaid"))
+    assert len(diagrams) >= 6
+    for diagram in diagrams:
+        assert diagram.text.startswith("sequenceDiagram\n"), diagram.id
+        assert not set(diagram.text) & set(";#"), diagram.id
+        opened = len(re.findall(r"^ *(?:alt|opt|loop|par)\b", diagram.text, re.M))
+        assert opened == len(re.findall(r"^ *end$", diagram.text, re.M)), diagram.id

@@ -1,0 +1,339 @@
+"""A request or its reply is lost: nothing is done twice, nothing is left, nobody is told a lie."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from aiolock import BackendError, Lock, LockManager
+from aiolock.scripts.lock import ACQUIRE, RELEASE, RENEW, TRANSFER
+from tests.support.proxy import FaultProxy
+
+from .scene import ENOUGH, NAME, Opener, Server, enter, keys_of, until
+
+ACQUIRES = ACQUIRE.sha.encode()
+RELEASES = RELEASE.sha.encode()
+TRANSFERS = TRANSFER.sha.encode()
+RENEWS = RENEW.sha.encode()
+
+
+# Acquire.
+
+
+async def test_the_reply_of_acquire_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
+    """It is asked again and reads its own grant. Kept by acquire.lua: a count that is there is granted, with the stored
+    fence; and acquisition._attempt: `return waiter.owner == owner`."""
+    cut = proxy.cut(matching=ACQUIRES)
+    async with asyncio.timeout(ENOUGH), here as lease:
+        assert len(cut.frames) == 1
+        assert server.depths() == [1]
+        assert not lease.abandoned
+        assert int(server.link.hget(keys_of().state, "fence")) == lease.fence  # type: ignore[arg-type]
+    assert not server.held()
+    assert server.tombstones() == 1  # the lost copy could still come
+
+
+async def test_a_replay_reads_abandoned_as_it_was(here: Lock, proxy: FaultProxy, server: Server) -> None:
+    """H3 (1): its own dirty mark is not somebody's crash, and somebody's crash is not forgotten."""
+    for crashed in (False, True):
+        if crashed:
+            lost = await here.acquire()
+            server.link.delete(keys_of().lock)
+            with pytest.raises(Exception, match="DELETED"):
+                await lost.release()
+        proxy.cut(matching=ACQUIRES)
+        async with asyncio.timeout(ENOUGH), here as lease:
+            assert lease.abandoned is crashed
+
+
+async def test_the_request_of_acquire_is_lost_with_its_connection(
+    here: Lock, proxy: FaultProxy, server: Server
+) -> None:
+    held = proxy.hold("requests", times=1, matching=ACQUIRES)
+    task = asyncio.create_task(enter(here))
+    await held.hit()
+    proxy.reset()
+    async with asyncio.timeout(ENOUGH):
+        await task
+    assert not server.held()
+
+
+async def test_the_request_of_a_first_acquire_is_swallowed(
+    proxy: FaultProxy, opened: Opener, server: Server
+) -> None:
+    """A first attempt does not wait longer than request_timeout. Kept by acquisition._attempt: `patience`."""
+    locks = await opened(proxy.url, request_timeout=0.4)
+    proxy.drop("requests", matching=ACQUIRES)
+    with pytest.raises(BackendError, match=NAME) as caught:
+        async with asyncio.timeout(ENOUGH):
+            await locks.lock(NAME).acquire()
+    assert caught.value.transient
+    assert await enter(locks.lock(NAME))
+    assert not server.held()
+
+
+async def test_the_requests_of_a_waiter_are_swallowed(
+    proxy: FaultProxy, opened: Opener, others: LockManager, server: Server
+) -> None:
+    """A task that is waiting rides it out: PING's deadline finds the dead line. Kept by Heartbeat._look."""
+    locks = await opened(proxy.url, request_timeout=0.3)
+    lease = await others.lock(NAME).acquire()
+    waiter = asyncio.create_task(enter(locks.lock(NAME)))
+    await until(lambda: server.listeners())
+    hole = proxy.blackhole("requests")
+    await lease.release()
+    await hole.hit()
+    await proxy.connected(2)
+    proxy.heal()
+    async with asyncio.timeout(ENOUGH):
+        assert await waiter > lease.fence
+    assert not server.held()
+
+
+async def test_a_grant_that_comes_after_its_own_deadline_is_undone(
+    proxy: FaultProxy, opened: Opener, server: Server
+) -> None:
+    """H5. Kept by Gate.accepts: `now() < sent_at + grant.pttl / 1000 - margin`."""
+    locks = await opened(proxy.url, ttl=0.5, request_timeout=3.0)
+    held = proxy.hold("replies", times=1, matching=b"granted")
+    task = asyncio.create_task(_hold(locks.lock(NAME)))
+    await held.hit()
+    await until(lambda: not server.locked())
+    first = int(server.link.hget(keys_of().state, "fence"))  # type: ignore[arg-type]
+    held.lift()
+    async with asyncio.timeout(ENOUGH):
+        lease = await task
+    assert lease[0] > first
+    assert lease[1] > 0.2
+
+
+async def _hold(lock: Lock) -> tuple[int, float]:
+    async with lock as lease:
+        return lease.fence, lease.remaining()
+
+
+async def test_the_deadline_counts_from_the_request(proxy: FaultProxy, opened: Opener) -> None:
+    """A slow reply shortens what is guaranteed. Kept by Hold.extend: `sent_at + pttl`."""
+    locks = await opened(proxy.url, ttl=2.0)
+    held = proxy.hold("replies", times=1, matching=b"granted")
+    task = asyncio.create_task(_hold(locks.lock(NAME)))
+    await held.hit()
+    await asyncio.sleep(0.5)
+    held.lift()
+    _, remaining = await task
+    assert remaining <= 2.0 - 0.2 - 0.5
+
+
+# Release.
+
+
+async def test_the_reply_of_release_is_lost(
+    here: Lock, proxy: FaultProxy, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The repetition is told that it is done, not that somebody took it. Kept by release.lua: `state[3] == '1'`."""
+    cut = proxy.cut(matching=RELEASES)
+    async with asyncio.timeout(ENOUGH):
+        await enter(here)
+    assert len(cut.frames) == 1
+    assert not server.held()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_the_reply_of_release_is_lost_and_somebody_enters_meanwhile(
+    here: Lock, there: Lock, proxy: FaultProxy, server: Server
+) -> None:
+    """Its repetition does not free the other's lock. Kept by release.lua: `HGET KEYS[1] owner`, and
+    Settlement.settle: `resent` proves no loss."""
+    proxy.cut(matching=RELEASES)
+    lease = await here.acquire()
+    released = asyncio.ensure_future(_await(lease.release()))
+    await until(lambda: not server.locked())
+    proxy.refuse()
+    async with there:
+        proxy.heal()
+        async with asyncio.timeout(ENOUGH):
+            await released
+        assert server.locked()
+
+
+async def _await(awaitable: object) -> None:
+    await awaitable  # type: ignore[misc]
+
+
+async def test_the_request_of_release_is_lost(here: Lock, there: Lock, proxy: FaultProxy) -> None:
+    held = proxy.hold("requests", times=1, matching=RELEASES)
+    lease = await here.acquire()
+    lease.release()
+    await held.hit()
+    proxy.reset()
+    async with asyncio.timeout(ENOUGH):
+        assert await enter(there) > lease.fence
+
+
+async def test_the_reply_of_a_nested_release_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
+    """C4: a repetition lowers to what is left, it does not count down. Kept by release.lua: `left < tonumber(count)`."""
+    async with asyncio.timeout(ENOUGH), here:
+        async with here:
+            async with here:
+                proxy.cut(matching=RELEASES)
+            assert server.depths() == [2]
+        assert server.depths() == [1]
+    assert not server.held()
+
+
+async def test_the_reply_of_a_nested_acquire_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
+    """Redisson #7367: it counts once. Kept by acquire.lua: the depth is absolute."""
+    async with asyncio.timeout(ENOUGH), here as lease:
+        proxy.cut(matching=ACQUIRES)
+        async with here:
+            assert server.depths() == [2]
+            assert lease.depth == 2
+        assert server.depths() == [1]
+    assert not server.held()
+
+
+# Hand-off.
+
+
+async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
+    """H2 (a). Kept by transfer.lua: `state[2] == next and HEXISTS`: a copy reads its own grant."""
+    inside = 0
+    fences: list[int] = []
+
+    async def work() -> None:
+        nonlocal inside
+        async with here as lease:
+            inside += 1
+            assert inside == 1
+            assert server.depths() == [1]
+            fences.append(lease.fence)
+            await asyncio.sleep(0.01)
+            inside -= 1
+
+    cut = proxy.cut(times=2, matching=TRANSFERS)
+    async with asyncio.timeout(ENOUGH):
+        await asyncio.gather(*(work() for _ in range(5)))
+    assert len(cut.frames) == 2
+    assert fences == sorted(set(fences))
+    assert not server.held()
+
+
+@pytest.mark.parametrize("third", [False, True], ids=["alone", "with another behind"])
+@pytest.mark.parametrize("executed", [False, True], ids=["request lost", "reply lost"])
+async def test_a_transfer_is_lost_and_its_successor_is_cancelled(
+    here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool, third: bool
+) -> None:
+    """H2 (b, c): neither keeps it. Kept by Gate._transfer.unanswered: `return False`, and Gate._transferred: Release."""
+    rule = proxy.cut(matching=TRANSFERS) if executed else proxy.hold("requests", 1, TRANSFERS)
+    lease = await here.acquire()
+    successor = asyncio.create_task(enter(here))
+    await asyncio.sleep(0)
+    behind = asyncio.create_task(enter(here)) if third else None
+    await asyncio.sleep(0)
+    lease.release()
+    await rule.hit()
+    if executed:
+        await until(lambda: int(server.link.hget(keys_of().state, "fence")) != lease.fence)  # type: ignore[arg-type]
+    proxy.refuse()
+    proxy.reset()
+    rule.lift()
+    await asyncio.sleep(0.01)
+    successor.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await successor
+    proxy.heal()
+    async with asyncio.timeout(ENOUGH):
+        if behind is not None:
+            assert await behind > lease.fence
+        assert await enter(there) > lease.fence
+    await until(lambda: not server.held())
+
+
+async def test_the_successor_is_cancelled_while_the_transfer_is_on_its_way(
+    here: Lock, there: Lock, proxy: FaultProxy, server: Server
+) -> None:
+    """Kept by Gate.leave_queue: `waiter.offer` is undone."""
+    held = proxy.hold("requests", 1, TRANSFERS)
+    lease = await here.acquire()
+    successor = asyncio.create_task(enter(here))
+    await asyncio.sleep(0)
+    lease.release()
+    await held.hit()
+    successor.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await successor
+    held.lift()
+    async with asyncio.timeout(ENOUGH):
+        assert await enter(there) > lease.fence
+    await until(lambda: not server.held())
+
+
+async def test_a_transfer_of_what_is_gone_leaves_the_successor_in_front(
+    here: Lock, server: Server
+) -> None:
+    """H2 (d). Kept by Gate._transferred: Missing, `waiter.offer = False`, and it tries by itself."""
+    lease = await here.acquire()
+    successor = asyncio.create_task(enter(here))
+    await asyncio.sleep(0)
+    server.link.delete(keys_of().lock)
+    with pytest.raises(Exception, match="DELETED"):
+        await lease.release()
+    async with asyncio.timeout(ENOUGH):
+        assert await successor > lease.fence
+    assert not server.held()
+
+
+# Cancelled, and the reply lost.
+
+
+@pytest.mark.parametrize("executed", [False, True], ids=["request lost", "reply lost"])
+async def test_a_cancelled_acquire_whose_line_dies_is_undone(
+    here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool
+) -> None:
+    """Invariant 3. Kept by acquisition._attempt: `gate.undo(waiter)`, and settlement.Release: it is repeated."""
+    held = proxy.hold("replies" if executed else "requests", 1, b"granted" if executed else ACQUIRES)
+    task = asyncio.create_task(enter(here))
+    await held.hit()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.01)
+    proxy.reset()
+    async with asyncio.timeout(ENOUGH):
+        assert await enter(there)
+    await until(lambda: not server.held())
+
+
+# Renewal.
+
+
+async def test_lost_renewals_are_repeated(proxy: FaultProxy, opened: Opener, server: Server) -> None:
+    """Kept by Hold.unknown: it tries until the deadline."""
+    locks = await opened(proxy.url, ttl=1.5, request_timeout=0.3)
+    async with locks.lock(NAME) as lease:
+        cut = proxy.cut(times=2, matching=RENEWS)
+        async with asyncio.timeout(ENOUGH):
+            await cut.hit(2)
+            await until(lambda: lease.remaining() > 1.0)
+        assert server.pttl() > 1000
+    assert not server.held()
+
+
+async def test_replies_fail_for_a_while_and_the_lease_survives(
+    proxy: FaultProxy, opened: Opener, server: Server
+) -> None:
+    """Kept by Hold.verify on reconnect, and by renewals being rebuilt."""
+    locks = await opened(proxy.url, ttl=2.0, request_timeout=0.3)
+    async with locks.lock(NAME) as lease:
+        fence, left = lease.fence, lease.remaining()
+        hole = proxy.blackhole("replies")
+        await until(lambda: lease.remaining() < left - 1.0)
+        assert hole.frames
+        proxy.heal()
+        async with asyncio.timeout(ENOUGH):
+            await until(lambda: lease.remaining() > 1.3)
+        assert not lease.lost
+        assert lease.fence == fence
+    assert not server.held()

@@ -1,0 +1,324 @@
+"""What happens to the server itself: killed, restarted empty, frozen, paused, flushed, full, read-only, busy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from aiolock import BackendError, Lease, LockLost, LockManager, LossReason
+from aiolock.testing.server import RedisServer
+from tests.support import redis_cli
+
+from .scene import ENOUGH, NAME, Opener, Server, enter, enter_eventually, keys_of, until
+
+
+async def aside(call: object, *args: object) -> None:
+    """Do to the server what blocks, while the loop goes on."""
+    await asyncio.to_thread(call, *args)  # type: ignore[arg-type]
+
+
+# Killed and restarted.
+
+
+async def test_a_server_restarted_empty(own_server: RedisServer, opened: Opener) -> None:
+    """Every holder knows within a second of the restart. Kept by RedisBackend._resume: `_reconnected`, → Hold.verify."""
+    locks = await opened(own_server.url)
+    reasons: list[LossReason] = []
+
+    async def body(number: int) -> None:
+        try:
+            async with locks.lock(f"n{number}"):
+                await asyncio.sleep(60)
+        except LockLost as lost:
+            reasons.append(lost.reason)
+
+    bodies = [asyncio.create_task(body(number)) for number in range(20)]
+    await until(lambda: len(locks._runtime.holds) == 20)
+    await aside(own_server.restart)
+    async with asyncio.timeout(2.5):  # capped backoff with jitter: some 0.1 s; the rest is for a busy machine
+        await asyncio.gather(*bodies)
+    assert reasons == [LossReason.DELETED] * 20
+    async with locks.lock("n0") as lease:
+        assert lease.fence
+
+
+async def test_fences_rise_over_a_restart(own_server: RedisServer, opened: Opener) -> None:
+    """Invariant 2. Kept by Runtime.floor, and the server's clock."""
+    locks = await opened(own_server.url)
+    fences = [await enter(locks.lock(NAME))]
+    for _ in range(2):
+        await aside(own_server.restart)
+        async with asyncio.timeout(ENOUGH):
+            fences.append(await enter(locks.lock(NAME)))
+    assert fences == sorted(set(fences))
+
+
+async def test_a_waiter_rides_out_a_restart(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """Kept by acquisition.obtain: a later attempt has no patience to lose."""
+    locks = await opened(own_server.url, request_timeout=0.3)
+    others = await opened(own_server.url)
+    lease = await others.lock(NAME).acquire()
+    waiters = [asyncio.create_task(enter(locks.lock(NAME))) for _ in range(3)]
+    await until(lambda: beside.listeners())
+    await aside(own_server.kill)
+    await asyncio.sleep(0.6)  # twice its request_timeout
+    assert not any(waiter.done() for waiter in waiters)
+    await aside(own_server.restart)
+    async with asyncio.timeout(ENOUGH):
+        fences = await asyncio.gather(*waiters)
+    assert all(fence > lease.fence for fence in fences)
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_a_server_that_stays_away(own_server: RedisServer, opened: Opener) -> None:
+    locks = await opened(own_server.url, ttl=0.8, request_timeout=0.3)
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME):
+            await aside(own_server.kill)
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.UNREACHABLE
+
+
+# Frozen and paused.
+
+
+async def test_a_frozen_server(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """SIGSTOP: the connection stays and nothing answers. Kept by Heartbeat._look."""
+    locks = await opened(own_server.url, ttl=1.0, request_timeout=0.3)
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME):
+            own_server.freeze()
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.UNREACHABLE
+    with pytest.raises(BackendError):
+        async with asyncio.timeout(ENOUGH):
+            await locks.lock("n1").acquire()
+    own_server.thaw()
+    await enter_eventually(locks.lock(NAME))
+    await until(lambda: not beside.held())
+
+
+async def test_a_short_freeze_is_survived(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    locks = await opened(own_server.url, ttl=3.0, request_timeout=0.3)
+    async with locks.lock(NAME) as lease:
+        own_server.freeze()
+        await until(lambda: lease.remaining() < 1.5)
+        own_server.thaw()
+        async with asyncio.timeout(ENOUGH):
+            await until(lambda: lease.remaining() > 1.8)
+    await until(lambda: not beside.held())
+
+
+async def test_what_was_cancelled_while_the_server_was_frozen(
+    own_server: RedisServer, opened: Opener, beside: Server
+) -> None:
+    """Invariant 3: hundreds of requests wait in the server's socket when it thaws; nothing stays held."""
+    locks = await opened(own_server.url, request_timeout=0.3)
+    await enter(locks.lock("warm"))
+    own_server.freeze()
+    tasks = [asyncio.create_task(enter(locks.lock(f"n{i % 50}"))) for i in range(500)]
+    await asyncio.sleep(0.05)
+    for task in tasks[::2]:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert not any(isinstance(result, int) for result in results)
+    own_server.thaw()
+    await enter_eventually(locks.lock(NAME))
+    await until(lambda: not beside.held())
+
+
+async def test_client_pause(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    locks = await opened(own_server.url, ttl=2.0, request_timeout=2.0)
+    async with locks.lock(NAME) as lease:
+        beside.link.client_pause(800, all=True)
+        async with asyncio.timeout(ENOUGH):
+            await locks.lock("another").acquire()
+        assert not lease.lost
+    await locks.lock("another").release()
+    await until(lambda: not beside.held())
+
+
+# Killed connections, forgotten scripts, flushed keys.
+
+
+async def test_client_kill(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    locks = await opened(own_server.url, ttl=2.0)
+    async with asyncio.timeout(10), locks.lock(NAME) as lease:
+        for _ in range(5):
+            opens = locks._runtime.backend.connections_opened  # type: ignore[attr-defined]
+            beside.link.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            async with locks.lock(NAME), locks.lock("another"):
+                pass
+            backend = locks._runtime.backend
+            await until(lambda opens=opens: backend.connections_opened > opens)  # type: ignore[attr-defined]
+        assert not lease.lost
+    await until(lambda: not beside.held())
+
+
+async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """Kept by RedisBackend._missing: it is loaded and written again."""
+    locks = await opened(own_server.url, ttl=1.0)
+    fences: list[int] = []
+
+    async def work() -> None:
+        for _ in range(20):
+            async with locks.lock(NAME) as lease, locks.lock(NAME):
+                fences.append(lease.fence)
+
+    async def forget() -> None:
+        for _ in range(30):
+            beside.link.script_flush()
+            await asyncio.sleep(0.003)
+
+    async with asyncio.timeout(20), locks.lock("kept") as kept:
+        await asyncio.gather(forget(), *(work() for _ in range(4)))
+        await until(lambda: kept.remaining() > 0.8)
+    assert fences == sorted(set(fences))
+    assert len(fences) == 80
+    await until(lambda: not beside.held())
+
+
+async def test_flushall(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    locks = await opened(own_server.url, ttl=0.9)
+    lost: list[Lease] = []
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
+            lost.append(lease)
+            beside.link.flushall()
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.DELETED
+    async with locks.lock(NAME) as lease:
+        assert lease.fence > lost[0].fence
+
+
+# Full.
+
+
+async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """H11: what is held is renewed and released, what is free is refused and stays free.
+
+    Kept by release.lua: DEL is its first write; by acquire.lua: the state is written first.
+    """
+    locks = await opened(own_server.url, ttl=1.0)
+    leases = [await locks.lock(f"n{i}").acquire() for i in range(3)]
+    nested = await locks.lock("n1").acquire()
+    beside.link.config_set("maxmemory", 1)
+    lock = locks.lock(NAME)
+    for call in (lock.acquire, lock.try_acquire):
+        with pytest.raises(BackendError, match="OOM.*maxmemory") as caught:
+            await call()
+        assert NAME in str(caught.value)
+        assert caught.value.transient
+    assert not beside.locked()
+    await asyncio.sleep(1.2)  # beyond the ttl
+    assert not any(lease.lost for lease in leases)
+    waiter = asyncio.create_task(enter(locks.lock("n0")))
+    await asyncio.sleep(0)
+    await nested.release()
+    for lease in leases:
+        await lease.release()
+    async with asyncio.timeout(ENOUGH):
+        await waiter  # a hand-off deletes first, too
+    assert not beside.held()
+    beside.link.config_set("maxmemory", 0)
+    async with asyncio.timeout(ENOUGH):
+        assert await enter(lock)
+
+
+async def test_eviction(
+    own_server: RedisServer, opened: Opener, beside: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Locks can be evicted: that is said when the manager connects, and noticed by the next renewal."""
+    beside.link.config_set("maxmemory-policy", "volatile-ttl")
+    beside.link.config_set("maxmemory", int(beside.link.info("memory")["used_memory"]) + 2_000_000)  # type: ignore[index]
+    locks = await opened(own_server.url, ttl=1.5)
+    warnings = [record for record in caplog.records if "evicts" in record.message]
+    assert [record.levelno for record in warnings] == [logging.WARNING]
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(10), locks.lock(NAME):
+            number = 0
+            while beside.locked():
+                beside.link.set(f"filler:{number}", b"x" * 20_000, ex=3600)
+                number += 1
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.DELETED
+
+
+# It answers, and says no.
+
+
+async def test_a_server_that_became_read_only(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """READONLY is no verdict: holders try until their deadline, waiters wait on, first attempts are told.
+
+    Kept by failures.PASSING.
+    """
+    locks = await opened(own_server.url, ttl=3.0)
+    others = await opened(own_server.url, ttl=3.0, recheck=0.2)
+    async with locks.lock("kept") as kept:
+        lease = await locks.lock(NAME).acquire()
+        waiter = asyncio.create_task(enter(others.lock(NAME)))
+        await until(lambda: beside.listeners())
+        beside.link.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(BackendError, match="READONLY|MASTERDOWN") as caught:
+            await locks.lock("n1").acquire()
+        assert caught.value.transient
+        released = asyncio.ensure_future(_release(lease))
+        await until(lambda: kept.remaining() < 1.5)
+        assert not waiter.done()
+        beside.link.execute_command("REPLICAOF", "NO", "ONE")
+        async with asyncio.timeout(ENOUGH):
+            await released
+            assert await waiter > lease.fence
+            await until(lambda: kept.remaining() > 1.8)
+    await until(lambda: not beside.held())
+
+
+async def _release(lease: Lease) -> None:
+    await lease.release()
+
+
+async def test_a_busy_server(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """BUSY is no verdict. A script of somebody else runs for too long."""
+    locks = await opened(own_server.url, ttl=3.0, request_timeout=2.0)
+    beside.link.config_set("busy-reply-threshold", 50)
+    async with locks.lock(NAME) as lease:
+        with redis_cli.client(own_server.url) as link:
+            thread = threading.Thread(target=_hang, args=(link,))
+            thread.start()
+            try:
+                with pytest.raises(BackendError, match="BUSY") as caught:
+                    async with asyncio.timeout(ENOUGH):
+                        while True:
+                            await enter(locks.lock("n1"))
+                assert caught.value.transient
+                await until(lambda: lease.remaining() < 1.5)
+            finally:
+                beside.link.script_kill()
+                await asyncio.to_thread(thread.join)
+        async with asyncio.timeout(ENOUGH):
+            await until(lambda: lease.remaining() > 1.8)
+    await until(lambda: not beside.held())
+
+
+def _hang(link: object) -> None:
+    try:
+        link.eval("while true do end", 0)  # type: ignore[attr-defined]
+    except Exception as error:
+        assert "killed" in str(error).lower()  # noqa: PT017
+
+
+async def test_an_operator_changes_the_key(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """A waiter behind a key that never expires waits on, says so once, and goes on when it is gone."""
+    locks = await opened(own_server.url, recheck=0.1)
+    beside.link.hset(keys_of().lock, "somebody", "1")
+    waiter = asyncio.create_task(enter(locks.lock(NAME)))
+    await until(lambda: beside.listeners())
+    await asyncio.sleep(0.3)
+    assert not waiter.done()
+    beside.link.delete(keys_of().lock)
+    async with asyncio.timeout(ENOUGH):
+        assert await waiter

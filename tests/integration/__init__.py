@@ -1,0 +1,1 @@
+"""The lock inside what people run it in: task groups, timeouts, web frameworks."""

@@ -1,0 +1,334 @@
+"""A TCP proxy in front of a Redis server that does to requests and replies what networks do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self, cast
+
+from .resp import Framer
+
+Direction = Literal["requests", "replies"]
+Action = Literal["drop", "hold", "lose", "cut"]
+Matching = bytes | Callable[[bytes], bool] | None
+
+NO_LINGER = struct.pack("ii", 1, 0)
+PUSH = b">"
+SUBSCRIBES = (b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe", b"ssubscribe", b"sunsubscribe")
+
+
+class Rule:
+    """Something that happens to the frames it matches, until it is lifted or has happened often enough.
+
+    Attributes:
+        frames: the raw frames it was applied to, in order.
+    """
+
+    def __init__(self, action: Action, direction: Direction, matching: Matching, times: int | None) -> None:
+        self.action = action
+        self.direction = direction
+        self.frames: list[bytes] = []
+        self._matching = matching
+        self._times = times
+        self._lifted = asyncio.Event()
+        self._applied = asyncio.Condition()
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.action} {self.direction} hits={len(self.frames)} lifted={self._lifted.is_set()}>"
+
+    def lift(self) -> None:
+        """Stop matching; what it held goes on its way."""
+        self._lifted.set()
+
+    async def hit(self, times: int = 1) -> None:
+        """Wait until it was applied `times` times."""
+        async with self._applied:
+            await self._applied.wait_for(lambda: len(self.frames) >= times)
+
+    def matches(self, direction: Direction, frame: bytes) -> bool:
+        if direction != self.direction or self._lifted.is_set():
+            return False
+        if self._times is not None and len(self.frames) >= self._times:
+            return False
+        if isinstance(self._matching, bytes):
+            return self._matching in frame
+        return self._matching is None or self._matching(frame)
+
+    async def note(self, frame: bytes) -> None:
+        async with self._applied:
+            self.frames.append(frame)
+            self._applied.notify_all()
+
+    async def lifted(self) -> None:
+        await self._lifted.wait()
+
+
+class _Side(asyncio.Protocol):
+    """One end of a link; keeps what arrived, and when, also past the connection's end."""
+
+    def __init__(self, opened: Callable[[_Side], None] | None = None) -> None:
+        self.arrived: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
+        self._opened = opened
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        if self._opened is not None:
+            self._opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.arrived.put_nowait((self._loop.time(), data))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.arrived.put_nowait(None)
+
+    def write(self, data: bytes) -> None:
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def reset(self) -> None:
+        """Close with a RST, so that the peer does not take it for an orderly end."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and not self.transport.is_closing():
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.transport.abort()
+
+
+class _Link:
+    """One client's connection and its counterpart to the server."""
+
+    def __init__(self, client: _Side, server: _Side) -> None:
+        self.client = client
+        self.server = server
+        self.sent = 0  # requests forwarded that are answered by a reply
+        self.answered = 0
+        self.lose: set[int] = set()  # numbers of replies to swallow
+        self.cut: int | None = None  # number of the reply in place of which the link is reset
+
+    def reset(self) -> None:
+        self.client.reset()
+        self.server.reset()
+
+
+class FaultProxy:
+    """Forwards a loopback port to a server, one whole request or reply at a time, and applies rules to them.
+
+    Example:
+        >>> async with FaultProxy(server.host, server.port) as proxy:
+        ...     rule = proxy.hold_matching(lease_owner)
+        ...     ...                          # the client sends
+        ...     await rule.hit()             # the request is here, the server has not seen it
+        ...     proxy.reset(upstream=False)  # the client gives up, the network does not
+        ...     proxy.heal()                 # now the server sees it
+
+    Attributes:
+        url: what clients connect to.
+        port: its port.
+        connections: how many were accepted so far.
+        chunks: how many client-to-server reads so far: one a write of the client, nearly.
+        requests: how many whole requests came from clients so far.
+    """
+
+    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+        self._upstream = host, port
+        self._tls = tls
+        self._rules: list[Rule] = []
+        self._delays: dict[Direction, float] = {"requests": 0.0, "replies": 0.0}
+        self._links: dict[asyncio.Task[None], _Link | None] = {}
+        self._refusing = False
+        self._changed = asyncio.Condition()
+        self.connections = 0
+        self.chunks = 0
+        self.requests = 0
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Side(self._accept), "127.0.0.1", 0, ssl=self._tls)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.url = f"{'rediss' if self._tls else 'redis'}://127.0.0.1:{self.port}/0"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        links = list(self._links)
+        for link in links:
+            link.cancel()
+        await asyncio.gather(*links, return_exceptions=True)
+        await asyncio.sleep(0)  # connection_lost of what was just reset
+
+    @property
+    def open(self) -> int:
+        """How many connections there are now; one whose client left counts while its bytes are held."""
+        return len(self._links)
+
+    def delay(self, direction: Direction, seconds: float) -> None:
+        """Forward each chunk of a direction `seconds` after it came; 0 ends it for those to come."""
+        self._delays[direction] = seconds
+
+    def drop(self, direction: Direction, times: int | None = 1, matching: Matching = None) -> Rule:
+        """Swallow the next `times` frames of a direction; the connection stays."""
+        return self._add("drop", direction, matching, times)
+
+    def blackhole(self, direction: Direction) -> Rule:
+        """Swallow everything in a direction until the rule is lifted."""
+        return self.drop(direction, None)
+
+    def lose_reply(self, times: int | None = 1, matching: Matching = None) -> Rule:
+        """Forward the next `times` requests and swallow what the server answers to them; the connection stays."""
+        return self._add("lose", "requests", matching, times)
+
+    def cut(self, times: int | None = 1, matching: Matching = None) -> Rule:
+        """Forward the next request, and reset the connection when the server has answered it: executed, reply lost."""
+        return self._add("cut", "requests", matching, times)
+
+    def hold(self, direction: Direction, times: int | None = None, matching: Matching = None) -> Rule:
+        """Keep frames, and what comes behind them on the connection, until the rule is lifted.
+
+        Held requests reach the server when it is lifted even if the client is gone by then.
+        """
+        return self._add("hold", direction, matching, times)
+
+    def hold_matching(self, matching: Matching, direction: Direction = "requests") -> Rule:
+        """`hold` for the frames that contain `matching`, or of which it is true."""
+        return self.hold(direction, None, matching)
+
+    async def wait_held(self) -> None:
+        """Wait until a hold has something to hold."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: any(r.action == "hold" and r.frames for r in self._rules))
+
+    async def connected(self, times: int) -> None:
+        """Wait until `times` connections were accepted since the start."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.connections >= times)
+
+    def refuse(self) -> None:
+        """Reset every new connection as soon as it is accepted; `heal` ends it."""
+        self._refusing = True
+
+    def reset(self, *, upstream: bool = True) -> None:
+        """Reset every connection.
+
+        Args:
+            upstream: False leaves the server's side as it is: it has not heard of the reset, and what is held for it
+                may still reach it.
+        """
+        for link in self._links.values():
+            if link is not None:
+                link.client.reset()
+                if upstream:
+                    link.server.reset()
+
+    def heal(self) -> None:
+        """Lift every rule, end delays, accept again."""
+        for rule in self._rules:
+            rule.lift()
+        self._rules.clear()
+        self._delays = {"requests": 0.0, "replies": 0.0}
+        self._refusing = False
+
+    def _add(self, action: Action, direction: Direction, matching: Matching, times: int | None) -> Rule:
+        rule = Rule(action, direction, matching, times)
+        self._rules.append(rule)
+        return rule
+
+    def _accept(self, client: _Side) -> None:
+        self.connections += 1
+        task = asyncio.create_task(self._serve(client), name=f"proxy link {self.connections}")
+        self._links[task] = None
+        task.add_done_callback(self._links.pop)
+
+    async def _serve(self, client: _Side) -> None:
+        await self._notify()
+        if self._refusing:
+            client.reset()
+            return
+        try:
+            _, server = await asyncio.get_running_loop().create_connection(_Side, *self._upstream)
+        except OSError:
+            client.reset()
+            return
+        link = _Link(client, server)
+        me = asyncio.current_task()
+        assert me is not None
+        self._links[me] = link
+        requests = asyncio.create_task(self._pump("requests", link, client, server))
+        try:
+            await self._pump("replies", link, server, client)
+        except asyncio.CancelledError:
+            link.reset()
+            raise
+        finally:
+            requests.cancel()
+            await asyncio.gather(requests, return_exceptions=True)
+            link.client.close()
+            link.server.close()
+
+    async def _pump(self, direction: Direction, link: _Link, source: _Side, sink: _Side) -> None:
+        framer = Framer()
+        while (arrival := await source.arrived.get()) is not None:
+            at, chunk = arrival
+            frames = framer.feed(chunk)
+            if direction == "requests":
+                self.chunks += 1
+                self.requests += len(frames)
+            wait = at + self._delays[direction] - asyncio.get_running_loop().time()
+            if self._delays[direction] and wait > 0:
+                await asyncio.sleep(wait)
+            passing: list[bytes] = []
+            for frame in frames:
+                if direction == "replies" and not self._count_reply(link, frame):
+                    if link.cut == link.answered:
+                        sink.write(b"".join(passing))
+                        link.reset()
+                        return
+                    continue
+                rule = next((rule for rule in self._rules if rule.matches(direction, frame)), None)
+                if rule is not None:
+                    if rule.action == "hold":
+                        sink.write(b"".join(passing))
+                        passing.clear()
+                    await self._apply(rule, frame)
+                    if rule.action == "drop":
+                        continue
+                if direction == "requests":
+                    self._count_request(link, frame, rule)
+                passing.append(frame)
+            sink.write(b"".join(passing))
+        sink.close()
+
+    async def _apply(self, rule: Rule, frame: bytes) -> None:
+        await rule.note(frame)
+        await self._notify()
+        if rule.action == "hold":
+            await rule.lifted()
+
+    def _count_request(self, link: _Link, frame: bytes, rule: Rule | None) -> None:
+        # A subscription is answered by pushes, which are not counted.
+        link.sent += not any(word in frame[:40].lower() for word in SUBSCRIBES)
+        if rule is not None and rule.action == "lose":
+            link.lose.add(link.sent)
+        elif rule is not None and rule.action == "cut":
+            link.cut = link.sent
+
+    def _count_reply(self, link: _Link, frame: bytes) -> bool:
+        """Whether the client may see it."""
+        if frame.startswith(PUSH):
+            return True
+        link.answered += 1
+        return link.answered != link.cut and link.answered not in link.lose
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,42 @@
+"""Cuts a stream of the Redis protocol into whole requests or replies, as raw bytes."""
+
+from __future__ import annotations
+
+NESTED = {b"*": 1, b"~": 1, b">": 1, b"%": 2, b"|": 2}
+"""Aggregate types, and how many elements one count of them stands for."""
+BULK = (b"$", b"=", b"!")
+
+
+class Framer:
+    """Takes chunks as they come, gives frames as they complete."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        self._pending += chunk
+        frames: list[bytes] = []
+        start = 0
+        while (end := _end(self._pending, start)) is not None:
+            frames.append(self._pending[start:end])
+            start = end
+        self._pending = self._pending[start:]
+        return frames
+
+
+def _end(data: bytes, start: int) -> int | None:
+    """Where the frame that begins at `start` ends; None if it is not complete."""
+    line = data.find(b"\r\n", start)
+    if line < 0:
+        return None
+    kind, rest, at = data[start : start + 1], data[start + 1 : line], line + 2
+    if kind in BULK and rest != b"-1":
+        at += int(rest) + 2
+        return at if at <= len(data) else None
+    elements = int(rest) * NESTED[kind] + (kind == b"|") if kind in NESTED and rest != b"-1" else 0
+    for _ in range(elements):
+        end = _end(data, at)
+        if end is None:
+            return None
+        at = end
+    return at

@@ -1,0 +1,225 @@
+"""Scripts run on both of their sides: the Lua on a real server, the twin over a store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import redis
+
+from aiolock.scripts.base import Call, Reply, TwinReply
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.store import Store, WrongType
+
+R = TypeVar("R")
+
+LONG_MS = 10**9
+Seen = tuple[dict[str, str] | None, int]
+"""A key's fields, None if it is no hash, and its PTTL."""
+
+
+class Lock(LockCalls):
+    """The calls about one name, and where its keys are."""
+
+    def __init__(self, name: str = "order:42") -> None:
+        keys = Keys("aiolock")
+        super().__init__(keys, name)
+        self.key = self._keys.lock
+        self.state = self._keys.state
+        self.dead = self._keys.dead
+        self.manager = keys.manager
+
+
+class Refused(Exception):
+    """The script ended with an error."""
+
+
+class Side(Protocol):
+    """A place where scripts run, and a look at what they left."""
+
+    def run(self, call: Call[R]) -> R: ...
+
+    def hash(self, key: str) -> dict[str, str]: ...
+
+    def exists(self, key: str) -> bool: ...
+
+    def pttl(self, key: str) -> int: ...
+
+    def snapshot(self, keys: Sequence[str]) -> list[Seen]:
+        """A look at many keys at once."""
+
+    def hset(self, key: str, fields: dict[str, str]) -> None: ...
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def delete(self, *keys: str) -> None: ...
+
+    def expire(self, key: str) -> None:
+        """Let a key's time pass."""
+
+    def flush(self) -> None: ...
+
+    def listen(self, *channels: str) -> None: ...
+
+    def heard(self) -> list[tuple[str, str]]:
+        """What came on the channels since last asked: (channel, payload), in order."""
+
+
+class LuaSide:
+    """The Lua, through EVALSHA.
+
+    Args:
+        link: a plain client.
+    """
+
+    def __init__(self, link: redis.Redis) -> None:
+        self.link = link
+        self._pubsub = link.pubsub()
+
+    def __repr__(self) -> str:
+        return "lua"
+
+    def run(self, call: Call[R]) -> R:
+        script, keys = call.script, [*call.keys, *call.args]
+        try:
+            try:
+                reply: Reply = self.link.evalsha(script.sha, len(call.keys), *keys)  # type: ignore[assignment]
+            except redis.exceptions.NoScriptError:
+                self.link.script_load(script.lua)
+                reply = self.link.evalsha(script.sha, len(call.keys), *keys)  # type: ignore[assignment]
+        except redis.exceptions.ResponseError as error:
+            raise Refused(str(error)) from error
+        return script.decode(reply)
+
+    def hash(self, key: str) -> dict[str, str]:
+        return {field.decode(): value.decode() for field, value in self.link.hgetall(key).items()}
+
+    def exists(self, key: str) -> bool:
+        return bool(self.link.exists(key))
+
+    def pttl(self, key: str) -> int:
+        return int(self.link.pttl(key))
+
+    def snapshot(self, keys: Sequence[str]) -> list[Seen]:
+        batch = self.link.pipeline(transaction=False)
+        for key in keys:
+            batch.hgetall(key)
+            batch.pttl(key)
+        replies = batch.execute(raise_on_error=False)
+        return [
+            ({k.decode(): v.decode() for k, v in content.items()} if isinstance(content, dict) else None, pttl)
+            for content, pttl in zip(replies[::2], replies[1::2], strict=True)
+        ]
+
+    def hset(self, key: str, fields: dict[str, str]) -> None:
+        self.link.hset(key, mapping=fields)
+
+    def set(self, key: str, value: str) -> None:
+        self.link.set(key, value, px=LONG_MS)
+
+    def delete(self, *keys: str) -> None:
+        self.link.delete(*keys)
+
+    def expire(self, key: str) -> None:
+        self.link.pexpire(key, 1)
+        wait_until(lambda: not self.link.exists(key))
+
+    def flush(self) -> None:
+        self.link.flushall()
+
+    def listen(self, *channels: str) -> None:
+        self._pubsub.subscribe(*channels)
+        for _ in channels:
+            while (message := self._pubsub.get_message(timeout=10.0)) is None or message["type"] != "subscribe":
+                assert message is not None, "SUBSCRIBE was not confirmed"
+
+    def heard(self) -> list[tuple[str, str]]:
+        # The reply to PING comes behind every message published before it.
+        self._pubsub.ping("end")
+        found: list[tuple[str, str]] = []
+        while (message := self._pubsub.get_message(timeout=10.0)) is None or message["type"] != "pong":
+            assert message is not None, "PING was not answered"
+            found.append((message["channel"].decode(), message["data"].decode()))
+        return found
+
+    def close(self) -> None:
+        self._pubsub.close()
+
+
+class TwinSide:
+    """The twin, over a store with this machine's clock."""
+
+    def __init__(self) -> None:
+        self.store = Store(lambda: time.time_ns() // 1000)
+        self._heard: list[tuple[str, str]] = []
+
+    def __repr__(self) -> str:
+        return "twin"
+
+    def run(self, call: Call[R]) -> R:
+        try:
+            reply = call.script.twin(self.store, call.keys, [str(arg) for arg in call.args])
+        except WrongType as error:
+            raise Refused(str(error)) from error
+        return call.script.decode(as_reply(reply))
+
+    def hash(self, key: str) -> dict[str, str]:
+        return self.store.hgetall(key)
+
+    def exists(self, key: str) -> bool:
+        return self.store.exists(key)
+
+    def pttl(self, key: str) -> int:
+        return self.store.pttl(key)
+
+    def snapshot(self, keys: Sequence[str]) -> list[Seen]:
+        return [(self._content(key), self.store.pttl(key)) for key in keys]
+
+    def _content(self, key: str) -> dict[str, str] | None:
+        try:
+            return self.store.hgetall(key)
+        except WrongType:
+            return None
+
+    def hset(self, key: str, fields: dict[str, str]) -> None:
+        self.store.hset(key, fields)
+
+    def set(self, key: str, value: str) -> None:
+        self.store.delete(key)
+        self.store.set(key, value, LONG_MS)
+
+    def delete(self, *keys: str) -> None:
+        for key in keys:
+            self.store.delete(key)
+
+    def expire(self, key: str) -> None:
+        self.store.pexpire(key, 1)
+        wait_until(lambda: not self.store.exists(key))
+
+    def flush(self) -> None:
+        self.store.flush()
+
+    def listen(self, *channels: str) -> None:
+        for channel in channels:
+            self.store.subscribe(channel, lambda payload, channel=channel: self._heard.append((channel, payload)))
+
+    def heard(self) -> list[tuple[str, str]]:
+        found, self._heard = self._heard, []
+        return found
+
+
+def as_reply(value: TwinReply) -> Reply:
+    """A twin's answer as a server would write it."""
+    if isinstance(value, list):
+        return [as_reply(item) for item in value]
+    return value.encode() if isinstance(value, str) else value
+
+
+def wait_until(check: Callable[[], object], seconds: float = 10.0) -> None:
+    """Ask again and again, for what the server cannot announce."""
+    until = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < until, f"not true after {seconds} s"
+        time.sleep(0.001)

@@ -1,0 +1,82 @@
+"""Small scripts, so that a test sees what arrived, how often and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from aiolock.errors import BackendError
+from aiolock.scripts.base import Call, Reply, Script, TwinReply
+from aiolock.scripts.store import Store
+
+R = TypeVar("R")
+
+
+def no_twin(store: Store, keys: object, args: object) -> TwinReply:
+    raise NotImplementedError
+
+
+def text(reply: Reply) -> str:
+    assert isinstance(reply, bytes), reply
+    return reply.decode()
+
+
+def number(reply: Reply) -> int:
+    assert isinstance(reply, int), reply
+    return reply
+
+
+ECHO = Script("tests.transport", "echo", no_twin, text)
+APPEND = Script("tests.transport", "append", no_twin, number)
+
+
+def echo(word: str | int, unanswered: Callable[[], bool] = lambda: False) -> Call[str]:
+    """Answers `word`."""
+    return Call("a name", ECHO, (), (word,), unanswered)
+
+
+def append(value: str | int, unanswered: Callable[[], bool] = lambda: False) -> Call[int]:
+    """Leaves `value` at the end of the list `seen`."""
+    return Call("a name", APPEND, ("seen",), (value,), unanswered)
+
+
+class Log:
+    """A callback that keeps what it was given, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.items: list[object] = []
+        self._changed = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, item: object = None) -> None:
+        self.items.append(item)
+        task = asyncio.ensure_future(self._tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def has(self, count: int) -> list[object]:
+        """Wait until there are `count`."""
+        async with asyncio.timeout(10), self._changed:
+            await self._changed.wait_for(lambda: len(self.items) >= count)
+        return self.items
+
+
+async def result(future: asyncio.Future[R]) -> R | BackendError:
+    """What a call ended with; a test that waits for ever fails."""
+    try:
+        async with asyncio.timeout(10):
+            return await future
+    except BackendError as error:
+        return error
+
+
+async def until(check: Callable[[], object]) -> None:
+    """Wait for what nothing announces."""
+    async with asyncio.timeout(10):
+        while not check():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)

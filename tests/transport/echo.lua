@@ -1,0 +1,2 @@
+-- echo: KEYS none; ARGV[1] text; returns it.
+return ARGV[1]

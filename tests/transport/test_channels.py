@@ -1,0 +1,188 @@
+"""Subscriptions on the connection that carries the calls."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis.asyncio
+
+from aiolock.backends.redis import RedisBackend
+from aiolock.errors import BackendError
+from aiolock.testing.server import RedisServer
+from tests.support.proxy import FaultProxy
+
+from .calls import Log, echo, result, until
+from .conftest import Connect
+
+
+async def published(raw: redis.asyncio.Redis, channel: str, payload: str) -> int:
+    """How many were told."""
+    return int(await raw.publish(channel, payload))
+
+
+@pytest.mark.any_loop
+async def test_confirmed_then_told(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    woken = Log()
+    future = backend.subscribe("c", woken)
+    assert not future.done()
+    await future
+    assert woken.items == [None]
+    for i in range(100):
+        assert await published(raw, "c", f"payload {i}") == 1
+    assert await woken.has(101) == [None, *(f"payload {i}" for i in range(100))]
+
+
+async def test_pushes_between_replies(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    woken = Log()
+    await backend.subscribe("c", woken)
+    pipe = raw.pipeline(transaction=False)
+    for i in range(2000):
+        pipe.publish("c", str(i))
+    answers, _ = await asyncio.gather(asyncio.gather(*(backend.run(echo(i)) for i in range(500))), pipe.execute())
+    assert answers == [str(i) for i in range(500)]
+    assert await woken.has(2001) == [None, *(str(i) for i in range(2000))]
+
+
+async def test_thousands_of_pushes_in_one_read(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    woken = Log()
+    await backend.subscribe("c", woken)
+    # A parser that calls itself for each push in a row would end in RecursionError.
+    await raw.eval("for i = 1, 5000 do redis.call('PUBLISH', 'c', i) end", 0)
+    assert len(await woken.has(5001)) == 5001
+    assert backend.connections_opened == 1
+
+
+async def test_unsubscribed_is_silent_at_once(connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis) -> None:
+    backend = await connect(proxy.url)
+    woken = Log()
+    await backend.subscribe("c", woken)
+    hold = proxy.hold("replies", matching=b"on its way")
+    await raw.publish("c", "on its way")
+    await hold.hit()
+    backend.unsubscribe("c")
+    hold.lift()
+    await backend.run(echo("behind it"))
+    assert woken.items == [None]
+    assert await published(raw, "c", "to nobody") == 0
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_the_last_of_many_changes_wins(backend: RedisBackend, raw: redis.asyncio.Redis, turns: int) -> None:
+    logs = [Log() for _ in range(4)]
+    futures = []
+    for i, log in enumerate(logs):
+        futures.append(backend.subscribe("c", log))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if i < 3:
+            backend.unsubscribe("c")
+    await asyncio.wait_for(futures[-1], 10)
+    assert logs[-1].items == [None]
+    assert all(future.done() for future in futures)
+    assert await published(raw, "c", "x") == 1
+    assert await logs[-1].has(2) == [None, "x"]
+    assert not any("x" in log.items for log in logs[:-1])
+
+
+async def test_confirmed_by_its_own_confirmation(connect: Connect, proxy: FaultProxy) -> None:
+    """With an older UNSUBSCRIBE in flight, the older confirmation is not taken for the new one."""
+    backend = await connect(proxy.url)
+    first, second = Log(), Log()
+    await backend.subscribe("c", first)
+    hold = proxy.hold("requests", matching=b"$9\r\nSUBSCRIBE")
+    backend.unsubscribe("c")
+    future = backend.subscribe("c", second)
+    await hold.hit()
+    assert not future.done()
+    assert second.items == []
+    hold.lift()
+    await asyncio.wait_for(future, 10)
+    assert second.items == [None]
+
+
+async def test_a_broken_wake_hurts_nobody(
+    backend: RedisBackend, raw: redis.asyncio.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wake(payload: str | None) -> None:
+        raise RuntimeError("broken")
+
+    await backend.subscribe("c", wake)
+    await raw.publish("c", "x")
+    assert await backend.run(echo("next")) == "next"
+    assert caplog.text.count("RuntimeError: broken") == 2
+
+
+async def test_a_wake_may_use_the_backend(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    answers: list[asyncio.Future[str]] = []
+
+    def wake(payload: str | None) -> None:
+        answers.append(backend.run(echo(str(payload))))
+        if payload is not None:
+            backend.unsubscribe("c")
+
+    await backend.subscribe("c", wake)
+    await raw.publish("c", "x")
+    await until(lambda: len(answers) == 2)
+    assert await asyncio.gather(*answers) == ["None", "x"]
+    assert await published(raw, "c", "y") == 0
+
+
+async def test_odd_names_and_payloads(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    woken = Log()
+    await backend.subscribe("Kanal ☃ {x}\r\n", woken)
+    await raw.publish("Kanal ☃ {x}\r\n", b"\xff\xfe")
+    await raw.publish("Kanal ☃ {x}\r\n", "grün")
+    assert (await woken.has(3))[2] == "grün"
+
+
+async def test_resubscribed_and_woken_after_a_reconnect(
+    backend: RedisBackend, raw: redis.asyncio.Redis, reconnected: Log
+) -> None:
+    logs = {f"c{i}": Log() for i in range(20)}
+    await asyncio.gather(*(backend.subscribe(channel, log) for channel, log in logs.items()))
+    backend.unsubscribe("c0")
+    await raw.client_kill_filter(_type="pubsub")
+    for channel, log in logs.items():
+        if channel != "c0":
+            assert await log.has(2) == [None, None]
+            assert await published(raw, channel, "x") == 1
+    assert reconnected.items == [None]
+    assert logs["c0"].items == [None]
+    assert await published(raw, "c0", "x") == 0
+
+
+async def test_subscribing_while_disconnected(own_server: RedisServer, connect: Connect, reconnected: Log) -> None:
+    backend = await connect(own_server.url)
+    kept, gone = Log(), Log()
+    own_server.kill()
+    future = backend.subscribe("c", kept)
+    dropped = backend.subscribe("gone", gone)
+    backend.unsubscribe("gone")
+    await until(lambda: "open" in repr(backend))  # it has noticed
+    later = backend.subscribe("later", kept)
+    own_server.restart()
+    await asyncio.wait_for(future, 10)
+    await asyncio.wait_for(later, 10)
+    assert kept.items == [None, None]
+    assert isinstance(await result(dropped), BackendError)
+    async with redis.asyncio.Redis.from_url(own_server.url) as raw:
+        assert await published(raw, "c", "x") == 1
+        assert await published(raw, "gone", "x") == 0
+
+
+async def test_refused_again_after_a_reconnect_is_kept(
+    connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = ("ACL", "SETUSER", "listener", "reset", "on", ">pw", "~*", "+@all")
+    await raw.execute_command(*rules, "&c")
+    backend = await connect(f"redis://listener:pw@{redis_server.host}:{redis_server.port}")
+    woken = Log()
+    await backend.subscribe("c", woken)
+    await raw.execute_command(*rules, "&other")  # the server closes the connections that this concerns
+    await until(lambda: "messages are missed" in caplog.text)
+    assert await backend.run(echo("x")) == "x"
+    await raw.execute_command(*rules, "&c")
+    await raw.client_kill_filter(user="listener")
+    await woken.has(2)
+    await raw.acl_deluser("listener")

@@ -1,0 +1,255 @@
+"""Opening and closing: nothing is left, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+
+import pytest
+import redis.asyncio
+
+from aiolock.backends.redis import RedisBackend
+from aiolock.errors import BackendError, ConfigurationError
+from aiolock.testing.server import RedisServer
+from tests.support import redis_cli
+from tests.support.proxy import FaultProxy
+
+from .calls import append, echo, result, until
+from .conftest import Connect
+
+
+async def alone(raw: redis.asyncio.Redis) -> None:
+    """Wait until nobody but `raw` is connected."""
+    async with asyncio.timeout(5):
+        while len(await raw.client_list()) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def others() -> set[asyncio.Task[object]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+@pytest.mark.any_loop
+async def test_nothing_is_left(redis_url: str, raw: redis.asyncio.Redis) -> None:
+    await raw.ping()
+    backend = RedisBackend(redis_url)
+    for _ in range(3):
+        await backend.open(timeout=5, reconnected=lambda: None)
+        await backend.subscribe("c", lambda payload: None)
+        assert await backend.run(echo("x")) == "x"
+        await backend.aclose()
+        assert others() == set()
+        await alone(raw)
+        await backend.aclose()
+    assert backend.connections_opened == 3
+
+
+async def test_what_was_run_is_written_and_awaited(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    futures = [backend.run(append(i)) for i in range(100)]
+    await backend.aclose()
+    assert [future.result() for future in futures] == list(range(1, 101))
+
+
+async def test_a_callback_may_run_more_while_closing(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    call = append("first")
+
+    def settle(outcome: object) -> None:
+        backend.run(append("second"))
+
+    call.settle = settle
+    backend.run(call)
+    await backend.aclose()
+    assert await raw.lrange("seen", 0, -1) == [b"first", b"second"]
+
+
+async def test_waiting_for_replies_is_bounded(connect: Connect, proxy: FaultProxy) -> None:
+    backend = await connect(proxy.url, request_timeout=0.3)
+    hole = proxy.blackhole("replies")
+    future = backend.run(echo("x", lambda: True))
+    channel = backend.subscribe("c", lambda payload: None)
+    await asyncio.wait_for(backend.aclose(), 5)
+    hole.lift()
+    for outcome in (await result(future), await result(channel)):
+        assert isinstance(outcome, BackendError)
+        assert not outcome.transient
+
+
+async def test_closing_while_disconnected(own_server: RedisServer) -> None:
+    backend = RedisBackend(own_server.url)
+    await backend.open(timeout=5, reconnected=lambda: None)
+    own_server.kill()
+    await until(lambda: "open" in repr(backend))
+    settled: list[object] = []
+    call = echo("x")
+    call.settle = settled.append
+    futures = [backend.run(call), backend.subscribe("c", lambda payload: None)]
+    await asyncio.wait_for(backend.aclose(), 5)
+    assert others() == set()
+    for future in futures:
+        assert isinstance(await result(future), BackendError)
+    assert len(settled) == 1
+    own_server.restart()
+    await backend.open(timeout=5, reconnected=lambda: None)
+    assert await backend.run(echo("y")) == "y"
+    await backend.aclose()
+
+
+async def test_closing_with_a_frozen_server(own_server: RedisServer) -> None:
+    backend = RedisBackend(own_server.url)
+    await backend.open(timeout=5, reconnected=lambda: None)
+    own_server.freeze()
+    future = backend.run(echo("x" * 20_000_000))  # more than the sockets take
+    await asyncio.wait_for(backend.aclose(), 10)
+    assert isinstance(await result(future), BackendError)
+    assert others() == set()
+    own_server.thaw()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_closing_cancelled(redis_url: str, raw: redis.asyncio.Redis, turns: int) -> None:
+    await raw.ping()
+    backend = RedisBackend(redis_url)
+    await backend.open(timeout=5, reconnected=lambda: None)
+    future = backend.run(append("written"))
+    closing = asyncio.create_task(backend.aclose())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait((closing,))
+    if turns:  # else it never began
+        assert isinstance(await result(future), (BackendError, int))
+        await alone(raw)
+        assert await raw.lrange("seen", 0, -1) == [b"written"]
+        await until(lambda: not others())
+    await backend.aclose()
+
+
+async def test_closed_twice_at_once(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    future = backend.run(append(1))
+    await asyncio.gather(backend.aclose(), backend.aclose(), backend.aclose())
+    assert future.result() == 1
+    assert others() == set()
+
+
+async def test_opened_twice(backend: RedisBackend) -> None:
+    with pytest.raises(ConfigurationError):
+        await backend.open(timeout=5, reconnected=lambda: None)
+    assert await backend.run(echo("x")) == "x"
+
+
+async def test_never_opened(redis_url: str) -> None:
+    await RedisBackend(redis_url).aclose()
+
+
+async def test_opening_cancelled_anywhere(redis_url: str, raw: redis.asyncio.Redis) -> None:
+    await raw.ping()
+    opened = 0
+    turns = 0
+    while not opened:
+        backend = RedisBackend(redis_url)
+        task = asyncio.create_task(backend.open(timeout=5, reconnected=lambda: None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        turns += 1
+        opened = task.done()
+        task.cancel()
+        await asyncio.wait((task,))
+        await backend.aclose() if opened else None
+        await until(lambda: not others())
+        await alone(raw)
+    assert turns > 3
+    gc.collect()
+
+
+async def test_opening_against_a_frozen_server(own_server: RedisServer) -> None:
+    own_server.freeze()
+    backend = RedisBackend(own_server.url)
+    with pytest.raises(BackendError) as caught:
+        await asyncio.wait_for(backend.open(timeout=0.3, reconnected=lambda: None), 5)
+    assert caught.value.transient
+    assert others() == set()
+    own_server.thaw()
+    await backend.open(timeout=5, reconnected=lambda: None)
+    await backend.aclose()
+
+
+def test_two_loops_in_turn(redis_url: str) -> None:
+    backend = RedisBackend(redis_url)
+
+    async def use(word: str) -> str:
+        await backend.open(timeout=5, reconnected=lambda: None)
+        confirmed: list[object] = []
+        await backend.subscribe("c", confirmed.append)
+        answer = await backend.run(echo(word))
+        await backend.aclose()
+        assert confirmed == [None]
+        return answer
+
+    assert [asyncio.run(use(word)) for word in ("a", "b", "c")] == ["a", "b", "c"]
+
+
+def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
+    """`asyncio.run` cancels what runs; nothing may hang, and the backend can be used again."""
+    backend = RedisBackend(redis_url)
+
+    async def forget() -> None:
+        await backend.open(timeout=5, reconnected=lambda: None)
+        await backend.run(echo("x"))
+
+    async def use() -> str:
+        await backend.open(timeout=5, reconnected=lambda: None)
+        try:
+            return await backend.run(echo("y"))
+        finally:
+            await backend.aclose()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(forget())
+        gc.collect()
+    with redis_cli.client(redis_url) as link:
+        assert len(link.client_list()) == 1
+    assert asyncio.run(use()) == "y"
+
+
+async def test_somebody_cancels_every_task(backend: RedisBackend) -> None:
+    """A crude shutdown handler: calls fail instead of waiting for ever."""
+    waiting = backend.run(echo("x"))
+    for task in others():
+        task.cancel()
+    await until(lambda: not others())
+    assert isinstance(await result(waiting), (BackendError, str))
+    assert isinstance(await result(backend.run(echo("y"))), BackendError)
+    await backend.aclose()
+
+
+async def test_somebody_cancels_the_writer(backend: RedisBackend) -> None:
+    (writer,) = (task for task in others() if task.get_name() == "aiolock writer")
+    writer.cancel()
+    assert await result(backend.run(echo("x", lambda: True))) == "x"
+    assert backend.connections_opened == 2
+
+
+async def test_a_full_buffer_keeps_calls_back(own_server: RedisServer, connect: Connect) -> None:
+    """While the server does not read, what was not handed to the transport can still be withdrawn."""
+    backend = await connect(own_server.url)
+    assert await backend.run(append("warm")) == 1
+    own_server.freeze()
+    large = backend.run(echo("x" * 20_000_000))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    calls = [append(i) for i in range(500)]
+    tasks = len(others())
+    futures = []
+    for call in calls:
+        futures.append(backend.run(call))
+        await asyncio.sleep(0)
+    assert len(others()) == tasks
+    assert not any(call.writes for call in calls)
+    assert all(call.withdraw() for call in calls[100:])
+    own_server.thaw()
+    await large
+    assert [await result(future) for future in futures[:100]] == list(range(2, 102))
+    async with redis.asyncio.Redis.from_url(own_server.url) as raw:
+        assert await raw.llen("seen") == 101

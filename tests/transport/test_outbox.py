@@ -1,0 +1,63 @@
+"""The order of what waits to be written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiolock.backends.redis.channels import Unsubscribe
+from aiolock.backends.redis.outbox import Outbox
+from aiolock.backends.redis.requests import Request
+from aiolock.errors import BackendError
+
+from .calls import echo
+
+LOST = BackendError("", "lost", transient=True)
+
+
+def request(word: str, unanswered: Callable[[], bool] = lambda: False) -> Request[Any]:
+    return Request(echo(word, unanswered), asyncio.get_running_loop().create_future(), lambda request, error: None)
+
+
+def words(outbox: Outbox) -> list[Any]:
+    return [item.call.args[0] if isinstance(item, Request) else "unsubscribe" for item in outbox.take()]
+
+
+async def test_again_comes_before_what_was_never_written() -> None:
+    outbox = Outbox()
+    outbox.put(request("new 1"))
+    outbox.unanswered(request("old 1", lambda: True), LOST)
+    outbox.unanswered(request("old 2"), LOST)
+    outbox.unanswered(request("old 3", lambda: True), LOST)
+    outbox.put(request("new 2"))
+    assert len(outbox) == 4
+    assert words(outbox) == ["old 1", "old 3", "new 1", "new 2"]
+    assert words(outbox) == []
+
+
+async def test_what_callbacks_put_takes_the_place() -> None:
+    outbox = Outbox()
+
+    def also(answer: bool, word: str) -> Callable[[], bool]:
+        def unanswered() -> bool:
+            outbox.put(request(word))
+            return answer
+
+        return unanswered
+
+    outbox.put(request("new"))
+    given_up = request("a", also(False, "instead of a"))
+    given_up.call.settle = lambda outcome: outbox.put(request("settled a"))
+    outbox.unanswered(given_up, LOST)
+    outbox.unanswered(request("b", also(True, "after b")), LOST)
+    assert words(outbox) == ["instead of a", "settled a", "b", "after b", "new"]
+    assert given_up.future.exception() is LOST
+
+
+async def test_a_lost_connections_subscriptions_are_forgotten() -> None:
+    outbox = Outbox()
+    outbox.put(Unsubscribe(b"c"))
+    outbox.put(request("kept"))
+    outbox.disconnected()
+    assert words(outbox) == ["kept"]

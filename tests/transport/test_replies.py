@@ -1,0 +1,97 @@
+"""The order of answers: whatever breaks it is noticed before anybody is given what is not his."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from redis.exceptions import ResponseError
+
+from aiolock.backends.redis.channels import Channels, Listener
+from aiolock.backends.redis.connection import Push
+from aiolock.backends.redis.replies import Confirmation, Desync, Echo, Loaded, Replies, Scripts
+
+BUSY = ResponseError("BUSY Redis is busy running a script")
+
+
+@pytest.fixture
+def channels() -> Channels:
+    return Channels(lambda listener: None)
+
+
+@pytest.fixture
+def replies(channels: Channels) -> Replies:
+    return Replies(channels)
+
+
+async def test_a_reply_nobody_asked_for(replies: Replies) -> None:
+    with pytest.raises(Desync):
+        replies.receive(b"x")
+
+
+async def test_an_echo(replies: Replies) -> None:
+    for nonce in (b"1", b"2", b"3"):
+        replies.expect(Echo(nonce))
+    assert replies.receive(b"1")
+    assert replies.receive(BUSY)  # a sign of life as good as any
+    with pytest.raises(Desync):
+        replies.receive(b"2")
+
+
+async def test_a_loaded_script(replies: Replies) -> None:
+    scripts = Scripts()
+    assert scripts.give("abc")
+    assert not scripts.give("abc")
+    replies.expect(Loaded(scripts, "abc"))
+    replies.receive(b"abc")
+    replies.expect(Loaded(scripts, "abc"))
+    replies.receive(BUSY)
+    assert scripts.refusals == {"abc": BUSY}
+    assert scripts.give("abc")
+    assert scripts.refusals == {}
+    replies.expect(Loaded(scripts, "abc"))
+    with pytest.raises(Desync):
+        replies.receive([b"granted"])
+
+
+def subscribing(channels: Channels, replies: Replies, name: bytes) -> Listener:
+    listener = Listener(name, lambda payload: None, asyncio.get_running_loop().create_future())
+    channels.add(listener)
+    replies.expect(Confirmation(b"subscribe", name, channels, listener))
+    return listener
+
+
+async def test_a_subscription_is_confirmed_in_its_place(channels: Channels, replies: Replies) -> None:
+    listener = subscribing(channels, replies, b"c")
+    assert not replies.receive(Push([b"message", b"c", b"early"]))
+    assert replies.receive(Push([b"subscribe", b"c", 1]))
+    assert listener.future.done()
+    assert len(replies) == 0
+
+
+async def test_a_subscription_confirmed_out_of_place(channels: Channels, replies: Replies) -> None:
+    replies.expect(Echo(b"1"))
+    listener = subscribing(channels, replies, b"c")
+    with pytest.raises(Desync):
+        replies.receive(Push([b"subscribe", b"c", 1]))
+    assert not listener.future.done()
+
+
+async def test_a_reply_in_the_place_of_a_subscription(channels: Channels, replies: Replies) -> None:
+    subscribing(channels, replies, b"c")
+    with pytest.raises(Desync):
+        replies.receive([b"granted"])
+
+
+async def test_an_error_in_the_place_of_a_subscription(channels: Channels, replies: Replies) -> None:
+    listener = subscribing(channels, replies, b"c")
+    replies.expect(Echo(b"1"))
+    assert replies.receive(ResponseError("NOPERM no"))
+    assert replies.receive(b"1")
+    assert listener.future.exception() is not None
+    assert channels.all() == []
+
+
+async def test_unknown_pushes_are_passed_over(replies: Replies) -> None:
+    assert not replies.receive(Push([b"invalidate", [b"key"]]))
+    assert not replies.receive(Push([b"unsubscribe", b"c", 0]))

@@ -1,0 +1,1 @@
+"""The core on the memory backend: virtual time, no sleeping."""

@@ -1,0 +1,632 @@
+"""One name in one process: the local queue, who may talk to Redis, and the hand-off."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from aiolock import AcquireTimeout, BackendError, Lease, LockLost, LockManager, LossReason
+from aiolock.backends.base import Wake
+from aiolock.core import gate as gate_module
+from aiolock.scripts.base import Call
+from aiolock.testing import MemoryBackend
+
+from .world import (
+    TTL,
+    Crew,
+    Holder,
+    SlowBackend,
+    assert_empty,
+    expect_loss,
+    lock_keys,
+    settle,
+    state_of,
+    tombstones,
+)
+
+R = TypeVar("R")
+
+
+class Counting(MemoryBackend):
+    """Counts subscriptions beside scripts: all that goes over the wire."""
+
+    def __init__(self, peer: MemoryBackend | None = None) -> None:
+        super().__init__(peer)
+        self.subscribed: list[str] = []
+        self.deaf = False
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        self.subscribed.append(channel)
+        if self.deaf and channel.endswith(":free"):
+            refused: asyncio.Future[None] = self._running().create_future()
+            error = BackendError("", "NOPERM no permissions to access one of the channels")
+            self._running().call_soon(refused.set_exception, error)
+            return refused
+        return super().subscribe(channel, wake)
+
+    @property
+    def cost(self) -> int:
+        return len(self.calls) + len(self.subscribed)
+
+    def reset(self) -> None:
+        self.calls.clear()
+        self.subscribed.clear()
+
+
+@pytest.fixture
+def backend() -> Counting:
+    return Counting()
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def queue_up(crew: Crew, lock: Any, count: int, backend: MemoryBackend) -> list[Holder]:
+    holders = []
+    for _ in range(count):
+        holders.append(Holder(crew, lock))
+        await settle(backend)
+    return holders
+
+
+async def test_first_come_first_served(locks: LockManager, backend: Counting, crew: Crew) -> None:
+    holders = await queue_up(crew, locks.lock("a"), 10, backend)
+    for i, holder in enumerate(holders):
+        assert [other.entered.done() for other in holders] == [True] * (i + 1) + [False] * (9 - i)
+        await holder.end()
+        await settle(backend)
+
+
+async def test_a_release_is_a_transfer_while_somebody_waits(locks: LockManager, backend: Counting, crew: Crew) -> None:
+    """§6 Local hand-off: one round trip, and the fence rises."""
+    holders = await queue_up(crew, locks.lock("a"), 5, backend)
+    for holder in holders:
+        await holder.end()
+        await settle(backend)
+    assert backend.calls == ["acquire", *["transfer"] * 4, "release"]
+    fences = [holder.entered.result().fence for holder in holders]
+    assert fences == sorted(set(fences))
+    assert not any(holder.entered.result().abandoned for holder in holders)
+
+
+async def test_waiting_costs_nothing(backend: Counting, crew: Crew, locks: LockManager, peer: LockManager) -> None:
+    """Item 3, H14 and `obtain`: 200 tasks that wait for a lock of another process for 3 s cost at most 5 commands."""
+    async with peer.lock("a"):
+        backend.reset()
+        holders = await queue_up(crew, locks.lock("a"), 200, backend)
+        await backend.clock.advance(3)
+        assert backend.cost <= 5
+        assert backend.subscribed == ["aiolock:lock:{a}:free"]
+    await settle(backend)
+    assert holders[0].entered.done()
+
+
+async def test_waiting_behind_a_task_of_this_process_costs_nothing(
+    locks: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """H14, `obtain`: ① only if nobody of this process holds or queues."""
+    async with locks.lock("a"):
+        backend.reset()
+        await queue_up(crew, locks.lock("a"), 200, backend)
+        await backend.clock.advance(3)
+        assert backend.cost == 0
+
+
+async def test_try_acquire_costs_one_command(locks: LockManager, peer: LockManager, backend: Counting) -> None:
+    async with peer.lock("a"):
+        backend.reset()
+        async with locks.lock("a").try_acquire() as lease:
+            assert lease is None
+        with pytest.raises(AcquireTimeout):
+            await locks.lock("a").acquire(timeout=0)
+        await settle(backend)
+    assert (backend.calls, backend.subscribed) == (["acquire", "acquire"], [])
+
+
+async def test_try_acquire_behind_a_task_of_this_process_costs_nothing(
+    locks: LockManager, backend: Counting, crew: Crew
+) -> None:
+    holder = Holder(crew, locks.lock("a"))
+    await holder.entered
+    backend.reset()
+    async with locks.lock("a").try_acquire() as lease:
+        assert lease is None
+    assert backend.cost == 0
+
+
+async def test_woken_by_a_release_elsewhere(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """Invariant 5: no time passes between the release and the next holder's entry."""
+    async with peer.lock("a"):
+        holder = Holder(crew, locks.lock("a"))
+        await settle(backend)
+    await settle(backend)
+    assert holder.entered.done()
+
+
+async def test_woken_by_the_holders_expiry(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """§6 Acquire ③: the holder's PTTL + 1 ms + jitter, when nobody says anything."""
+    lease = await peer.lock("a", renew=False, ttl=2).acquire()
+    holder = Holder(crew, locks.lock("a"))
+    await settle(backend)
+    await backend.clock.advance(2)
+    assert not holder.entered.done()
+    await backend.clock.advance(0.001 + gate_module.JITTER)
+    assert holder.entered.result().abandoned
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_woken_by_the_recheck(locks: LockManager, peer: LockManager, backend: Counting, crew: Crew) -> None:
+    """Invariant 5: a message that was lost costs at most the recheck interval."""
+    lease = await peer.lock("a").acquire()
+    holder = Holder(crew, locks.lock("a"))
+    await settle(backend)
+    backend.expire("a")
+    await backend.clock.advance(4.9)
+    assert not holder.entered.done()
+    await backend.clock.advance(0.2)
+    assert holder.entered.done()
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_a_lock_without_expiry_is_rechecked(
+    locks: LockManager, backend: Counting, crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend.store.hset("aiolock:lock:{a}", {"somebody": "1"})
+    holder = Holder(crew, locks.lock("a"))
+    await backend.clock.advance(20)
+    assert not holder.entered.done()
+    assert caplog.text.count("no expiry") == 1
+    backend.store.delete("aiolock:lock:{a}")
+    await backend.clock.advance(5.1)
+    assert holder.entered.done()
+
+
+async def test_a_release_between_refusal_and_sleep_is_not_missed(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """Review, Signals: the head sleeps only if none came since its attempt was sent (`waiter.seen != gate.signals`)."""
+    lease = await peer.lock("a").acquire()
+    holder = Holder(crew, locks.lock("a"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+        if backend.calls.count("acquire") == 2:
+            break
+    lease.release()
+    await settle(backend)
+    assert holder.entered.done()
+
+
+async def test_outage_while_waiting_is_ridden_out(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """§3 Outage policy: a task already waiting rides it out."""
+    lease = await peer.lock("a").acquire()
+    holder = Holder(crew, locks.lock("a"))
+    await settle(backend)
+    with backend.outage():
+        await backend.clock.advance(20)
+        await lease.release()
+        await backend.clock.advance(20)
+        assert not holder.task.done()
+    await settle(backend)
+    assert holder.entered.done()
+
+
+async def test_outage_while_waiting_ends_with_the_timeout(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    async with peer.lock("a"):
+        task = crew.start(_acquire(locks, timeout=12))
+        await settle(backend)
+        with backend.outage():
+            await backend.clock.advance(11.9)
+            assert not task.done()
+            await backend.clock.advance(0.2)
+            with pytest.raises(AcquireTimeout):
+                await task
+        await settle(backend)
+
+
+async def _acquire(locks: LockManager, **options: Any) -> Lease:
+    return await locks.lock("a").acquire(**options)
+
+
+async def test_a_first_attempt_in_an_outage_fails(locks: LockManager, backend: Counting, crew: Crew) -> None:
+    with backend.outage():
+        task = crew.start(_acquire(locks))
+        await backend.clock.advance(4.9)
+        assert not task.done()
+        await backend.clock.advance(0.2)
+        with pytest.raises(BackendError, match="got no answer within 5 s"):
+            await task
+    await settle(backend)
+    assert lock_keys(backend) == []
+    assert_empty(locks)
+
+
+async def test_a_refused_subscription_is_told_to_all_who_wait(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """C6, `Gate._on_confirmed`: waiting needs the right to subscribe; nobody may wait for a message in vain."""
+    backend.deaf = True
+    async with peer.lock("a"):
+        tasks = [crew.start(_acquire(locks)) for _ in range(3)]
+        await settle(backend)
+        for task in tasks:
+            with pytest.raises(BackendError, match="NOPERM"):
+                await task
+    assert_empty(locks)
+
+
+async def test_handoff_ends_at_its_limit_while_others_wait(
+    backend: Counting, peer: LockManager, crew: Crew, locks: LockManager
+) -> None:
+    """H14, `Gate._successor`: after `handoff_limit` transfers in a row another process gets its turn."""
+    async with LockManager(MemoryBackend(backend), handoff_limit=3) as greedy:
+        holders = await queue_up(crew, greedy.lock("a"), 8, backend)
+        stranger = Holder(crew, peer.lock("a"))
+        await settle(backend)
+        served = 0
+        while not stranger.entered.done():
+            await holders[served].end()
+            served += 1
+            await settle(backend)
+        assert served == 4
+        assert not holders[served].entered.done()
+        await stranger.end()
+        for holder in holders[served:]:
+            await backend.clock.advance(gate_module.YIELD_PAUSE)
+            assert holder.entered.done()
+            await holder.end()
+        await settle(backend)
+        assert_empty(greedy)
+
+
+async def test_handoff_goes_on_while_nobody_else_waits(backend: Counting, crew: Crew, locks: LockManager) -> None:
+    async with LockManager(MemoryBackend(backend), handoff_limit=3) as greedy:
+        own = greedy._runtime.backend
+        assert isinstance(own, MemoryBackend)
+        for holder in await queue_up(crew, greedy.lock("a"), 12, backend):
+            await settle(backend)
+            assert holder.entered.done()
+            await holder.end()
+        assert own.calls == ["acquire", *["transfer"] * 11, "release"]
+        await settle(backend)
+
+
+async def test_no_handoff_at_limit_zero(backend: Counting, peer: LockManager, crew: Crew, locks: LockManager) -> None:
+    own = MemoryBackend(backend)
+    async with LockManager(own, handoff_limit=0) as modest:
+        mine, next_of_mine = await queue_up(crew, modest.lock("a"), 2, backend)
+        stranger = Holder(crew, peer.lock("a"))
+        await settle(backend)
+        await mine.end()
+        await settle(backend)
+        assert (stranger.entered.done(), next_of_mine.entered.done()) == (True, False)
+        await stranger.end()
+        await backend.clock.advance(gate_module.YIELD_PAUSE)
+        assert next_of_mine.entered.done()
+        await next_of_mine.end()
+        assert "transfer" not in own.calls
+        await settle(backend)
+
+
+async def test_a_waiter_cancelled_in_the_middle_of_a_transfer(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """H2 (b), `Gate.leave_queue` undoes an offer: the lock is passed on, not kept by a task that is gone."""
+    first, gone, third = await queue_up(crew, locks.lock("a"), 3, backend)
+    first.leave.set()
+    await asyncio.sleep(0)
+    assert backend.calls == ["acquire", "transfer"]
+    gone.task.cancel()
+    await settle(backend)
+    await first.task
+    assert gone.task.cancelled()
+    assert third.entered.done()
+    await third.end()
+    assert not await peer.lock("a").is_locked()
+    assert state_of(backend, "a")["clean"] == "1"
+
+
+async def test_a_transfer_to_the_last_one_who_is_cancelled(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
+) -> None:
+    first, gone = await queue_up(crew, locks.lock("a"), 2, backend)
+    first.leave.set()
+    await asyncio.sleep(0)
+    gone.task.cancel()
+    await settle(backend)
+    await first.task
+    assert backend.calls == ["acquire", "transfer", "release"]
+    assert_empty(locks)
+    async with peer.lock("a").acquire(timeout=0) as lease:
+        assert not lease.abandoned
+
+
+async def test_a_transfer_of_a_lock_that_is_gone(locks: LockManager, backend: Counting, crew: Crew) -> None:
+    """H2 (d), H10: the releaser is told; the next in the queue tries for itself."""
+    first, second = await queue_up(crew, locks.lock("a"), 2, backend)
+    backend.expire("a")
+    with expect_loss(LossReason.DELETED):
+        await first.end()
+    await settle(backend)
+    assert second.entered.done()
+    assert backend.calls[:3] == ["acquire", "transfer", "acquire"]
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_a_transfer_whose_connection_dies(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew, lost: Any
+) -> None:
+    """H2 (a): the repeat finds the successor holding, and answers the same grant; the releaser's owner is tainted."""
+    first, second = await queue_up(crew, locks.lock("a"), 2, backend)
+    backend.fail_next(lost)
+    await first.end()
+    await settle(backend)
+    assert second.entered.done()
+    assert second.entered.result().fence > first.entered.result().fence
+    await second.end()
+    await settle(backend)
+    assert not await peer.lock("a").is_locked()
+    assert any(key.endswith(second.entered.result().hold.owner) for key in tombstones(backend))
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_a_transfer_whose_connection_dies_after_the_successor_left(
+    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew, lost: Any
+) -> None:
+    """H2 (b), (c), `Gate._transfer.unanswered`: nobody wants it any more, so **both** owners end."""
+    first, gone = await queue_up(crew, locks.lock("a"), 2, backend)
+    with backend.outage():
+        first.leave.set()
+        await settle(backend)
+        gone.task.cancel()
+        await settle(backend)
+    await settle(backend)
+    await first.task
+    async with peer.lock("a").acquire(timeout=0) as lease:
+        assert not lease.abandoned
+    backend.fail_next(lost)
+    again, gone = await queue_up(crew, locks.lock("a"), 2, backend)
+    backend.fail_next(lost)
+    again.leave.set()
+    gone.task.cancel()
+    await settle(backend)
+    await again.task
+    async with peer.lock("a").acquire(timeout=0) as lease:
+        assert lease.depth == 1
+    assert_empty(locks)
+
+
+async def test_not_handed_on_after_a_loss(locks: LockManager, backend: Counting, crew: Crew) -> None:
+    """§6: `Gate._successor` refuses; the successor asks the server itself."""
+    first, second = await queue_up(crew, locks.lock("a"), 2, backend)
+    first.entered.result().hold.lose(LossReason.MAX_HOLD)
+    with pytest.raises(LockLost):
+        await first.task
+    await settle(backend)
+    assert "transfer" not in backend.calls
+    assert second.entered.result().abandoned
+
+
+@pytest.mark.parametrize("how", ["cancel", "error"])
+async def test_a_body_that_fails_hands_on_too(locks: LockManager, backend: Counting, crew: Crew, how: str) -> None:
+    async def fail() -> None:
+        async with locks.lock("a"):
+            await asyncio.Event().wait() if how == "cancel" else None
+            raise ZeroDivisionError
+
+    async with locks.lock("b"):
+        task = crew.start(fail())
+        second = Holder(crew, locks.lock("a"))
+        await settle(backend)
+        if how == "cancel":
+            task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled() == (how == "cancel")
+        await settle(backend)
+        assert second.entered.done()
+        assert backend.calls.count("transfer") == 1
+
+
+async def test_a_connection_that_dies_while_acquiring(locks: LockManager, peer: LockManager, backend: Counting) -> None:
+    """Invariant 4: whether or not the server saw it, one hold, and a tombstone when it ends."""
+    for lost in ("request", "reply"):
+        backend.fail_next(lost)  # type: ignore[arg-type]
+        async with locks.lock("a") as lease:
+            assert lease.depth == 1
+            assert not lease.abandoned
+        assert not await peer.lock("a").is_locked()
+    assert len(tombstones(backend)) == 2
+
+
+async def test_a_finished_owner_cannot_come_back(locks: LockManager, backend: Counting) -> None:
+    """C4 and c: an original that arrives after its own undo meets the tombstone (twins.acquire: `exists(dead)`)."""
+    copies: list[Callable[[], Any]] = []
+    execute = backend._execute
+
+    def remember(call: Any) -> Any:
+        if call.script.name == "acquire":
+            copies.append(lambda args=call.args: execute(_copy(call, args)))
+        return execute(call)
+
+    backend._execute = remember  # type: ignore[method-assign]
+    backend.fail_next("reply")
+    async with locks.lock("a"):
+        pass
+    for late in copies:
+        assert late() == ()
+    assert lock_keys(backend) == []
+
+
+def _copy(call: Any, args: Any) -> Any:
+    return type(call)(call.name, call.script, call.keys, args)
+
+
+class Busy(MemoryBackend):
+    """Answers BUSY to the next so many calls of a script; `executed` ones had run before."""
+
+    def __init__(self, peer: MemoryBackend | None = None) -> None:
+        super().__init__(peer)
+        self.busy: dict[str, int] = {}
+        self.executed: set[str] = set()
+
+    def _execute(self, call: Call[R]) -> R | BackendError:
+        name = call.script.name
+        if not self.busy.get(name):
+            return super()._execute(call)
+        self.busy[name] -= 1
+        if name in self.executed:
+            super()._execute(call)
+        call.writes += 1
+        return BackendError(call.name, "BUSY Redis is busy running a script", transient=True)
+
+
+async def test_an_undo_cannot_hit_the_next_attempt(peer: LockManager, backend: Counting, crew: Crew) -> None:
+    """C3 (b), `Gate.undo`: `waiter.owner = new_owner()`; an undo that comes late would free a live lease."""
+    slow = Busy(backend)
+    async with LockManager(slow) as locks:
+        theirs = await peer.lock("a").acquire()
+        holder = Holder(crew, locks.lock("a"))
+        await settle(backend)
+        slow.busy, slow.executed = {"acquire": 1, "release": 2}, {"acquire"}
+        await theirs.release()
+        for _ in range(100):
+            await backend.clock.advance(0.01)
+        assert slow.busy == {"acquire": 0, "release": 0}
+        assert holder.entered.done()
+        await holder.entered.result().renew()
+        assert (await peer.lock("a").info()) is not None
+        await holder.end()
+
+
+async def test_a_release_that_had_to_be_repeated_wakes_the_queue(
+    locks: LockManager, backend: Counting, crew: Crew
+) -> None:
+    """Invariant 5, `Release._settle`: the head was refused meanwhile, and our own message wakes only others."""
+    slow = Busy(backend)
+    async with LockManager(slow, handoff_limit=0) as locks_of_busy:
+        first, second = await queue_up(crew, locks_of_busy.lock("a"), 2, backend)
+        slow.busy = {"release": 3}
+        first.leave.set()
+        await backend.clock.advance(1)
+        assert first.task.done()
+        assert second.entered.done()
+        await second.end()
+
+
+async def test_a_transfer_in_doubt_to_one_who_left(backend: Counting, peer: LockManager, crew: Crew) -> None:
+    """H2 (b), (c), `Gate._transferred`: both owners end, and the releaser, whose body ended well, is told nothing."""
+    for lost in ("request", "reply"):
+        slow = SlowBackend(backend)
+        async with LockManager(slow) as locks:
+            first, gone = await queue_up(crew, locks.lock("a"), 2, backend)
+            first.leave.set()
+            await turns(3)
+            gone.task.cancel()
+            await turns(1)
+            slow.die(lost)  # type: ignore[arg-type]
+            await settle(backend)
+            await first.task
+            assert gone.task.cancelled()
+            async with peer.lock("a").acquire(timeout=0) as lease:
+                assert lease.depth == 1
+
+
+async def test_memory_per_name_goes_away(locks: LockManager, backend: Counting) -> None:
+    """Invariant 8, `Gate._settle_down`."""
+
+    async def use(count: int, start: int) -> None:
+        for i in range(start, start + count):
+            async with locks.lock(f"name {i}"):
+                pass
+            if i % 50 == 0:
+                backend.flush()
+        backend.reset()
+        backend.flush()
+        gc.collect()
+
+    await use(100, 0)
+    assert_empty(locks)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    await use(300, 1000)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert_empty(locks)
+    assert grown < 30_000
+
+
+async def test_waiters_leave_nothing(locks: LockManager, peer: LockManager, backend: Counting, crew: Crew) -> None:
+    """Invariant 8: the subscription goes with the last of them."""
+    async with peer.lock("a"):
+        tasks = [crew.start(_acquire(locks, timeout=1)) for _ in range(5)]
+        await settle(backend)
+        assert backend.store.numsub("aiolock:lock:{a}:free") == 1
+        await backend.clock.advance(1)
+        for task in tasks:
+            with pytest.raises(AcquireTimeout):
+                await task
+        await settle(backend)
+        assert backend.store.numsub("aiolock:lock:{a}:free") == 0
+        assert_empty(locks)
+
+
+async def test_a_signal_wakes_one_process_of_each_only(backend: Counting, crew: Crew, locks: LockManager) -> None:
+    """Thundering herd: of fifty waiters of a process one asks."""
+    async with LockManager(MemoryBackend(backend)) as other:
+        async with other.lock("a"):
+            await queue_up(crew, locks.lock("a"), 50, backend)
+            backend.reset()
+        await settle(backend)
+        assert backend.calls == ["acquire"]
+
+
+async def test_contended_by_many(backend: Counting, crew: Crew, locks: LockManager, peer: LockManager) -> None:
+    """Invariants 1 and 2 under load: three processes, sixty tasks, no two inside, fences rise."""
+    inside, fences = 0, []
+
+    async def work(manager: LockManager) -> None:
+        nonlocal inside
+        async with manager.lock("a") as lease:
+            assert inside == 0
+            inside += 1
+            fences.append(lease.fence)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    async with LockManager(MemoryBackend(backend)) as third:
+        tasks = [crew.start(work(manager)) for manager in (locks, peer, third) * 20]
+        for _ in range(400):
+            await backend.clock.advance(0.05)
+            if all(task.done() for task in tasks):
+                break
+        await asyncio.gather(*tasks)
+        await settle(backend)
+        assert_empty(third)
+    assert fences == sorted(set(fences))
+    assert len(fences) == 60
+
+
+async def test_loss_lets_the_local_queue_go_on(locks: LockManager, backend: Counting, crew: Crew) -> None:
+    """`Gate._on_lost`: the slot is free at once; the server decides when the next one may enter."""
+    first, second = await queue_up(crew, locks.lock("a"), 2, backend)
+    backend.expire("a")
+    await backend.clock.advance(TTL / 3)
+    with expect_loss(LossReason.DELETED):
+        await first.task
+    assert second.entered.done()

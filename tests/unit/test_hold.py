@@ -1,0 +1,429 @@
+"""A hold: when it is renewed, when it counts as lost, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TypeVar
+
+import anyio
+import pytest
+
+from aiolock import BackendError, LockLost, LockManager, LossReason
+from aiolock.backends.memory import finish
+from aiolock.core.hold import CALM, EXPLAINED
+from aiolock.scripts.base import Call
+from aiolock.testing import MemoryBackend
+
+from .world import DEADLINE, MARGIN, TTL, Crew, Holder, expect_loss, lock_keys, runtime_of, settle, state_of
+
+R = TypeVar("R")
+
+
+class Lagging(MemoryBackend):
+    """Takes `lag` seconds of virtual time to bring a request, and as many to bring its answer."""
+
+    lag = 0.0
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        if not self.lag or self._away:
+            return super().run(call)
+        loop = self._running()
+        future: asyncio.Future[R] = loop.create_future()
+        sent = self.clock.now()
+        call.writes += 1
+
+        def execute() -> None:
+            result = self._execute(call)
+            call.sent_at, call.writes = sent, call.writes - 1
+            self.clock.call_at(self.clock.now() + self.lag, lambda: self._bring(call, future, result))
+
+        self.clock.call_at(sent + self.lag, execute)
+        return future
+
+    def _bring(self, call: Call[R], future: asyncio.Future[R], result: R | BackendError) -> None:
+        finish(call, future, result)
+
+
+async def test_renewed_at_a_third_of_the_ttl(locks: LockManager, backend: MemoryBackend) -> None:
+    async with locks.lock("a") as lease:
+        for _ in range(20):
+            assert lease.remaining() == pytest.approx(DEADLINE)
+            await backend.clock.advance(TTL / 3 - 0.01)
+            assert lease.remaining() == pytest.approx(DEADLINE - TTL / 3 + 0.01)
+            await backend.clock.advance(0.01)
+        assert backend.calls == ["acquire", *["renew"] * 20]
+    await backend.clock.advance(TTL)
+    assert backend.calls[-1] == "release"
+
+
+async def test_deadline_counts_from_when_the_request_was_written(crew: Crew) -> None:
+    """H5, `Hold.extend`: call time of the request + the PTTL in its reply - margin; not the time of the reply."""
+    backend = Lagging()
+    async with LockManager(backend) as locks:
+        backend.lag = 2.0
+        task = asyncio.ensure_future(locks.lock("a").acquire())
+        await backend.clock.advance(4)
+        lease = await task
+        assert lease.remaining() == pytest.approx(DEADLINE - 4)
+        await backend.clock.advance(TTL / 3 - 4)
+        assert lease.remaining() == pytest.approx(DEADLINE - TTL / 3)
+        await backend.clock.advance(4)
+        assert lease.remaining() == pytest.approx(DEADLINE - 4)
+        backend.lag = 0
+        await lease.release()
+
+
+async def test_a_grant_past_its_own_deadline_is_undone_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    """H5, `Gate.accepts`: a grant that took longer than it lasts guards nothing."""
+    backend = Lagging()
+    async with LockManager(backend, ttl=3.0, request_timeout=60) as locks:
+        backend.lag = 2.0
+        task = asyncio.ensure_future(locks.lock("a").acquire())
+        await backend.clock.advance(3.9)
+        assert not task.done()
+        backend.lag = 0
+        await backend.clock.advance(0.1)
+        lease = await task
+        assert lease.remaining() == pytest.approx(2.7)
+        assert backend.calls == ["acquire", "release", "acquire"]
+        assert not lease.abandoned
+        await lease.release()
+    assert "past its own deadline" in caplog.text
+
+
+async def test_nothing_shortens(locks: LockManager, backend: MemoryBackend) -> None:
+    """H5: an owner has one ttl, the largest asked for; a nested shorter one changes nothing."""
+    long, short = locks.lock("a", ttl=60), locks.lock("a", ttl=1)
+    async with long as lease:
+        before = lease.remaining()
+        async with short as inner:
+            assert inner.remaining() == before
+            assert backend.store.pttl("aiolock:lock:{a}") == 60_000
+        assert backend.store.pttl("aiolock:lock:{a}") == 60_000
+        assert lease.remaining() == before
+
+
+async def test_a_longer_nested_ttl_stays(locks: LockManager, backend: MemoryBackend) -> None:
+    async with locks.lock("a", ttl=10) as lease:
+        async with locks.lock("a", ttl=60):
+            pass
+        assert lease.remaining() == pytest.approx(59)
+        await backend.clock.advance(20)
+        assert lease.remaining() == pytest.approx(59)
+
+
+async def test_unknown_is_asked_again_until_it_works(
+    locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`Hold.unknown`: an error is no verdict; with backoff until the deadline."""
+    async with locks.lock("a") as lease:
+        with backend.outage():
+            await backend.clock.advance(DEADLINE - 0.5)
+            assert not lease.lost
+        await settle(backend)
+        assert not lease.lost
+        assert lease.remaining() > DEADLINE - 1
+
+
+async def test_unreachable_at_the_deadline_and_not_before(
+    locks: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """Invariant 6, `Hold.on_due`: the loss is told at the deadline, `margin` before the server lets go."""
+    left: list[int] = []
+
+    async def guarded() -> None:
+        async with locks.lock("a"):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.append(backend.store.pttl("aiolock:lock:{a}"))
+
+    task = crew.start(guarded())
+    await settle(backend)
+    with backend.outage():
+        await backend.clock.advance(DEADLINE - 0.001)
+        assert not task.done()
+        await backend.clock.advance(0.001)
+        with expect_loss(LossReason.UNREACHABLE):
+            await task
+    assert left == [MARGIN * 1000]
+
+
+async def test_just_before_the_deadline_it_lives(locks: LockManager, backend: MemoryBackend) -> None:
+    lease = await locks.lock("a", renew=False).acquire()
+    await backend.clock.advance(DEADLINE - 0.001)
+    assert not lease.lost
+    await backend.clock.advance(0.001)
+    assert lease.lost
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_a_fixed_lease_expires(locks: LockManager, backend: MemoryBackend) -> None:
+    with expect_loss(LossReason.EXPIRED, "lease.renew()"):
+        async with locks.lock("a", renew=False) as lease:
+            await backend.clock.advance(DEADLINE - 0.1)
+            assert lease.remaining() == pytest.approx(0.1)
+            await backend.clock.advance(1)
+    assert backend.calls == ["acquire", "release"]
+
+
+async def test_max_hold(locks: LockManager, backend: MemoryBackend) -> None:
+    with expect_loss(LossReason.MAX_HOLD):
+        async with locks.lock("a", max_hold=100) as lease:
+            await backend.clock.advance(99.9)
+            assert not lease.lost
+            await backend.clock.advance(1)
+    assert lock_keys(backend) == []
+
+
+async def test_loop_blocked_says_for_how_long(locks: LockManager, backend: MemoryBackend) -> None:
+    """`Hold._overdue` with `Watchdog.lateness`."""
+    with expect_loss(LossReason.LOOP_BLOCKED, "for at least"):
+        async with locks.lock("a") as lease:
+            backend.clock.jump(31)
+            await settle(backend)
+    assert 31 - TTL / 3 <= lease.hold.blocked <= 31
+
+
+async def test_a_blocking_body_is_judged_by_the_clock_at_its_end(locks: LockManager, backend: MemoryBackend) -> None:
+    """§6: `Guard.exit` compares the deadline itself (`hold.check()`); a blocking body never sees a timer."""
+    with expect_loss(LossReason.LOOP_BLOCKED):
+        async with locks.lock("a"):
+            backend.clock.jump(DEADLINE)
+
+
+async def test_a_short_block_loses_nothing(locks: LockManager, backend: MemoryBackend) -> None:
+    async with locks.lock("a") as lease:
+        backend.clock.jump(DEADLINE - 1)
+        await settle(backend)
+        assert lease.remaining() == pytest.approx(DEADLINE)
+
+
+async def test_without_a_margin_an_outage_is_still_an_outage(backend: MemoryBackend) -> None:
+    """`Hold._overdue`: with margin=0 no lateness at all must not read as a blocked loop."""
+    async with LockManager(backend, margin=0) as locks:
+        lease = await locks.lock("a").acquire()
+        with backend.outage():
+            await backend.clock.advance(TTL)
+            assert lease.reason is LossReason.UNREACHABLE
+        with pytest.raises(LockLost):
+            await lease.release()
+
+
+async def test_deleted(locks: LockManager, backend: MemoryBackend) -> None:
+    with expect_loss(LossReason.DELETED):
+        async with locks.lock("a"):
+            backend.expire("a")
+            await backend.clock.advance(TTL / 3)
+
+
+async def test_taken_over(locks: LockManager, backend: MemoryBackend) -> None:
+    with expect_loss(LossReason.TAKEN_OVER):
+        async with locks.lock("a") as lease:
+            thief = backend.steal("a")
+            assert not lease.lost
+            await backend.clock.advance(TTL / 3)
+    assert thief > lease.fence
+
+
+async def test_a_fence_that_differs_is_taken_over(locks: LockManager, backend: MemoryBackend) -> None:
+    """C2, `renew_one`: `known != fence`; the owner's field alone proves nothing."""
+    lease = await locks.lock("a").acquire()
+    backend.store.hset("aiolock:lock:{a}:state", {"fence": str(lease.fence + 1)})
+    await backend.clock.advance(TTL / 3)
+    assert lease.reason is LossReason.TAKEN_OVER
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_revoked_at_once(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
+    with expect_loss(LossReason.REVOKED):
+        async with locks.lock("a"):
+            assert await peer.lock("a").force_release()
+            await settle(backend)
+
+
+async def test_a_late_revocation_spares_the_successor(locks: LockManager) -> None:
+    """H9, `Runtime.on_manager_message`: owner and fence must both be the hold's."""
+    runtime = runtime_of(locks)
+    lease = await locks.lock("a").acquire()
+    owner, fence = lease.hold.owner, lease.fence
+    for message in (f"revoked {owner} {fence - 1}", f"revoked {owner}x {fence}", "revoked", "", f"hm {owner} {fence}"):
+        runtime.on_manager_message(message)
+    runtime.on_manager_message(None)
+    assert not lease.lost
+    runtime.on_manager_message(f"revoked {owner} {fence}")
+    assert lease.reason is LossReason.REVOKED
+    with expect_loss(LossReason.REVOKED):
+        await lease.release()
+
+
+async def test_the_first_loss_counts(locks: LockManager, backend: MemoryBackend) -> None:
+    """H5: absorbing once observed."""
+    lease = await locks.lock("a").acquire()
+    lease.hold.lose(LossReason.DELETED)
+    lease.hold.lose(LossReason.TAKEN_OVER)
+    await backend.clock.advance(2 * TTL)
+    assert lease.reason is LossReason.DELETED
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_a_renewal_after_the_deadline_revives_nothing(backend: MemoryBackend) -> None:
+    """H5, `Hold.judged`: a loss is absorbing, though the server answers 'renewed' later."""
+    backend = Lagging()
+    async with LockManager(backend) as locks:
+        lease = await locks.lock("a").acquire()
+        backend.lag = 9.0
+        await backend.clock.advance(DEADLINE)
+        backend.lag = 0
+        assert lease.reason is None or lease.reason is LossReason.UNREACHABLE
+        slow = await locks.lock("b").acquire()
+        backend.lag = 12.0
+        await backend.clock.advance(DEADLINE)
+        assert slow.reason is LossReason.UNREACHABLE
+        await backend.clock.advance(TTL)
+        assert slow.reason is LossReason.UNREACHABLE
+        assert slow.remaining() == 0
+        backend.lag = 0
+        for one in (lease, slow):
+            with pytest.raises(LockLost):
+                await one.release()
+
+
+async def test_a_verdict_on_a_released_hold_is_ignored(locks: LockManager, backend: MemoryBackend) -> None:
+    """H10, `Hold.judged`: `self.ended`; a renewal crossing a release is not a loss."""
+    lease = await locks.lock("a").acquire()
+    backend.clock.jump(TTL / 3)
+    for _ in range(3):
+        await asyncio.sleep(0)
+        if backend.calls[-1] == "renew":
+            break
+    await lease.release()
+    await settle(backend)
+    assert lease.hold.reason is None
+
+
+async def test_a_flushed_server_is_noticed_on_reconnect(locks: LockManager, backend: MemoryBackend) -> None:
+    """§6, `LockManager._verify`: after a reconnect every hold is asked for at once."""
+    renewed, fixed = await locks.lock("a").acquire(), await locks.lock("b", renew=False).acquire()
+    with backend.outage():
+        backend.flush()
+    await settle(backend)
+    assert (renewed.reason, fixed.reason) == (LossReason.DELETED, LossReason.DELETED)
+    for lease in (renewed, fixed):
+        with pytest.raises(LockLost):
+            await lease.release()
+
+
+async def test_a_reconnect_extends_no_fixed_lease(locks: LockManager, backend: MemoryBackend) -> None:
+    fixed = await locks.lock("b", renew=False).acquire()
+    await backend.clock.advance(10)
+    with backend.outage():
+        pass
+    await settle(backend)
+    assert backend.calls == ["acquire", "renew"]
+    assert fixed.remaining() == pytest.approx(DEADLINE - 10)
+    assert backend.store.pttl("aiolock:lock:{b}") == 20_000
+    await fixed.release()
+
+
+async def test_a_lost_state_is_written_again(locks: LockManager, backend: MemoryBackend) -> None:
+    """C2: a missing fence is rewritten, not a loss."""
+    async with locks.lock("a") as lease:
+        backend.store.delete("aiolock:lock:{a}:state")
+        await backend.clock.advance(TTL / 3)
+        assert not lease.lost
+        assert state_of(backend, "a")["fence"] == str(lease.fence)
+
+
+async def test_after_a_loss_the_key_stays_until_the_body_has_ended(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """Invariant 1 and H4: `Guard.exit` writes the release, `Hold.lose` does not."""
+    told, done = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_clean_up() -> None:
+        async with locks.lock("a", max_hold=5):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                told.set()
+                with anyio.CancelScope(shield=True):
+                    await done.wait()
+
+    task = crew.start(slow_to_clean_up())
+    await settle(backend)
+    await backend.clock.advance(5)
+    assert told.is_set()
+    assert await peer.lock("a").is_locked()
+    done.set()
+    with expect_loss(LossReason.MAX_HOLD):
+        await task
+    async with peer.lock("a").acquire(timeout=0) as lease:
+        assert lease.abandoned
+
+
+def test_every_reason_is_explained() -> None:
+    assert set(EXPLAINED) == set(LossReason)
+
+
+@pytest.mark.parametrize("reason", LossReason)
+async def test_a_loss_is_logged_once_and_names_no_owner(
+    locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture, reason: LossReason
+) -> None:
+    with caplog.at_level(logging.DEBUG, "aiolock"):
+        lease = await locks.lock("a").acquire()
+        lease.hold.lose(reason)
+        with pytest.raises(LockLost) as caught:
+            await lease.release()
+    (record,) = [record for record in caplog.records if record.name == "aiolock.hold"]
+    assert record.levelno == (logging.WARNING if reason in CALM else logging.ERROR)
+    assert vars(record)["lock_name"] == "a"
+    assert vars(record)["loss_reason"] == reason.value
+    assert caught.value.reason is reason
+    assert reason.name in str(caught.value)
+    assert runtime_of(locks).id not in caplog.text + str(caught.value)
+
+
+async def test_wait_lost(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    lease = await locks.lock("a", cancel_on_loss=False).acquire()
+    watching = [crew.start(lease.wait_lost()) for _ in range(3)]
+    await settle(backend)
+    assert not any(task.done() for task in watching)
+    watching[0].cancel()
+    backend.steal("a")
+    await backend.clock.advance(TTL / 3)
+    assert [await task for task in watching[1:]] == [LossReason.TAKEN_OVER] * 2
+    assert await lease.wait_lost() is LossReason.TAKEN_OVER
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_the_aggressive_policy_lets_the_body_run_on(locks: LockManager, backend: MemoryBackend) -> None:
+    went_on = False
+    with expect_loss(LossReason.TAKEN_OVER):
+        async with locks.lock("a", cancel_on_loss=False) as lease:
+            backend.steal("a")
+            await backend.clock.advance(TTL)
+            went_on = lease.lost
+    assert went_on
+
+
+async def test_every_task_that_shares_the_hold_is_cancelled(
+    locks: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """Review "shared/nested loss": each in its task, the outermost of each task raises."""
+    async with locks.lock("b"):
+        parent = Holder(crew, locks.lock("a"))
+        owner = (await parent.entered).owner
+        children = [Holder(crew, locks.lock("a"), owner=owner) for _ in range(2)]
+        for child in children:
+            await child.entered
+        backend.steal("a")
+        await backend.clock.advance(TTL / 3)
+        for holder in (parent, *children):
+            with pytest.raises(LockLost):
+                await holder.task

@@ -1,0 +1,87 @@
+"""The public names and signatures, frozen: a change here is a change for users, so it belongs in the changelog.
+
+To accept a change: `python -m tests.unit.test_public_api`.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import aiolock
+import aiolock.testing
+
+FROZEN = Path(__file__).with_name("public_api.txt")
+HAND_MADE = ("__init__", "__await__", "__aenter__", "__aexit__")
+FACTORIES_ONLY = ("Acquisition", "Lease", "Lock", "Owner")
+"""Classes that users never make by hand: how they are made is ours to change."""
+
+
+def surface() -> str:
+    return "\n".join(line for module in (aiolock, aiolock.testing) for line in of_module(module)) + "\n"
+
+
+def of_module(module: ModuleType) -> Iterator[str]:
+    for name in sorted(module.__all__):
+        yield from of_class(f"{module.__name__}.{name}", getattr(module, name))
+
+
+def of_class(path: str, cls: type) -> Iterator[str]:
+    bases = ", ".join(base.__name__ for base in cls.__bases__)
+    yield f"{path}({bases})"
+    if issubclass(cls, enum.Enum):
+        yield from (f"    {member.name} = {member.value!r}" for member in cls)
+        return
+    for name, member in sorted(vars(cls).items()):
+        if name.startswith("_") and name not in HAND_MADE:
+            continue
+        if name == "__init__" and cls.__name__ in FACTORIES_ONLY:
+            continue
+        if isinstance(member, property):
+            yield f"    {name}: {inspect.signature(member.fget).return_annotation}"  # type: ignore[arg-type]
+        elif inspect.isfunction(member):
+            yield f"    {kind(member)}{name}{inspect.signature(member)}"
+    for name, annotation in sorted(inspect.get_annotations(cls).items()):
+        if not name.startswith("_"):
+            yield f"    {name}: {annotation}"
+
+
+def kind(function: Any) -> str:
+    return "async " if inspect.iscoroutinefunction(function) else ""
+
+
+def test_the_public_api_is_frozen() -> None:
+    assert surface() == FROZEN.read_text(encoding="utf-8")
+
+
+def test_all_is_complete() -> None:
+    for module in (aiolock, aiolock.testing):
+        public = {
+            name
+            for name, thing in vars(module).items()
+            if not name.startswith("_") and not isinstance(thing, ModuleType)
+        }
+        assert public == set(module.__all__)
+
+
+def test_everything_public_is_documented() -> None:
+    undocumented = []
+    for module in (aiolock, aiolock.testing):
+        for name in module.__all__:
+            cls = getattr(module, name)
+            if not cls.__doc__:
+                undocumented.append(name)
+            for part, member in vars(cls).items():
+                described = member.__doc__ if inspect.isfunction(member) or isinstance(member, property) else "data"
+                if not part.startswith("_") and not described:
+                    undocumented.append(f"{name}.{part}")
+    inherited = {"open", "run", "subscribe", "unsubscribe", "aclose", "now", "call_at"}  # documented in the protocols
+    assert [name for name in undocumented if name.rpartition(".")[2] not in inherited] == []
+
+
+if __name__ == "__main__":
+    FROZEN.write_text(surface(), encoding="utf-8")

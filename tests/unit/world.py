@@ -1,0 +1,215 @@
+"""A process or two on one store, and what must be true of them when everybody has gone home."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+
+import pytest
+
+from aiolock import BackendError, Lease, LockLost, LockManager, LossReason
+from aiolock.backends.base import Wake
+from aiolock.backends.memory import finish
+from aiolock.core.runtime import Runtime
+from aiolock.scripts.base import Call
+from aiolock.testing import MemoryBackend
+
+R = TypeVar("R")
+T = TypeVar("T")
+TTL = 30.0
+MARGIN = 3.0
+DEADLINE = TTL - MARGIN
+
+
+class SlowBackend(MemoryBackend):
+    """Takes several turns of the loop to write, execute and answer, so that there is a moment between any two steps.
+
+    Args:
+        peer: a backend whose store and clock this one shares.
+        turns: how many between the write and the execution, and again until the answer.
+    """
+
+    def __init__(self, peer: MemoryBackend | None = None, turns: int = 2) -> None:
+        super().__init__(peer)
+        self.turns = turns
+        self._flights: list[_Flight] = []
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        for _ in range(self.turns):
+            await asyncio.sleep(0)
+        await super().open(timeout=timeout, reconnected=reconnected)
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        if self._loop is None or self._away or self._faults or self._backlog:
+            return super().run(call)
+        flight = _Flight(call, self._running().create_future())
+        self._flights.append(flight)
+        self._running().call_soon(self._step, flight, -1)
+        return flight.future
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        confirmed: asyncio.Future[None] = self._running().create_future()
+        later(2 * self.turns, self._subscribe, channel, wake, confirmed)
+        self._wakes[channel] = wake
+        return confirmed
+
+    def _subscribe(self, channel: str, wake: Wake, confirmed: asyncio.Future[None]) -> None:
+        if self._wakes.get(channel) is wake and self._loop is not None:
+            super().subscribe(channel, wake)
+            if not confirmed.done():
+                confirmed.set_result(None)
+
+    def unsubscribe(self, channel: str) -> None:
+        if channel in self._deliveries:
+            super().unsubscribe(channel)
+        self._wakes.pop(channel, None)
+
+    async def aclose(self) -> None:
+        try:
+            for _ in range(2 * self.turns + 2):
+                await asyncio.sleep(0)
+        finally:
+            for flight in self._flights:
+                self._fly(flight)
+            left, self._flights = self._flights, []
+            for flight in left:
+                finish(flight.call, flight.future, BackendError(flight.call.name, "the manager was closed", True))
+            await super().aclose()
+
+    def die(self, lost: Literal["request", "reply"]) -> None:
+        """The connection dies under all that was written and not answered; it is back at once."""
+        left, self._flights = self._flights, []
+        for flight in left:
+            if lost == "reply" and flight.call.writes:
+                self._fly(flight)
+        for flight in left:
+            if not flight.call.writes or flight.call.unanswered():
+                again = _Flight(flight.call, flight.future)
+                self._flights.append(again)
+                self._running().call_soon(self._step, again, -1)
+            else:
+                finish(flight.call, flight.future, BackendError(flight.call.name, "the connection died", True))
+        self._reconnect()
+
+    def _step(self, flight: _Flight, turn: int) -> None:
+        if flight not in self._flights:
+            return
+        if turn < 0:
+            if flight.call.withdrawn:
+                self._flights.remove(flight)
+                return
+            flight.call.writes += 1
+            flight.call.sent_at = self.clock.now()
+        elif turn == self.turns:
+            self._fly(flight)
+        elif turn == 2 * self.turns:
+            self._flights.remove(flight)
+            assert flight.result is not None
+            finish(flight.call, flight.future, flight.result[0])
+            return
+        self._running().call_soon(self._step, flight, turn + 1)
+
+    def _fly(self, flight: _Flight) -> None:
+        """Execute it, if it was not yet and nobody took it back."""
+        if flight.result is None and not flight.call.withdrawn:
+            call = flight.call
+            writes, sent_at = max(1, call.writes), call.sent_at
+            flight.result = (self._execute(call),)
+            call.writes, call.sent_at = writes, sent_at
+
+
+class _Flight:
+    """A call on its way; `result` once it was executed."""
+
+    def __init__(self, call: Call[Any], future: asyncio.Future[Any]) -> None:
+        self.call = call
+        self.future = future
+        self.result: tuple[Any] | None = None
+
+
+def later(turns: int, callback: Callable[..., None], *args: Any) -> None:
+    """Call back after so many turns of the loop."""
+    loop = asyncio.get_running_loop()
+    if turns:
+        loop.call_soon(later, turns - 1, callback, *args)
+    else:
+        callback(*args)
+
+
+def runtime_of(manager: LockManager) -> Runtime:
+    """The manager's insides, which tests may look at."""
+    return manager._runtime
+
+
+async def settle(backend: MemoryBackend) -> None:
+    """Let everything happen that can happen without time passing."""
+    await backend.clock.advance(0)
+
+
+def lock_keys(backend: MemoryBackend) -> list[str]:
+    """The keys of locks that the server holds, without states and tombstones."""
+    keys = backend.store.keys()
+    return [key for key in keys if not key.endswith(":state") and ":dead:" not in key]
+
+
+def tombstones(backend: MemoryBackend) -> list[str]:
+    """The owners that may never come back."""
+    keys = backend.store.keys()
+    return [key for key in keys if ":dead:" in key]
+
+
+def state_of(backend: MemoryBackend, name: str) -> dict[str, str]:
+    """The state hash of `name`."""
+    return backend.store.hgetall(f"aiolock:lock:{{{name}}}:state")
+
+
+def assert_empty(manager: LockManager) -> None:
+    """Nothing of any name is left in this process."""
+    runtime = runtime_of(manager)
+    assert (runtime.gates, runtime.holds, runtime.blocks) == ({}, {}, {})
+
+
+@contextmanager
+def expect_loss(reason: LossReason, saying: str = "") -> Iterator[None]:
+    """The block ends with `LockLost` for `reason`."""
+    with pytest.raises(LockLost, match=re.escape(saying or reason.name)) as caught:
+        yield
+    assert caught.value.reason is reason
+
+
+class Crew:
+    """Tasks that a test started, ended with it."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    async def dismiss(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Holder:
+    """A task inside `async with` on a lock until it is told to leave."""
+
+    def __init__(self, crew: Crew, lock: Any, **options: Any) -> None:
+        self.entered: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        self.leave = asyncio.Event()
+        self.task = crew.start(self._hold(lock, options))
+
+    async def _hold(self, lock: Any, options: dict[str, Any]) -> None:
+        async with lock.acquire(**options) as lease:
+            self.entered.set_result(lease)
+            await self.leave.wait()
+
+    async def end(self) -> None:
+        self.leave.set()
+        await self.task
