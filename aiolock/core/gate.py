@@ -20,7 +20,7 @@ from .runtime import Runtime
 from .settlement import Release, Settlement
 from .waiter import Waiter
 
-logger = logging.getLogger("aiolock.gate")
+logger: logging.Logger = logging.getLogger("aiolock.gate")
 
 YIELD_PAUSE = 0.05
 """Seconds for which the local queue leaves a lock to other processes after `handoff_limit` hand-offs in a row."""
@@ -41,7 +41,7 @@ class Gate:
         self.runtime = runtime
         self.calls = calls
         self.contention = contention
-        self.signals = 0
+        self.signals: int = 0
         self.answered = False  # the server has spoken since somebody of this process wanted the lock
         self.refused: BackendError | None = None  # the server will not let us subscribe
         self._holds: list[Hold] = []  # not ended; lost ones too

@@ -11,7 +11,7 @@ import anyio
 from ..errors import LockLost
 from .lease import Lease
 
-logger = logging.getLogger("aiolock.guard")
+logger: logging.Logger = logging.getLogger("aiolock.guard")
 
 
 class Guard:
@@ -27,8 +27,8 @@ class Guard:
     __slots__ = ("_outermost", "_scope", "lease", "task")
 
     def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self.task = asyncio.current_task()
+        self.lease: Lease = lease
+        self.task: asyncio.Task[object] | None = asyncio.current_task()
         hold = lease.hold
         self._outermost = not any(other.guard for other in hold.in_task(self.task) if other is not lease)
         self._scope: anyio.CancelScope | None = None

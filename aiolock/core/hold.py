@@ -19,7 +19,7 @@ from .watchdog import LATE, Watchdog
 if TYPE_CHECKING:
     from .lease import Lease
 
-logger = logging.getLogger("aiolock.hold")
+logger: logging.Logger = logging.getLogger("aiolock.hold")
 
 EXPLAINED = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
@@ -96,20 +96,20 @@ class Hold:
         watchdog: Watchdog,
         on_lost: Callable[[Hold], None],
     ) -> None:
-        self.calls = calls
-        self.policy = policy
-        self.owner = owner
-        self.fence = grant.fence
-        self.abandoned = grant.abandoned
-        self.ttl_ms = policy.ttl_ms
-        self.tainted = tainted
-        self.depth = 1
+        self.calls: Calls = calls
+        self.policy: Policy = policy
+        self.owner: str = owner
+        self.fence: int = grant.fence
+        self.abandoned: bool = grant.abandoned
+        self.ttl_ms: int = policy.ttl_ms
+        self.tainted: bool = tainted
+        self.depth: int = 1
         self.reason: LossReason | None = None
-        self.blocked = 0.0  # seconds the loop did not run, where that is the reason
-        self.ended = False
+        self.blocked: float = 0.0  # seconds the loop did not run, where that is the reason
+        self.ended: bool = False
         self.leases: list[Lease] = []  # all that are not released and can still be found by their task
         self.scopes: list[Scoped] = []
-        self.on_lost = on_lost
+        self.on_lost: Callable[[Hold], None] = on_lost
         self._clock = clock
         self._watchdog = watchdog
         self._acquired_at = sent_at
@@ -117,8 +117,9 @@ class Hold:
         self._retry = 0
         self._error: BackendError | None = None
         self._waiters: list[asyncio.Future[LossReason]] = []
-        self.due = math.inf
-        self.expiry = self.deadline = -math.inf
+        self.due: float = math.inf
+        self.expiry: float = -math.inf
+        self.deadline: float = -math.inf
         self.extend(sent_at, grant.pttl)
 
     def extend(self, sent_at: float, pttl: int) -> None:

@@ -43,7 +43,7 @@ class Owner:
     __slots__ = ("hold",)
 
     def __init__(self, hold: Hold) -> None:
-        self.hold = hold
+        self.hold: Hold = hold
 
     def __repr__(self) -> str:
         return f"<Owner of {self.hold.calls.name!r}>"
@@ -65,9 +65,9 @@ class Lease:
 
     def __init__(self, home: Home, hold: Hold, task: asyncio.Task[object] | None) -> None:
         self._home = home
-        self.hold = hold
+        self.hold: Hold = hold
         self._settlement: Settlement | None = None
-        self.task = task
+        self.task: asyncio.Task[object] | None = task
         self.guard: Guard | None = None
 
     @property

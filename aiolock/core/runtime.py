@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-logger = logging.getLogger("aiolock.manager")
+logger: logging.Logger = logging.getLogger("aiolock.manager")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +74,17 @@ class Runtime:
         self.backend = backend
         self.clock: Clock = backend.clock
         self.limits = limits
-        self.keys = Keys(namespace, backend.db)
-        self.watchdog = Watchdog(self.clock)
-        self.signals = Signals(backend)
+        self.keys: Keys = Keys(namespace, backend.db)
+        self.watchdog: Watchdog = Watchdog(self.clock)
+        self.signals: Signals = Signals(backend)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}
         # Entered through an object that keeps no state: a Lock. Weak: a block that is never left keeps nothing.
         self.blocks: WeakKeyDictionary[object, list[Guard]] = WeakKeyDictionary()
-        self.floor = 0  # the highest fence heard of, on any name
-        self.id = ""
-        self.holder = ""  # host:pid, for people
-        self.closing = False
+        self.floor: int = 0  # the highest fence heard of, on any name
+        self.id: str = ""
+        self.holder: str = ""  # host:pid, for people
+        self.closing: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._owners = itertools.count(1)

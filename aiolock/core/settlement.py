@@ -14,7 +14,7 @@ from .calls import Calls
 from .hold import Hold
 from .runtime import Runtime
 
-logger = logging.getLogger("aiolock.release")
+logger: logging.Logger = logging.getLogger("aiolock.release")
 
 
 class Settlement:
@@ -33,7 +33,7 @@ class Settlement:
         self._loss: LockLost | None = hold.loss() if hold.reason is not None else None
         self._observers: list[asyncio.Future[None]] = []
         self.result: ReleaseOutcome | BackendError | None = None
-        self.due = math.inf
+        self.due: float = math.inf
 
     def settle(self, result: ReleaseOutcome | BackendError, resent: bool = False) -> None:
         """The server's answer, or the client's giving up.
@@ -138,7 +138,7 @@ class Release:
         self._call: Call[ReleaseOutcome] | None = None
         self._attempts = 0
         self._resent = resent
-        self.due = math.inf
+        self.due: float = math.inf
         self._write()
 
     def _write(self) -> None:

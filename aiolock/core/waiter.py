@@ -40,17 +40,17 @@ class Waiter:
     )
 
     def __init__(self, owner: str, policy: Policy, holder: str) -> None:
-        self.owner = owner
-        self.policy = policy
-        self.metadata = holder if policy.metadata is None else f"{holder}\n{policy.metadata}"
-        self.tainted = False
-        self.contending = False
-        self.seen = -1
-        self.retry_at = -math.inf
-        self.offer = False
+        self.owner: str = owner
+        self.policy: Policy = policy
+        self.metadata: str = holder if policy.metadata is None else f"{holder}\n{policy.metadata}"
+        self.tainted: bool = False
+        self.contending: bool = False
+        self.seen: int = -1
+        self.retry_at: float = -math.inf
+        self.offer: bool = False
         self.grant: tuple[Granted, float] | None = None
         self.refusal: Refused | None = None
-        self.due = math.inf
+        self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None
 

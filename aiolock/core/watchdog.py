@@ -18,7 +18,7 @@ from .calls import Batch
 
 R = TypeVar("R")
 
-logger = logging.getLogger("aiolock.watchdog")
+logger: logging.Logger = logging.getLogger("aiolock.watchdog")
 
 CHUNK = 250
 """Renewals in one request: some 10,000 leases in 40 of them, each well under a millisecond of the server's time."""
@@ -184,7 +184,7 @@ class Limit(Generic[R]):
     __slots__ = ("_error", "_reply", "due")
 
     def __init__(self, reply: asyncio.Future[R], error: Callable[[], BaseException]) -> None:
-        self.due = math.inf
+        self.due: float = math.inf
         self._reply = reply
         self._error = error
 

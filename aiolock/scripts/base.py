@@ -33,11 +33,11 @@ class Script(Generic[R]):
     __slots__ = ("decode", "lua", "name", "sha", "twin")
 
     def __init__(self, package: str, name: str, twin: Twin, decode: Callable[[Reply], R]) -> None:
-        self.name = name
-        self.lua = resources.files(package).joinpath(f"{name}.lua").read_text(encoding="utf-8")
-        self.sha = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
-        self.twin = twin
-        self.decode = decode
+        self.name: str = name
+        self.lua: str = resources.files(package).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+        self.sha: str = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
+        self.twin: Twin = twin
+        self.decode: Callable[[Reply], R] = decode
 
     def __repr__(self) -> str:
         return f"<Script {self.name}>"
@@ -76,15 +76,15 @@ class Call(Generic[R]):
         args: Sequence[Arg],
         unanswered: Callable[[], bool] = drop,
     ) -> None:
-        self.name = name
-        self.script = script
-        self.keys = keys
-        self.args = args
-        self.unanswered = unanswered
+        self.name: str = name
+        self.script: Script[R] = script
+        self.keys: Sequence[str] = keys
+        self.args: Sequence[Arg] = args
+        self.unanswered: Callable[[], bool] = unanswered
         self.settle: Callable[[R | BackendError], None] | None = None
-        self.sent_at = 0.0
-        self.writes = 0
-        self.withdrawn = False
+        self.sent_at: float = 0.0
+        self.writes: int = 0
+        self.withdrawn: bool = False
 
     def withdraw(self) -> bool:
         """Take the call back; False if a server may have seen it."""

@@ -47,9 +47,9 @@ class NameKeys:
     __slots__ = ("free", "lock", "state")
 
     def __init__(self, lock: str, channel_end: str) -> None:
-        self.lock = lock
-        self.state = f"{lock}:state"
-        self.free = f"{lock}:free{channel_end}"
+        self.lock: str = lock
+        self.state: str = f"{lock}:state"
+        self.free: str = f"{lock}:free{channel_end}"
 
     def dead(self, owner: str) -> str:
         """The tombstone of an owner that must never hold again."""

@@ -13,7 +13,7 @@ from ...errors import BackendError
 from ..base import Wake
 from . import failures
 
-logger = logging.getLogger("aiolock.redis")
+logger: logging.Logger = logging.getLogger("aiolock.redis")
 
 RETRY = 1.0
 
@@ -31,10 +31,10 @@ class Listener:
     __slots__ = ("channel", "confirmed", "future", "wake")
 
     def __init__(self, channel: bytes, wake: Wake, future: asyncio.Future[None]) -> None:
-        self.channel = channel
-        self.wake = wake
-        self.future = future
-        self.confirmed = False
+        self.channel: bytes = channel
+        self.wake: Wake = wake
+        self.future: asyncio.Future[None] = future
+        self.confirmed: bool = False
 
     def fail(self, error: BackendError) -> None:
         """It will not be confirmed."""

@@ -55,7 +55,7 @@ class Push:
     __slots__ = ("items",)
 
     def __init__(self, items: list[Any]) -> None:
-        self.items = items
+        self.items: list[Any] = items
 
 
 class _Parser(Protocol):
@@ -89,7 +89,7 @@ class Connector:
 
     def __init__(self, source: str | Redis) -> None:
         self._class, self._options = _recipe(source)
-        self.db = int(self._options.get("db") or 0)
+        self.db: int = int(self._options.get("db") or 0)
         try:
             self._make()
         except (TypeError, RedisError) as error:

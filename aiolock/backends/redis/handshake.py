@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from ...errors import ConfigurationError
 from .connection import Link, pack
 
-logger = logging.getLogger("aiolock.redis")
+logger: logging.Logger = logging.getLogger("aiolock.redis")
 
 OLDEST = 6
 

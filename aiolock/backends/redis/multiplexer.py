@@ -25,7 +25,7 @@ from .requests import Request
 from .session import Session
 
 R = TypeVar("R")
-logger = logging.getLogger("aiolock.redis")
+logger: logging.Logger = logging.getLogger("aiolock.redis")
 
 _MISSES = 3
 _LINGER = 1.0
@@ -62,8 +62,8 @@ class RedisBackend:
     def __init__(self, source: str | Redis, *, clock: Clock | None = None, request_timeout: float = 5.0) -> None:
         self._connector = Connector(source)
         self.clock: Clock = clock or SystemClock()
-        self.db = self._connector.db
-        self.connections_opened = 0
+        self.db: int = self._connector.db
+        self.connections_opened: int = 0
         self._timeout = request_timeout
         self._state = _State.CLOSED
         self._handshake = Handshake()

@@ -86,7 +86,7 @@ class Confirmation:
     __slots__ = ("_channels", "_listener", "push")
 
     def __init__(self, kind: bytes, channel: bytes, channels: Channels, listener: Listener | None) -> None:
-        self.push = (kind, channel)
+        self.push: tuple[bytes, bytes] = (kind, channel)
         self._channels = channels
         self._listener = listener
 

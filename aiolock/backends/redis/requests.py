@@ -14,7 +14,7 @@ from ...scripts.base import Call, Reply
 from . import failures
 
 R = TypeVar("R")
-logger = logging.getLogger("aiolock.redis")
+logger: logging.Logger = logging.getLogger("aiolock.redis")
 
 
 class Request(Generic[R]):
@@ -37,9 +37,9 @@ class Request(Generic[R]):
         future: asyncio.Future[R],
         missing: Callable[[Request[Any], NoScriptError], None],
     ) -> None:
-        self.call = call
-        self.future = future
-        self.misses = 0
+        self.call: Call[R] = call
+        self.future: asyncio.Future[R] = future
+        self.misses: int = 0
         self._missing = missing
 
     @property

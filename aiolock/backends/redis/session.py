@@ -17,7 +17,7 @@ from .outbox import Outbox
 from .replies import Confirmation, Echo, Loaded, Replies, Scripts
 from .requests import Request
 
-logger = logging.getLogger("aiolock.redis")
+logger: logging.Logger = logging.getLogger("aiolock.redis")
 
 
 class Session:
@@ -33,8 +33,8 @@ class Session:
 
     def __init__(self, link: Link, outbox: Outbox, channels: Channels, clock: Clock, timeout: float) -> None:
         self.link = link
-        self.replies = Replies(channels)
-        self.scripts = Scripts()
+        self.replies: Replies = Replies(channels)
+        self.scripts: Scripts = Scripts()
         self._outbox = outbox
         self._channels = channels
         self._clock = clock

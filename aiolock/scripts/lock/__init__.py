@@ -43,10 +43,10 @@ class LockCalls:
     kind = "lock"
 
     def __init__(self, keys: Keys, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self._keys = keys.of(self.kind, name)
         self._channel = keys.manager("*").partition("*")
-        self.free = self._keys.free
+        self.free: str = self._keys.free
 
     @property
     def batch(self) -> Callable[[Iterable[Renewal]], Call[list[RenewOutcome]]]:
