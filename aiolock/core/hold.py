@@ -124,7 +124,8 @@ class Hold:
 
     def extend(self, sent_at: float, pttl: int) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
-        self.expiry = max(self.expiry, sent_at + pttl / 1000)
+        # Not the later of the two: if the server's clock was stepped, the newer reply is the true one.
+        self.expiry = sent_at + pttl / 1000
         self.deadline = self.expiry - self.policy.margin
         self._retry = 0
         self._error = None

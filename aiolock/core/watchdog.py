@@ -123,10 +123,9 @@ class Watchdog:
             late = self.lateness(now)
             if late > LATE:
                 logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
-            try:
-                self._look(now, late)
-            except Exception:
-                logger.exception("an error in the watchdog; leases go on being watched")
+            for batch, renewals in self._look(now, late).items():
+                for start in range(0, len(renewals), CHUNK):
+                    self.renew(batch, renewals[start : start + CHUNK])
             self._wake_at = self._heap[0][0] if self._heap else math.inf
             self._sleeper = loop.create_future()
             timer = self._clock.call_at(self._wake_at, self._wake) if self._wake_at < math.inf else None
@@ -136,7 +135,8 @@ class Watchdog:
                 if timer is not None:
                     timer.cancel()
 
-    def _look(self, now: float, late: float) -> None:
+    def _look(self, now: float, late: float) -> dict[Batch, list[Renewable]]:
+        """Tell everybody who is due; returns who asked for a renewal."""
         renewals: dict[Batch, list[Renewable]] = {}
         while self._heap and self._heap[0][0] <= now:
             due, _, item = heapq.heappop(self._heap)
@@ -144,12 +144,13 @@ class Watchdog:
                 self._stale = max(0, self._stale - 1)
                 continue
             item.due = math.inf
-            renewal = item.on_due(now, late)
-            if renewal is not None:
-                renewals.setdefault(renewal.entry()[0], []).append(renewal)
-        for batch, wanting in renewals.items():
-            for start in range(0, len(wanting), CHUNK):
-                self.renew(batch, wanting[start : start + CHUNK])
+            try:
+                renewal = item.on_due(now, late)
+                if renewal is not None:
+                    renewals.setdefault(renewal.entry()[0], []).append(renewal)
+            except Exception:
+                logger.exception("an error in the watchdog; the other leases go on being watched")
+        return renewals
 
     def renew(self, batch: Batch, renewals: list[Renewable]) -> None:
         """Write one request for all of `renewals`; each is told its own verdict when the reply comes."""
@@ -169,8 +170,8 @@ class Watchdog:
                 self.renew(batch, renewals[middle:])
 
         call.settle = settle
-        assert self._backend is not None
-        self._backend.run(call)
+        if self._backend is not None:
+            self._backend.run(call)
 
 
 class Limit(Generic[R]):

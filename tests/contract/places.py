@@ -1,4 +1,4 @@
-"""Where the contract is checked: each place makes managers that see each other's locks, and lets a test look behind them."""
+"""Where the contract is checked: a place makes managers that see each other's locks, and shows what is behind them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keys_of(name: str) -> NameKeys:
 async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
     """Poll for what nobody announces."""
     async with asyncio.timeout(seconds):
-        while not check():
+        while not check():  # noqa: ASYNC110 - what servers and processes do sets no event here
             await asyncio.sleep(0.002)
 
 

@@ -56,8 +56,10 @@ async def test_nesting_costs_two_more(here: Lock, commandstats: CommandStats) ->
 async def test_two_hundred_waiters_cost_five_commands(
     place: RedisPlace, locks: LockManager, raw: redis.asyncio.Redis, commandstats: CommandStats
 ) -> None:
-    """H14. 200 tasks of one process wait 3 s for a lock of another. Kept by acquisition.obtain: `first = gate.idle`, and
-    Gate._promote: only contenders talk to Redis."""
+    """H14. 200 tasks of one process wait 3 s for a lock of another.
+
+    Kept by acquisition.obtain: `alone = gate.idle`, and Gate._promote: only contenders talk to Redis.
+    """
     async with locks.lock("warm"):
         pass
     steal(place, "busy", ttl_ms=60_000)
@@ -118,18 +120,14 @@ async def test_connections_are_constant(locks: LockManager, place: RedisPlace, r
     await asyncio.gather(*waiters, *(lease.release() for lease in leases), return_exceptions=True)
 
 
-async def test_a_thousand_leases_are_renewed_in_a_few_commands(
-    place: RedisPlace, commandstats: CommandStats
-) -> None:
+async def test_a_thousand_leases_are_renewed_in_a_few_commands(place: RedisPlace, commandstats: CommandStats) -> None:
     """Kept by Watchdog._look, which collects what is due, and `CHUNK`."""
     number = 1000
     async with place.manager(ttl=3.0) as locks:
         leases = await asyncio.gather(*(locks.lock(f"n{i}").acquire() for i in range(number)))
         await commandstats.reset()
         await until(lambda: place.side.pttl(keys_of("n0").lock) < 2100)
-        async with asyncio.timeout(ENOUGH):
-            while min([lease.remaining() for lease in leases]) < 2.2:
-                await asyncio.sleep(0.01)
+        await until(lambda: min(lease.remaining() for lease in leases) > 2.2)
         sent = await commandstats.sent()
         assert number / CHUNK <= sent["evalsha"] <= number / CHUNK + 4, sent
         assert all(place.side.pttl(keys_of(f"n{i}").lock) > 2000 for i in range(number))
@@ -156,8 +154,9 @@ async def test_memory_of_many_names_goes_away(locks: LockManager, place: RedisPl
     assert not runtime.holds
     assert not runtime.blocks
     assert not runtime.signals._listeners.keys() - {runtime.keys.manager(runtime.id)}
-    assert place.keys() == {keys_of(f"n{i}").state for i in range(500)}
-    assert all(0 < place.side.pttl(key) <= 62_000 for key in place.keys())
+    keys = place.keys()
+    assert keys == {keys_of(f"n{i}").state for i in range(500)}
+    assert all(0 < place.side.pttl(key) <= 62_000 for key in keys)
 
 
 async def test_a_tainted_owner_leaves_a_tombstone_that_expires(place: RedisPlace) -> None:

@@ -36,7 +36,16 @@ class Crew:
 
     def start(self, what: str, *arguments: object, url: str | None = None) -> subprocess.Popen[bytes]:
         """A worker; it runs until its work is done or it is killed."""
-        words = ["-W", "error", "-m", "tests.crossproc.worker", what, url or self.url, str(self.folder), *map(str, arguments)]
+        words = [
+            "-W",
+            "error",
+            "-m",
+            "tests.crossproc.worker",
+            what,
+            url or self.url,
+            str(self.folder),
+            *map(str, arguments),
+        ]
         return self.run(*words)
 
     def run(self, *words: str) -> subprocess.Popen[bytes]:
@@ -58,8 +67,8 @@ class Crew:
         """Poll for what other processes do."""
         try:
             async with asyncio.timeout(seconds):
-                while not check():
-                    await asyncio.sleep(0.005)
+                while not check():  # noqa: ASYNC110 - what servers and processes do sets no event here
+                    await asyncio.sleep(0.02)
         except TimeoutError:
             raise AssertionError(f"did not happen within {seconds} s; workers said:\n{self.errors()}") from None
 

@@ -15,7 +15,7 @@ from tests.support.proxy import FaultProxy
 from .conftest import Crew
 from .worker import TTL
 
-PROCESSES, TASKS, SECONDS = 4, 5, 6.0
+PROCESSES, TASKS, SECONDS = 4, 5, 4.0
 
 
 def check_history(events: list[dict[str, Any]], frozen: list[tuple[int, float, float]] = ()) -> int:  # type: ignore[assignment]
@@ -32,6 +32,8 @@ def check_history(events: list[dict[str, Any]], frozen: list[tuple[int, float, f
     highest = holds = 0
     for event in events:
         if event["event"] == "enter":
+            if event.get("lost") and any(pid == event["pid"] for pid, _, _ in frozen):
+                continue  # stopped on its very doorstep, and knows it
             for other in live.values():
                 assert any(pid == other["pid"] and since - TTL <= event["at"] for pid, since, _ in frozen), (
                     f"{event} while inside: {other}"
@@ -74,7 +76,7 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer)
             crew.start("history", TASKS, SECONDS, url=proxy.url if number % 2 else own_server.url)
             for number in range(PROCESSES)
         ]
-        await crew.until(lambda: len({event["pid"] for event in crew.events("enter")}) == PROCESSES)
+        await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
         with redis_cli.client(own_server.url) as link:
 
             def kill() -> None:
@@ -108,7 +110,7 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer)
 async def test_processes_that_are_stopped_and_killed(crew: Crew) -> None:
     """SIGSTOP for longer than the ttl, SIGKILL: only the stopped ones can overlap, and the resource refuses them."""
     workers = [crew.start("history", 2, 4.0) for _ in range(PROCESSES)]
-    await crew.until(lambda: len({event["pid"] for event in crew.events("enter")}) == PROCESSES)
+    await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
     now = asyncio.get_running_loop().time
     stopped, killed = workers[0], workers[1]
     since = now()
@@ -124,7 +126,9 @@ async def test_processes_that_are_stopped_and_killed(crew: Crew) -> None:
     dead_at = max(event["at"] for event in events if event["pid"] == killed.pid)
     dead = [event for event in events if event["event"] == "enter" and event["pid"] == killed.pid]
     for entry in dead:  # what it held ended with its ttl, without a word
-        events.append({"event": "leave", "pid": killed.pid, "fence": entry["fence"], "at": dead_at + 0.001, "accepted": True})
+        events.append(
+            {"event": "leave", "pid": killed.pid, "fence": entry["fence"], "at": dead_at + 0.001, "accepted": True}
+        )
     events.sort(key=lambda event: event["at"])  # type: ignore[arg-type, return-value]
     assert check_history(events, [(stopped.pid, since, until)]) > 20
     refused = [event for event in events if event.get("accepted") is False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 from .conftest import Crew
@@ -63,8 +64,8 @@ async def test_no_increment_is_lost_when_processes_are_killed(crew: Crew) -> Non
     killed = {worker.pid for worker in workers[:KILLS]}
     entries = [event for event in events if event["event"] == "enter"]
     left = {event["fence"] for event in events if event["event"] == "leave"}
-    for entry, following in zip(entries, entries[1:], strict=False):
-        # The next one is told exactly of those that did not leave; one killed between leaving and the release counts too.
+    for entry, following in pairwise(entries):
+        # The next one is told of those that did not leave; one killed between leaving and the release counts too.
         if entry["fence"] not in left:
             assert entry["pid"] in killed
             assert following["abandoned"]

@@ -58,7 +58,7 @@ async def fork(url: str, folder: str) -> None:
             child = os.fork()
             if child == 0:
                 _in_child(journal, locks, lock, lease)
-            os.waitpid(child, 0)
+            os.waitpid(child, 0)  # noqa: ASYNC222 - the connection is idle meanwhile
             for _ in range(3):  # long enough for renewals
                 await asyncio.sleep(TTL / 2)
                 async with lock:
@@ -131,6 +131,7 @@ async def history(url: str, folder: str, tasks: str, seconds: str) -> None:
                 await asyncio.sleep(0.01)
 
     async with LockManager(url, ttl=TTL, request_timeout=0.4) as locks:
+        journal.note("ready")
         until = asyncio.get_running_loop().time() + float(seconds)
         await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
 

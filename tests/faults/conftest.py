@@ -15,6 +15,7 @@ from tests.support.proxy import FaultProxy
 
 from .scene import NAME, USER, Opener, Server
 
+
 @pytest.fixture
 async def opened() -> AsyncIterator[Opener]:
     async with AsyncExitStack() as stack:
@@ -65,7 +66,7 @@ def there(others: LockManager) -> Lock:
 @pytest.fixture
 def nokill(server: Server) -> Iterator[str]:
     """Credentials of a user who may not CLIENT KILL, as `user:password@`."""
-    server.link.execute_command("ACL", "SETUSER", USER, *"reset on >secret ~* &* +@all -client|kill".split())
+    server.link.execute_command("ACL", "SETUSER", USER, "reset", "on", ">secret", "~*", "&*", "+@all", "-client|kill")
     yield f"{USER}:secret@"
     server.link.execute_command("ACL", "DELUSER", USER)
 

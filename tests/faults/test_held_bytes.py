@@ -1,7 +1,7 @@
 """Bytes of a connection that was given up arrive all the same, after what was sent to make up for them.
 
-Each runs twice: with CLIENT KILL, by which the server drops the old connection before it reads on, and for a user who may
-not: then scripts must refuse what comes late, by the owner's tombstone and by what they were told to expect.
+Each runs twice: with CLIENT KILL, by which the server drops the old connection before it reads on, and for a user who
+may not: then scripts must refuse what comes late, by the owner's tombstone and by what they were told to expect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def kills(request: pytest.FixtureRequest) -> bool:
 
 
 async def arrive(rule: Rule, server: Server, proxy: FaultProxy, kills: bool) -> None:
-    """Let what was held go on. If the server ended its connection it goes nowhere; else wait until the server ran it."""
+    """Let what was held go on. If the server ended its connection it goes nowhere; else wait until it ran."""
     await until(lambda: proxy.open == 1 + (not kills))
     before = server.scripts_run()
     rule.lift()
@@ -86,7 +86,10 @@ async def test_an_acquire_whose_undo_was_written_before_the_line_died(
 async def test_an_acquire_that_is_cancelled_as_its_line_dies(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, either: LockManager, kills: bool, turns: int
 ) -> None:
-    """C4, the cancel and the loss within a few turns of the loop, in both orders: the undo may never have been written."""
+    """C4, cancel and loss within a few turns of the loop: the undo may never have been written.
+
+    Kept by acquisition._attempt.unanswered: `undo.taint()`.
+    """
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()
@@ -321,9 +324,7 @@ async def test_a_renewal_after_the_release(
         assert server.locked()
 
 
-async def test_a_late_renewal_does_not_shorten(
-    here: Lock, proxy: FaultProxy, server: Server, kills: bool
-) -> None:
+async def test_a_late_renewal_does_not_shorten(here: Lock, proxy: FaultProxy, server: Server, kills: bool) -> None:
     """Kept by renew.lua: `if ttl > pttl`."""
     async with asyncio.timeout(ENOUGH), here as lease:
         held = proxy.hold("requests", 1, RENEWS)

@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import httpx
@@ -48,7 +48,7 @@ class Shop:
                 return await self.work(lease)
 
         @self.app.get("/dependency/{sku}")
-        async def dependency(lease: Annotated[Lease, locked]) -> dict[str, int]:
+        async def dependency(lease: Lease = locked) -> dict[str, int]:
             return await self.work(lease)
 
         @self.app.get("/try/{sku}")
@@ -212,8 +212,7 @@ async def test_a_streaming_response(middleware: bool) -> None:
 def test_two_test_clients_in_one_process() -> None:
     """`with TestClient(app)` has a loop of its own each time; the module-level manager follows."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # starlette's, about the client it wraps
-        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", UserWarning)  # starlette's, about the client it wraps
         from fastapi.testclient import TestClient
     shop = Shop()
     identities = set()

@@ -354,6 +354,19 @@ async def test_reentered_the_outermost_block_raises(locks: LockManager) -> None:
     await usable()
 
 
+async def test_an_inner_block_that_ends_at_the_same_instant(locks: LockManager) -> None:
+    """`Guard.exit`: `self._outermost`; the inner block raises nothing of its own, the outer one is cancelled."""
+    log: list[str] = []
+    with expect_loss(LOST):
+        async with locks.lock("a"):
+            async with locks.lock("a") as inner:
+                lose(inner)
+            log.append("after the inner block")
+            await forever()
+    assert log == ["after the inner block"]
+    await usable()
+
+
 async def test_the_body_swallows_once(locks: LockManager) -> None:
     """Level cancellation: the next await is cancelled at once."""
     went_on = False
@@ -407,8 +420,8 @@ async def test_a_loss_after_the_end_is_none(locks: LockManager) -> None:
     assert not lease.lost
 
 
-async def test_a_loss_between_grant_and_entry(locks: LockManager) -> None:
-    """`Guard.__init__`: lost between the grant and the scope."""
+async def test_a_loss_while_nesting(locks: LockManager) -> None:
+    """The hold is lost while a second task's nested request is on its way: that one never enters."""
     lock = locks.lock("a")
     outer = await lock.acquire()
     entered = False
@@ -425,6 +438,7 @@ async def test_a_loss_between_grant_and_entry(locks: LockManager) -> None:
     soon(lambda: lose(outer))
     with pytest.raises(LockLost):
         await task
+    assert not entered
     with pytest.raises(LockLost):
         await outer.release()
 

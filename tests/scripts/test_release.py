@@ -145,9 +145,11 @@ def test_an_untainted_owner_leaves_none(side: Side, lock: Lock) -> None:
     assert not side.exists(lock.dead("m:1"))
 
 
-def test_a_tainted_nested_release_leaves_none(side: Side, lock: Lock) -> None:
-    """Guards `left == 0` on the tombstone: the owner goes on."""
-    side.run(lock.acquire("m:1", TTL, HIGH, ""))
+@pytest.mark.parametrize("held", [True, False])
+def test_a_tainted_nested_release_leaves_none(held: bool, side: Side, lock: Lock) -> None:
+    """Guards `left == 0` on the tombstone: the owner goes on, or learns by itself that it is gone."""
+    if held:
+        side.run(lock.acquire("m:1", TTL, HIGH, ""))
     side.run(lock.release("m:1", TTL, 1, "clean", True))
     assert not side.exists(lock.dead("m:1"))
 
@@ -155,7 +157,9 @@ def test_a_tainted_nested_release_leaves_none(side: Side, lock: Lock) -> None:
 def test_frees_a_lock_whose_state_was_lost(side: Side, lock: Lock) -> None:
     side.run(lock.acquire("m:1", TTL, 0, ""))
     side.delete(lock.state)
+    side.listen(lock.free)
     assert side.run(lock.release("m:1", TTL, 0, "clean", False)) == Released(0)
+    assert side.heard() == [(lock.free, "m:1 0")]
     assert not side.exists(lock.key)
     assert not side.exists(lock.state)
 

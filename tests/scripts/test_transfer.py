@@ -70,6 +70,15 @@ def test_a_late_copy_does_not_take_it_back(side: Side, held: Lock) -> None:
     assert not side.exists(held.key)
 
 
+def test_a_copy_after_the_next_lost_it_grants_nothing(side: Side, held: Lock) -> None:
+    """Guards `HEXISTS KEYS[1], next`: the state still names it, the lock is gone."""
+    call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
+    side.run(call)
+    side.expire(held.key)
+    assert side.run(call) == Missing(LossReason.DELETED)
+    assert not side.exists(held.key)
+
+
 def test_not_held(side: Side, lock: Lock) -> None:
     call = lock.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
     assert side.run(call) == Missing(LossReason.DELETED)

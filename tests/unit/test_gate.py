@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import tracemalloc
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -413,13 +412,14 @@ async def test_a_transfer_whose_connection_dies_after_the_successor_left(
 
 
 async def test_not_handed_on_after_a_loss(locks: LockManager, backend: Counting, crew: Crew) -> None:
-    """§6: `Gate._successor` refuses; the successor asks the server itself."""
-    first, second = await queue_up(crew, locks.lock("a"), 2, backend)
+    """§6: `Gate._successor` refuses; the next in the queue asks the server itself, and those behind it wait."""
+    first, second, third = await queue_up(crew, locks.lock("a"), 3, backend)
     first.entered.result().hold.lose(LossReason.MAX_HOLD)
     with pytest.raises(LockLost):
         await first.task
     await settle(backend)
     assert "transfer" not in backend.calls
+    assert (second.entered.done(), third.entered.done()) == (True, False)
     assert second.entered.result().abandoned
 
 
@@ -550,25 +550,16 @@ async def test_a_transfer_in_doubt_to_one_who_left(backend: Counting, peer: Lock
 async def test_memory_per_name_goes_away(locks: LockManager, backend: Counting) -> None:
     """Invariant 8, `Gate._settle_down`."""
 
-    async def use(count: int, start: int) -> None:
-        for i in range(start, start + count):
+    async def use(names: range) -> int:
+        for i in names:
             async with locks.lock(f"name {i}"):
                 pass
-            if i % 50 == 0:
-                backend.flush()
-        backend.reset()
-        backend.flush()
+        assert_empty(locks)
         gc.collect()
+        return sum(str(type(thing).__module__).startswith("aiolock.core") for thing in gc.get_objects())
 
-    await use(100, 0)
-    assert_empty(locks)
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    await use(300, 1000)
-    grown = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    assert_empty(locks)
-    assert grown < 30_000
+    first = await use(range(200))
+    assert await use(range(200, 800)) < first + 100
 
 
 async def test_waiters_leave_nothing(locks: LockManager, peer: LockManager, backend: Counting, crew: Crew) -> None:
