@@ -76,10 +76,10 @@ class Meter:
         """Count from now on."""
         self._before = await self._calls()
 
-    async def watch(self) -> None:
-        """Note how many connections there are, ten times a second, until cancelled."""
+    async def watch(self, rush: asyncio.Task[Rush]) -> None:
+        """Note how many connections there are, ten times a second, while the rush lasts."""
         own = await self._redis.client_id()
-        while True:
+        while not rush.done():
             others = [client for client in await self._redis.client_list() if int(client["id"]) != own]
             self.connections = max(self.connections, len(others))
             await asyncio.sleep(0.1)

@@ -8,7 +8,7 @@ import time
 from load import Meter, Rush
 from stage import Stage
 
-SKUS, STOCK, BUYERS, AT_ONCE = 4, 200, 2000, 48
+SKUS, STOCK, BUYERS, AT_ONCE = 4, 125, 1250, 48
 A_WHILE = 60.0  # a payment that does not end while the scene lasts
 
 
@@ -29,9 +29,9 @@ async def with_lock(stage: Stage) -> None:
     meter = Meter(stage.redis)
     await meter.start()
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(meter.watch())
-        load = await rush(stage, "locked")
-        watching.cancel()
+        rushing = group.create_task(rush(stage, "locked"))
+        await meter.watch(rushing)
+    load = rushing.result()
     calls = await meter.calls()
 
     skus = names("locked")
@@ -43,7 +43,7 @@ async def with_lock(stage: Stage) -> None:
     report.saw("wait for the lock, p50 and p99", f"{1e3 * load.wait(0.5):.0f} ms and {1e3 * load.wait(0.99):.0f} ms")
     sent = {name: calls[name] for name in sorted(Meter.SENT) if calls[name]}
     listed = ", ".join(f"{name} {count}" for name, count in sent.items())
-    report.saw("requests to Redis for each time inside", f"{sum(sent.values()) / entered:.2f} ({listed})")
+    report.saw("requests to Redis for each time inside", f"{sum(sent.values()) / max(entered, 1):.2f} ({listed})")
     report.saw("commands that Redis ran, with those in scripts", calls.total())
     workers = len(stage.workers)
     report.promised("connections to Redis", f"{meter.connections} for {workers} workers", meter.connections == workers)

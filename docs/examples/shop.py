@@ -156,5 +156,8 @@ async def unavailable(request: Request, error: AiolockError) -> JSONResponse:
 
 if __name__ == "__main__":  # a worker of the demo: serves the listening socket that it was handed
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    # Keep-alive longer than the clients': else now and then a request meets a connection that is being closed.
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_keep_alive=60, timeout_graceful_shutdown=2
+    )
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])

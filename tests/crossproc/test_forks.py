@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import httpx
-import pytest
 
 from .conftest import Crew
 
 
 async def test_gunicorn_preload(crew: Crew) -> None:
     """C1: two workers forked from one import never both enter. Kept by Runtime.bind: the id is drawn at entry."""
-    pytest.importorskip("gunicorn", reason="in the test group of pyproject.toml; not on Windows")
     socket = crew.folder / "socket"
     master = crew.run(
         "-m", "gunicorn", "--preload", "--workers", "2", "--bind", f"unix:{socket}", "--worker-class",

@@ -80,9 +80,8 @@ async def test_a_stopped_waiter_does_not_keep_others_out(crew: Crew) -> None:
                     await asyncio.sleep(0.01)
             os.kill(waiter.pid, signal.SIGSTOP)
         for _ in range(5):
-            async with asyncio.timeout(5), locks.lock(NAME):
-                pass
+            async with asyncio.timeout(5), locks.lock(NAME) as lease:
+                assert not crew.events("inside")
         os.kill(waiter.pid, signal.SIGCONT)
         await crew.until(lambda: crew.events("inside"))
-        waiter.terminate()
-        waiter.wait()
+        assert int(str(crew.events("inside")[0]["fence"])) > lease.fence

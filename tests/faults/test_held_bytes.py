@@ -67,7 +67,7 @@ async def test_an_acquire_after_its_undo(
 async def test_an_acquire_whose_undo_was_written_before_the_line_died(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C4 (cancelled first). Kept by settlement.Release: its `unanswered` makes it leave a tombstone."""
+    """C4 (cancelled first). Kept by settlement.Release.taint: what is written again leaves a tombstone."""
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()
@@ -267,7 +267,7 @@ async def test_attempts_of_a_waiter_that_goes_on(
 async def test_a_transfer_after_its_repetition(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """H2. Kept by transfer.lua: the owner must still hold it, and a finished successor is refused."""
+    """H2. Kept by transfer.lua: `EXISTS KEYS[4]`, and `if held and …`."""
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
     await asyncio.sleep(0)

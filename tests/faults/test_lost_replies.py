@@ -198,8 +198,10 @@ async def test_the_reply_of_a_nested_acquire_is_lost(here: Lock, proxy: FaultPro
 
 
 async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
-    """H2 (a): a copy reads its own grant. Kept by transfer.lua: `state[2] == next`; or by acquire.lua, when the successor
-    is told that it was not handed on, and tries by itself."""
+    """H2 (a): a copy reads its own grant.
+
+    Kept by transfer.lua: `state[2] == next`; or by acquire.lua, when the successor tries by itself.
+    """
     inside = 0
     fences: list[int] = []
 
@@ -312,7 +314,7 @@ async def test_a_cancelled_acquire_whose_line_dies_is_undone(
 
 
 async def test_lost_renewals_are_repeated(proxy: FaultProxy, opened: Opener, server: Server) -> None:
-    """Kept by Hold.verify, after the reconnect."""
+    """Kept by Hold.unknown: it tries until its deadline; or by Hold.verify, after the reconnect."""
     locks = await opened(proxy.url, ttl=1.5, request_timeout=0.3)
     async with locks.lock(NAME) as lease:
         cut = proxy.cut(times=2, matching=RENEWS)

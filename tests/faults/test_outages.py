@@ -23,7 +23,7 @@ HELLO = b"HELLO"
 
 async def test_unreachable_until_the_deadline(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """Invariant 6: told while the server still keeps the key. Kept by Hold.extend: `deadline = expiry - margin`."""
-    locks = await opened(proxy.url, ttl=1.5, request_timeout=0.3)
+    locks = await opened(proxy.url, ttl=1.5, margin=0.5, request_timeout=0.3)
     left = -2
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
@@ -281,7 +281,7 @@ async def test_connections_that_die_again_and_again(locks: LockManager, proxy: F
 async def test_closing_during_an_outage_is_bounded(
     proxy: FaultProxy, fault: str, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """H4, and no task stays (the suite looks). Kept by RedisBackend.aclose: `_LINGER`."""
+    """H4, and no task stays (the suite looks). Kept by RedisBackend.aclose: `_LINGER`, or Heartbeat."""
     manager = LockManager(proxy.url, request_timeout=0.3, ttl=1.0)
     reasons: list[object] = []
 

@@ -78,7 +78,7 @@ async def test_a_waiter_rides_out_a_restart(own_server: RedisServer, opened: Ope
 
 
 async def test_a_server_that_stays_away(own_server: RedisServer, opened: Opener) -> None:
-    locks = await opened(own_server.url, ttl=0.8, request_timeout=0.3)
+    locks = await opened(own_server.url, ttl=1.0, margin=0.4, request_timeout=0.3)
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME):
             await aside(own_server.kill)
@@ -91,7 +91,7 @@ async def test_a_server_that_stays_away(own_server: RedisServer, opened: Opener)
 
 async def test_a_frozen_server(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     """SIGSTOP: the connection stays and nothing answers. Kept by Heartbeat._look."""
-    locks = await opened(own_server.url, ttl=1.0, request_timeout=0.3)
+    locks = await opened(own_server.url, ttl=1.2, margin=0.4, request_timeout=0.3)
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME):
             own_server.freeze()
@@ -113,6 +113,7 @@ async def test_a_short_freeze_is_survived(own_server: RedisServer, opened: Opene
         own_server.thaw()
         async with asyncio.timeout(ENOUGH):
             await until(lambda: lease.remaining() > 1.8)
+        assert not lease.lost
     await until(lambda: not beside.held())
 
 
@@ -206,8 +207,8 @@ async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Se
 
     Kept by release.lua: DEL is its first write; by acquire.lua: the state is written first.
     """
-    locks = await opened(own_server.url, ttl=1.0)
-    leases = [await locks.lock(f"n{i}").acquire() for i in range(3)]
+    locks = await opened(own_server.url)  # whose ttl cannot help
+    leases = [await locks.lock(f"n{i}", ttl=None if i else 1.0).acquire() for i in range(3)]
     nested = await locks.lock("n1").acquire()
     beside.link.config_set("maxmemory", 1)
     lock = locks.lock(NAME)
@@ -217,7 +218,7 @@ async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Se
         assert NAME in str(caught.value)
         assert caught.value.transient
     assert not beside.locked()
-    await asyncio.sleep(1.2)  # beyond the ttl
+    await asyncio.sleep(1.2)  # beyond the shorter ttl
     assert not any(lease.lost for lease in leases)
     waiter = asyncio.create_task(enter(locks.lock("n0")))
     await asyncio.sleep(0)

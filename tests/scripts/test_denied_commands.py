@@ -25,7 +25,7 @@ FENCE = HIGH + 1
 SUBCOMMANDS = {"pubsub": "pubsub|numsub"}
 LOCK = Lock()
 OTHER = Lock("other")
-DENIAL = re.compile("NOPERM|ACL failure")
+DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
 """Servers say it in different ways."""
 
 
@@ -169,6 +169,17 @@ def test_a_denial_that_concerns_one_key_spoils_no_other(lua: LuaSide, denied: Ca
     assert isinstance(failed, Failed)
     assert DENIAL.search(failed.error)
     assert renewed == Renewed(2 * TTL)
+
+
+@pytest.mark.parametrize("command", ["hset", "pexpire"])
+def test_a_lost_state_that_cannot_be_written_is_no_loss(
+    command: str, lua: LuaSide, denied: Callable[[str], LuaSide]
+) -> None:
+    """Guards the pcalls behind the renewal: the lock is held whether or not its state is."""
+    lua.run(HELD)
+    lua.delete(LOCK.state)
+    (renewed,) = denied(command).run(renew([LOCK.renewal("m:1", FENCE, TTL // 2)]))
+    assert isinstance(renewed, Renewed)
 
 
 def test_a_denied_publish_still_releases(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:

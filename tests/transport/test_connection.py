@@ -175,7 +175,7 @@ async def test_tls(connect: Connect, redis_server: RedisServer, raw: redis.async
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
     async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
-        backend = await connect(f"{proxy.url}?ssl_ca_certs={certificate / 'cert.pem'}", request_timeout=0.5)
+        backend = await connect(f"{proxy.url}?ssl_ca_certs={certificate / 'cert.pem'}", request_timeout=2.0)
         await works(backend, raw)
         large = "x" * 1_000_000
         assert await backend.run(echo(large)) == large

@@ -125,6 +125,23 @@ async def test_closing_cancelled(redis_url: str, raw: redis.asyncio.Redis, turns
     await backend.aclose()
 
 
+async def test_closing_cancelled_before_anything_was_written(redis_url: str, raw: redis.asyncio.Redis) -> None:
+    await raw.ping()
+    backend = RedisBackend(redis_url)
+    await backend.open(timeout=5, reconnected=lambda: None)
+
+    async def close() -> None:
+        backend.run(append("written"))
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await backend.aclose()
+
+    await asyncio.wait((asyncio.create_task(close()),))
+    await alone(raw)
+    assert await raw.lrange("seen", 0, -1) == [b"written"]
+
+
 async def test_closed_twice_at_once(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     future = backend.run(append(1))
     await asyncio.gather(backend.aclose(), backend.aclose(), backend.aclose())
@@ -213,9 +230,14 @@ def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
     assert asyncio.run(use()) == "y"
 
 
-async def test_somebody_cancels_every_task(backend: RedisBackend) -> None:
+@pytest.mark.parametrize("turns", range(4))
+async def test_somebody_cancels_every_task(redis_url: str, turns: int) -> None:
     """A crude shutdown handler: calls fail instead of waiting for ever."""
+    backend = RedisBackend(redis_url)
+    await backend.open(timeout=5, reconnected=lambda: None)
     waiting = backend.run(echo("x"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
     for task in others():
         task.cancel()
     await until(lambda: not others())

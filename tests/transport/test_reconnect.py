@@ -168,6 +168,15 @@ async def test_a_cancelled_call_is_asked_about_too(
     assert (await seen(raw))[0] == "x"
 
 
+async def test_nothing_is_written_to_a_connection_known_to_be_lost(backend: RedisBackend) -> None:
+    await backend.run(echo("warm"))
+    assert backend._session is not None
+    backend._session.link._writer.transport.abort()
+    call = echo("x")
+    assert await result(backend.run(call)) == "x"
+    assert call.writes == 1
+
+
 async def test_withdrawn_while_disconnected(own_server: RedisServer, connect: Connect) -> None:
     backend = await connect(own_server.url)
     own_server.kill()

@@ -77,6 +77,19 @@ async def test_a_subscription_confirmed_out_of_place(channels: Channels, replies
     assert not listener.future.done()
 
 
+async def test_a_confirmation_for_one_who_left_wakes_nobody(channels: Channels, replies: Replies) -> None:
+    woken: list[str] = []
+    for word in ("first", "second"):
+        listener = subscribing(channels, replies, b"c")
+        listener.wake = lambda payload, word=word: woken.append(word)
+    replies.receive(Push([b"subscribe", b"c", 1]))
+    assert woken == []
+    assert not listener.future.done()
+    replies.receive(Push([b"subscribe", b"c", 1]))
+    assert woken == ["second"]
+    assert listener.future.done()
+
+
 async def test_a_reply_in_the_place_of_a_subscription(channels: Channels, replies: Replies) -> None:
     subscribing(channels, replies, b"c")
     with pytest.raises(Desync):

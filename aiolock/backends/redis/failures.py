@@ -35,7 +35,7 @@ _REMEDIES = {
     "WRONGPASS": "check username and password",
 }
 _NESTED = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 a script's error is wrapped in text
-_DENIED_IN_SCRIPT = "user executing the script can't run this command"
+_DENIED_IN_SCRIPT = re.compile("user executing the script can't run this command|ACL failure in script")
 
 
 def code_of(error: BaseException) -> str:
@@ -44,7 +44,7 @@ def code_of(error: BaseException) -> str:
     nested = _NESTED.search(text)
     if nested is not None:
         return nested.group(1)
-    if _DENIED_IN_SCRIPT in text:
+    if _DENIED_IN_SCRIPT.search(text):
         return "NOPERM"
     code = getattr(error, "status_code", None) or text.partition(" ")[0]
     return code if code.isupper() else ""

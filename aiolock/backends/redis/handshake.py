@@ -8,7 +8,7 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
-from .connection import Link, pack
+from .connection import Link, Push, pack
 
 logger: logging.Logger = logging.getLogger("aiolock.redis")
 
@@ -47,7 +47,7 @@ class Handshake:
             kill = (b"CLIENT", b"KILL", b"ID", self._previous.id, b"ADDR", self._previous.addr)
             commands.insert(0, kill)
         link.write(b"".join(pack(*command) for command in commands))
-        replies = [await link.read() for _ in commands]
+        replies = [await _reply(link) for _ in commands]
         if self._previous is not None:
             self._judge_kill(replies.pop(0))
         self._judge_version(_fields(replies[1], b"\r\n", b":"))
@@ -80,6 +80,12 @@ class Handshake:
         if message not in self._complaints:
             self._complaints.add(message)
             logger.warning(message, detail)
+
+
+async def _reply(link: Link) -> object:
+    while isinstance(reply := await link.read(), Push):
+        pass
+    return reply
 
 
 def _fields(reply: object, between: bytes, assign: bytes) -> dict[bytes, bytes]:

@@ -94,6 +94,7 @@ class RedisBackend:
         self._channels = Channels(self._subscribe_again)
         self._session = self._new_session(link)
         self._supervisor = asyncio.create_task(self._supervise(self._session), name="aiolock connection")
+        self._supervisor.add_done_callback(self._supervisor_ended)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
@@ -177,10 +178,11 @@ class RedisBackend:
                 session = self._resume(await self._reconnect(backoff))
         except Exception:
             logger.exception("the connection to Redis is given up after an internal error")
-        finally:
-            # Somebody else cancelled this task: better no backend than one that never answers.
-            if self._state is _State.OPEN:
-                self._shut()
+
+    def _supervisor_ended(self, supervisor: asyncio.Task[None]) -> None:
+        # Somebody else cancelled it, perhaps before its first step: better no backend than one that never answers.
+        if self._supervisor is supervisor:
+            self._shut()
 
     def _lost(self, session: Session, cause: Exception) -> None:
         self._session = None
@@ -247,7 +249,7 @@ class RedisBackend:
         self._state = _State.CLOSED
         self._handshake.forget()
         ending = _Ending(session)
-        if supervisor is not None and supervisor is not asyncio.current_task():
+        if supervisor is not None:
             supervisor.cancel()
             ending.tasks.append(supervisor)
         unfinished = list(session.replies.requests()) if session is not None else []

@@ -57,6 +57,7 @@ class Session:
         Cancellation: stops; closing is up to the caller.
         """
         self._writer = asyncio.create_task(self._write(), name="aiolock writer")
+        self._writer.add_done_callback(self._writer_ended)
         try:
             while True:
                 if self.replies.receive(await self.link.read()):
@@ -148,9 +149,9 @@ class Session:
                 await self.link.drained()
         except Exception as error:
             self._abandon(error)
-        finally:
-            if not self._over:
-                self._abandon(ConnectionError("the writer was cancelled"))
+
+    def _writer_ended(self, writer: asyncio.Task[None]) -> None:
+        self._abandon(ConnectionError("the writer was cancelled"))
 
     def _abandon(self, cause: Exception) -> None:
         """Lose the connection; the reader notices and ends."""
