@@ -202,7 +202,7 @@ async def fake(serve: Serve) -> AsyncIterator[str]:
             pass
         finally:
             writer.close()
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
                 await writer.wait_closed()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)

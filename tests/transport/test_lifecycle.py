@@ -45,6 +45,16 @@ async def test_nothing_is_left(redis_url: str, raw: redis.asyncio.Redis) -> None
     assert backend.connections_opened == 3
 
 
+async def test_a_connection_closed_in_order_is_not_killed(redis_url: str, commandstats: redis_cli.CommandStats) -> None:
+    """What it wrote last may still be on its way, and shall run."""
+    backend = RedisBackend(redis_url)
+    for _ in range(2):
+        await backend.open(timeout=5, reconnected=lambda: None)
+        await backend.aclose()
+    counts = await commandstats.sent()
+    assert (counts["client|info"], counts["client|kill"]) == (2, 0)
+
+
 async def test_what_was_run_is_written_and_awaited(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     futures = [backend.run(append(i)) for i in range(100)]
     await backend.aclose()
