@@ -53,9 +53,10 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         guard, self._guard = self._guard, None
-        return await guard.exit(kind, error, trace) if guard is not None else False
+        if guard is not None:
+            await guard.exit(kind, error, trace)
 
     # What makes it a coroutine, for asyncio.create_task().
 

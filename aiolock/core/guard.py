@@ -46,18 +46,16 @@ class Guard:
 
     async def exit(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Leave the block: write the release first, then say how it went.
-
-        Returns:
-            False: no exception of the body is ever swallowed but the cancellation that we caused.
+    ) -> None:
+        """Leave the block: write the release first, then say how it went. No exception of the body is swallowed.
 
         Raises:
-            LockLost: the lease was lost, and the body did not raise an error of its own.
+            LockLost: the lease was lost, and the body did not raise an error of its own; it takes the place of the
+                cancellation that we caused.
             BackendError: the server refuses the release, and the body did not raise.
         """
         lease, hold = self.lease, self.lease.hold
-        lost = not lease.released and hold.check() is not None
+        lost = hold.check() is not None
         settlement = lease.give_up("dirty" if lost else "clean")
         ours = self._leave_scope(kind, error, trace)
         if lost:
@@ -66,13 +64,11 @@ class Guard:
                 raise loss from loss.__cause__
             if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
                 error.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
-            return False
+            return
         await settlement.wait()
-        if kind is None:
-            failure = settlement.error()
-            if failure is not None:
-                raise failure
-        return False
+        failure = settlement.error() if kind is None else None
+        if failure is not None:
+            raise failure
 
     def abandon(self) -> None:
         """The task ended without leaving the block: nothing of the scope must outlive it."""

@@ -257,9 +257,11 @@ class Hold:
         self._rewatch()
 
     def _overdue(self, late: float) -> None:
+        # A renewal that failed, or is still without an answer: then the server was silent before the loop was late.
+        silent = self._error is not None or self._renew_at == math.inf
         if not self.policy.renew:
             self.lose(LossReason.EXPIRED)
-        elif late >= (self.policy.margin or LATE):
+        elif late >= (self.policy.margin or LATE) and not silent:
             self.blocked = late
             self.lose(LossReason.LOOP_BLOCKED)
         else:

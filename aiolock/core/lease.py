@@ -185,6 +185,7 @@ class Lease:
         Cancellation: the lock is released all the same. Cost: one round trip; handed to a waiting task of this
         process in the same one.
         """
+        self._home.runtime.check_process(self.name)
         if self._settlement is None:
             ending: Ending = "clean" if self.hold.check() is None else "dirty"
             self._settlement = self._home.leave(self, ending)

@@ -129,17 +129,25 @@ class Runtime:
         if self._loop is None:
             when = "after its manager was closed" if self._was_bound else "before its manager was entered"
             raise ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `async with manager:`")
-        if self._pid != os.getpid():
-            raise ConfigurationError(
-                name, f"{_this(name)} was used in a forked child of the process that entered its manager: "
-                "enter the manager after the fork (for example in the worker's lifespan)"
-            )  # fmt: skip
+        self.check_process(name)
         if asyncio.get_running_loop() is not self._loop:
             raise ConfigurationError(
                 name, f"{_this(name)} was used on another event loop than its manager's: one manager a loop"
             )
         if self.closing:
             raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
+
+    def check_process(self, name: str) -> None:
+        """Raise in a forked child, whose connection is its parent's.
+
+        Raises:
+            ConfigurationError: this process did not enter the manager.
+        """
+        if self._loop is not None and self._pid != os.getpid():
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in a forked child of the process that entered its manager: "
+                "enter the manager after the fork (for example in the worker's lifespan)"
+            )  # fmt: skip
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

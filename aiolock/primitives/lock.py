@@ -176,9 +176,10 @@ class Lock:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         guard = self._runtime.exit(self)
-        return await guard.exit(kind, error, trace) if guard is not None else False
+        if guard is not None:
+            await guard.exit(kind, error, trace)
 
     def _calls(self) -> LockCalls:
         return LockCalls(self._runtime.keys, self._name)

@@ -132,11 +132,8 @@ async def restarted(stage: Stage) -> None:
         report.step(f"four are inside, four wait; Redis was away for {back - gone:.2f} s and is empty")
         for sku in skus:
             lost = await stage.happened("lost", sku, "first")
-            report.promised(
-                f"{sku}, held by {holders[sku].name}",
-                f"lost: {lost.detail}; known {lost.at - gone:.2f} s after Redis went away",
-                lost.at - back < 1.0,
-            )
+            known = f"known {lost.at - gone:.2f} s after Redis left, {max(0.0, lost.at - back):.2f} s after its return"
+            report.promised(f"{sku}, held by {holders[sku].name}", f"{lost.detail}, {known}", lost.at - back < 1.0)
     told = [task.result().status for task in first.values()]
     entered = {sku: [event.fence or 0 for event in store.events("entered", sku)] for sku in skus}
     rising = all(fences == sorted(set(fences)) for fences in entered.values())

@@ -31,8 +31,8 @@ class Stage:
     def __init__(self, directory: Path, reaper: Reaper, server: RedisServer, http: httpx.AsyncClient) -> None:
         self.report = Report()
         self.server = server
-        # With a socket_timeout redis-py sends inside asyncio.wait_for(), which on Python 3.11 may swallow a cancellation,
-        # and with it Ctrl-C.
+        # With a socket_timeout redis-py sends inside asyncio.wait_for(), which on Python 3.11 swallows cancellations,
+        # and Ctrl-C with them.
         self.redis = Redis.from_url(server.url, single_connection_client=True, socket_timeout=None)
         self.store = Store(str(directory / "shop.sqlite"))
         self.workers: list[Worker] = []

@@ -669,3 +669,15 @@ async def test_losses_leave_the_task_group_usable(locks: LockManager) -> None:
         for number in range(20):
             group.create_task(work(number))
     assert sorted(survived) == list(range(20))
+
+
+async def test_the_body_releases_on_its_way_out(locks: LockManager) -> None:
+    """A release in the body's own `finally` does not hide the loss: `lost` in `Guard.exit` does not look at it."""
+    with expect_loss(LOST):
+        async with locks.lock("a") as lease:
+            soon(lambda: lose(lease))
+            try:
+                await forever()
+            finally:
+                lease.release()  # not awaited: sent all the same
+    await usable()
