@@ -37,8 +37,7 @@ cd "$0" || exit 1
 "$@" </dev/null 3<&- >log 2>&1 &
 server=$!
 {
-  trap '' TERM
-  read -r how; asked=$?
+  read -r how; asked=$?; trap '' TERM
   kill -CONT "$server"; kill "-${how:-KILL}" "$server"
   [ "$asked" = 0 ] || { cd /; rm -rf "$0"; }
 } <&3 >/dev/null 2>&1 &
