@@ -25,6 +25,7 @@ def lua(link: redis.Redis, redis_url: str) -> Iterator[LuaSide]:
     side = LuaSide(link)
     yield side
     side.close()
+    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
 
 
 @pytest.fixture(params=["lua", "twin"])
