@@ -176,6 +176,7 @@ def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
     yield make
     for side in made:
         side.close()
+    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
 
 
 GRANT = Step("acquire", 0, ("a:1", TTLS[1], FLOOR, "me", 1, "none"))

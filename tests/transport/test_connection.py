@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import subprocess
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+import trustme
 from redis._parsers import _AsyncHiredisParser, _AsyncRESP2Parser, _AsyncRESP3Parser
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
@@ -164,18 +164,20 @@ async def test_a_unix_socket(connect: Connect, socket_server: tuple[RedisServer,
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key.pem -out cert.pem"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    subprocess.run([*command.split(), *names], cwd=folder, check=True, capture_output=True)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "authority.pem"))
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
+        str(folder / "cert.pem")
+    )
     return folder
 
 
 @pytest.mark.any_loop
 async def test_tls(connect: Connect, redis_server: RedisServer, raw: redis.asyncio.Redis, certificate: Path) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    context.load_cert_chain(certificate / "cert.pem")
     async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
-        backend = await connect(f"{proxy.url}?ssl_ca_certs={certificate / 'cert.pem'}", request_timeout=2.0)
+        backend = await connect(f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}", request_timeout=2.0)
         await works(backend, raw)
         large = "x" * 1_000_000
         assert await backend.run(echo(large)) == large
