@@ -166,7 +166,10 @@ async def test_opened_twice(backend: RedisBackend) -> None:
 
 
 async def test_never_opened(redis_url: str) -> None:
-    await RedisBackend(redis_url).aclose()
+    backend = RedisBackend(redis_url)
+    await backend.aclose()
+    assert backend.connections_opened == 0
+    assert others() == set()
 
 
 async def test_opening_cancelled_anywhere(redis_url: str, raw: redis.asyncio.Redis) -> None:

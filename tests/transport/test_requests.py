@@ -253,7 +253,7 @@ async def test_a_wrong_type_names_the_remedy(backend: RedisBackend, raw: redis.a
 async def test_an_error_nobody_awaits_is_silent(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     await raw.set("seen", "a string")
     backend.run(append(1))
-    await backend.run(echo("behind it"))
+    assert await backend.run(echo("behind it")) == "behind it"
     gc.collect()  # the fixture `nothing_left` fails the test if asyncio complains
 
 
