@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from ..scripts.base import Call
-from ..scripts.lock import Ending, Renewal
+from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, RenewOutcome, TransferOutcome
 
-Batch = Callable[[Iterable[Renewal]], Call[list[RenewOutcome]]]
+Batch = Callable[[Iterable[Part]], Call[list[RenewOutcome]]]
 """Makes one request of many holds' renewals."""
 
 
@@ -35,8 +34,8 @@ class Calls(Protocol):
     def name(self) -> str: ...
 
     @property
-    def free(self) -> str:
-        """The channel on which a release is told."""
+    def channels(self) -> Sequence[str]:
+        """The channels on which a release is told."""
 
     @property
     def batch(self) -> Batch: ...
@@ -51,4 +50,4 @@ class Calls(Protocol):
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]: ...
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Renewal: ...
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...

@@ -10,8 +10,7 @@ import weakref
 from functools import partial
 
 from ..errors import BackendError, NotAcquired
-from ..scripts.base import Call
-from ..scripts.lock import Ending
+from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Finished, Granted, Missing, Refused, Released, TransferOutcome
 from .calls import Calls, Contention
 from .hold import Hold
@@ -128,7 +127,7 @@ class Gate:
     def listen(self) -> None:
         """Hear of releases; once confirmed, contenders try again."""
         if self._listening is None:
-            self._listening = self.runtime.signals.listen(self.calls.free, self._on_message)
+            self._listening = self.runtime.signals.listen(self.calls.channels[0], self._on_message)
             self._listening.add_done_callback(self._on_confirmed)
 
     def admit(self, waiter: Waiter) -> Hold:
@@ -210,7 +209,7 @@ class Gate:
 
     def _stop_listening(self) -> None:
         if self._listening is not None:
-            self.runtime.signals.leave(self.calls.free, self._on_message)
+            self.runtime.signals.leave(self.calls.channels[0], self._on_message)
             self._listening = None
 
     # Holds and their leases.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..clock import Clock
 from ..errors import BackendError, LockLost, LossReason
-from ..scripts.lock import Renewal
+from ..scripts.base import Part
 from ..scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
 from .calls import Batch, Calls
 from .policy import Policy
@@ -226,7 +226,7 @@ class Hold:
         self._rewatch()
         return self if wants else None
 
-    def entry(self) -> tuple[Batch, Renewal]:
+    def entry(self) -> tuple[Batch, Part]:
         ttl_ms = self.ttl_ms if self.policy.renew else 0
         return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
 

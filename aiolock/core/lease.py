@@ -13,7 +13,7 @@ import anyio
 
 from ..clock import Timer
 from ..errors import LockLost, LossReason, NotOwned
-from ..scripts.lock import Ending
+from ..scripts.base import Ending
 from .hold import Hold
 from .policy import check_ttl, milliseconds
 from .runtime import Runtime

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from ..backends.base import Backend
 from ..clock import Clock
 from ..errors import BackendError
-from ..scripts.lock import Renewal
+from ..scripts.base import Part
 from ..scripts.outcomes import RenewOutcome
 from .calls import Batch
 
@@ -42,7 +42,7 @@ class Watched(Protocol):
 class Renewable(Protocol):
     """A hold that asks to be extended."""
 
-    def entry(self) -> tuple[Batch, Renewal]:
+    def entry(self) -> tuple[Batch, Part]:
         """How to make one request of many such, and this one's line in it."""
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:

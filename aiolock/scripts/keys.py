@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..errors import ConfigurationError
 
 MAX_NAME_BYTES = 512
+GRACE_MS = 60 * 1000
+"""How long, beyond a ttl, a clean name keeps its fence, and a tombstone stays."""
 _ENCODED = str.maketrans({"{": "%7B", "}": "%7D", "%": "%25"})
 
 
@@ -42,7 +44,7 @@ class Keys:
 
 
 class NameKeys:
-    """Keys of one name: `lock` (owner → depth), `state` (last grant), `free` (channel) and tombstones."""
+    """Keys of one name: `lock` (its holders), `state` (last grant), `free` (channel), tombstones, a queue's."""
 
     __slots__ = ("free", "lock", "state")
 
@@ -50,6 +52,11 @@ class NameKeys:
         self.lock: str = lock
         self.state: str = f"{lock}:state"
         self.free: str = f"{lock}:free{channel_end}"
+
+    @property
+    def queue(self) -> tuple[str, str, str, str, str]:
+        """What a name with a queue has: holders, their expiry, the queue, its waiters, state."""
+        return self.lock, f"{self.lock}:expiry", f"{self.lock}:queue", f"{self.lock}:waiting", self.state
 
     def dead(self, owner: str) -> str:
         """The tombstone of an owner that must never hold again."""

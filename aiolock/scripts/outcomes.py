@@ -8,12 +8,16 @@ from ..errors import LossReason
 
 
 class Granted(NamedTuple):
-    """The owner holds the lock; `pttl` ms were left after the script, `others` managers listen for a release."""
+    """The owner holds the lock; `pttl` ms were left after the script.
+
+    `others` managers listen for a release; `capacity` is the stored one, where the kind has any.
+    """
 
     fence: int
     pttl: int
     abandoned: bool
     others: int = 0
+    capacity: int = 0
 
 
 class Refused(NamedTuple):
@@ -22,6 +26,22 @@ class Refused(NamedTuple):
     pttl: int
     fence: int
     holder: str
+
+
+class Queued(NamedTuple):
+    """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`."""
+
+    serial: int
+    ticket: int
+    rank: int
+    fence: int
+    holder: str
+
+
+class Impossible(NamedTuple):
+    """More was asked for than the name has."""
+
+    capacity: int
 
 
 class Lost(NamedTuple):
@@ -74,7 +94,19 @@ class Held(NamedTuple):
     holder: str
 
 
-AcquireOutcome = Granted | Refused | Lost | Finished
+class Standing(NamedTuple):
+    """A look at a name with a queue: `held` is who holds it longest from now; `place` that of one waiter, from 1."""
+
+    holders: int
+    used: int
+    capacity: int
+    fence: int
+    waiters: int
+    place: int | None
+    held: Held | None
+
+
+AcquireOutcome = Granted | Queued | Refused | Impossible | Lost | Finished
 ReleaseOutcome = Released | Kept | Missing
 TransferOutcome = Granted | Missing | Finished
 RenewOutcome = Renewed | Missing | Failed

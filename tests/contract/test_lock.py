@@ -22,7 +22,8 @@ from aiolock import (
     LossReason,
     NotOwned,
 )
-from aiolock.scripts.lock import DIRTY_MS, GRACE_MS
+from aiolock.scripts.keys import GRACE_MS
+from aiolock.scripts.lock import DIRTY_MS
 
 from .places import Place, give_back, keys_of, steal, until
 
