@@ -14,6 +14,7 @@ import anyio
 from ..clock import Timer
 from ..errors import LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
+from .calls import Calls
 from .hold import Hold
 from .policy import check_ttl, milliseconds
 from .runtime import Runtime
@@ -57,15 +58,17 @@ class Lease:
 
     Attributes:
         hold: internal.
+        calls: internal; requests of this acquisition's weight.
         guard: internal; the scope that is cancelled on loss; None for a lease from a plain `await lock.acquire()`.
         task: internal; the task that acquired it; None once that task has ended.
     """
 
-    __slots__ = ("__weakref__", "_home", "_settlement", "guard", "hold", "task")
+    __slots__ = ("__weakref__", "_home", "_settlement", "calls", "guard", "hold", "task")
 
-    def __init__(self, home: Home, hold: Hold, task: asyncio.Task[object] | None) -> None:
+    def __init__(self, home: Home, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
         self._home = home
         self.hold: Hold = hold
+        self.calls: Calls = calls
         self._settlement: Settlement | None = None
         self.task: asyncio.Task[object] | None = task
         self.guard: Guard | None = None
