@@ -116,9 +116,7 @@ class QueueCalls:
         """Who holds and who waits; `waiting` is the owner whose place is asked for."""
         return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting))
 
-    def _part(
-        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, ticket: int
-    ) -> Part:
+    def _part(self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, ticket: int) -> Part:
         args = (
             owner,
             ttl_ms,
