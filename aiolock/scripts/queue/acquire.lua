@@ -14,24 +14,26 @@ local function acquire(k, a)
   if redis.call('EXISTS', KEYS[k + 5]) == 1 then return { 'finished' } end
   local name = open(k, ARGV[a + 7])
   local entry = { text(math.min(ttl, liveness)), ARGV[a + 4], mints, floor, metadata }
-  local place = redis.call('ZSCORE', name.queue, owner)
-  if place then join(name, owner, place, liveness, entry) end
+  local place = name.head and redis.call('ZSCORE', name.queue, owner)
+  if place then join(name, owner, text(place), liveness, entry) end
   settle(name, owner)
-  local count, held, minted, token, abandoned = read(redis.call('HGET', name.holders, owner))
+  local count, held, minted, token, abandoned = read(name, owner)
   if count ~= '0' then
     if fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
-    if depth > tonumber(count) then weigh(name, owner, depth, held, minted, token, abandoned) end
+    if depth > tonumber(count) then write(name, owner, depth, held, minted, token, abandoned) end
     return { 'granted', token, extend(name, owner, ttl, token), abandoned, name.capacity }
   end
-  if depth > 1 then return { 'lost', gone(name, weight)[2] } end
+  if depth > 1 then return { 'lost', gone(name, weight) } end
   if weight > name.capacity then return { 'impossible', name.capacity } end
-  local free = name.used + weight <= name.capacity and redis.call('EXISTS', name.queue) == 0
-  if free then return grant(name, owner, ttl, weight, mints, floor, metadata) end
+  if not name.head and name.used + weight <= name.capacity then
+    return grant(name, owner, ttl, weight, mints, floor, metadata)
+  end
   local last = redis.call('ZREVRANGE', name.expiry, 0, 0, 'WITHSCORES')[2] or NOW
   if ticket == '-1' then return { 'refused', last - NOW, text(name.fence), name.metadata } end
   if not place then join(name, owner, ticket, liveness, entry) end
+  ticket = text(redis.call('ZSCORE', name.queue, owner))
   local rank = redis.call('ZRANK', name.queue, owner) + 1
-  return { 'queued', text(name.serial), redis.call('ZSCORE', name.queue, owner), rank, text(name.fence), name.metadata }
+  return { 'queued', text(name.serial), ticket, rank, text(name.fence), name.metadata }
 end
 if #KEYS == 6 then return { acquire(1, 3) } end
 return each(acquire, 6, 11, 3)

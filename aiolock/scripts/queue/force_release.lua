@@ -1,14 +1,14 @@
--- force_release: ends every hold of a name, or the one of a fence, tells their managers, and lets in who comes next.
+-- force_release: ends every hold of a name, or those of a fence, tells their managers, and lets in who comes next.
 -- KEYS    name (5)
 -- ARGV    channel before, after, fence (0: any), capacity
 -- returns how many holds were ended
 -- Leaves the state dirty: the next holder sees `abandoned`.
--- If a command is denied: a holder is deleted before any message, so a denied HDEL changes nothing.
+-- If a command is denied: a holder is deleted before any message, so a denied DEL or HDEL changes nothing.
 local name = open(1, ARGV[4])
 prune(name)
 local ended = 0
 for _, owner in ipairs(redis.call('HKEYS', name.holders)) do
-  local _, _, _, fence = read(owner ~= 'used' and redis.call('HGET', name.holders, owner) or nil)
+  local _, _, _, fence = read(name, owner)
   if owner ~= 'used' and (ARGV[3] == '0' or ARGV[3] == fence) then
     drop(name, owner, true)
     ended = ended + 1

@@ -5,18 +5,17 @@
 --         [, owner, depth, pttl, fence of the holder that holds longest]}
 -- If a command is denied: nothing was changed.
 local name = open(1, ARGV[1])
-local held, used = 0, name.used
+local used = name.used
 for _, owner in ipairs(redis.call('ZRANGEBYSCORE', name.expiry, '-inf', NOW)) do
-  local _, weight = read(redis.call('HGET', name.holders, owner))
+  local _, weight = read(name, owner)
   used = used - weight
 end
 local live = redis.call('ZRANGEBYSCORE', name.expiry, '(' .. text(NOW), '+inf', 'WITHSCORES')
 local place = redis.call('ZRANK', name.queue, ARGV[2])
 local answer = { #live / 2, used, name.capacity, text(name.fence), name.metadata }
 answer[6], answer[7] = redis.call('ZCARD', name.queue), place and place + 1 or 0
-local owner = live[#live - 1]
-local depth, _, _, fence = read(owner and redis.call('HGET', name.holders, owner) or nil)
+local depth, _, _, fence = read(name, live[#live - 1] or '')
 if depth ~= '0' then
-  answer[8], answer[9], answer[10], answer[11] = owner, tonumber(depth), live[#live] - NOW, fence
+  answer[8], answer[9], answer[10], answer[11] = live[#live - 1], tonumber(depth), live[#live] - NOW, fence
 end
 return answer

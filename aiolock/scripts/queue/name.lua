@@ -2,7 +2,7 @@
 -- KEYS    five a name: holders (HASH owner -> record, and 'used' -> weight held), expiry (ZSET owner -> server ms),
 --         queue (ZSET owner -> ticket), waiting (HASH owner -> entry), state (HASH)
 -- A record is 'depth weight mints fence abandoned', an entry 'alive-until brief weight mints floor metadata'.
--- If a command is denied: the state is written before the expiry, the expiry before the holder, so nobody holds for ever.
+-- If a command is denied: the state is written before the expiry, that before the holder: nobody holds for ever.
 local DAY, GRACE = 24 * 3600 * 1000, 60 * 1000
 local time = redis.call('TIME')
 local NOW_US = time[1] * 1000000 + time[2]
@@ -15,12 +15,13 @@ local function open(first, capacity)
   name.fence, name.serial, name.dirty = tonumber(state[1] or 0), tonumber(state[2] or 0), state[3] or '0'
   name.capacity, name.metadata = tonumber(state[4] or capacity), state[5] or ''
   name.used = tonumber(redis.call('HGET', name.holders, 'used') or 0)
+  name.head = redis.call('ZRANGE', name.queue, 0, 0)[1]
   return name
 end
-local function keep(name, ttl)
-  for _, key in ipairs({ name.state, name.expiry, name.holders }) do
-    if redis.call('PTTL', key) < ttl + GRACE then redis.call('PEXPIRE', key, math.max(DAY, ttl + GRACE)) end
-  end
+local function keep(key, ttl) redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), DAY, ttl + GRACE)) end
+local function write(name, owner, depth, weight, mints, fence, abandoned)
+  local record = table.concat({ text(depth), text(weight), mints, fence, abandoned }, ' ')
+  redis.call('HSET', name.holders, owner, record, 'used', text(name.used))
 end
 local function grant(name, owner, ttl, weight, mints, floor, metadata)
   local abandoned = name.dirty
@@ -30,9 +31,10 @@ local function grant(name, owner, ttl, weight, mints, floor, metadata)
   name.used, name.metadata = name.used + weight, metadata
   redis.call('HSET', name.state, 'fence', text(name.fence), 'serial', text(name.serial), 'dirty', name.dirty,
     'capacity', text(name.capacity), 'metadata', metadata)
+  keep(name.state, ttl)
   redis.call('ZADD', name.expiry, NOW + ttl, owner)
-  local record = table.concat({ '1', text(weight), mints, text(name.fence), abandoned }, ' ')
-  redis.call('HSET', name.holders, owner, record, 'used', text(name.used))
-  keep(name, ttl)
+  keep(name.expiry, ttl)
+  write(name, owner, 1, weight, mints, text(name.fence), abandoned)
+  keep(name.holders, ttl)
   return { 'granted', text(name.fence), ttl, abandoned, name.capacity }
 end

@@ -10,22 +10,22 @@ local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
 local name = open(1, ARGV[10])
 leave(name, owner)
 prune(name)
-local count, weight, mints, fence, abandoned = read(redis.call('HGET', name.holders, owner))
+local count, weight, mints, fence, abandoned = read(name, owner)
 local answer
 if count == '0' then
-  answer = gone(name, ARGV[5])
+  answer = { 'missing', gone(name, ARGV[5]) }
 elseif left > 0 then
-  local still = math.min(tonumber(weight), tonumber(ARGV[5]))
-  local depth = math.min(tonumber(count), left)
-  weigh(name, owner, depth, still, mints == '1' and ARGV[6] or '0', fence, abandoned)
   answer = { 'kept', extend(name, owner, 0, fence) }
+  local still = math.min(weight, ARGV[5])
+  name.used = name.used - weight + still
+  write(name, owner, math.min(count, left), still, mints == '1' and ARGV[6] or '0', fence, abandoned)
 else
   drop(name, owner, ending == 'dirty' or (ending == 'undone' and abandoned == '1'))
   answer = { 'released', fence }
 end
 settle(name)
-if name.used <= 0 and name.dirty == '0' and redis.call('EXISTS', name.queue) == 0 then
-  redis.pcall('PEXPIRE', name.state, ARGV[8])
-end
+-- A capacity that was set stays longer.
+local idle = name.used <= 0 and not name.head and name.dirty == '0' and name.capacity == tonumber(ARGV[10])
+if idle then redis.pcall('PEXPIRE', name.state, ARGV[8]) end
 if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[6], 1, 'PX', ARGV[9]) end
 return answer

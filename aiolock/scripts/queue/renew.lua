@@ -8,8 +8,8 @@ local function renew(k, a)
   local owner, fence, ttl = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2])
   local name = open(k, ARGV[a + 3])
   settle(name)
-  local count, _, _, token = read(redis.call('HGET', name.holders, owner))
-  if count == '0' then return gone(name, ARGV[a + 4])[2] end
+  local count, _, _, token = read(name, owner)
+  if count == '0' then return gone(name, ARGV[a + 4]) end
   if token ~= fence then return 'taken_over' end
   return extend(name, owner, ttl, fence)
 end

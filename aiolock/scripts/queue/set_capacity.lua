@@ -8,6 +8,6 @@ local name = open(1, ARGV[3])
 local before = name.capacity
 redis.call('HSET', name.state, 'capacity', ARGV[3])
 name.capacity = tonumber(ARGV[3])
-keep(name, 0)
+keep(name.state, 0)
 settle(name)
 return before
