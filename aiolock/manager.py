@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, NoReturn
 from .backends.base import Backend
 from .backends.memory import MemoryBackend, named_store
 from .backends.redis import RedisBackend
+from .core.acquisition import Acquisition
+from .core.handover import check_kind, resume
+from .core.lease import Lease
 from .core.policy import (
     Policy,
     check_duration,
@@ -17,6 +20,7 @@ from .core.policy import (
     check_ttl,
 )
 from .core.runtime import Limits, Runtime
+from .core.ticket import Ticket
 from .errors import ConfigurationError, LossReason
 from .primitives.lock import DEFAULT, Default, Lock
 from .scripts.keys import check_name
@@ -125,21 +129,51 @@ class LockManager:
         if foreign:
             _refuse_foreign(next(iter(foreign)))
         name = check_name(name)
-        default = self._policy
-        lasting = default.ttl if ttl is None else check_ttl(name, ttl)
-        limit = default.acquire_timeout
-        if not isinstance(acquire_timeout, Default):
-            limit = check_timeout(name, "acquire_timeout", acquire_timeout)
-        policy = Policy(
-            ttl=lasting,
-            margin=check_margin(name, self._margin, lasting),
-            acquire_timeout=limit,
-            renew=default.renew if renew is None else bool(renew),
-            max_hold=None if max_hold is None else check_duration(name, "max_hold", max_hold, least=0.001),
-            cancel_on_loss=bool(cancel_on_loss),
-            metadata=check_metadata(name, metadata),
-        )
+        policy = self._policy_of(name, ttl, acquire_timeout, renew, max_hold, cancel_on_loss, metadata)
         return Lock(self._runtime, name, policy)
+
+    def resume(
+        self,
+        ticket: str,
+        *,
+        ttl: float | None = None,
+        renew: bool | None = None,
+        max_hold: float | None = None,
+        cancel_on_loss: bool = True,
+        metadata: str | None = None,
+    ) -> Acquisition[Lease]:
+        """Go on with a lease that another process detached: `await` it for a lease, or `async with` it for a guarded
+        block.
+
+        The lease has a new owner and a higher fence, is renewed by this manager, and lives by the keywords, which are
+        those of `lock()`. Nobody can come in between. It never waits: either the ticket is good now, or it raises.
+
+        Args:
+            ticket: what `lease.detach()` returned.
+            ttl, renew, max_hold, cancel_on_loss, metadata: as for `lock()`.
+
+        Returns:
+            An awaitable context manager, as `lock.acquire()` returns.
+
+        Raises:
+            ConfigurationError: it is no ticket, a damaged one, or of another namespace, database or kind; a keyword
+                that cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
+            NotOwned: it was resumed before, came after its ttl, was made up, or the lock was force-released.
+            BackendError: Redis is unreachable or refuses. If it never saw the request, the ticket is as good as before.
+            NotAcquired: the answer came after the lease's own deadline, or the manager closes.
+
+        Cancellation: either the ticket is as good as before, or the lock is released, and its next holder sees
+        `abandoned`; nothing is held once that undo, written at once, has landed. Cost: one round trip.
+        """
+        read = Ticket.read(ticket)
+        read.check_home(self._runtime.keys)
+        check_kind(read)
+        policy = self._policy_of(read.name, ttl, None, renew, max_hold, cancel_on_loss, metadata)
+
+        async def take_over() -> Lease:
+            return await resume(self._runtime, policy, read)
+
+        return Acquisition(read.name, take_over, "resume()")
 
     async def __aenter__(self) -> LockManager:
         """Connect.
@@ -217,6 +251,31 @@ class LockManager:
                 runtime.unbind()
                 await runtime.watchdog.stop()
             raise
+
+    def _policy_of(
+        self,
+        name: str,
+        ttl: float | None,
+        acquire_timeout: float | Default | None,
+        renew: bool | None,
+        max_hold: float | None,
+        cancel_on_loss: bool,
+        metadata: str | None,
+    ) -> Policy:
+        default = self._policy
+        lasting = default.ttl if ttl is None else check_ttl(name, ttl)
+        limit = default.acquire_timeout
+        if not isinstance(acquire_timeout, Default):
+            limit = check_timeout(name, "acquire_timeout", acquire_timeout)
+        return Policy(
+            ttl=lasting,
+            margin=check_margin(name, self._margin, lasting),
+            acquire_timeout=limit,
+            renew=default.renew if renew is None else bool(renew),
+            max_hold=None if max_hold is None else check_duration(name, "max_hold", max_hold, least=0.001),
+            cancel_on_loss=bool(cancel_on_loss),
+            metadata=check_metadata(name, metadata),
+        )
 
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):

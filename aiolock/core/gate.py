@@ -104,7 +104,8 @@ class Gate:
 
     def undo(self, waiter: Waiter) -> Release:
         """End the acquisition that runs under the waiter's owner id, and give it a new one."""
-        release = Release(self.runtime, self.calls, waiter.owner, waiter.policy.ttl_ms, 0, "undone", waiter.tainted)
+        ttl_ms, ending, tainted = waiter.policy.ttl_ms, waiter.undoing, waiter.tainted
+        release = Release(self.runtime, self.calls, waiter.owner, ttl_ms, 0, ending, tainted)
         self._busy -= waiter.offer
         waiter.owner = self.runtime.new_owner()
         waiter.tainted = waiter.offer = False
@@ -135,19 +136,11 @@ class Gate:
         """Make the waiter's grant a hold."""
         assert waiter.grant is not None
         grant, sent_at = waiter.grant
-        runtime = self.runtime
+        runtime, policy, tainted = self.runtime, waiter.policy, waiter.tainted
         if not waiter.offer:
             self._busy += 1
         hold = Hold(
-            self.calls,
-            waiter.policy,
-            waiter.owner,
-            grant,
-            sent_at,
-            waiter.tainted,
-            runtime.clock,
-            runtime.watchdog,
-            self._on_lost,
+            self.calls, policy, waiter.owner, grant, sent_at, tainted, runtime.clock, runtime.watchdog, self._on_lost
         )
         del self._waiters[waiter]
         runtime.watchdog.forget(waiter)
@@ -156,6 +149,12 @@ class Gate:
         self._holds.append(hold)
         self._settle_down()
         return hold
+
+    def recede(self) -> None:
+        """The lock came to this process by a ticket: who contends for it queues up for a hand-off instead."""
+        for waiter in self._waiters:
+            waiter.contending = False
+        self._promote()
 
     def _promote(self) -> None:
         slots = math.inf if self.contention.contenders is None else self.contention.contenders - self._busy
@@ -258,9 +257,7 @@ class Gate:
         if hold.depth > 0:
             Release(self.runtime, self.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
-        hold.end()
-        self._holds.remove(hold)
-        self.runtime.holds.pop(hold.owner, None)
+        self._end(hold)
         successor = self._successor(hold, ending)
         if successor is not None:
             self._transfer(hold, successor, settlement)
@@ -271,6 +268,19 @@ class Gate:
         self.signal()
         self._settle_down()
         return settlement
+
+    def detach(self, lease: Lease) -> Settlement:
+        """The lease's hold goes on elsewhere: no release, and for who waits here the holder is a stranger."""
+        self._end(lease.hold)
+        self._busy -= 1
+        settlement = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
+        self._settle_down()
+        return settlement
+
+    def _end(self, hold: Hold) -> None:
+        hold.end()
+        self._holds.remove(hold)
+        self.runtime.holds.pop(hold.owner, None)
 
     def collected(self, hold: Hold) -> None:
         loop = self.runtime.loop
@@ -336,16 +346,10 @@ class Gate:
         return waiter
 
     def _transfer(self, hold: Hold, waiter: Waiter, settlement: Settlement) -> None:
+        owner, floor = waiter.owner, self.runtime.floor
         request = partial(
-            self.calls.transfer,
-            hold.owner,
-            hold.fence,
-            waiter.owner,
-            waiter.policy.ttl_ms,
-            self.runtime.floor,
-            waiter.metadata,
+            self.calls.transfer, hold.owner, hold.fence, owner, waiter.policy.ttl_ms, floor, waiter.metadata
         )
-        owner = waiter.owner
         call = request(hold.tainted)
         waiter.offer = True
 

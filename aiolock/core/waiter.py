@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 
+from ..scripts.lock import Ending
 from ..scripts.outcomes import Granted, Refused
 from .policy import Policy
 
@@ -21,6 +22,7 @@ class Waiter:
         offer: a transfer to it is on its way.
         grant: it has the lock: the answer, and when the request for it was written.
         refusal: the last answer that named a holder.
+        undoing: how the server is told that a grant is undone.
     """
 
     __slots__ = (
@@ -37,6 +39,7 @@ class Waiter:
         "retry_at",
         "seen",
         "tainted",
+        "undoing",
     )
 
     def __init__(self, owner: str, policy: Policy, holder: str) -> None:
@@ -50,6 +53,7 @@ class Waiter:
         self.offer: bool = False
         self.grant: tuple[Granted, float] | None = None
         self.refusal: Refused | None = None
+        self.undoing: Ending = "undone"
         self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None

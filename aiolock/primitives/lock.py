@@ -11,6 +11,7 @@ from ..core.acquisition import Acquisition, obtain, obtain_now
 from ..core.calls import Contention
 from ..core.gate import Gate
 from ..core.guard import Guard
+from ..core.handover import GATES
 from ..core.lease import Lease, Owner
 from ..core.policy import Policy, check_timeout
 from ..core.runtime import Runtime
@@ -186,14 +187,19 @@ class Lock:
 
     def _gate(self) -> Gate:
         self._runtime.check(self._name)
-        key = (LockCalls.kind, self._name)
-        gate = self._runtime.gates.get(key)
-        if gate is None:
-            gate = Gate(self._runtime, self._calls(), CONTENTION)
-        return cast(Gate, gate)
+        return gate_of(self._runtime, self._name)
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r} ttl={self._policy.ttl:g}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Lock cannot leave its process: make one of the same name from the other's manager")
+
+
+def gate_of(runtime: Runtime, name: str) -> Gate:
+    """The gate of the lock `name`; a new one if nobody of this process uses it."""
+    gate = runtime.gates.get((LockCalls.kind, name))
+    return cast(Gate, gate) if gate is not None else Gate(runtime, LockCalls(runtime.keys, name), CONTENTION)
+
+
+GATES[LockCalls.kind] = gate_of

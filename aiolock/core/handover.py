@@ -1,0 +1,101 @@
+"""A lease that another process detached becomes one of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
+from ..scripts.outcomes import Granted, Missing
+from .acquisition import own
+from .gate import Gate
+from .lease import Lease
+from .policy import Policy
+from .runtime import Runtime
+from .settlement import Release
+from .ticket import Ticket
+from .waiter import Waiter
+
+GATES: dict[str, Callable[[Runtime, str], Gate]] = {}
+"""For each kind of lock whose leases can move: the gate of a name. Primitives add themselves."""
+
+
+def check_kind(ticket: Ticket) -> None:
+    """Raise unless leases of the ticket's kind can move.
+
+    Raises:
+        ConfigurationError: they cannot.
+    """
+    if ticket.kind not in GATES:
+        raise ConfigurationError(
+            ticket.name,
+            f"the ticket of lock {ticket.name!r} is of the kind {ticket.kind!r}, which this version cannot resume",
+        )
+
+
+async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
+    """Take over what the ticket stands for, in one request; never waits for anybody."""
+    runtime.check(ticket.name)
+    gate = GATES[ticket.kind](runtime, ticket.name)
+    waiter = Waiter(runtime.new_owner(), policy, runtime.holder)
+    waiter.contending = True  # so no release of this process hands it the lock
+    waiter.undoing = "dirty"  # what the ticket stood for was begun, and is not finished
+    gate.join(waiter)
+    try:
+        await _move(gate, waiter, ticket)
+        if not gate.accepts(waiter):
+            raise NotAcquired(
+                ticket.name,
+                f"lock {ticket.name!r} was resumed too late, its ttl was nearly over when the answer came: released "
+                "again; acquire it anew, with a longer ttl",
+            )
+    except BaseException:
+        gate.leave_queue(waiter)
+        raise
+    lease = own(gate, waiter, asyncio.current_task())
+    gate.recede()
+    return lease
+
+
+async def _move(gate: Gate, waiter: Waiter, ticket: Ticket) -> None:
+    runtime, name, policy = gate.runtime, gate.calls.name, waiter.policy
+    call = gate.calls.transfer(
+        ticket.owner, ticket.fence, waiter.owner, policy.ttl_ms, runtime.floor, waiter.metadata, ticket.tainted
+    )
+    undo: Release | None = None
+
+    def unanswered() -> bool:
+        if undo is not None:  # nobody wants it any more, and its undo may be unwritten yet
+            undo.taint()
+            return False
+        waiter.tainted = True
+        return True
+
+    call.unanswered = unanswered
+    reply = runtime.backend.run(call)
+    patience = runtime.clock.now() + runtime.limits.request_timeout
+    limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "resuming"))
+    try:
+        outcome = await reply
+    except BaseException:
+        if not call.withdraw():
+            undo = gate.undo(waiter)
+        raise
+    finally:
+        runtime.watchdog.forget(limit)
+    gate.answered = True
+    if not isinstance(outcome, Granted):
+        raise _worthless(name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
+    waiter.grant = (outcome, call.sent_at)
+
+
+def _worthless(name: str, reason: LossReason) -> NotOwned:
+    if reason is LossReason.TAKEN_OVER:
+        why = "somebody else holds the lock, so it was resumed before or came after its ttl"
+    else:
+        why = "nobody holds the lock, so it was resumed and released, came after its ttl, or was force-released"
+    return NotOwned(
+        name,
+        f"the ticket of lock {name!r} is worth nothing any more: {why}. Acquire the lock anew; "
+        "lease.detach(ttl=...) gives a ticket more time",
+    )
