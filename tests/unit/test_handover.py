@@ -20,6 +20,7 @@ from aiolock import (
     NotAcquired,
     NotOwned,
 )
+from aiolock.core.calls import Contention
 from aiolock.core.ticket import Ticket
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
@@ -542,6 +543,52 @@ async def test_waiters_of_the_new_process_go_on_after_a_loss(
     await waiter.end()
 
 
+async def test_whoever_waits_behind_a_resumed_lease_rides_out_an_outage(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, peer_backend: MemoryBackend, crew: Crew
+) -> None:
+    """The server has spoken to this process. Kept by `gate.answered = True`."""
+    ticket = await ticket_of(locks)
+
+    async def hold() -> None:
+        with expect_loss(LossReason.UNREACHABLE):
+            async with peer.resume(ticket):
+                await asyncio.Event().wait()
+
+    holding = crew.start(hold())
+    await settle(backend)
+    waiter = Holder(crew, peer.lock("a"))
+    await settle(backend)
+    with peer_backend.outage():
+        await backend.clock.advance(2 * TTL)
+    await backend.clock.advance(5)
+    assert holding.done()
+    await holding
+    assert waiter.entered.done()
+    await waiter.end()
+
+
+async def test_as_many_as_before_contend_for_what_is_left(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where several may hold, a resumed lease takes one place only. Kept by Gate.recede: `self._promote()`."""
+    monkeypatch.setattr("aiolock.primitives.lock.CONTENTION", Contention(contenders=2, handoff=True))
+    ticket = await ticket_of(locks)
+    waiters = [Holder(crew, peer.lock("a")) for _ in range(3)]
+    await settle(backend)
+    (gate,) = runtime_of(peer).gates.values()
+    assert contending(gate) == [True, True, False]
+    async with peer.resume(ticket):
+        assert contending(gate) == [True, False, False]
+    for waiter in waiters:
+        waiter.leave.set()
+    await settle(backend)
+    assert all(waiter.task.done() for waiter in waiters)
+
+
+def contending(gate: object) -> list[bool]:
+    return [waiter.contending for waiter in gate._waiters]  # type: ignore[attr-defined]
+
+
 async def test_a_release_does_not_hand_the_lock_to_a_resume(backend: MemoryBackend) -> None:
     """A late ticket while a task of the process holds the lock. Kept by `waiter.contending = True`."""
     slow = SlowBackend(backend)
@@ -646,6 +693,28 @@ async def test_resume_unanswered_and_given_up(backend: MemoryBackend) -> None:
             assert bool(tombstones(backend)) is dies
             async with first.lock("a") as lease:
                 assert lease.abandoned
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_resume_given_up_just_before_its_connection_dies(lost: str, backend: MemoryBackend) -> None:
+    """Its undo is not written yet, so it must leave a tombstone all the same. Kept by `undo.taint()`."""
+    slow = SlowBackend(backend)
+    async with LockManager(MemoryBackend(backend)) as first, LockManager(slow) as second:
+        ticket = await ticket_of(first)
+        resuming = crew_task(second.resume(ticket))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        resuming.cancel()
+        await asyncio.sleep(0)
+        slow.die(lost)  # type: ignore[arg-type]
+        await settle(backend)
+        assert resuming.cancelled()
+        assert len(tombstones(backend)) == 1
+        if lost == "reply":
+            assert lock_keys(backend) == []
+        else:  # the server never saw it, and is not asked again
+            async with first.resume(ticket):
+                pass
 
 
 async def test_a_grant_past_its_own_deadline_is_undone(backend: MemoryBackend) -> None:
