@@ -93,7 +93,10 @@ def _worthless(name: str, reason: LossReason) -> NotOwned:
     if reason is LossReason.TAKEN_OVER:
         why = "somebody else holds the lock, so it was resumed before or came after its ttl"
     else:
-        why = "nobody holds the lock, so it was resumed and released, came after its ttl, or was force-released"
+        why = (
+            "nobody holds the lock, so it was resumed and released, came after its ttl, was force-released, "
+            "or the server lost its key"
+        )
     return NotOwned(
         name,
         f"the ticket of lock {name!r} is worth nothing any more: {why}. Acquire the lock anew; "

@@ -64,7 +64,7 @@ class Ticket:
         """
         try:
             ticket = cls._parse(text)
-        except (ValueError, IndexError):  # UnicodeError and ConfigurationError are ValueErrors
+        except ValueError:  # so are binascii.Error, UnicodeError and ConfigurationError
             ticket = None
         if ticket is None or ticket.spell() != text:
             # Never quoted: whoever reads the log could take the lock.

@@ -24,6 +24,9 @@ async def test_a_lease_outlives_its_process(crew: Crew) -> None:
         await crew.until(lambda: crew.events("detached"))
         first.kill()
         first.wait()
+        await asyncio.sleep(0.1)
+        assert not third.done()
+        (crew.folder / "killed").touch()
         async with asyncio.timeout(30):
             lease = await third
         entered = time.monotonic()

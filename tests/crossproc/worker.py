@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -62,20 +63,26 @@ async def detach(url: str, folder: str) -> None:
 
 
 async def resume(url: str, folder: str) -> None:
-    """Take a lock from the pipe, and hold it for longer than any ttl."""
+    """Take a lock from the pipe once its sender is dead, and try it again afterwards."""
     journal = Journal(f"{folder}/journal")
-    async with LockManager(url, ttl=TTL) as locks:
+    async with LockManager(url) as locks:
         journal.note("ready")
         ticket = await asyncio.to_thread(Path(folder, "pipe").read_text)
+        await asyncio.to_thread(wait_for, Path(folder, "killed"))
         async with locks.resume(ticket) as lease:
             journal.note("resumed", fence=lease.fence)
-            await asyncio.sleep(1.5 * TTL)
+            await asyncio.sleep(0.2)
             lease.ensure()
             journal.note("leaves")
         try:
             await locks.resume(ticket)
         except NotOwned:
             journal.note("not twice")
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
 
 
 async def fork(url: str, folder: str) -> None:
