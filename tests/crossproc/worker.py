@@ -53,7 +53,7 @@ async def hold(url: str, folder: str, ttl: str = str(TTL)) -> None:
 async def detach(url: str, folder: str) -> None:
     """Take the lock, send it down the pipe, and work on something else until killed."""
     journal = Journal(f"{folder}/journal")
-    async with LockManager(url, ttl=TTL) as locks:
+    async with LockManager(url) as locks:
         lease = await locks.lock(NAME).acquire()
         journal.note("acquired", fence=lease.fence)
         ticket = await lease.detach(60.0)
