@@ -93,7 +93,7 @@ class LockLost(AiolockError):
 
 
 class NotOwned(AiolockError):
-    """Release or renewal by one who does not hold the lock."""
+    """Release, renewal or move by one who does not hold the lock; or a ticket that is worth nothing any more."""
 
 
 class BackendError(AiolockError):
