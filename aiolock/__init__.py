@@ -13,7 +13,9 @@ from .errors import LockLost as LockLost
 from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
+from .errors import WaitTimeout as WaitTimeout
 from .manager import LockManager as LockManager
+from .primitives.latch import Latch as Latch
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
 
@@ -23,6 +25,7 @@ __all__ = [
     "AiolockError",
     "BackendError",
     "ConfigurationError",
+    "Latch",
     "Lease",
     "Lock",
     "LockInfo",
@@ -32,6 +35,7 @@ __all__ = [
     "NotAcquired",
     "NotOwned",
     "Owner",
+    "WaitTimeout",
 ]
 __version__ = "0.1.0"
 

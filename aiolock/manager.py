@@ -18,6 +18,7 @@ from .core.policy import (
 )
 from .core.runtime import Limits, Runtime
 from .errors import ConfigurationError, LossReason
+from .primitives.latch import TTL, Latch
 from .primitives.lock import DEFAULT, Default, Lock
 from .scripts.keys import check_name
 
@@ -140,6 +141,20 @@ class LockManager:
             metadata=check_metadata(name, metadata),
         )
         return Lock(self._runtime, name, policy)
+
+    def latch(self, name: str, count: int, *, ttl: float = TTL) -> Latch:
+        """A count-down latch. No I/O; works before the manager is entered.
+
+        Args:
+            name: any text of 1 to 512 bytes in UTF-8; one for each occasion, as an open latch stays open.
+            count: how many counts open it, 1 to 100,000. Whoever uses the name first decides; others get a warning
+                in the log.
+            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; a day if not given. Who waits uses it.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        return Latch(self._runtime, name, count, ttl)
 
     async def __aenter__(self) -> LockManager:
         """Connect.
