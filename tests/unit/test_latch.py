@@ -112,7 +112,7 @@ async def test_an_opening_while_a_look_is_on_its_way_is_seen() -> None:
         await settle(backend)
         backend.calls.clear()
         clock = asyncio.create_task(backend.clock.advance(RECHECK))
-        while looks(backend) == 0:
+        while looks(backend) == 0:  # noqa: ASYNC110 - it is executed between two turns
             await asyncio.sleep(0)
         await there.count_down()
         await clock
@@ -266,10 +266,6 @@ async def test_a_passing_error_is_looked_through(
     """LOADING, say: who waits tries again. Who did not have an answer before is told."""
     task = await waiting(crew, backend, latch)
     failing = True
-
-    def run(store: object, keys: object, args: object) -> object:
-        return None
-
     original = backend._execute
 
     def execute(call: Any) -> Any:
@@ -305,6 +301,7 @@ async def test_an_unwritten_count_down_is_withdrawn(latch: Latch, crew: Crew, ba
         task = crew.start(latch.count_down())
         await settle(backend)
         task.cancel()
+        await settle(backend)
     await settle(backend)
     assert await latch.count() == 2
 
