@@ -72,7 +72,10 @@ class ConfigurationError(AiolockError, ValueError):
 
 
 class NotAcquired(AiolockError):
-    """The lock was not acquired, and is not held once a pending undo has landed; a latch: its manager was closed."""
+    """The lock was not acquired, and is not held once a pending undo has landed.
+
+    Also what a latch's `wait()` raises when its manager is closed.
+    """
 
 
 class AcquireTimeout(NotAcquired, TimeoutError):

@@ -116,7 +116,6 @@ class Vigil:
 
     def _look(self) -> None:
         self._again = False
-        self._runtime.watchdog.forget(self)
         call = self._call = self._calls.look()
         call.unanswered = lambda: self._waiters > 0
         call.settle = self._settle
@@ -140,10 +139,7 @@ class Vigil:
             self._runtime.watchdog.schedule(self, self._next_look(failed))
 
     def on_due(self, now: float, late: float) -> None:
-        if self._runtime.closing:
-            self._wake()
-        else:
-            self._look()
+        self.signal()
 
     def _wake(self) -> None:
         for nap in self._naps:
@@ -161,8 +157,6 @@ class Vigil:
         self.signal()
 
     def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
-        if confirmed is not self._listening:
-            return  # an earlier subscription, given up before it was confirmed
         error = confirmed.exception()
         if isinstance(error, BackendError):
             self._stop_listening()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -69,10 +70,14 @@ async def test_counts_at_once_are_all_counted(here: Latch, there: Latch, locks: 
 
 async def test_a_timeout(here: Latch, there: Latch, place: Place) -> None:
     await there.count_down()
+    task = await waiting(place, here)
     with pytest.raises(WaitTimeout, match="2 of 3 counts are missing"):
         await here.wait(timeout=0.05)
     with pytest.raises(WaitTimeout, match="2 of 3 counts are missing"):
         await here.wait(timeout=0)
+    assert not task.done()
+    assert [await there.count_down() for _ in range(2)] == [1, 0]
+    await task
     await until(lambda: place.listeners(NAME, "latch") == 0)
 
 
@@ -170,12 +175,23 @@ async def sent(stats: CommandStats) -> Counter[str]:
     return Counter({name: count for name, count in found.items() if name in ("evalsha", "subscribe", "unsubscribe")})
 
 
+@pytest.fixture
+def limited(redis_place: RedisPlace) -> Iterator[Callable[[str], LockManager]]:
+    """A manager for a user with all rights, changed by the rule given."""
+
+    def manager(rule: str) -> LockManager:
+        acl = ("ACL", "SETUSER", "aiolock-test", "reset", "on", ">secret", "~*", "&*", "+@all", *rule.split())
+        redis_place.link.execute_command(*acl)
+        return LockManager(redis_place.url.replace("redis://", "redis://aiolock-test:secret@"))
+
+    yield manager
+    redis_place.link.execute_command("ACL", "DELUSER", "aiolock-test")
+
+
 @pytest.mark.parametrize(("rule", "said"), [("-hmget", "ACL"), ("resetchannels &aiolock:manager:*", "not possible")])
-async def test_a_denied_command_or_channel_is_told(redis_place: RedisPlace, rule: str, said: str) -> None:
+async def test_a_denied_command_or_channel_is_told(limited: Callable[[str], LockManager], rule: str, said: str) -> None:
     """Kept by Vigil._settle and Vigil._on_confirmed."""
-    acl = ("ACL", "SETUSER", "aiolock-test", "reset", "on", ">secret", "~*", "&*", "+@all", *rule.split())
-    redis_place.link.execute_command(*acl)
-    async with LockManager(redis_place.url.replace("redis://", "redis://aiolock-test:secret@")) as locks:
+    async with limited(rule) as locks:
         for _ in range(2):
             tasks = [asyncio.create_task(locks.latch(NAME, 2).wait()) for _ in range(5)]
             async with asyncio.timeout(ENOUGH):
@@ -185,4 +201,3 @@ async def test_a_denied_command_or_channel_is_told(redis_place: RedisPlace, rule
                 assert said in str(error)
                 assert error.name == NAME
         assert locks._runtime.gates == {}
-    redis_place.link.execute_command("ACL", "DELUSER", "aiolock-test")

@@ -249,10 +249,8 @@ def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence:
         world.compare()
 
 
-@given(
-    total=st.integers(1, 5),
-    copies=st.lists(st.integers(1, 8), max_size=40),
-)
+@settings(deadline=None)
+@given(total=st.integers(1, 5), copies=st.lists(st.integers(1, 8), max_size=40))
 def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, copies: list[int]) -> None:
     """Whatever is repeated and in whatever order; by the twin, which the Lua equals."""
     side, calls = TwinSide(), LatchCalls(KEYS, "n", total, TTL)

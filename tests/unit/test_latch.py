@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aiolock import BackendError, ConfigurationError, Latch, LockManager, NotAcquired, WaitTimeout
+from aiolock.primitives.vigil import Vigil
 from aiolock.scripts.latch import LatchCalls
 from aiolock.testing import MemoryBackend
 from tests.cancellation.stepper import Stepper, When
@@ -161,11 +162,17 @@ async def test_a_timeout_says_what_is_missing(latch: Latch, there: Latch, crew: 
     assert backend.store.numsub(FREE) == 0
 
 
-async def test_a_timeout_ends_one_waiter_only(latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend) -> None:
+async def test_a_timeout_ends_one_waiter_only(
+    latch: Latch, there: Latch, locks: LockManager, crew: Crew, backend: MemoryBackend
+) -> None:
     short = await waiting(crew, backend, latch, timeout=1.0)
     long = await waiting(crew, backend, latch)
+    vigil = runtime_of(locks).gates["latch", NAME]
+    assert isinstance(vigil, Vigil)
+    assert vigil.occupied(None)  # closing waits for them
     await backend.clock.advance(1.0)
     assert isinstance(short.exception(), WaitTimeout)
+    assert len(vigil._naps) == 1
     for _ in range(2):
         await there.count_down()
     await settle(backend)
