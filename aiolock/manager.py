@@ -17,6 +17,7 @@ from .core.runtime import Limits, Runtime
 from .core.ticket import Ticket
 from .errors import BackendError, ConfigurationError, LossReason
 from .primitives.fair_lock import FairLock
+from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
 from .primitives.options import DEFAULT, Default, LockOptions, policy_of
 from .primitives.rw_lock import RWLock
@@ -158,6 +159,20 @@ class LockManager:
         """
         name, policy = self._named(name, options)
         return Semaphore(self._runtime, name, permits, policy)
+
+    def latch(self, name: str, count: int, *, ttl: float = TTL) -> Latch:
+        """A count-down latch. No I/O; works before the manager is entered.
+
+        Args:
+            name: any text of 1 to 512 bytes in UTF-8; one for each occasion, as an open latch stays open.
+            count: how many counts open it, 1 to 100,000. Whoever uses the name first decides; others get a warning
+                in the log.
+            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; a day if not given. Who waits uses it.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        return Latch(self._runtime, name, count, ttl)
 
     def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
         """Go on with a lease that another process detached: `await` it for a lease, or `async with` it for a guarded

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ..errors import BackendError
-from .calls import Calls, Contention
 from .runtime import Runtime
+
+
+class Named(Protocol):
+    """Requests about one name, as far as it is listened for.
+
+    Attributes:
+        name: the name, for the log.
+        channels: where releases are told.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def channels(self) -> Sequence[str]: ...
 
 
 class Ear:
@@ -16,18 +31,18 @@ class Ear:
     Args:
         runtime: the manager's.
         calls: the name's.
-        contention: the primitive's rule.
         signal: called when the name may be free.
+        own: releases of this process are heard, too: its own queue is not the only one that waits for them.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_contention", "_name", "_runtime", "_signal")
+    __slots__ = ("_channels", "_confirmations", "_name", "_own", "_runtime", "_signal")
 
-    def __init__(self, runtime: Runtime, calls: Calls, contention: Contention, signal: Callable[[], None]) -> None:
+    def __init__(self, runtime: Runtime, calls: Named, signal: Callable[[], None], own: bool) -> None:
         self._runtime = runtime
         self._name = calls.name
         self._channels = calls.channels
-        self._contention = contention
         self._signal = signal
+        self._own = own
         self._confirmations: list[asyncio.Future[None]] = []
 
     @property
@@ -59,7 +74,7 @@ class Ear:
         if payload is not None:
             who, _, fence = payload.partition(" ")
             self._runtime.heard(int(fence) if fence.isdecimal() else 0)
-            if not self._contention.overlapping and self._runtime.is_own(who):
+            if not self._own and self._runtime.is_own(who):
                 return  # this queue's own release: it went on when that was written
         self._signal()
 
@@ -69,6 +84,6 @@ class Ear:
         error = confirmed.exception()
         if isinstance(error, BackendError):
             if not error.transient:
-                self._runtime.fall_back(f"waiting for lock {self._name!r}", error)
+                self._runtime.fall_back(f"a waiter for {self._name!r}", error)
             self.stop()
             self._signal()

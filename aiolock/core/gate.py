@@ -46,7 +46,7 @@ class Gate:
         self.answered = False  # the server has spoken since somebody of this process wanted the lock
         self.holds: list[Hold] = []  # not ended; lost ones too
         self.waiters: dict[Waiter, None] = {}
-        self.ear = Ear(runtime, calls, contention, self.signal)
+        self.ear = Ear(runtime, calls, self.signal, own=contention.overlapping)
         self.handoff = Handoff(self)
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
         self._busy = 0  # slots taken by live holds and by transfers on their way

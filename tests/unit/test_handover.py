@@ -589,7 +589,7 @@ async def test_as_many_as_before_contend_for_what_is_left(
 
 
 def contending(gate: object) -> list[bool]:
-    return [waiter.contending for waiter in gate._waiters]  # type: ignore[attr-defined]
+    return [waiter.contending for waiter in gate.waiters]  # type: ignore[attr-defined]
 
 
 async def test_a_release_does_not_hand_the_lock_to_a_resume(backend: MemoryBackend) -> None:
