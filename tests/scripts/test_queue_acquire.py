@@ -194,6 +194,16 @@ class TestAgain:
         assert (again.ticket, again.rank) == (first.ticket, 1)
         assert line(side, fair) == ["m:2", "m:3"]
 
+    def test_one_that_comes_back_to_the_front_is_served_at_once(self, side: Side) -> None:
+        """Guards the second look behind `join`: nobody else may settle for a while."""
+        read, write = Queue(RW), Queue(RW, want=1)
+        side.run(read.acquire("m:1", TTL, HIGH, ""))
+        enter(side, write, ["m:2"])
+        granted = side.run(read.acquire("m:3", TTL, 0, "", ticket=1))
+        assert isinstance(granted, Granted)
+        assert TTL - SLACK < granted.pttl <= TTL
+        assert line(side, read) == ["m:2"]
+
     def test_tickets_survive_a_round_number(self, side: Side, fair: Queue) -> None:
         """Guards `tonumber(…ZSCORE…)`: servers write 1.8e+15."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))

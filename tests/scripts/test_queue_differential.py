@@ -122,7 +122,7 @@ class World:
         self.compare()
         for i in range(NAMES):
             if call is not None and i not in self.spoilt:
-                self.check(i, before[i], self.standing(i), call.script.name == "transfer")
+                self.check(i, before[i], self.standing(i), call)
 
     def request(self, step: Step) -> Call[Any] | None:
         name, i = self.names[step.name], step.name
@@ -220,7 +220,7 @@ class World:
         live = {owner for owner, wish in wishes.items() if int(wish[0]) > 1 and int(wish[2]) <= capacity}
         return Standing(holders(twin, name), twin.scores(name.queue), live, capacity)
 
-    def check(self, i: int, before: Standing, after: Standing, handed: bool) -> None:
+    def check(self, i: int, before: Standing, after: Standing, call: Call[Any]) -> None:
         """What must hold behind every request, whatever happened to the keys."""
         assert after.used == int(self.sides[1].hash(self.names[i].holders).get("used", "0"))
         assert after.used <= max(after.capacity, before.used), f"{after} holds more than it has"
@@ -232,8 +232,9 @@ class World:
         stayed = before.live & before.tickets.keys() & after.tickets.keys()
         granted = [owner for owner in after.holders if not same_hold(before, after, owner)]
         for owner in granted:
-            ahead = [one for one in stayed if before.tickets[one] < before.tickets.get(owner, FLOOR**2)]
-            assert not ahead or handed, f"{owner} overtook {ahead}: {before} became {after}"
+            ticket = before.tickets.get(owner) or old_ticket(call, owner) or FLOOR**2
+            ahead = [one for one in stayed if before.tickets[one] < ticket]
+            assert not ahead or call.script.name == "transfer", f"{owner} overtook {ahead}: {before} became {after}"
         minted = sorted(after.holders[owner].fence for owner in granted if after.holders[owner].mints)
         assert all(one < other for one, other in itertools.pairwise([self.highest[i], *minted]))
         self.highest[i] = max([self.highest[i], *minted])
@@ -241,6 +242,12 @@ class World:
 
 def same_hold(before: Standing, after: Standing, owner: str) -> bool:
     return owner in before.holders and before.holders[owner].fence == after.holders[owner].fence
+
+
+def old_ticket(call: Call[Any], owner: str) -> int:
+    """With which a waiter that was forgotten comes back, in this request."""
+    parts = [call.args[at : at + 11] for at in range(2, len(call.args), 11)] if call.script.name == "acquire" else []
+    return min((int(part[8]) for part in parts if part[0] == owner and int(part[8]) > 0), default=0)
 
 
 def ttl(owner: str, longer: bool = False) -> int:

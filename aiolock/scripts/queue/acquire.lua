@@ -29,7 +29,10 @@ local function acquire(k, a)
   end
   local last = redis.call('ZREVRANGE', name.expiry, 0, 0, 'WITHSCORES')[2] or NOW
   if ticket == '-1' then return { 'refused', last - NOW, name.fence, name.metadata } end
-  if not place then join(name, owner, ticket, tonumber(liveness), entry) end
+  if not place then
+    join(name, owner, ticket, tonumber(liveness), entry)
+    if ticket ~= '0' then return acquire(k, a) end -- an old ticket may be the first in line
+  end
   place = tonumber(redis.call('ZSCORE', name.queue, owner))
   return { 'queued', name.serial, place, redis.call('ZRANK', name.queue, owner) + 1, name.fence, name.metadata }
 end

@@ -50,6 +50,8 @@ def acquire_one(
         return ["refused", last - name.now, str(name.fence), name.metadata]
     if place is None:
         name.join(owner, int(ticket), int(liveness), entry)
+        if ticket != "0":
+            return acquire_one(store, now_us, channel, keys, args)
     rank = (store.zrank(name.queue, owner) or 0) + 1
     return [
         "queued",
