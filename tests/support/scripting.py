@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ from aiolock.scripts.store import Store, WrongType
 R = TypeVar("R")
 
 LONG_MS = 10**9
+DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
+"""What a denied command says, on different servers."""
 Seen = tuple[dict[str, str] | None, int]
 """A key's fields or scores, None if it is another type, and its PTTL."""
 
