@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
+from ..errors import BackendError
 from ..scripts.base import Call
 
 R = TypeVar("R")
@@ -14,6 +15,17 @@ R = TypeVar("R")
 Wake = Callable[[str | None], None]
 """Called with a message's payload, or with None when the subscription was confirmed, or confirmed again after a
 reconnect: then anything may have been missed."""
+
+
+def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
+    """Give a call's end to whoever awaits it, if anybody still does."""
+    if future.done():
+        return
+    if isinstance(result, BackendError):
+        future.set_exception(result)
+        future.exception()  # a call nobody awaits is no "exception was never retrieved"
+    else:
+        future.set_result(result)
 
 
 @runtime_checkable

@@ -236,7 +236,8 @@ class Hold:
         if isinstance(outcome, Renewed):
             self.extend(sent_at, outcome.pttl)
         elif isinstance(outcome, Failed):
-            self.unknown(BackendError(self.calls.name, f"could not renew {self.calls.name!r}: {outcome.error}"))
+            message = f"could not renew {self.calls.name!r}: {outcome.error}"
+            self.unknown(BackendError(self.calls.name, message, outcome.transient))
         else:
             self.lose(outcome.reason)
 

@@ -28,16 +28,26 @@ class Script(Generic[R]):
         name: the Lua file's name without its ending; also how errors and logs call the script.
         twin: the same steps in Python over a `Store`.
         decode: turns the raw reply into what callers get.
+        unacknowledged: for a script that grants or extends: what its result is worth if too few replicas have it, the
+            error given being the reason. None for one that does neither.
     """
 
-    __slots__ = ("decode", "lua", "name", "sha", "twin")
+    __slots__ = ("decode", "lua", "name", "sha", "twin", "unacknowledged")
 
-    def __init__(self, package: str, name: str, twin: Twin, decode: Callable[[Reply], R]) -> None:
+    def __init__(
+        self,
+        package: str,
+        name: str,
+        twin: Twin,
+        decode: Callable[[Reply], R],
+        unacknowledged: Callable[[R, BackendError], R | BackendError] | None = None,
+    ) -> None:
         self.name: str = name
         self.lua: str = resources.files(package).joinpath(f"{name}.lua").read_text(encoding="utf-8")
         self.sha: str = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
         self.twin: Twin = twin
         self.decode: Callable[[Reply], R] = decode
+        self.unacknowledged: Callable[[R, BackendError], R | BackendError] | None = unacknowledged
 
     def __repr__(self) -> str:
         return f"<Script {self.name}>"
