@@ -29,7 +29,7 @@ async def opened(replicated: Pair) -> AsyncIterator[Opener]:
 
 PATIENT = {"min_replicas": 1, "replica_timeout": 6.0}
 """A WAIT lasts until the test thaws the replica."""
-HASTY = {"min_replicas": 1, "replica_timeout": 0.02}
+HASTY = {"min_replicas": 1, "replica_timeout": 0.15}
 """A frozen replica is soon given up."""
 PLAIN = {"min_replicas": None}
 

@@ -14,7 +14,7 @@ from tests.support.replication import Pair
 
 from .conftest import HASTY
 
-SHORT = {**HASTY, "ttl": 1.0}
+SHORT = {**HASTY, "ttl": 1.5}
 
 
 async def test_a_grant_counts_once_it_is_acknowledged(patient: LockManager, replicated: Pair, server: Server) -> None:
@@ -35,7 +35,7 @@ async def test_what_nobody_acknowledged_is_undone_and_says_why(
     hasty: LockManager, replicated: Pair, server: Server
 ) -> None:
     replicated.replica.freeze()
-    with pytest.raises(BackendError, match=rf"{NAME}.* acknowledged by 0 of 1 replicas within 0.02 s") as caught:
+    with pytest.raises(BackendError, match=rf"{NAME}.* acknowledged by 0 of 1 replicas within 0.15 s") as caught:
         await hasty.lock(NAME).acquire()
     assert caught.value.transient
     assert caught.value.name == NAME
@@ -71,8 +71,8 @@ async def test_a_refusal_is_none_of_the_replicas_business(hasty: LockManager, th
     async with there:
         replicated.replica.freeze()
         assert await hasty.lock(NAME).try_acquire() is None
-        with pytest.raises(AcquireTimeout):
-            await hasty.lock(NAME).acquire(timeout=0.2)
+        with pytest.raises(AcquireTimeout, match="held by"):
+            await hasty.lock(NAME).acquire(timeout=0.5)
 
 
 async def test_who_waits_rides_it_out(hasty: LockManager, there: Lock, replicated: Pair, server: Server) -> None:
@@ -113,12 +113,12 @@ async def test_unacknowledged_renewals_end_the_lease_before_the_server_does(
 async def test_a_replica_that_comes_back_in_time_saves_the_lease(
     opened: Opener, replicated: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
-    locks = await opened(**SHORT)
+    locks = await opened(**{**SHORT, "ttl": 2.0})
     async with locks.lock(NAME) as lease:
         replicated.replica.freeze()
         await until(lambda: "by 0 of 1 replicas" in caplog.text)
         replicated.replica.thaw()
-        await until(lambda: lease.remaining() > 0.7)
+        await until(lambda: lease.remaining() > 1.6)
 
 
 async def test_renewing_by_hand(hasty: LockManager, replicated: Pair) -> None:
