@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import redis.asyncio
 
-from aiolock import Lock, LockLost, LockManager
+from aiolock import Lock, LockLost, LockManager, LossReason
 from aiolock.scripts.lock import ACQUIRE, RELEASE, RENEW, TRANSFER
 from tests.faults.scene import ENOUGH, NAME, Opener, Server, enter, enter_eventually, until
 from tests.support import redis_cli
@@ -39,8 +39,8 @@ async def test_nothing_else_waits_for_the_replica(patient: LockManager, replicat
         assert info is not None
         assert info.fence == two.fence
         assert await patient.lock("two").force_release()
-        with pytest.raises(LockLost):  # told by a message
-            await two.wait_lost()
+        assert await two.wait_lost() is LossReason.REVOKED  # told by a message
+        with pytest.raises(LockLost):
             await two.release()
     assert not acquiring.done()
     replicated.replica.thaw()

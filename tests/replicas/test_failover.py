@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -24,9 +23,9 @@ def replicated(own_pair: Pair) -> Pair:
 
 
 @pytest.fixture
-async def promoted(replicated: Pair, opened: Opener) -> AsyncIterator[LockManager]:
+async def promoted(replicated: Pair, opened: Opener) -> LockManager:
     """A process that talks to the replica, as all will once it is promoted."""
-    yield await opened(replicated.replica.url, **PLAIN)
+    return await opened(replicated.replica.url, **PLAIN)
 
 
 async def test_killed_right_after_a_grant(opened: Opener, promoted: LockManager, replicated: Pair) -> None:
