@@ -202,6 +202,8 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         rides_out = isinstance(error, BackendError) and error.transient and patience == math.inf
         if isinstance(error, _Expired) or rides_out or (isinstance(error, BackendError) and runtime.closing):
             waiter.pause(now, gate.signals)
+            if isinstance(error, BackendError):
+                waiter.failure = error
             return
         raise
     finally:
@@ -265,6 +267,8 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
     elif gate.busy:
         who = f"held by another task of this process ({gate.runtime.holder})"
+    elif waiter.failure is not None:
+        who = str(waiter.failure)
     elif waiter.refusal is not None:
         who = f"held by {waiter.refusal.holder.replace(chr(10), ' ') or 'somebody who did not say who'}"
     else:

@@ -115,7 +115,7 @@ class Gate:
 
     def refuse(self, waiter: Waiter, refusal: Refused) -> None:
         """Somebody else holds it: try again on a signal, or at the holder's expiry."""
-        waiter.refusal = refusal
+        waiter.refusal, waiter.failure = refusal, None
         self.runtime.heard(refusal.fence)
         pause = self.runtime.limits.recheck
         if refusal.pttl >= 0:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 
+from ..errors import BackendError
 from ..scripts.outcomes import Granted, Refused
 from .policy import Policy
 
@@ -21,6 +22,7 @@ class Waiter:
         offer: a transfer to it is on its way.
         grant: it has the lock: the answer, and when the request for it was written.
         refusal: the last answer that named a holder.
+        failure: why an attempt after that got no verdict.
     """
 
     __slots__ = (
@@ -28,6 +30,7 @@ class Waiter:
         "_sleep",
         "contending",
         "due",
+        "failure",
         "grant",
         "metadata",
         "offer",
@@ -50,6 +53,7 @@ class Waiter:
         self.offer: bool = False
         self.grant: tuple[Granted, float] | None = None
         self.refusal: Refused | None = None
+        self.failure: BackendError | None = None
         self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None

@@ -187,16 +187,20 @@ async def test_a_copy_that_reads_its_own_grant_asks_again(
     patient: LockManager, replicated: Pair, server: Server
 ) -> None:
     """The copy writes nothing, and WAIT on a new connection is content with nothing. Kept by Replicas.question."""
+    lock = patient.lock(NAME)
+    lease = await lock.acquire()
+    waiting = asyncio.ensure_future(lock.acquire())
+    await asyncio.sleep(0)
     replicated.replica.freeze()
-    acquiring = asyncio.ensure_future(patient.lock(NAME).acquire())
+    lease.release()  # becomes a transfer: unlike an acquire, it extends nothing when it comes again
     await replicated.waited_for()
     ran = server.scripts_run()
     await kill_waiting(replicated)
     await server.ran(1, ran)
     await replicated.waited_for()
-    assert not acquiring.done()
+    assert not waiting.done()
     replicated.replica.thaw()
-    await (await acquiring).release()
+    await (await waiting).release()
 
 
 async def test_cancelled_and_then_the_connection_dies(patient: LockManager, replicated: Pair, server: Server) -> None:

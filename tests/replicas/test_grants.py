@@ -89,6 +89,19 @@ async def test_who_waits_rides_it_out(hasty: LockManager, there: Lock, replicate
         assert await waiting > held.fence
 
 
+async def test_who_waited_in_vain_is_told_why(
+    hasty: LockManager, there: Lock, replicated: Pair, server: Server
+) -> None:
+    held = await there.acquire()
+    waiting = asyncio.ensure_future(hasty.lock(NAME).acquire(timeout=1.0))
+    await until(lambda: server.listeners() == 1)
+    replicated.replica.freeze()
+    await held.release()
+    with pytest.raises(AcquireTimeout, match=r"within 1 s: acquire of lock .* acknowledged by 0 of 1 replicas"):
+        await waiting
+    await until(lambda: not server.locked())
+
+
 async def test_unacknowledged_renewals_end_the_lease_before_the_server_does(
     opened: Opener, replicated: Pair, server: Server
 ) -> None:
