@@ -93,3 +93,15 @@ async def test_nobody_enters_before_the_deadline_of_the_last_acknowledged_renewa
         assert lease.lost
         assert other.fence > lease.fence
     lease.give_up("dirty")
+
+
+async def test_demoted_while_a_grant_is_pending(opened: Opener, replicated: Pair) -> None:
+    """The server ends the WAIT with UNBLOCKED, or is read-only when it is asked again: both will pass."""
+    locks = await opened()
+    replicated.replica.freeze()
+    acquiring = asyncio.ensure_future(locks.lock(NAME).acquire())
+    await replicated.waited_for()
+    replicated.link.replicaof(replicated.replica.host, str(replicated.replica.port))
+    with pytest.raises(BackendError, match="UNBLOCKED|READONLY") as caught:
+        await acquiring
+    assert caught.value.transient

@@ -46,8 +46,12 @@ async def test_what_nobody_acknowledged_is_undone_and_says_why(
         assert not lease.abandoned
 
 
-async def test_without_replicas_the_manager_opens_and_no_lock_is_had(redis_url: str) -> None:
+async def test_without_replicas_the_manager_opens_and_no_lock_is_had(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with LockManager(redis_url, **HASTY) as locks:
+        (record,) = caplog.records
+        assert "only 0 replicas are connected" in record.getMessage()
         with pytest.raises(BackendError, match="by 0 of 1 replicas"):
             await locks.lock(NAME).acquire()
         await until_free(locks.lock(NAME))

@@ -76,7 +76,7 @@ class RedisBackend:
         self._timeout = request_timeout
         self._replicas = replicas
         self._state = _State.CLOSED
-        self._handshake = Handshake()
+        self._handshake = Handshake(0 if replicas is None else replicas.least)
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
         self._session: Session | None = None
