@@ -93,6 +93,7 @@ class ReplicatedBackend:
         self._plain = plain
         self._checked = checked
         self._lanes: dict[str, Lane] = {}
+        self._closing = False
 
     def __repr__(self) -> str:
         return f"<ReplicatedBackend {self._plain!r} {self._checked!r}>"
@@ -101,6 +102,7 @@ class ReplicatedBackend:
         """See `Backend.open`."""
         until = self.clock.now() + timeout
         self._lanes = {}
+        self._closing = False
         await self._plain.open(timeout=timeout, reconnected=reconnected)
         try:
             await self._checked.open(timeout=max(0.0, until - self.clock.now()), reconnected=reconnected)
@@ -120,6 +122,8 @@ class ReplicatedBackend:
         told = call.settle
 
         def settle(result: R | BackendError) -> None:
+            if self._closing and call.writes > 0 and isinstance(result, BackendError):
+                call.unanswered()  # it may run yet, and after its undo on the other side: that needs a tombstone
             lane.settle(call, lambda: tell(result))
             if lane.empty and self._lanes.get(call.name) is lane:
                 del self._lanes[call.name]
@@ -145,6 +149,7 @@ class ReplicatedBackend:
 
     async def aclose(self) -> None:
         """See `Backend.aclose`. The plain side last: an undo may have to wait for what it undoes."""
+        self._closing = True
         try:
             await self._checked.aclose()
         except BaseException:

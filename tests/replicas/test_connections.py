@@ -283,3 +283,24 @@ async def test_closing_cancelled_while_a_grant_is_pending(opened: Opener, replic
         with pytest.raises(asyncio.CancelledError):
             await closing
     await until(lambda: not server.locked())
+
+
+async def test_closing_with_a_frozen_master(opened: Opener, replicated: Pair, server: Server) -> None:
+    """What was written last on either connection runs when the master goes on, in any order. Kept by the tombstone."""
+    locks = await opened()
+    await enter(locks.lock(NAME))
+    replicated.master.freeze()
+    try:
+        acquiring = asyncio.ensure_future(locks.lock(NAME).acquire())
+        await asyncio.sleep(0.05)
+        acquiring.cancel()
+        await asyncio.wait({acquiring})
+        closing = asyncio.ensure_future(locks.aclose())
+        await asyncio.sleep(0.05)
+        closing.cancel()  # as at the end of its patience, only sooner
+        await asyncio.wait({closing})
+    finally:
+        replicated.master.thaw()
+    await until(lambda: server.tombstones() == 1)
+    await until(lambda: replicated.blocked() == 0)
+    assert not server.locked()

@@ -102,6 +102,6 @@ async def test_demoted_while_a_grant_is_pending(opened: Opener, replicated: Pair
     acquiring = asyncio.ensure_future(locks.lock(NAME).acquire())
     await replicated.waited_for()
     replicated.link.replicaof(replicated.replica.host, str(replicated.replica.port))
-    with pytest.raises(BackendError, match="UNBLOCKED|READONLY") as caught:
+    with pytest.raises(BackendError, match=r"UNBLOCKED|READONLY") as caught:
         await acquiring
     assert caught.value.transient

@@ -97,11 +97,11 @@ async def test_who_waited_in_vain_is_told_why(
     hasty: LockManager, there: Lock, replicated: Pair, server: Server
 ) -> None:
     held = await there.acquire()
-    waiting = asyncio.ensure_future(hasty.lock(NAME).acquire(timeout=1.0))
+    waiting = asyncio.ensure_future(hasty.lock(NAME).acquire(timeout=0.6))
     await until(lambda: server.listeners() == 1)
     replicated.replica.freeze()
     await held.release()
-    with pytest.raises(AcquireTimeout, match=r"within 1 s: acquire of lock .* acknowledged by 0 of 1 replicas"):
+    with pytest.raises(AcquireTimeout, match=r"within 0.6 s: acquire of lock .* acknowledged by 0 of 1 replicas"):
         await waiting
     await until(lambda: not server.locked())
 
