@@ -111,7 +111,7 @@ class ReplicatedBackend:
             raise
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """See `Backend.run`."""
+        """See `Backend.run`; in order for each name, and now unless a call about it is unsettled on the other side."""
         side = self._plain if call.script.unacknowledged is None else self._checked
         if not call.name:
             return side.run(call)
@@ -122,14 +122,16 @@ class ReplicatedBackend:
         told = call.settle
 
         def settle(result: R | BackendError) -> None:
-            if self._closing and call.writes > 0 and isinstance(result, BackendError):
-                call.unanswered()  # it may run yet, and after its undo on the other side: that needs a tombstone
-            lane.settle(call, lambda: tell(result))
-            if lane.empty and self._lanes.get(call.name) is lane:
-                del self._lanes[call.name]
+            try:
+                lane.settle(call, lambda: tell(result))
+            finally:
+                if lane.empty and self._lanes.get(call.name) is lane:
+                    del self._lanes[call.name]
 
         def tell(result: R | BackendError) -> None:
             try:
+                if self._closing and call.writes > 0 and isinstance(result, BackendError):
+                    call.unanswered()  # it may run yet, and after its undo on the other side: that needs a tombstone
                 if told is not None:
                     told(result)
             finally:

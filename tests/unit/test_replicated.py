@@ -141,6 +141,8 @@ async def test_a_callback_that_fails_stops_nobody(both: Both) -> None:
         answer(first, GRANTED)
     assert await granted == GRANTED
     assert both.written == [first, undo]
+    answer(undo, RELEASED)
+    assert not both.backend._lanes
 
 
 async def test_what_was_withdrawn_does_not_pile_up(both: Both) -> None:
