@@ -15,7 +15,7 @@ from aiolock.errors import BackendError, ConfigurationError
 from aiolock.manager import LockManager
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.lock import SCRIPTS, LockCalls
 from aiolock.scripts.outcomes import Granted, Released
 from aiolock.testing import MemoryBackend
 
@@ -185,9 +185,31 @@ async def test_if_one_side_does_not_open_neither_is() -> None:
     assert not plain.open_now
 
 
+async def test_cancelled_while_the_second_side_opens() -> None:
+    plain, checked = Side([]), Side([])
+    opening = asyncio.Event()
+
+    async def hang(**_: object) -> None:
+        opening.set()
+        await asyncio.Event().wait()
+
+    checked.open = hang  # type: ignore[method-assign]
+    task = asyncio.ensure_future(ReplicatedBackend(plain, checked).open(timeout=1.0, reconnected=lambda: None))
+    await opening.wait()
+    assert plain.open_now
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert not plain.open_now
+
+
 async def test_it_is_a_backend() -> None:
-    backend = ReplicatedBackend(Side([]), Side([]))
-    assert isinstance(backend, Backend)
+    assert isinstance(ReplicatedBackend(Side([]), Side([])), Backend)
+
+
+def test_what_needs_an_acknowledgement() -> None:
+    """A script that grants or extends and does not say so would count before a replica has it."""
+    assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew"}
 
 
 async def test_a_result_nobody_awaits_is_dropped() -> None:
