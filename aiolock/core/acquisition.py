@@ -290,12 +290,12 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
     name = gate.calls.name
     if any(hold in gate.holds for hold in _ancestry.get()):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
-    elif isinstance(waiter.refusal, Queued):
-        who = f"held by {_named(waiter.refusal)}, and this was number {waiter.refusal.rank} in the queue"
-    elif gate.busy:
+    elif gate.busy and gate.contention.contenders is not None:
         who = f"held by another task of this process ({gate.runtime.holder})"
     elif waiter.failure is not None:
         who = str(waiter.failure)
+    elif isinstance(waiter.refusal, Queued):
+        who = f"held by {_named(waiter.refusal)}, and this was number {waiter.refusal.rank} in the queue"
     elif waiter.refusal is not None:
         who = f"held by {_named(waiter.refusal)}"
     else:

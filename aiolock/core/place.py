@@ -58,7 +58,7 @@ class Place:
         """The server said so, answering what was written at `sent_at`."""
         self._serial, self._sent_at = outcome.serial, sent_at
         self.waiter.ticket = outcome.ticket
-        self.waiter.refusal = outcome
+        self.waiter.refusal, self.waiter.failure = outcome, None
         self._looks += 1
         self.called = False
         self._line.runtime.heard(outcome.fence)
