@@ -283,7 +283,7 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
 
 def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeout:
     name = gate.calls.name
-    if any(hold in gate.holds for hold in _ancestry.get()):
+    if gate.contention.reentrant and any(hold in gate.holds for hold in _ancestry.get()):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
     elif isinstance(waiter.refusal, Queued):
         who = f"held by {_named(waiter.refusal)}, and this was number {waiter.refusal.rank} in the queue"
