@@ -262,9 +262,9 @@ async def test_looking_on(kind: Kind, here: Any, there: Any, place: Place) -> No
         stranger = Stranger(place, kind.kind, NAME)
         stranger.queue()
         waiters = [asyncio.create_task(entered(there))]
-        await queued(here, 2)
+        await queued(there, 2)
         waiters.append(asyncio.create_task(entered(there)))
-        await queued(here, 3)
+        await queued(there, 3)
         mine, theirs = await here.info(), await there.info()
         assert (mine.waiters, mine.position) == (3, None)
         assert (theirs.waiters, theirs.position) == (3, 2)

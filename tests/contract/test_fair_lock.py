@@ -62,12 +62,15 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
         except AcquireTimeout:
             pass
 
+    def waiting() -> int:
+        return sum(len(manager._runtime.places) for manager in processes)
+
     seen: dict[str, int] = {}
     lock = processes[0].fair_lock(NAME)
     async with asyncio.timeout(20):
         async with lock:
             tasks = [asyncio.create_task(enter(number)) for number in range(30)]
-            await queued(lock, 25)
+            await until(lambda: sum(task.done() for task in tasks) + waiting() == len(tasks))
             for manager in processes:
                 seen |= {place.owner: place.waiter.ticket for place in manager._runtime.places.values()}
             for task in dice.sample(tasks, 5):
@@ -88,7 +91,7 @@ async def test_short_and_long_timeouts_do_not_drift_the_queue(processes: list[Lo
     for _ in range(5):
         with pytest.raises(AcquireTimeout):
             await two.acquire(timeout=0.02)
-    await queued(one, 1)
+    await queued(three, 1)
     info = await three.info()
     assert info is not None
     assert (info.waiters, info.position) == (1, 1)
@@ -139,7 +142,7 @@ async def test_info(locks: LockManager, others: LockManager) -> None:
     assert not await there.is_locked()
     async with here as lease, here:
         waiters = [asyncio.create_task(_enter(there)) for _ in range(2)]
-        await queued(here, 2)
+        await queued(there, 2)
         assert await there.is_locked()
         info = await there.info()
         assert isinstance(info, FairLockInfo)

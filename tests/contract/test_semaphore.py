@@ -230,7 +230,7 @@ async def test_info(here: Semaphore, there: Semaphore) -> None:
     assert await here.info() == SemaphoreInfo(permits=3, available=3, holders=0, waiters=0, position=None)
     async with here.acquire(2), there:
         waiter = asyncio.create_task(there.acquire())
-        await queued(here)
+        await queued(there)
         assert await there.info() == SemaphoreInfo(permits=3, available=0, holders=2, waiters=1, position=1)
         assert await here.info() == SemaphoreInfo(permits=3, available=0, holders=2, waiters=1, position=None)
     await (await waiter).release()
