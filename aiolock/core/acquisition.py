@@ -288,7 +288,7 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
 
 def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeout:
     name = gate.calls.name
-    if any(hold in gate.holds for hold in _ancestry.get()):
+    if gate.contention.reentrant and any(hold in gate.holds for hold in _ancestry.get()):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
     elif gate.busy and gate.contention.contenders is not None:
         who = f"held by another task of this process ({gate.runtime.holder})"

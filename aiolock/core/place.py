@@ -109,8 +109,7 @@ class Place:
 
     def unknown(self, error: BackendError) -> None:
         if self.waiter.place is not self:
-            if self._undo is not None:
-                self._undo.taint()  # it may be unwritten yet, and this request may still come to the server
+            self._taint_successor()
             return
         self.waiter.tainted = True
         if error.transient:
@@ -123,9 +122,24 @@ class Place:
         self.waiter.retry_at = -math.inf
         self.waiter.poke()
 
+    def _taint_successor(self) -> None:
+        """What this place has become ends the owner, and a request of it that died may still come to the server."""
+        hold = self._line.runtime.holds.get(self.owner)
+        if self._undo is not None:
+            self._undo.taint()  # which may be unwritten yet
+        elif hold is not None:
+            hold.tainted = True
+        elif self.waiter.owner == self.owner:
+            self.waiter.tainted = True
+
     def _schedule(self) -> None:
         runtime = self._line.runtime
-        pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
+        now = runtime.clock.now()
+        # On the manager's beat: all its waiters in one request, whenever each of them came.
+        beat = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
+        pause = beat - (now + runtime.phase * beat) % beat
+        if pause < beat / 10:
+            pause += beat
         if runtime.poll is not None:
             pause = min(pause, runtime.poll.pause(self._looks))
-        runtime.watchdog.schedule(self, runtime.clock.now() + pause)
+        runtime.watchdog.schedule(self, now + pause)

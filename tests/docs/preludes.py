@@ -47,7 +47,7 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
     async with LockManager(url) as manager:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
-        assert [key for key in client.keys("aiolock:lock:*") if not key.endswith(b":state")] == []
+        assert [key for key in client.keys("aiolock:*") if not key.endswith(b":state")] == []
 
 
 @asynccontextmanager
