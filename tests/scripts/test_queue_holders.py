@@ -144,6 +144,17 @@ class TestRelease:
         assert TTL + GRACE_MS - SLACK < side.pttl(held.dead("m:1")) <= TTL + GRACE_MS
 
 
+@pytest.mark.parametrize("how", ["dirty release", "new ticket"])
+def test_a_state_that_was_lost_is_not_written_for_ever(how: str, side: Side, held: Queue) -> None:
+    """Guards `keep(name.state, 0)` in `drop` and in `join`."""
+    side.delete(held.state)
+    if how == "new ticket":
+        enter(side, held, ["m:2"])
+    else:
+        side.run(held.release("m:1", TTL, 0, "dirty", False))
+    assert DAY - SLACK < side.pttl(held.state) <= DAY
+
+
 class TestTransfer:
     def test_moves_the_hold(self, side: Side) -> None:
         two = Queue(SEMAPHORE, want=1)
@@ -181,6 +192,17 @@ class TestTransfer:
         assert side.run(call) == Missing(LossReason.DELETED)
         side.run(held.acquire("m:3", TTL, 0, ""))
         assert side.run(call) == Missing(LossReason.TAKEN_OVER)
+
+    def test_to_one_that_holds_already_ends_the_owner(self, side: Side) -> None:
+        """Guards `drop` before that branch: its permit was granted while this was on its way."""
+        permits = Queue(SEMAPHORE, capacity=2)
+        for owner in ("m:1", "m:2"):
+            side.run(permits.acquire(owner, TTL, HIGH, ""))
+        enter(side, permits, ["m:3"])
+        granted = side.run(permits.transfer("m:1", FENCE, "m:2", TTL, 0, "", False))
+        assert isinstance(granted, Granted)
+        assert granted.fence == FENCE + 1
+        assert set(holders(side, permits)) == {"m:2", "m:3"}
 
     def test_another_fence(self, side: Side, held: Queue) -> None:
         assert side.run(held.transfer("m:1", FENCE - 1, "m:2", TTL, 0, "", True)) == Missing(LossReason.TAKEN_OVER)
@@ -304,7 +326,7 @@ class TestSetCapacity:
             assert isinstance(side.run(permits.acquire("m:4", TTL, 0, "")), Refused)
 
     def test_is_kept_for_a_day_after_the_last_use(self, side: Side) -> None:
-        """Guards `name.capacity == tonumber(ARGV[10])` in release: else it is forgotten with the clean state."""
+        """Guards `resized` in release: else it is forgotten with the clean state."""
         permits = Queue(SEMAPHORE)
         side.run(permits.set_capacity(1))
         side.run(permits.acquire("m:1", TTL, HIGH, ""))
