@@ -93,6 +93,11 @@ class Held(NamedTuple):
     fence: int
     holder: str
 
+    def told(self) -> tuple[str, str | None]:
+        """What the holder said of itself: host and pid, and its metadata."""
+        process, _, metadata = self.holder.partition("\n")
+        return process, metadata or None
+
 
 class Standing(NamedTuple):
     """A look at a name with a queue: `held` is who holds it longest from now; `place` that of one waiter, from 1."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..base import Arg, Call, Ending, Part, Script
+from ..base import NO_TICKET, Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
 from ..lock.decode import release, renew
 from ..outcomes import AcquireOutcome, Failed, ReleaseOutcome, RenewOutcome, Standing, TransferOutcome
@@ -27,10 +27,6 @@ FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.co
 SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, LINE)
 INFO = Script(__name__, "info", twins.info, decode.info, HOLDERS)
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
-
-NEW_TICKET = 0
-NO_TICKET = -1
-"""Do not queue: one attempt."""
 
 
 class QueueCalls:
