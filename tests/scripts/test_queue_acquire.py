@@ -7,8 +7,8 @@ import time
 import pytest
 
 from aiolock.errors import LossReason
+from aiolock.scripts.base import NO_TICKET
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Impossible, Lost, Queued, Refused
-from aiolock.scripts.queue import NO_TICKET
 from tests.support.queues import FAIR, FULL, RW, SEMAPHORE, SHAPES, Holder, Queue, Shape, crash, enter, holders, line
 from tests.support.scripting import Refused as Failure
 from tests.support.scripting import Side
