@@ -303,7 +303,7 @@ def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
 
 
 @pytest.mark.parametrize("shape", [FAIR, SEMAPHORE, RW], ids=lambda shape: shape.kind)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sequence=st.lists(steps, min_size=1, max_size=30))
 def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], shape: Shape, sequence: list[Step]) -> None:
     world = World(sides(), shape)

@@ -139,6 +139,12 @@ class TestRelease:
         assert isinstance(granted, Granted)
         assert granted.abandoned == left
 
+    def test_who_holds_on_has_no_tombstone(self, side: Side, held: Queue) -> None:
+        """Guards `left == 0`."""
+        side.run(held.acquire("m:1", TTL, 0, "", depth=2, fence=FENCE))
+        side.run(held.release("m:1", TTL, 1, "clean", True))
+        assert not side.exists(held.dead("m:1"))
+
     def test_a_tombstone_lasts(self, side: Side, held: Queue) -> None:
         side.run(held.release("m:1", TTL, 0, "clean", True))
         assert TTL + GRACE_MS - SLACK < side.pttl(held.dead("m:1")) <= TTL + GRACE_MS
@@ -184,6 +190,11 @@ class TestTransfer:
         assert isinstance(first, Granted)
         assert isinstance(second, Granted)
         assert second._replace(pttl=first.pttl) == first
+
+    def test_to_itself_keeps_what_it_has(self, side: Side, held: Queue) -> None:
+        """Guards `owner ~= next`."""
+        assert side.run(held.transfer("m:1", FENCE, "m:1", TTL, 0, "", False)).fence == FENCE  # type: ignore[union-attr]
+        assert holders(side, held) == {"m:1": Holder(1, 1, True, FENCE, False)}
 
     def test_a_late_copy_moves_nothing(self, side: Side, held: Queue) -> None:
         call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
@@ -329,6 +340,7 @@ class TestSetCapacity:
         """Guards `resized` in release: else it is forgotten with the clean state."""
         permits = Queue(SEMAPHORE)
         side.run(permits.set_capacity(1))
+        assert DAY - SLACK < side.pttl(permits.state) <= DAY
         side.run(permits.acquire("m:1", TTL, HIGH, ""))
         side.run(permits.release("m:1", TTL, 0, "clean", False))
         assert side.pttl(permits.state) > DAY - SLACK

@@ -25,6 +25,5 @@ end
 if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[6], 1, 'PX', ARGV[9]) end
 settle(name)
 -- A capacity that was set stays longer.
-local idle = name.used <= 0 and not name.head and name.dirty == '0' and not name.resized
-if idle then redis.pcall('PEXPIRE', name.state, ARGV[8]) end
+if name.used <= 0 and name.dirty == '0' and not name.resized then redis.pcall('PEXPIRE', name.state, ARGV[8]) end
 return answer

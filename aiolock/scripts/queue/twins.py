@@ -84,7 +84,7 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     if left == "0" and dead_ttl != "0":
         store.set(keys[5], "1", int(dead_ttl))
     name.settle()
-    if name.used <= 0 and name.head is None and name.dirty == "0" and not name.resized:
+    if name.used <= 0 and name.dirty == "0" and not name.resized:
         store.pexpire(name.state, int(clean_ttl))
     return answer
 
