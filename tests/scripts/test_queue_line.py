@@ -88,6 +88,16 @@ def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, f
     assert int(told.split(" ")[2]) > queued.serial >= queued.ticket
 
 
+def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair: Queue) -> None:
+    """Guards `name.serial + 1`, of a grant and of a ticket: the server's clock was set back."""
+    side.hset(fair.state, {"serial": str(HIGH)})
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["m:2", "m:3"])
+    assert side.scores(fair.queue) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
+    side.run(fair.release("m:1", TTL, 0, "clean", False))
+    assert side.hash(fair.state)["serial"] == str(HIGH + 4)
+
+
 def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Queue) -> None:
     """Guards `head ~= me`."""
     side.run(fair.acquire("m:1", TTL, HIGH, ""))

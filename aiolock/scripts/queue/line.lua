@@ -17,6 +17,7 @@ local function join(name, owner, ticket, liveness, entry)
   redis.call('HSET', name.waiting, owner, table.concat({ text(NOW + liveness), unpack(entry) }, ' '))
   redis.call('ZADD', name.queue, ticket, owner)
   for _, key in ipairs({ name.waiting, name.queue }) do keep(key, liveness) end
+  name.head = redis.call('ZRANGE', name.queue, 0, 0)[1]
 end
 local function settle(name, me)
   prune(name)

@@ -57,6 +57,7 @@ class Name:
         self.dirty = state.get("dirty", "0")
         self.capacity = int(state.get("capacity", capacity))
         self.metadata = state.get("metadata", "")
+        self.resized = "resized" in state
         self.used = int(store.hget(self.holders, "used") or 0)
         self.head = self.first()
 
@@ -145,6 +146,7 @@ class Name:
         self.store.zadd(self.queue, ticket, owner)
         for key in (self.waiting, self.queue):
             self.keep(key, liveness)
+        self.head = self.first()
 
     def settle(self, me: str = "") -> None:
         self.prune()
