@@ -1,4 +1,4 @@
-"""Four processes on a fair lock, a read-write lock and a semaphore at once; one is killed, one stopped and continued."""
+"""Four processes on a fair lock, a read-write lock and a semaphore at once; one is killed, one stopped for a while."""
 
 from __future__ import annotations
 

@@ -8,25 +8,13 @@ import signal
 import time
 from itertools import pairwise
 
-from aiolock import FairLock, LockManager, RWLock, Semaphore
+from aiolock import FairLock, LockManager
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 
-from .conftest import Crew
+from .conftest import LATE, LIVENESS, Crew, queued
 from .test_history import check_history
 from .worker import HERD, LONG, NAME, TTL, take
-
-LIVENESS = 0.6
-"""Of those that die. The others give a sign of life once a second, and have three."""
-LATE = 3.0
-"""What a noisy machine may add to a bound."""
-
-
-async def queued(lock: FairLock | RWLock | Semaphore, waiters: int) -> None:
-    """Wait until so many are in the server's queue."""
-    async with asyncio.timeout(20):
-        while (info := await lock.info()) is None or info.waiters != waiters:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def passed(lock: FairLock) -> None:
@@ -36,8 +24,8 @@ async def passed(lock: FairLock) -> None:
 
 
 async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew) -> None:
-    """Broken by a `renew` or `acquire` that does not settle: nobody but a waiter's refresh looks after the dead."""
-    async with LockManager(crew.url) as locks:
+    """Kept by settle in line.lua, which looks after the dead, and a waiter's refresh, which settles."""
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         victim = crew.start("stand", "fair", TTL, LIVENESS)
         await crew.until(lambda: crew.events("inside"))
@@ -60,7 +48,7 @@ async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew) -> Non
 
 async def test_a_killed_waiter_is_skipped(crew: Crew) -> None:
     """First in line and dead for longer than its liveness: a release goes past it, and it costs nothing."""
-    async with LockManager(crew.url) as locks:
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock as lease:
             victim = crew.start("stand", "fair", TTL, LIVENESS)
@@ -80,7 +68,7 @@ async def test_a_killed_waiter_is_skipped(crew: Crew) -> None:
 async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
     """It is granted while it cannot answer, and killed: the next one is in within the liveness, not the ttl."""
     liveness = 1.5  # it must still be alive for the server when it is granted
-    async with LockManager(crew.url) as locks:
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock as lease:
             victim = crew.start("stand", "fair", LONG, liveness)
@@ -105,7 +93,7 @@ async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
 
 async def test_a_stopped_waiter_comes_back_to_its_place(crew: Crew) -> None:
     """Skipped while it is stopped; when it goes on, it is before those that came after it. Kept by its old ticket."""
-    async with LockManager(crew.url) as locks:
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock as first:
             stopped = crew.start("stand", "fair", 10.0, LIVENESS, 0.0)
@@ -133,8 +121,8 @@ async def test_a_stopped_waiter_comes_back_to_its_place(crew: Crew) -> None:
 async def test_nobody_is_overtaken(crew: Crew) -> None:
     """Twenty waiters in four processes: they enter in the order of their tickets.
 
-    And, without a look at tickets: whoever knew of its place before another one asked is in before it. Broken by a
-    queue that is not in the order of tickets, and by a free lock that is granted past a queue.
+    And, without a look at tickets: whoever knew of its place before another one asked is in before it.
+    Kept by join in line.lua, and its `name.head`.
     """
     processes, tasks, rounds = 4, 5, 6
     workers = [crew.start("queue", tasks, rounds) for _ in range(processes)]

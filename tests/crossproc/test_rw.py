@@ -1,4 +1,4 @@
-"""The read-write lock across processes: who is killed inside or in the queue holds nobody up for longer than promised."""
+"""The read-write lock across processes: who is killed holds nobody up for longer than promised."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import time
 
 from aiolock import LockManager
 
-from .conftest import Crew
-from .test_fair import LATE, LIVENESS, queued
+from .conftest import LATE, LIVENESS, Crew, queued
 from .worker import LONG, NAME, TTL
 
 
 async def test_a_killed_reader_delays_a_writer_by_its_own_ttl(crew: Crew) -> None:
     """And not by that of other readers, which are longer. Kept by an expiry for each holder."""
-    async with LockManager(crew.url, ttl=LONG) as locks:
+    async with LockManager(crew.url, ttl=LONG, acquire_timeout=20.0) as locks:
         rw = locks.rw_lock(NAME)
         reader = await rw.read.acquire()
         victim = crew.start("stand", "read", TTL, LIVENESS)
@@ -33,7 +32,7 @@ async def test_a_killed_reader_delays_a_writer_by_its_own_ttl(crew: Crew) -> Non
 
 async def test_a_killed_writer_in_the_queue_frees_the_readers_behind_it(crew: Crew) -> None:
     """Within its liveness, and without a release: others read all the time. Kept by the refresh of those behind."""
-    async with LockManager(crew.url) as locks:
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         rw = locks.rw_lock(NAME)
         async with rw.read as inside:
             victim = crew.start("stand", "write", LONG, LIVENESS)
@@ -54,7 +53,7 @@ async def test_a_killed_writer_in_the_queue_frees_the_readers_behind_it(crew: Cr
 
 async def test_a_killed_writer_is_noticed_by_whoever_comes_next(crew: Crew) -> None:
     """`abandoned` for every reader, and the first writer, who repairs it. Its ttl is what it costs."""
-    async with LockManager(crew.url) as locks:
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         rw = locks.rw_lock(NAME)
         victim = crew.start("stand", "write", TTL, LIVENESS)
         await crew.until(lambda: crew.events("inside"))

@@ -7,14 +7,13 @@ import time
 
 from aiolock import LockManager
 
-from .conftest import Crew
-from .test_fair import LATE, LIVENESS, queued
+from .conftest import LATE, LIVENESS, Crew, queued
 from .worker import LONG, NAME, PERMITS, TTL
 
 
 async def test_permits_of_a_killed_holder_come_back(crew: Crew) -> None:
     """All of them, after its ttl, to those who wait, in their order; the others' leases stay."""
-    async with LockManager(crew.url) as locks:
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         semaphore = locks.semaphore(NAME, PERMITS)
         kept = await semaphore.acquire(1)
         victim = crew.start("stand", f"permits:{PERMITS - 1}", TTL, LIVENESS)
@@ -44,7 +43,7 @@ async def test_permits_of_a_killed_holder_come_back(crew: Crew) -> None:
 
 async def test_a_killed_request_at_the_head_is_skipped(crew: Crew) -> None:
     """It asked for all of them, so those behind it wait for it; they are in within its liveness."""
-    async with LockManager(crew.url) as locks:
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         semaphore = locks.semaphore(NAME, PERMITS)
         async with semaphore.acquire(1):
             victim = crew.start("stand", f"permits:{PERMITS}", LONG, LIVENESS)

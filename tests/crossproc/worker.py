@@ -248,7 +248,7 @@ CROWD = ("fair", "fair", "read", "read", "write", "permits:1", "permits:1", "per
 
 
 def herd(url: str, folder: str) -> None:
-    """Fork processes that wait, each on the names of all sizes that it still belongs to, until this one is terminated."""
+    """Fork processes that wait until this one is terminated: all on the largest name, two on the smallest."""
     stays, ends = os.pipe()
     for number in range(max(HERD)):
         if os.fork() == 0:
