@@ -23,7 +23,7 @@ TTL = 1.0
 NAME = "order:42"
 PERMITS = 3
 HERD = (2, 8, 32)
-LONG = 600.0
+LONG = 100_000.0
 """Seconds: nothing is refreshed or looked at again while a test runs."""
 
 
