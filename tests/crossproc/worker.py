@@ -188,7 +188,10 @@ class Places(dict[str, Place]):
 
 
 async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
-    """Tasks enter a fair lock again and again, and note when they asked, and what they were told of their place."""
+    """Tasks enter a fair lock again and again, and note when they asked, and what they were told of their place.
+
+    Places are refreshed more often than their liveness asks for: that must not cost them their turn.
+    """
     journal = Journal(f"{folder}/journal")
 
     async def work(locks: LockManager, places: Places, task: int) -> None:
@@ -203,12 +206,19 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
                 await asyncio.sleep(0)
                 journal.note("leave", task=task, fence=lease.fence, accepted=True)
 
+    async def refresh(locks: LockManager) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            locks._runtime.verify_places()
+
     async with LockManager(url, ttl=LONG, liveness=LONG) as locks:
         places = locks._runtime.places = Places()
         journal.note("ready")
         while not Path(folder, "go").exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
             await asyncio.sleep(0.01)
+        refreshing = asyncio.create_task(refresh(locks))
         await asyncio.gather(*(work(locks, places, task) for task in range(int(tasks))))
+        refreshing.cancel()
 
 
 async def crowd(url: str, folder: str, ttl: str, liveness: str, seconds: str) -> None:
