@@ -16,7 +16,7 @@ from aiolock import FairLock, RWLock, Semaphore
 from . import journal
 
 ROOT = Path(__file__).parents[2]
-LIVENESS = 0.6
+LIVENESS = 1.0
 """Of those that die. The others give a sign of life once a second, and have three."""
 LATE = 3.0
 """What a noisy machine may add to a bound."""

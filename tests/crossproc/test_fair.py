@@ -67,11 +67,10 @@ async def test_a_killed_waiter_is_skipped(crew: Crew) -> None:
 
 async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
     """It is granted while it cannot answer, and killed: the next one is in within the liveness, not the ttl."""
-    liveness = 1.5  # it must still be alive for the server when it is granted
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock as lease:
-            victim = crew.start("stand", "fair", LONG, liveness)
+            victim = crew.start("stand", "fair", LONG, LIVENESS)
             await queued(lock, 1)
             waiter = asyncio.ensure_future(lock.acquire())
             await queued(lock, 2)
@@ -82,9 +81,9 @@ async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
         info = await lock.info()
         assert info is not None
         assert info.holder.endswith(f":{victim.pid}")
-        assert info.ttl <= liveness
+        assert info.ttl <= LIVENESS
         following = await waiter
-        assert time.monotonic() - began < liveness + 1 + LATE
+        assert time.monotonic() - began < LIVENESS + 1 + LATE
         assert following.abandoned
         assert following.fence > info.fence > lease.fence
         assert not crew.events("inside")
