@@ -64,9 +64,14 @@ class Place:
 
     def told(self, serial: int, outcome: Granted) -> None:
         """A message says that the owner was granted; one that is older than the last answer is void."""
-        if self.waiter.place is self and serial > self._serial:
-            margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
-            self._line.granted(self.waiter, Grant(outcome, self._sent_at, margin, brief=True))
+        if self.waiter.place is not self or serial <= self._serial:
+            return
+        margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
+        grant = Grant(outcome, self._sent_at, margin, brief=True)
+        if self._line.runtime.clock.now() < grant.deadline:
+            self._line.granted(self.waiter, grant)
+        else:
+            self.verify()  # if the server has passed on meanwhile, it still keeps the place
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""

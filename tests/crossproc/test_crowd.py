@@ -10,7 +10,7 @@ from typing import Any
 from .conftest import Crew
 from .worker import CROWD, PERMITS
 
-PROCESSES, SECONDS, TTL, LIVENESS = 4, 3.5, 1.5, 1.0
+PROCESSES, SECONDS, TTL, LIVENESS = 4, 3.0, 1.5, 1.0
 NOTICED = 0.1
 """Seconds in which a process that stood still notices what it lost, and notes that it left."""
 ROOM = {"fair": 1, "rw": 1000, "semaphore": PERMITS}

@@ -172,3 +172,27 @@ async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, 
     assert few["evalsha"] == 2  # the release, which grants, and the renewal of the grant
     assert few["publish"] == 1
     assert [costs["lock", size]["evalsha"] for size in HERD] == [1 + size for size in HERD]
+
+
+async def test_a_stopped_grantee_does_not_enter_late(crew: Crew) -> None:
+    """Granted while it is stopped, and continued when others are in: its grant is void, its place is not."""
+    async with LockManager(crew.url, acquire_timeout=20.0) as locks:
+        lock = locks.fair_lock(NAME)
+        async with lock:
+            stopped = crew.start("stand", "fair", 10.0, LIVENESS, 0.0)
+            await queued(lock, 1)
+            second, third = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
+            await queued(lock, 3)
+            os.kill(stopped.pid, signal.SIGSTOP)
+        lease = await second
+        assert lease.abandoned
+        os.kill(stopped.pid, signal.SIGCONT)
+        await queued(lock, 2)
+        assert not crew.events("inside")
+        await lease.release()
+        after = await third
+        (inside,) = crew.events("inside")
+        assert lease.fence < int(str(inside["fence"])) < after.fence
+        await after.release()
+        await crew.done(stopped)
+        assert [event["lost"] for event in crew.events("left")] == [False]
