@@ -70,9 +70,13 @@ class Place:
             return
         if self._line.runtime.backend.checked:
             self._call()
+            return
+        margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
+        grant = Grant(outcome, self._sent_at, margin, brief=True)
+        if self._line.runtime.clock.now() < grant.deadline:
+            self._line.granted(self.waiter, grant)
         else:
-            margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
-            self._line.granted(self.waiter, Grant(outcome, self._sent_at, margin, brief=True))
+            self.verify()  # if the server has passed on meanwhile, it still keeps the place
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
