@@ -233,13 +233,12 @@ class LockManager:
     async def _listen(self, patience: float) -> None:
         runtime = self._runtime
         told = runtime.signals.listen(runtime.keys.manager(runtime.id), runtime.on_manager_message)
-        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: runtime.unanswered("", "subscribing for"))
+        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: _untold(patience))
         try:
             await told
         except BackendError as error:
             if error.transient:
                 raise
-            runtime.fall_back("this manager", error)
         finally:
             runtime.watchdog.forget(limit)
 
@@ -255,6 +254,15 @@ class LockManager:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a LockManager cannot leave its process: make one in the other process")
+
+
+def _untold(patience: float) -> BackendError:
+    return BackendError(
+        "",
+        f"SUBSCRIBE got no answer within {patience:g} s: is Redis reachable? If a proxy or server without pub/sub hangs "
+        "up on it, make the manager with waiting=Poll()",
+        transient=True,
+    )
 
 
 def _backend(source: str | Redis | Backend, limits: Limits) -> Backend:

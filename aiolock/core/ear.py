@@ -20,11 +20,10 @@ class Ear:
         signal: called when the name may be free.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_contention", "_name", "_runtime", "_signal")
+    __slots__ = ("_channels", "_confirmations", "_contention", "_runtime", "_signal")
 
     def __init__(self, runtime: Runtime, calls: Calls, contention: Contention, signal: Callable[[], None]) -> None:
         self._runtime = runtime
-        self._name = calls.name
         self._channels = calls.channels
         self._contention = contention
         self._signal = signal
@@ -68,7 +67,6 @@ class Ear:
             return  # an earlier subscription, given up before it was confirmed
         error = confirmed.exception()
         if isinstance(error, BackendError):
+            self.stop()  # who waits asks for it again after its next look
             if not error.transient:
-                self._runtime.fall_back(f"waiting for lock {self._name!r}", error)
-            self.stop()
-            self._signal()
+                self._signal()  # from now on it polls

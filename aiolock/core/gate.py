@@ -155,16 +155,17 @@ class Gate:
         """Somebody else holds it: try again on a signal, or at the holder's expiry."""
         waiter.refusal = refusal
         self.runtime.heard(refusal.fence)
-        pause = self.runtime.limits.recheck
+        spread = random.uniform(0, JITTER)
+        pause = self.runtime.limits.recheck + spread
         if self.runtime.poll is not None:
             pause = min(pause, self.runtime.poll.pause(waiter.looks))
         waiter.looks += 1
         if refusal.pttl >= 0:
-            pause = min(pause, refusal.pttl / 1000 + 0.001)
+            pause = min(pause, refusal.pttl / 1000 + 0.001 + spread)
         elif not self._warned:
             self._warned = True
             logger.warning("the key of lock %r has no expiry: only its holder can end it", self.calls.name)
-        waiter.retry_at = self.runtime.clock.now() + pause + random.uniform(0, JITTER)
+        waiter.retry_at = self.runtime.clock.now() + pause
 
     def admit(self, waiter: Waiter) -> Hold:
         """Make the waiter's grant a hold."""

@@ -112,7 +112,9 @@ class Place:
 
     def _schedule(self) -> None:
         runtime = self._line.runtime
+        now = runtime.clock.now()
         pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
         if runtime.poll is not None:
             pause = min(pause, runtime.poll.pause(self._looks))
-        runtime.watchdog.schedule(self, runtime.clock.now() + pause)
+            pause = runtime.look_by(now + pause / 2, now + pause) - now
+        runtime.watchdog.schedule(self, now + pause)
