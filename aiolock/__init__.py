@@ -14,9 +14,11 @@ from .errors import LockLost as LockLost
 from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
+from .errors import WaitTimeout as WaitTimeout
 from .manager import LockManager as LockManager
 from .primitives.fair_lock import FairLock as FairLock
 from .primitives.fair_lock import FairLockInfo as FairLockInfo
+from .primitives.latch import Latch as Latch
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
 from .primitives.rw_lock import RWLock as RWLock
@@ -33,6 +35,7 @@ __all__ = [
     "ConfigurationError",
     "FairLock",
     "FairLockInfo",
+    "Latch",
     "Lease",
     "Lock",
     "LockInfo",
@@ -48,6 +51,7 @@ __all__ = [
     "RWLockSide",
     "Semaphore",
     "SemaphoreInfo",
+    "WaitTimeout",
 ]
 __version__ = "0.1.0"
 

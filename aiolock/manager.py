@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Unpack
 from .backends.base import Backend
 from .backends.memory import MemoryBackend, named_store
 from .backends.redis import RedisBackend
+from .core.acquisition import Acquisition
+from .core.handover import check_kind, resume
+from .core.lease import Lease
 from .core.policy import Policy, check_duration, check_margin, check_timeout, check_ttl
 from .core.poll import Poll
 from .core.runtime import Limits, Runtime
+from .core.ticket import Ticket
 from .errors import BackendError, ConfigurationError, LossReason
 from .primitives.fair_lock import FairLock
+from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
 from .primitives.options import DEFAULT, Default, LockOptions, policy_of
 from .primitives.rw_lock import RWLock
@@ -154,6 +159,54 @@ class LockManager:
         """
         name, policy = self._named(name, options)
         return Semaphore(self._runtime, name, permits, policy)
+
+    def latch(self, name: str, count: int, *, ttl: float = TTL) -> Latch:
+        """A count-down latch. No I/O; works before the manager is entered.
+
+        Args:
+            name: any text of 1 to 512 bytes in UTF-8; one for each occasion, as an open latch stays open.
+            count: how many counts open it, 1 to 100,000. Whoever uses the name first decides; others get a warning
+                in the log.
+            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; a day if not given. Who waits uses it.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        return Latch(self._runtime, name, count, ttl)
+
+    def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
+        """Go on with a lease that another process detached: `await` it for a lease, or `async with` it for a guarded
+        block.
+
+        The lease has a new owner and a higher fence, is renewed by this manager, and lives by the keywords, which are
+        those of `lock()`. Nobody can come in between. It never waits: either the ticket is good now, or it raises.
+
+        Args:
+            ticket: what `lease.detach()` returned.
+            options: as of `lock()`.
+
+        Returns:
+            An awaitable context manager, as `lock.acquire()` returns.
+
+        Raises:
+            ConfigurationError: it is no ticket, a damaged one, or of another namespace, database or kind; a keyword
+                that cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
+            NotOwned: it was resumed before, came after its ttl, was made up, or the lock was force-released.
+            BackendError: Redis is unreachable or refuses. If it never saw the request, the ticket is as good as before.
+            NotAcquired: the answer came after the lease's own deadline, or the manager closes.
+
+        Cancellation: either the ticket is as good as before, or the lock is released, and its next holder sees
+        `abandoned`; nothing is held once that undo, written at once, has landed. Cost: one round trip.
+        """
+        read = Ticket.read(ticket)
+        read.check_home(self._runtime.keys)
+        check_kind(read)
+        _, policy = self._named(read.name, options)
+
+        async def take_over() -> Lease:
+            return await resume(self._runtime, policy, read)
+
+        return Acquisition(read.name, take_over, "resume()")
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name = check_name(name)

@@ -34,12 +34,14 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
     Args:
         name: the lock's name, for the warning.
         obtain: the acquisition itself; called once.
+        via: the call that returned it, for the warning.
     """
 
-    __slots__ = ("_guard", "_name", "_obtain", "_running")
+    __slots__ = ("_guard", "_name", "_obtain", "_running", "_via")
 
-    def __init__(self, name: str, obtain: Callable[[], Coroutine[object, object, L]]) -> None:
+    def __init__(self, name: str, obtain: Callable[[], Coroutine[object, object, L]], via: str = "acquire()") -> None:
         self._name = name
+        self._via = via
         self._obtain: Callable[[], Coroutine[object, object, L]] | None = obtain
         self._running: Coroutine[object, object, L] | None = None
         self._guard: Guard | None = None
@@ -83,13 +85,13 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
     def _once(self) -> Coroutine[object, object, L]:
         obtain, self._obtain = self._obtain, None
         if obtain is None:
-            raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call acquire() again")
+            raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call {self._via} again")
         return obtain()
 
     def __del__(self) -> None:
         if self._obtain is not None:
             warnings.warn(
-                f"acquire() of lock {self._name!r} was never awaited: use `await` or `async with`",
+                f"{self._via} of lock {self._name!r} was never awaited: use `await` or `async with`",
                 RuntimeWarning,
                 stacklevel=2,
                 source=self,
@@ -141,7 +143,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     except BaseException:
         gate.leave_queue(waiter)
         raise
-    return _own(gate, waiter, task)
+    return own(gate, waiter, task)
 
 
 async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
@@ -164,7 +166,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     if not granted:
         gate.leave_queue(waiter)
         return None
-    return _own(gate, waiter, task)
+    return own(gate, waiter, task)
 
 
 async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) -> None:
@@ -229,7 +231,8 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         gate.undo(waiter)
 
 
-def _own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
+def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
+    """Make the waiter's grant a lease of `task`."""
     hold = gate.admit(waiter)
     _ancestry.set((hold, *(other for other in _ancestry.get() if not other.ended)))
     return gate.lease(hold, waiter.calls, task)

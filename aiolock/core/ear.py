@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import BackendError
-from .calls import Calls, Contention
 from .runtime import Runtime
 
 
@@ -15,18 +14,18 @@ class Ear:
 
     Args:
         runtime: the manager's.
-        calls: the name's.
-        contention: the primitive's rule.
+        channels: where the name's releases are told.
         signal: called when the name may be free.
+        own: releases of this process are heard, too: its own queue is not the only one that waits for them.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_contention", "_runtime", "_signal")
+    __slots__ = ("_channels", "_confirmations", "_own", "_runtime", "_signal")
 
-    def __init__(self, runtime: Runtime, calls: Calls, contention: Contention, signal: Callable[[], None]) -> None:
+    def __init__(self, runtime: Runtime, channels: Sequence[str], signal: Callable[[], None], own: bool) -> None:
         self._runtime = runtime
-        self._channels = calls.channels
-        self._contention = contention
+        self._channels = channels
         self._signal = signal
+        self._own = own
         self._confirmations: list[asyncio.Future[None]] = []
 
     @property
@@ -58,7 +57,7 @@ class Ear:
         if payload is not None:
             who, _, fence = payload.partition(" ")
             self._runtime.heard(int(fence) if fence.isdecimal() else 0)
-            if not self._contention.overlapping and self._runtime.is_own(who):
+            if not self._own and self._runtime.is_own(who):
                 return  # this queue's own release: it went on when that was written
         self._signal()
 

@@ -7,6 +7,7 @@ import logging
 import math
 import random
 import weakref
+from typing import cast
 
 from ..errors import NotAcquired
 from ..scripts.base import Ending
@@ -45,11 +46,17 @@ class Gate:
         self.answered = False  # the server has spoken since somebody of this process wanted the lock
         self.holds: list[Hold] = []  # not ended; lost ones too
         self.waiters: dict[Waiter, None] = {}
-        self.ear = Ear(runtime, calls, contention, self.signal)
+        self.ear = Ear(runtime, calls.channels, self.signal, own=contention.overlapping)
         self.handoff = Handoff(self)
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
         self._busy = 0  # slots taken by live holds and by transfers on their way
         self._warned = False
+
+    @classmethod
+    def of(cls, runtime: Runtime, calls: Calls, contention: Contention) -> Gate:
+        """The gate of a name; a new one if nobody of this process uses it."""
+        gate = runtime.gates.get((calls.kind, calls.name))
+        return cls(runtime, calls, contention) if gate is None else cast(Gate, gate)
 
     # The queue.
 
@@ -84,7 +91,8 @@ class Gate:
         """Queue up."""
         self.runtime.gates[self.calls.kind, self.calls.name] = self
         self.waiters[waiter] = None
-        waiter.contending = self.contention.contenders is None
+        if self.contention.contenders is None:
+            waiter.contending = True
         self._promote()
 
     def leave_queue(self, waiter: Waiter) -> None:
@@ -114,8 +122,8 @@ class Gate:
 
     def undo(self, waiter: Waiter) -> Release:
         """End the acquisition that runs under the waiter's owner id, and give it a new one."""
-        runtime, place = self.runtime, waiter.place
-        release = Release(runtime, waiter.calls, waiter.owner, waiter.policy.ttl_ms, 0, "undone", waiter.tainted)
+        runtime, place, ttl_ms = self.runtime, waiter.place, waiter.policy.ttl_ms
+        release = Release(runtime, waiter.calls, waiter.owner, ttl_ms, 0, waiter.undoing, waiter.tainted)
         if place is not None:
             place.leave(release)
         self._busy -= waiter.offer
@@ -201,6 +209,13 @@ class Gate:
                 if waiter.contending:
                     waiter.poke()
 
+    def recede(self) -> None:
+        """The lock came to this process by a ticket: who contends for it queues up for a hand-off instead."""
+        if self.contention.contenders is not None:
+            for waiter in self.waiters:
+                waiter.contending = False
+            self._promote()
+
     def _promote(self) -> None:
         if self.contention.contenders is None:
             return
@@ -262,9 +277,7 @@ class Gate:
             hold.calls = max((lease.calls for lease in leases), key=lambda calls: calls.weight, default=hold.calls)
             Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
-        hold.end()
-        self.holds.remove(hold)
-        self.runtime.holds.pop(hold.owner, None)
+        self._end(hold)
         successor = self.handoff.successor(hold, ending)
         if successor is not None:
             self.handoff.start(hold, successor, settlement)
@@ -275,6 +288,19 @@ class Gate:
         self.signal()
         self.settle_down()
         return settlement
+
+    def detach(self, lease: Lease) -> Settlement:
+        """The lease's hold goes on elsewhere: no release, and for who waits here the holder is a stranger."""
+        self._end(lease.hold)
+        self._busy -= 1
+        settlement = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
+        self.settle_down()
+        return settlement
+
+    def _end(self, hold: Hold) -> None:
+        hold.end()
+        self.holds.remove(hold)
+        self.runtime.holds.pop(hold.owner, None)
 
     def collected(self, hold: Hold) -> None:
         loop = self.runtime.loop

@@ -163,8 +163,9 @@ class Hold:
         self.on_lost(self)
 
     def end(self) -> None:
-        """It is released, or given up; nothing more will be asked of it."""
+        """It is released, moved, or given up; nothing more will be asked of it."""
         self.ended = True
+        self.depth = 0
         self._watchdog.forget(self)
 
     def explain(self) -> str:

@@ -7,6 +7,7 @@ import math
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..scripts.base import Ending
 from ..scripts.outcomes import Granted, Queued, Refused
 from .calls import Calls
 from .policy import Policy
@@ -51,6 +52,7 @@ class Waiter:
         offer: a transfer to it is on its way.
         grant: it has the lock.
         refusal: the last answer that named a holder.
+        undoing: how the server is told that a grant is undone.
     """
 
     __slots__ = (
@@ -71,6 +73,7 @@ class Waiter:
         "seen",
         "tainted",
         "ticket",
+        "undoing",
     )
 
     def __init__(self, calls: Calls, owner: str, policy: Policy, holder: str, ticket: int) -> None:
@@ -88,6 +91,7 @@ class Waiter:
         self.offer: bool = False
         self.grant: Grant | None = None
         self.refusal: Refused | Queued | None = None
+        self.undoing: Ending = "undone"
         self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None

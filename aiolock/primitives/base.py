@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from ..core.acquisition import Acquisition, obtain, obtain_now
 from ..core.calls import Calls, Contention
@@ -96,10 +96,7 @@ class Primitive:
 
     def _gate(self) -> Gate:
         self._runtime.check(self.name)
-        gate = self._runtime.gates.get((self._calls.kind, self.name))
-        if gate is None:
-            gate = Gate(self._runtime, self._calls, self.contention)
-        return cast(Gate, gate)
+        return Gate.of(self._runtime, self._calls, self.contention)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ttl={self._policy.ttl:g}>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.calls import Contention
+from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import Runtime
 from ..scripts.queue import QueueCalls
@@ -53,9 +54,7 @@ class FairLock(Queueing, Reentrant):
     contention = Contention(contenders=None, handoff=False)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
-        liveness_ms = milliseconds(runtime.limits.liveness)
-        calls = QueueCalls(runtime.keys, "fair", name, capacity=1, weight=1, mints=True, liveness_ms=liveness_ms)
-        super().__init__(runtime, calls, policy)
+        super().__init__(runtime, _calls(runtime, name), policy)
 
     async def is_locked(self) -> bool:
         """True if anybody holds it. Cost: one round trip."""
@@ -77,3 +76,11 @@ class FairLock(Queueing, Reentrant):
         return FairLockInfo(
             holder, held.depth, held.pttl / 1000, held.fence, metadata, standing.waiters, standing.place
         )
+
+
+def _calls(runtime: Runtime, name: str, weight: int = 1) -> QueueCalls:
+    liveness_ms = milliseconds(runtime.limits.liveness)
+    return QueueCalls(runtime.keys, "fair", name, capacity=1, weight=weight, mints=True, liveness_ms=liveness_ms)
+
+
+KINDS["fair"] = Kind(FairLock.contention, _calls)

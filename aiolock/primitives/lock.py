@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.calls import Contention
+from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy
 from ..core.runtime import Runtime
 from ..scripts.lock import LockCalls
@@ -83,3 +84,6 @@ class Lock(Reentrant):
         Cost: one round trip.
         """
         return await self._runtime.ask(self._calls.force_release(), "force-releasing")
+
+
+KINDS[LockCalls.kind] = Kind(Lock.contention, lambda runtime, name, weight: LockCalls(runtime.keys, name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.calls import Contention
+from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import Runtime
 from ..scripts.queue import QueueCalls
@@ -59,16 +60,7 @@ class RWLockSide(Queueing, Reentrant):
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy, writes: bool) -> None:
         self._writes = writes
-        calls = QueueCalls(
-            runtime.keys,
-            "rw",
-            name,
-            capacity=FULL,
-            weight=FULL if writes else 1,
-            mints=writes,
-            liveness_ms=milliseconds(runtime.limits.liveness),
-        )
-        super().__init__(runtime, calls, policy)
+        super().__init__(runtime, _calls(runtime, name, FULL if writes else 1), policy)
 
     async def info(self) -> RWLockInfo | None:
         """Who holds it, and how long the queue is; None if nobody holds it. As `RWLock.info()`."""
@@ -143,3 +135,12 @@ class RWLock:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an RWLock cannot leave its process: make one of the same name from the other's manager")
+
+
+def _calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
+    liveness_ms = milliseconds(runtime.limits.liveness)
+    mints = weight == FULL
+    return QueueCalls(runtime.keys, "rw", name, capacity=FULL, weight=weight, mints=mints, liveness_ms=liveness_ms)
+
+
+KINDS["rw"] = Kind(RWLockSide.contention, _calls)

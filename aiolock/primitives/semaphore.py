@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..core.acquisition import Acquisition
 from ..core.calls import Contention
+from ..core.kinds import KINDS, Kind
 from ..core.lease import Lease
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import Runtime
@@ -164,3 +165,6 @@ def _calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls
         mints=True,
         liveness_ms=milliseconds(runtime.limits.liveness),
     )
+
+
+KINDS["semaphore"] = Kind(Semaphore.contention, lambda runtime, name, weight: _calls(runtime, name, weight, weight))

@@ -19,9 +19,13 @@ class Keys:
     Args:
         namespace: prefix of every key, without braces.
         db: the database's number.
+
+    Attributes:
+        namespace: as given.
+        db: as given.
     """
 
-    __slots__ = ("_channel_end", "_namespace")
+    __slots__ = ("_channel_end", "db", "namespace")
 
     def __init__(self, namespace: str, db: int = 0) -> None:
         if (
@@ -31,16 +35,17 @@ class Keys:
             or set(namespace) & set("{} ")
         ):
             raise ConfigurationError("", f"namespace {namespace!r} must be printable text without spaces and braces")
-        self._namespace = namespace
+        self.namespace: str = namespace
+        self.db: int = db
         self._channel_end = f":{db}" if db else ""
 
     def of(self, kind: str, name: str) -> NameKeys:
         """Keys of one name of one kind."""
-        return NameKeys(f"{self._namespace}:{kind}:{{{name.translate(_ENCODED)}}}", self._channel_end)
+        return NameKeys(f"{self.namespace}:{kind}:{{{name.translate(_ENCODED)}}}", self._channel_end)
 
     def manager(self, manager_id: str) -> str:
         """The channel on which one manager is told things."""
-        return f"{self._namespace}:manager:{manager_id}{self._channel_end}"
+        return f"{self.namespace}:manager:{manager_id}{self._channel_end}"
 
 
 class NameKeys:

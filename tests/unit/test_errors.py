@@ -17,6 +17,7 @@ from aiolock import (
     LossReason,
     NotAcquired,
     NotOwned,
+    WaitTimeout,
 )
 
 ERRORS = [
@@ -24,6 +25,7 @@ ERRORS = [
     ConfigurationError("order:42", "said"),
     NotAcquired("order:42", "said"),
     AcquireTimeout("order:42", "said"),
+    WaitTimeout("order:42", "said"),
     LockLost("order:42", "said", LossReason.LOOP_BLOCKED),
     NotOwned("order:42", "said"),
     BackendError("order:42", "said", transient=True),
@@ -73,7 +75,8 @@ def test_the_tree() -> None:
     assert issubclass(ConfigurationError, ValueError)
     assert issubclass(AcquireTimeout, NotAcquired)
     assert issubclass(AcquireTimeout, TimeoutError)
-    apart = (AcquireTimeout, LockLost, BackendError, NotOwned, ConfigurationError)
+    assert issubclass(WaitTimeout, TimeoutError)
+    apart = (AcquireTimeout, WaitTimeout, LockLost, BackendError, NotOwned, ConfigurationError)
     for one in apart:
         assert [other for other in apart if issubclass(one, other)] == [one]
 

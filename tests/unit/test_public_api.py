@@ -17,7 +17,7 @@ import aiolock.testing
 
 FROZEN = Path(__file__).with_name("public_api.txt")
 HAND_MADE = ("__init__", "__await__", "__aenter__", "__aexit__")
-FACTORIES_ONLY = ("Acquisition", "FairLock", "Lease", "Lock", "Owner", "RWLock", "RWLockSide", "Semaphore")
+FACTORIES_ONLY = ("Acquisition", "FairLock", "Latch", "Lease", "Lock", "Owner", "RWLock", "RWLockSide", "Semaphore")
 """Classes that users never make by hand: how they are made is ours to change."""
 
 
