@@ -9,7 +9,24 @@ import pytest
 from aiolock import Lock, LockManager
 from tests.support import redis_cli
 
-from .places import MemoryPlace, Place, RedisPlace
+from .places import MemoryPlace, Place, PollingPlace, RedisPlace
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "not_polling(why): what this checks is not there, or no different, under polling")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run what is marked so at the other places only."""
+    left_out = [item for item in items if item.get_closest_marker("not_polling") and _place_of(item) == "polling"]
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _place_of(item: pytest.Item) -> object:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("place")
 
 
 @pytest.fixture
@@ -21,10 +38,19 @@ def redis_place(redis_url: str) -> Iterator[RedisPlace]:
         place.side.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture
+def polling_place(redis_url: str) -> Iterator[PollingPlace]:
+    """A real server, empty, on which everybody polls."""
+    with redis_cli.client(redis_url) as link:
+        place = PollingPlace(redis_url, link)
+        yield place
+        place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=["memory", "redis", "polling"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Each place in turn: a lock means the same everywhere."""
-    return MemoryPlace() if request.param == "memory" else request.getfixturevalue("redis_place")
+    return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
 
 
 @pytest.fixture

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from uuid import uuid4
 
 import redis
 
-from aiolock import LockManager
+from aiolock import LockManager, Poll
 from aiolock.backends.memory import named_store
+from aiolock.core.gate import Gate
+from aiolock.primitives.vigil import Vigil
 from aiolock.scripts.keys import Keys, NameKeys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Granted
@@ -83,15 +85,17 @@ class RedisPlace:
     Args:
         url: its address.
         link: a blocking client of it.
+        options: of every manager.
     """
 
-    def __init__(self, url: str, link: redis.Redis) -> None:
+    def __init__(self, url: str, link: redis.Redis, **options: Any) -> None:
         self.url = url
+        self.options = options
         self.link = link
         self.side: Side = LuaSide(link)
 
     def manager(self, **options: Any) -> LockManager:
-        return LockManager(self.url, **options)
+        return LockManager(self.url, **self.options, **options)
 
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}
@@ -99,6 +103,30 @@ class RedisPlace:
     def listeners(self, name: str, kind: str = "lock") -> int:
         ((_, count),) = self.link.pubsub_numsub(keys_of(name, kind).free)
         return int(count)
+
+
+class PollingPlace(RedisPlace):
+    """A real server, whose pub/sub is not used: every manager looks again and again, and often."""
+
+    def __init__(self, url: str, link: redis.Redis) -> None:
+        super().__init__(url, link, waiting=Poll(first=0.002, cap=0.02))
+        self._managers: list[LockManager] = []
+
+    def manager(self, **options: Any) -> LockManager:
+        manager = super().manager(**options)
+        self._managers.append(manager)
+        return manager
+
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        return sum(_waits(manager, name, kind) for manager in self._managers)
+
+
+def _waits(manager: LockManager, name: str, kind: str) -> bool:
+    """Somebody of its process waits, and the server has said so."""
+    gate = manager._runtime.gates.get((kind, name))
+    if isinstance(gate, Gate):
+        return any(waiter.refusal is not None for waiter in gate.waiters)
+    return gate is not None and cast(Vigil, gate).seen is not None
 
 
 def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thief") -> int:
