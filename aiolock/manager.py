@@ -312,8 +312,8 @@ class LockManager:
 def _untold(patience: float) -> BackendError:
     return BackendError(
         "",
-        f"SUBSCRIBE got no answer within {patience:g} s: is Redis reachable? If a proxy or server without pub/sub hangs "
-        "up on it, make the manager with waiting=Poll()",
+        f"SUBSCRIBE got no answer within {patience:g} s: is Redis reachable? If a proxy or server without pub/sub "
+        "hangs up on it, make the manager with waiting=Poll()",
         transient=True,
     )
 

@@ -10,7 +10,7 @@ import weakref
 from typing import cast
 
 from ..errors import NotAcquired
-from ..scripts.base import Ending
+from ..scripts.base import NO_TICKET, Ending
 from ..scripts.outcomes import Queued, Refused, Released
 from .calls import Calls, Contention
 from .ear import Ear
@@ -18,7 +18,7 @@ from .handoff import Handoff
 from .hold import Hold
 from .lease import Lease
 from .place import Place
-from .policy import Policy
+from .policy import Policy, milliseconds
 from .runtime import Runtime
 from .settlement import Release, Settlement
 from .waiter import Grant, Waiter
@@ -158,6 +158,11 @@ class Gate:
         """The transfer to it did not come about."""
         waiter.offer = False
         self._busy -= 1
+
+    def mark_ms(self, waiter: Waiter) -> int:
+        """For how long others must reckon with the waiter, should it be refused: those who poll nobody can count."""
+        poll = self.runtime.poll
+        return 0 if poll is None or waiter.ticket == NO_TICKET else milliseconds(poll.lasting(waiter.looks))
 
     def refuse(self, waiter: Waiter, refusal: Refused) -> None:
         """Somebody else holds it: try again on a signal, or at the holder's expiry."""

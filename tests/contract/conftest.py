@@ -13,7 +13,9 @@ from .places import MemoryPlace, Place, PollingPlace, RedisPlace
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "not_polling(why): what this checks is not there, or no different, under polling")
+    config.addinivalue_line(
+        "markers", "not_polling(why): what this checks is not there, or no different, under polling"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -137,7 +137,10 @@ async def test_a_proxy_that_hangs_up_on_subscribe(hanging_up: FaultProxy) -> Non
     assert caught.value.transient
     assert hanging_up.connections > 1
     seen = hanging_up.connections
-    async with LockManager(hanging_up.url, waiting=OFTEN) as locks, LockManager(hanging_up.url, waiting=OFTEN) as others:
+    async with (
+        LockManager(hanging_up.url, waiting=OFTEN) as locks,
+        LockManager(hanging_up.url, waiting=OFTEN) as others,
+    ):
         async with others.lock(NAME):
             waiter = asyncio.create_task(_enter(locks.lock(NAME)))
             await asyncio.sleep(0.05)

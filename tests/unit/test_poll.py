@@ -1,8 +1,11 @@
-"""Waiting without messages, on the virtual clock: when a waiter looks, what that costs, and when a manager begins to."""
+"""Waiting without messages, on the virtual clock: when a waiter looks, what it costs, when a manager begins to."""
+
+# ruff: noqa: PT012 - what raises is the whole guarded block
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 from collections.abc import AsyncIterator
@@ -13,6 +16,7 @@ import pytest
 from aiolock import BackendError, ConfigurationError, LockLost, LockManager, LossReason, Poll
 from aiolock.backends.base import Wake
 from aiolock.core.gate import JITTER
+from aiolock.core.poll import LATE
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
@@ -204,7 +208,7 @@ async def test_patience_is_not_forgotten(polling: LockManager, peer: LockManager
             await backend.clock.advance(1.0)
             later = [when - began for when in server.looks()]
             assert later[1] > 0.9
-            assert all(after - before > 0.005 for before, after in zip(later[1:], later[2:], strict=False))
+            assert all(after - before > 0.005 for before, after in itertools.pairwise(later))
         await backend.clock.advance(STEADY.cap)
         await waiter.end()
 
@@ -257,6 +261,63 @@ async def test_who_waits_in_queues_looks_together(
         await backend.clock.advance(10.0)
         assert len(server.ran) <= 41  # half the cap is the shortest time between two
         await crew.dismiss()
+
+
+# Hand-offs in another process.
+
+
+@pytest.mark.parametrize("body", [0.001, 0.1, 1.0])
+async def test_hand_offs_of_who_listens_leave_it_a_turn(
+    polling: LockManager, locks: LockManager, crew: Crew, backend: Server, body: float
+) -> None:
+    """The other process's queue is never empty, and it can count nobody: NUMSUB is 0.
+
+    Kept by acquire.lua: `SET KEYS[4]`, and Handoff._wanted_elsewhere.
+    """
+    done = 0
+
+    async def greedy() -> None:
+        nonlocal done
+        while True:
+            async with locks.lock("a"):
+                await sleep(backend, body)
+                done += 1
+
+    for _ in range(5):
+        crew.start(greedy())
+    await settle(backend)
+    for _ in range(3):
+        waiter, before = Holder(crew, polling.lock("a")), done
+        while not waiter.entered.done():
+            await backend.clock.advance(0.5)
+            assert done - before < 100 + 1 / body
+        await waiter.end()
+    await crew.dismiss()
+
+
+async def test_nothing_is_left_of_who_polled(
+    polling: LockManager, peer: LockManager, crew: Crew, backend: Server
+) -> None:
+    """Invariant 8. Kept by acquire.lua: `PX`."""
+    mark = Keys("aiolock").of("lock", "a").polled
+    async with peer.lock("a"):
+        assert await polling.lock("a").try_acquire() is None
+        assert not backend.store.exists(mark)  # it does not wait
+        Holder(crew, polling.lock("a"))
+        await backend.clock.advance(3.0)
+        assert backend.store.exists(mark)
+        await crew.dismiss()
+        await backend.clock.advance(2 * STEADY.cap + LATE)
+        assert not backend.store.exists(mark)
+
+
+async def sleep(backend: Server, seconds: float) -> None:
+    woken = asyncio.get_running_loop().create_future()
+    timer = backend.clock.call_at(backend.clock.now() + seconds, lambda: woken.done() or woken.set_result(None))
+    try:
+        await woken
+    finally:
+        timer.cancel()
 
 
 # When a manager begins to poll by itself.
