@@ -49,8 +49,8 @@ class LockManager:
         handoff_limit: how often in a row a release hands the lock on inside this process while others wait.
         liveness: seconds after which a waiter that gives no sign of life is skipped, where the server keeps the queue
             (fair locks, semaphores, read-write locks).
-        waiting: `Poll(…)` looks again and again instead of being told; for servers and proxies without pub/sub. Chosen
-            by itself, with a WARNING, where the server refuses SUBSCRIBE.
+        waiting: `Poll(…)` looks again and again instead of being told, and speaks RESP2; for servers and proxies
+            without pub/sub. `Poll()` is chosen by itself, with a WARNING, where the server refuses SUBSCRIBE.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -91,7 +91,7 @@ class LockManager:
         )
         if waiting is not None and not isinstance(waiting, Poll):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
-        self._runtime = Runtime(_backend(source, limits), namespace, limits, waiting)
+        self._runtime = Runtime(_backend(source, limits, waiting is None), namespace, limits, waiting)
         self._entering = False
 
     def lock(
@@ -219,7 +219,7 @@ class LockManager:
             BackendError: the server does not answer within `request_timeout`, or refuses.
             ConfigurationError: entered already, or the server is too old.
 
-        Cancellation: nothing stays open. Cost: one connection, one subscription.
+        Cancellation: nothing stays open. Cost: one connection, one subscription; none if it polls.
         """
         runtime = self._runtime
         if runtime.bound and not runtime.usable:
@@ -318,12 +318,12 @@ def _untold(patience: float) -> BackendError:
     )
 
 
-def _backend(source: str | Redis | Backend, limits: Limits) -> Backend:
+def _backend(source: str | Redis | Backend, limits: Limits, pushes: bool) -> Backend:
     if isinstance(source, str):
         scheme, found, rest = source.partition("://")
         if scheme == "memory" and found:
             return MemoryBackend(named_store(rest))
-        return RedisBackend(source, request_timeout=limits.request_timeout)
+        return RedisBackend(source, request_timeout=limits.request_timeout, pushes=pushes)
     if isinstance(source, Backend):
         return source
-    return RedisBackend(source, request_timeout=limits.request_timeout)
+    return RedisBackend(source, request_timeout=limits.request_timeout, pushes=pushes)

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis.asyncio
+from redis._parsers import _AsyncRESP2Parser
 
-from aiolock import BackendError, Lock, LockLost, LockManager, LossReason, Poll
+from aiolock import BackendError, ConfigurationError, Lock, LockLost, LockManager, LossReason, Poll
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
@@ -110,6 +111,35 @@ async def test_a_server_that_does_not_know_subscribe(
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 2  # one a manager
     assert all("waiting=Poll()" in warning and "unknown command" in warning for warning in warnings)
+
+
+@pytest.fixture
+def old_server() -> Iterator[RedisServer]:
+    """A server that speaks RESP2 only, as many proxies do."""
+    with RedisServer.start("--rename-command", "HELLO", "") as server:
+        yield server
+
+
+async def test_a_server_without_resp3(old_server: RedisServer) -> None:
+    """Nothing is pushed to who polls. Kept by Connector: `3 if pushes else 2`."""
+    with pytest.raises(ConfigurationError, match=r"RESP3.*waiting=Poll\(\)"):
+        async with LockManager(old_server.url):
+            pytest.fail("entered")
+    for options in ({}, {"parser_class": _AsyncRESP2Parser}):
+        client = redis.asyncio.Redis.from_url(old_server.url, protocol=2, **options)  # type: ignore[arg-type]
+        async with (
+            LockManager(client, ttl=1.0, waiting=OFTEN) as locks,
+            LockManager(old_server.url, waiting=OFTEN) as others,
+        ):
+            async with locks.lock(NAME) as lease:
+                waiter = asyncio.create_task(_enter(others.lock(NAME)))
+                info = await others.lock(NAME).info()
+                assert info is not None
+                await until(lambda lease=lease: lease.remaining() < 0.7)
+                await until(lambda lease=lease: lease.remaining() > 0.7)  # renewed
+            async with asyncio.timeout(ENOUGH):
+                assert await waiter > lease.fence
+        await client.aclose()
 
 
 @pytest.fixture

@@ -144,6 +144,20 @@ async def test_looks_at_growing_intervals(polling: LockManager, peer: LockManage
     assert server.subscribed == []
 
 
+async def test_what_polling_costs_by_default(backend: Server, peer: LockManager, crew: Crew) -> None:
+    """As docs/polling.md says."""
+    async with LockManager(Server(backend), waiting=Poll()) as locks:
+        server = server_of(locks)
+        async with peer.lock("a"):
+            Holder(crew, locks.lock("a"))
+            await backend.clock.advance(1.0)
+            assert 6 <= len(server.looks()) <= 11
+            server.ran.clear()
+            await backend.clock.advance(100.0)
+            assert 240 <= len(server.looks()) <= 300
+        await crew.dismiss()
+
+
 async def test_one_of_a_process_looks(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
     """However many of its tasks wait. Kept by Gate._promote."""
     server = server_of(polling)

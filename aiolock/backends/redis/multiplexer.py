@@ -49,6 +49,7 @@ class RedisBackend:
         clock: stamps calls.
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
+        pushes: False if nobody will subscribe: then RESP2 is spoken, which older proxies know, too.
 
     Attributes:
         clock: as given.
@@ -59,8 +60,15 @@ class RedisBackend:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
-    def __init__(self, source: str | Redis, *, clock: Clock | None = None, request_timeout: float = 5.0) -> None:
-        self._connector = Connector(source)
+    def __init__(
+        self,
+        source: str | Redis,
+        *,
+        clock: Clock | None = None,
+        request_timeout: float = 5.0,
+        pushes: bool = True,
+    ) -> None:
+        self._connector = Connector(source, pushes)
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.connections_opened: int = 0
