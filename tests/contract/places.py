@@ -117,6 +117,10 @@ class PollingPlace(RedisPlace):
         self._managers.append(manager)
         return manager
 
+    def keys(self) -> set[str]:
+        """Without the marks of those who poll, which soon pass."""
+        return {key for key in super().keys() if not key.endswith(":polled")}
+
     def listeners(self, name: str, kind: str = "lock") -> int:
         return sum(_waits(manager, name, kind) for manager in self._managers)
 
