@@ -59,8 +59,8 @@ class LockManager:
         handoff_limit: how often in a row a release hands the lock on inside this process while others wait.
         liveness: seconds after which a waiter that gives no sign of life is skipped, where the server keeps the queue
             (fair locks, semaphores, read-write locks).
-        waiting: `Poll(…)` looks again and again instead of being told; for servers and proxies without pub/sub. Chosen
-            by itself, with a WARNING, where the server refuses SUBSCRIBE.
+        waiting: `Poll(…)` looks again and again instead of being told, and speaks RESP2; for servers and proxies
+            without pub/sub. `Poll()` is chosen by itself, with a WARNING, where the server refuses SUBSCRIBE.
         min_replicas: replicas that must acknowledge a grant or a renewal before it counts, from 1; else it is undone.
             All that could be promoted, if a failover shall never make two holders. None asks for no replica.
         replica_timeout: seconds they may take; a tenth of the ttl and half of `request_timeout` at most.
@@ -117,7 +117,7 @@ class LockManager:
                     "",
                     f"replica_timeout is {replica_timeout:g} s, but at most half of request_timeout is allowed",
                 )
-        self._runtime = Runtime(_backend(source, limits, self._replicas), namespace, limits, waiting)
+        self._runtime = Runtime(_backend(source, limits, self._replicas, waiting is None), namespace, limits, waiting)
         self._entering = False
 
     def lock(
@@ -247,7 +247,8 @@ class LockManager:
             BackendError: the server does not answer within `request_timeout`, or refuses.
             ConfigurationError: entered already, or the server is too old.
 
-        Cancellation: nothing stays open. Cost: one connection, two with `min_replicas`, and one subscription.
+        Cancellation: nothing stays open. Cost: one connection, two with `min_replicas`, and one subscription, none if
+        it polls.
         """
         runtime = self._runtime
         if runtime.bound and not runtime.usable:
@@ -314,13 +315,12 @@ class LockManager:
     async def _listen(self, patience: float) -> None:
         runtime = self._runtime
         told = runtime.signals.listen(runtime.keys.manager(runtime.id), runtime.on_manager_message)
-        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: runtime.unanswered("", "subscribing for"))
+        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: _untold(patience))
         try:
             await told
         except BackendError as error:
             if error.transient:
                 raise
-            runtime.fall_back("this manager", error)
         finally:
             runtime.watchdog.forget(limit)
 
@@ -342,7 +342,16 @@ class LockManager:
         raise TypeError("a LockManager cannot leave its process: make one in the other process")
 
 
-def _backend(source: str | Redis | Backend, limits: Limits, replicas: Replicas | None) -> Backend:
+def _untold(patience: float) -> BackendError:
+    return BackendError(
+        "",
+        f"SUBSCRIBE got no answer within {patience:g} s: is Redis reachable? If a proxy or server without pub/sub "
+        "hangs up on it, make the manager with waiting=Poll()",
+        transient=True,
+    )
+
+
+def _backend(source: str | Redis | Backend, limits: Limits, replicas: Replicas | None, pushes: bool) -> Backend:
     in_memory = isinstance(source, str) and source.startswith("memory://")
     if replicas is not None and (in_memory or isinstance(source, Backend)):
         raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
@@ -350,7 +359,7 @@ def _backend(source: str | Redis | Backend, limits: Limits, replicas: Replicas |
         return MemoryBackend(named_store(source.removeprefix("memory://")))
     if isinstance(source, Backend):
         return source
-    backend = RedisBackend(source, request_timeout=limits.request_timeout)
+    backend = RedisBackend(source, request_timeout=limits.request_timeout, pushes=pushes)
     if replicas is None:
         return backend
     return ReplicatedBackend(backend, RedisBackend(source, request_timeout=limits.request_timeout, replicas=replicas))

@@ -12,9 +12,9 @@ from ..scripts.base import Call
 
 R = TypeVar("R")
 
-Wake = Callable[[str | None], None]
-"""Called with a message's payload, or with None when the subscription was confirmed, or confirmed again after a
-reconnect: then anything may have been missed."""
+Wake = Callable[[str | BackendError | None], None]
+"""Called with a message's payload; with None when the subscription was confirmed, or confirmed again after a reconnect:
+then anything may have been missed; or with an error when it was refused after a reconnect, and has ended."""
 
 
 def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:

@@ -179,7 +179,9 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
     """
     runtime, name, owner = gate.runtime, gate.calls.name, waiter.owner
-    call = waiter.calls.acquire(owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata, ticket=waiter.ticket)
+    call = waiter.calls.acquire(
+        owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata, ticket=waiter.ticket, mark_ms=gate.mark_ms(waiter)
+    )
 
     undo: Release | None = None
 

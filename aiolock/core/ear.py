@@ -4,25 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from ..errors import BackendError
 from .runtime import Runtime
-
-
-class Named(Protocol):
-    """Requests about one name, as far as it is listened for.
-
-    Attributes:
-        name: the name, for the log.
-        channels: where releases are told.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def channels(self) -> Sequence[str]: ...
 
 
 class Ear:
@@ -30,17 +14,16 @@ class Ear:
 
     Args:
         runtime: the manager's.
-        calls: the name's.
+        channels: where the name's releases are told.
         signal: called when the name may be free.
         own: releases of this process are heard, too: its own queue is not the only one that waits for them.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_name", "_own", "_runtime", "_signal")
+    __slots__ = ("_channels", "_confirmations", "_own", "_runtime", "_signal")
 
-    def __init__(self, runtime: Runtime, calls: Named, signal: Callable[[], None], own: bool) -> None:
+    def __init__(self, runtime: Runtime, channels: Sequence[str], signal: Callable[[], None], own: bool) -> None:
         self._runtime = runtime
-        self._name = calls.name
-        self._channels = calls.channels
+        self._channels = channels
         self._signal = signal
         self._own = own
         self._confirmations: list[asyncio.Future[None]] = []
@@ -83,7 +66,6 @@ class Ear:
             return  # an earlier subscription, given up before it was confirmed
         error = confirmed.exception()
         if isinstance(error, BackendError):
+            self.stop()  # who waits asks for it again after its next look
             if not error.transient:
-                self._runtime.fall_back(f"a waiter for {self._name!r}", error)
-            self.stop()
-            self._signal()
+                self._signal()  # from now on it polls

@@ -30,12 +30,14 @@ class Handoff:
         yield_until: clock time until which the lock is left to other processes.
     """
 
-    __slots__ = ("_gate", "_others", "_streak", "yield_until")
+    __slots__ = ("_began", "_gate", "_mark", "_others", "_streak", "yield_until")
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._streak = 0  # transfers in a row
+        self._began = -math.inf  # when the first of them was written
         self._others = 0  # managers that listened at the last transfer
+        self._mark = 0.0  # seconds within which somebody who polls would look again, as of the last transfer
         self.yield_until: float = -math.inf
 
     def successor(self, hold: Hold, ending: Ending) -> Waiter | None:
@@ -46,8 +48,10 @@ class Handoff:
         waiter = next((waiter for waiter in gate.waiters if not waiter.contending and not waiter.offer), None)
         if waiter is not None and self._streak >= limits.handoff_limit:
             self._streak = 0
+            now = gate.runtime.clock.now()
             if self._wanted_elsewhere() or limits.handoff_limit == 0:
-                self.yield_until = gate.runtime.clock.now() + YIELD_PAUSE
+                # Who polls needs time to come by: as much as this process took, but no more than until the next look.
+                self.yield_until = now + max(YIELD_PAUSE, min(self._mark, now - self._began))
                 return None
         return waiter
 
@@ -80,9 +84,9 @@ class Handoff:
         runtime.backend.run(call)
 
     def _wanted_elsewhere(self) -> bool:
-        """Another process waits, or another queue of this one. Who polls cannot be counted."""
+        """Another process waits, or another queue of this one."""
         gate = self._gate
-        return gate.runtime.poll is not None or gate.ear.shared or self._others > gate.ear.listening
+        return gate.ear.shared or self._others > gate.ear.listening or self._mark > 0
 
     def _settle(
         self,
@@ -96,8 +100,10 @@ class Handoff:
         gate = self._gate
         wanted = waiter in gate.waiters and waiter.owner == owner
         if isinstance(result, Granted):
+            self._began = call.sent_at if self._streak == 0 else self._began
             self._streak += 1
             self._others = result.others
+            self._mark = result.mark / 1000
             settlement.settle(Released(hold.fence))
             if wanted:
                 waiter.grant = Grant(result, call.sent_at, waiter.policy.margin, brief=False)

@@ -76,7 +76,8 @@ class Place:
         if self._line.runtime.clock.now() < grant.deadline:
             self._line.granted(self.waiter, grant)
         else:
-            self.verify()  # if the server has passed on meanwhile, it still keeps the place
+            # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
+            self._line.runtime.verify_places()
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
@@ -139,11 +140,9 @@ class Place:
     def _schedule(self) -> None:
         runtime = self._line.runtime
         now = runtime.clock.now()
-        # On the manager's beat: all its waiters in one request, whenever each of them came.
-        beat = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
-        pause = beat - (now + runtime.phase * beat) % beat
-        if pause < beat / 10:
-            pause += beat
+        pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
         if runtime.poll is not None:
             pause = min(pause, runtime.poll.pause(self._looks))
+        # With the manager's other waiters, in one request.
+        pause = runtime.look_by(now + pause / 2, now + pause) - now
         runtime.watchdog.schedule(self, now + pause)

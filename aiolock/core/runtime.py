@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import os
-import random
 import secrets
 import socket
 from collections.abc import Callable
@@ -85,7 +85,7 @@ class Runtime:
         self.limits = limits
         self.keys: Keys = Keys(namespace, backend.db)
         self.watchdog: Watchdog = Watchdog(self.clock)
-        self.signals: Signals = Signals(backend)
+        self.signals: Signals = Signals(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}
         self.places: dict[str, Place] = {}  # by owner: who waits in a queue kept by the server
@@ -94,11 +94,11 @@ class Runtime:
         self.floor: int = 0  # the highest fence heard of, on any name
         self.id: str = ""
         self.holder: str = ""  # host:pid, for people
-        self.phase: float = 0.0  # of its waiters' beat: the processes of a host shall not all ask at once
         self.closing: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._owners = itertools.count(1)
+        self._look_at = -math.inf
         self._was_bound = False
         self._drained: asyncio.Future[None] | None = None
         self._closer: asyncio.Task[object] | None = None
@@ -120,10 +120,9 @@ class Runtime:
         self._was_bound = True
         self.id = secrets.token_hex(16)
         self.holder = f"{socket.gethostname()}:{self._pid}"
-        self.phase = random.random()
         self.closing = False
         self.poll = self._waiting
-        self.signals = Signals(self.backend)
+        self.signals = Signals(self.backend, self.fall_back)
         self.watchdog = Watchdog(self.clock)
         self._owners = itertools.count(1)
 
@@ -177,11 +176,17 @@ class Runtime:
         manager, _, number = owner.partition(":")
         return manager == self.id and number.isdecimal()
 
-    def fall_back(self, doing: str, refusal: BackendError) -> None:
-        """The server will not let us subscribe: poll from now on."""
-        if self.poll is None:
+    def fall_back(self, refusal: BackendError) -> None:
+        """The server will not let us subscribe: poll from now on, until the manager is entered again."""
+        if self.poll is None and not self.closing:
             self.poll = Poll()
-            logger.warning("%s is not told of releases, and polls instead: %s", doing, refusal)
+            logger.warning("not told of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
+
+    def look_by(self, earliest: float, latest: float) -> float:
+        """A clock time between these two at which places of this manager look together, in one request."""
+        if not earliest <= self._look_at <= latest:
+            self._look_at = latest
+        return self._look_at
 
     def heard(self, fence: int) -> None:
         """Every later grant that this manager asks for gets a higher fence than any it heard of."""
@@ -205,7 +210,7 @@ class Runtime:
 
     def verify_places(self) -> None:
         """Look after every place in the servers' queues: something may have been missed."""
-        for place in list(self.places.values()):
+        for place in sorted(self.places.values(), key=lambda place: place.waiter.ticket):  # in the order of their turns
             place.verify()
 
     async def drained(self) -> None:

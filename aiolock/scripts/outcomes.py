@@ -12,7 +12,8 @@ T = TypeVar("T")
 class Granted(NamedTuple):
     """The owner holds the lock; `pttl` ms were left after the script.
 
-    `others` managers listen for a release; `capacity` is the stored one, where the kind has any.
+    `others` managers listen for a release; for `mark` ms more somebody who polls counts as waiting, if it is above 0;
+    `capacity` is the stored one, where the kind has any.
     """
 
     fence: int
@@ -20,6 +21,7 @@ class Granted(NamedTuple):
     abandoned: bool
     others: int = 0
     capacity: int = 0
+    mark: int = 0
 
 
 class Refused(NamedTuple):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from uuid import uuid4
 
+import pytest
 import redis
 
-from aiolock import LockManager
+from aiolock import LockManager, Poll
 from aiolock.backends.memory import named_store
+from aiolock.core.gate import Gate
+from aiolock.primitives.vigil import Vigil
 from aiolock.scripts.keys import Keys, NameKeys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Granted
@@ -29,6 +32,9 @@ async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110 - what servers and processes do sets no event here
             await asyncio.sleep(0.002)
+
+
+revoked = pytest.mark.not_polling("a revocation is noticed at the next renewal: tests/contract/test_poll.py")
 
 
 class Place(Protocol):
@@ -101,6 +107,34 @@ class RedisPlace:
     def listeners(self, name: str, kind: str = "lock") -> int:
         ((_, count),) = self.link.pubsub_numsub(keys_of(name, kind).free)
         return int(count)
+
+
+class PollingPlace(RedisPlace):
+    """A real server, whose pub/sub is not used: every manager looks again and again, and often."""
+
+    def __init__(self, url: str, link: redis.Redis) -> None:
+        super().__init__(url, link, waiting=Poll(first=0.002, cap=0.02))
+        self._managers: list[LockManager] = []
+
+    def manager(self, **options: Any) -> LockManager:
+        manager = super().manager(**options)
+        self._managers.append(manager)
+        return manager
+
+    def keys(self) -> set[str]:
+        """Without the marks of those who poll, which soon pass."""
+        return {key for key in RedisPlace.keys(self) if not key.endswith(":polled")}
+
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        return sum(_waits(manager, name, kind) for manager in self._managers)
+
+
+def _waits(manager: LockManager, name: str, kind: str) -> bool:
+    """Somebody of its process waits, and the server has said so."""
+    gate = manager._runtime.gates.get((kind, name))
+    if isinstance(gate, Gate):
+        return any(waiter.refusal is not None for waiter in gate.waiters)
+    return gate is not None and cast(Vigil, gate).seen is not None
 
 
 def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thief") -> int:

@@ -28,7 +28,7 @@ from aiolock import (
 )
 from aiolock.scripts.keys import GRACE_MS
 
-from .places import KEYS, Place, until
+from .places import KEYS, Place, revoked, until
 from .strangers import Stranger, queued
 
 NAME = "order:42"
@@ -329,6 +329,7 @@ async def test_an_undo_keeps_the_mark(kind: Kind, locks: LockManager, place: Pla
 # Staying and losing.
 
 
+@revoked
 async def test_force_release_tells_the_holder_at_once(kind: Kind, locks: LockManager, there: Any) -> None:
     """H9. Kept by force_release.lua's PUBLISH to the manager."""
     with pytest.raises(LockLost) as caught:
@@ -416,6 +417,7 @@ async def test_a_lock_that_is_gone_is_lost(
         place.side.flush()
 
 
+@revoked
 async def test_cancel_on_loss_false_lets_the_body_run_on(kind: Kind, locks: LockManager, there: Any) -> None:
     ran = False
     with pytest.raises(LockLost):

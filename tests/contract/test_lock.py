@@ -25,11 +25,13 @@ from aiolock import (
 from aiolock.scripts.keys import GRACE_MS
 from aiolock.scripts.lock import DIRTY_MS
 
-from .places import Place, give_back, keys_of, steal, until
+from .places import Place, give_back, keys_of, revoked, steal, until
 
 NAME = "order:42"
 ENOUGH = 5.0
 """Far more than anything here needs, far less than any recheck or ttl that could help instead."""
+
+nobody_waits = pytest.mark.not_polling("nobody waits")
 
 
 # Holding and releasing.
@@ -302,6 +304,7 @@ async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: 
         assert lease.fence == ahead + 2
 
 
+@nobody_waits
 async def test_two_grants_within_a_tick_have_two_fences(here: Lock) -> None:
     """The Lua trap of tostring(µs). Kept by acquire.lua: `string.format('%.0f', …)`."""
     fences = []
@@ -378,6 +381,7 @@ async def test_info(locks: LockManager, there: Lock) -> None:
         assert info.metadata is None
 
 
+@revoked
 async def test_force_release_tells_the_holder_at_once(locks: LockManager, there: Lock) -> None:
     """H9. Kept by force_release.lua's PUBLISH to the manager, and Runtime.on_manager_message."""
     with pytest.raises(LockLost) as caught:
@@ -388,6 +392,7 @@ async def test_force_release_tells_the_holder_at_once(locks: LockManager, there:
     assert not await there.force_release()
 
 
+@revoked
 async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, locks: LockManager) -> None:
     """H9 (3). Kept by Runtime.on_manager_message: it compares owner and fence."""
     with pytest.raises(LockLost):
@@ -407,6 +412,7 @@ async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, 
 
 
 @pytest.mark.short_ttl
+@nobody_waits
 async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock) -> None:
     """Kept by Hold.extend: `_renew_at`."""
     async with locks.lock(NAME, ttl=0.5) as lease:
@@ -417,6 +423,7 @@ async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock) 
 
 
 @pytest.mark.short_ttl
+@nobody_waits
 async def test_a_fixed_lease_ends_before_the_server_lets_it_go(locks: LockManager, place: Place) -> None:
     """Invariant 6. Kept by Hold.extend: `deadline = expiry - margin`."""
     left = -2
@@ -432,6 +439,7 @@ async def test_a_fixed_lease_ends_before_the_server_lets_it_go(locks: LockManage
 
 
 @pytest.mark.short_ttl
+@nobody_waits
 async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -> None:
     async with locks.lock(NAME, ttl=0.5, renew=False) as lease:
         for _ in range(3):
@@ -443,6 +451,7 @@ async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -
         assert lease.remaining() > 3
 
 
+@nobody_waits
 async def test_max_hold(locks: LockManager, place: Place) -> None:
     """Kept by Hold.on_due: `_acquired_at + max_hold`."""
     with pytest.raises(LockLost) as caught:
@@ -453,6 +462,7 @@ async def test_max_hold(locks: LockManager, place: Place) -> None:
 
 
 @pytest.mark.short_ttl
+@nobody_waits
 async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None:
     """Kept by renew.lua: `'deleted'`, never a new lock."""
     with pytest.raises(LockLost) as caught:
@@ -464,6 +474,7 @@ async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None
 
 
 @pytest.mark.short_ttl
+@nobody_waits
 async def test_a_stolen_lock_is_a_loss_and_stays_the_thiefs(locks: LockManager, place: Place) -> None:
     """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `HGET KEYS[1] owner`."""
     with pytest.raises(LockLost) as caught:
@@ -537,6 +548,7 @@ async def test_a_loss_cancels_every_task_that_shares_the_hold(here: Lock, there:
     assert await _tried(there) is not None
 
 
+@revoked
 async def test_cancel_on_loss_false_lets_the_body_run_on(locks: LockManager, there: Lock) -> None:
     with pytest.raises(LockLost):
         async with asyncio.timeout(ENOUGH), locks.lock(NAME, cancel_on_loss=False) as lease:
@@ -549,6 +561,7 @@ async def test_cancel_on_loss_false_lets_the_body_run_on(locks: LockManager, the
 
 
 @pytest.mark.short_ttl
+@nobody_waits
 async def test_a_blocked_loop_is_named(locks: LockManager, there: Lock) -> None:
     """Kept by Guard.exit, which looks at the clock: `hold.check()`."""
     with pytest.raises(LockLost, match=r"LOOP_BLOCKED for at least \d") as caught:
@@ -608,6 +621,7 @@ NAMES = {
 }
 
 
+@pytest.mark.not_polling("no channel is named")
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 async def test_names(locks: LockManager, others: LockManager, place: Place, name: str) -> None:
     async with locks.lock(name) as lease:
@@ -653,6 +667,7 @@ async def test_a_key_of_another_type_is_left_alone(here: Lock, there: Lock, plac
 
 
 @pytest.mark.short_ttl
+@nobody_waits
 async def test_one_bad_key_spoils_no_other_lease(place: Place) -> None:
     """C5. Kept by renew.lua: each key under `pcall`; or by Watchdog.renew, which splits what failed as a whole."""
     async with place.manager(ttl=0.8, margin=0.25) as locks:

@@ -10,7 +10,7 @@ import pytest
 
 from aiolock import Lease, LockLost, LockManager, LossReason, NotAcquired, RWLock, RWLockInfo
 
-from .places import Place, until
+from .places import Place, revoked, until
 from .strangers import Stranger, queued
 
 NAME = "catalogue"
@@ -177,6 +177,7 @@ async def test_a_downgrade_lets_other_readers_in_and_keeps_writers_out(here: RWL
         assert lease.fence > writing.fence
 
 
+@revoked
 async def test_a_downgrade_is_renewed_and_lost_as_a_reader(locks: LockManager, there: RWLock) -> None:
     here = locks.rw_lock(NAME, ttl=0.6)
     writing = await here.write.acquire()
@@ -235,6 +236,7 @@ async def test_a_crashed_writer_is_known_until_the_next_write(here: RWLock, ther
         assert not lease.abandoned
 
 
+@revoked
 async def test_force_release_tells_every_reader(here: RWLock, there: RWLock) -> None:
     one, two = await here.read.acquire(), await there.read.acquire()
     writer = asyncio.create_task(enter(here.write))

@@ -10,7 +10,7 @@ import pytest
 
 from aiolock import AcquireTimeout, ConfigurationError, LockLost, LockManager, LossReason, Semaphore, SemaphoreInfo
 
-from .places import Place, until
+from .places import Place, revoked, until
 from .strangers import Stranger, queued
 
 NAME = "api"
@@ -214,6 +214,7 @@ async def test_release_by_name_ends_the_innermost(here: Semaphore) -> None:
     assert one.released
 
 
+@revoked
 async def test_each_lease_is_lost_by_itself(here: Semaphore, there: Semaphore, place: Place) -> None:
     leases = [await here.acquire(), await there.acquire(2)]
     assert await here.force_release()

@@ -336,7 +336,7 @@ if __name__ == "__main__":
     if what == "herd":
         herd(url, folder, *arguments)
     else:
-        workers = {"increment": increment, "hold": hold, "detach": detach, "resume": resume, "fork": fork, "history": history, "stand": stand,
-                   "queue": queue, "crowd": crowd}  # fmt: skip
+        known = (increment, hold, detach, resume, fork, history, stand, queue, crowd)
+        workers = {worker.__name__: worker for worker in known}
         asyncio.run(workers[what](url, folder, *arguments))  # type: ignore[operator]
     Path(folder, f"done.{os.getpid()}").touch()

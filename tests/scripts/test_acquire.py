@@ -144,6 +144,16 @@ def test_not_abandoned_after_a_clean_release(side: Side, lock: Lock) -> None:
     assert not granted.abandoned
 
 
+def test_who_polls_leaves_a_mark_if_refused(side: Side, lock: Lock) -> None:
+    """Guards `SET KEYS[4]`: nobody else can know that somebody waits."""
+    side.run(lock.acquire("m:1", TTL, 0, "", mark_ms=500))
+    assert not side.exists(lock.polled)
+    side.run(lock.acquire("m:2", TTL, 0, ""))
+    assert not side.exists(lock.polled)
+    side.run(lock.acquire("m:2", TTL, 0, "", mark_ms=5000))
+    assert 0 < side.pttl(lock.polled) <= 5000
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_tombstone_refuses(depth: int, side: Side, lock: Lock) -> None:
     """Guards `EXISTS KEYS[3]`: a request that comes after its owner's end must not create (C4)."""

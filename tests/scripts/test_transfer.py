@@ -94,6 +94,17 @@ def test_another_fence(side: Side, held: Lock) -> None:
     assert side.hash(held.key) == {"m:1": "1"}
 
 
+def test_says_that_somebody_polls(side: Side, held: Lock) -> None:
+    """Guards `PTTL KEYS[5]`; and a copy says it, too."""
+    side.run(held.acquire("m:3", TTL, 0, "", mark_ms=5000))
+    call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
+    for _ in range(2):
+        granted = side.run(call)
+        assert isinstance(granted, Granted)
+        assert 0 < granted.mark <= 5000
+        assert granted.others == 0
+
+
 def test_a_tombstone_of_the_next_refuses(side: Side, held: Lock) -> None:
     """Guards `EXISTS KEYS[4]`: whoever was to have it is gone; nothing moves."""
     side.run(held.release("m:2", TTL, 0, "undone", True))

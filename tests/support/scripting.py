@@ -33,6 +33,7 @@ class Lock(LockCalls):
         self.key = self._keys.lock
         self.state = self._keys.state
         self.dead = self._keys.dead
+        self.polled = self._keys.polled
         self.manager = keys.manager
 
 

@@ -51,6 +51,7 @@ class RedisBackend:
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
         replicas: who must acknowledge every call; None for nobody.
+        pushes: False if nobody will subscribe: then RESP2 is spoken, which older proxies know, too.
 
     Attributes:
         clock: as given.
@@ -71,8 +72,9 @@ class RedisBackend:
         clock: Clock | None = None,
         request_timeout: float = 5.0,
         replicas: Replicas | None = None,
+        pushes: bool = True,
     ) -> None:
-        self._connector = Connector(source)
+        self._connector = Connector(source, pushes)
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.connections_opened: int = 0

@@ -46,11 +46,19 @@ class LockCalls:
         return renew
 
     def acquire(
-        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0, ticket: int = 0
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        depth: int = 1,
+        fence: int = 0,
+        ticket: int = 0,
+        mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
         keys = self._keys
-        args = (owner, ttl_ms, depth, fence, floor, metadata, _dirty(ttl_ms))
-        return Call(self.name, ACQUIRE, (keys.lock, keys.state, keys.dead(owner)), args)
+        args = (owner, ttl_ms, depth, fence, floor, metadata, _dirty(ttl_ms), mark_ms)
+        return Call(self.name, ACQUIRE, (keys.lock, keys.state, keys.dead(owner), keys.polled), args)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         keys, grace = self._keys, ttl_ms + GRACE_MS
@@ -63,7 +71,8 @@ class LockCalls:
         keys = self._keys
         dead_ms = ttl_ms + GRACE_MS if tainted else 0
         args = (owner, fence, successor, ttl_ms, floor, metadata, _dirty(ttl_ms), dead_ms, keys.free)
-        return Call(self.name, TRANSFER, (keys.lock, keys.state, keys.dead(owner), keys.dead(successor)), args)
+        named = (keys.lock, keys.state, keys.dead(owner), keys.dead(successor), keys.polled)
+        return Call(self.name, TRANSFER, named, args)
 
     def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
         return Part((self._keys.lock, self._keys.state), (owner, str(fence), ttl_ms))
