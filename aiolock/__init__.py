@@ -13,6 +13,7 @@ from .errors import LockLost as LockLost
 from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
+from .errors import QuorumError as QuorumError
 from .manager import LockManager as LockManager
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
@@ -32,6 +33,7 @@ __all__ = [
     "NotAcquired",
     "NotOwned",
     "Owner",
+    "QuorumError",
 ]
 __version__ = "0.1.0"
 

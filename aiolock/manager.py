@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from .backends.base import Backend
 from .backends.memory import MemoryBackend, named_store
+from .backends.quorum import QuorumBackend
 from .backends.redis import RedisBackend
 from .core.policy import (
     Policy,
@@ -91,8 +93,59 @@ class LockManager:
             check_duration("", "recheck", recheck, least=0.01),
             handoff_limit,
         )
-        self._runtime = Runtime(_backend(source, limits), namespace, limits)
+        self._runtime = Runtime(_backend(source, limits.request_timeout), namespace, limits)
         self._entering = False
+
+    @classmethod
+    def quorum(
+        cls,
+        sources: Sequence[str | Redis | Backend],
+        *,
+        namespace: str = "aiolock",
+        ttl: float = 30.0,
+        margin: float | None = None,
+        acquire_timeout: float | None = None,
+        renew: bool = True,
+        request_timeout: float = 5.0,
+        recheck: float = 5.0,
+        handoff_limit: int = 16,
+    ) -> LockManager:
+        """A manager whose locks are held on a majority of independent servers, and survive the loss of the others.
+
+        Read docs/quorum.md first: it costs twice the round trips, and most users want one server and fences.
+
+        Args:
+            sources: three or more masters that share nothing, each as `LockManager` takes one; five survive the loss of
+                two. All processes must be given the same servers.
+            namespace: as for `LockManager`, and so are the other options.
+            ttl: seconds the servers keep a lock without renewal. A node that does not answer an acquire within a
+                twentieth of it (0.25 s at least) is left out of that attempt.
+            margin: see `LockManager`. A hundredth of the ttl and 2 ms more are taken off for drifting clocks.
+            acquire_timeout: see `LockManager`.
+            renew: see `LockManager`.
+            request_timeout: see `LockManager`; a majority has half of it for anything but an acquire.
+            recheck: see `LockManager`.
+            handoff_limit: after so many acquisitions in a row by this process's tasks the lock is left to others for
+                50 ms.
+
+        Raises:
+            ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
+        """
+        patience = check_duration("", "request_timeout", request_timeout, least=0.01)
+        if isinstance(sources, str) or not isinstance(sources, Sequence):
+            raise ConfigurationError("", "a quorum needs a list of servers: LockManager.quorum([url, url, url])")
+        nodes = [_backend(source, patience) for source in sources]
+        return cls(
+            QuorumBackend(nodes, request_timeout=patience),
+            namespace=namespace,
+            ttl=ttl,
+            margin=margin,
+            acquire_timeout=acquire_timeout,
+            renew=renew,
+            request_timeout=request_timeout,
+            recheck=recheck,
+            handoff_limit=handoff_limit,
+        )
 
     def lock(
         self,
@@ -140,6 +193,14 @@ class LockManager:
             metadata=check_metadata(name, metadata),
         )
         return Lock(self._runtime, name, policy)
+
+    def _need_one_server(self, name: str, kind: str) -> None:
+        """Raise in the factory of what a quorum does not offer; `kind` in the plural, such as "fair locks"."""
+        if self._runtime.backend.nodes > 1:
+            raise ConfigurationError(
+                name, f"{kind} are not offered by a quorum, as {name!r} would be: make it from a LockManager of one "
+                "server"
+            )  # fmt: skip
 
     async def __aenter__(self) -> LockManager:
         """Connect.
@@ -231,15 +292,15 @@ class LockManager:
         raise TypeError("a LockManager cannot leave its process: make one in the other process")
 
 
-def _backend(source: str | Redis | Backend, limits: Limits) -> Backend:
+def _backend(source: str | Redis | Backend, request_timeout: float) -> Backend:
     if isinstance(source, str):
         scheme, found, rest = source.partition("://")
         if scheme == "memory" and found:
             return MemoryBackend(named_store(rest))
-        return RedisBackend(source, request_timeout=limits.request_timeout)
+        return RedisBackend(source, request_timeout=request_timeout)
     if isinstance(source, Backend):
         return source
-    return RedisBackend(source, request_timeout=limits.request_timeout)
+    return RedisBackend(source, request_timeout=request_timeout)
 
 
 def _refuse_foreign(keyword: str) -> NoReturn:

@@ -18,15 +18,17 @@ reconnect: then anything may have been missed."""
 
 @runtime_checkable
 class Backend(Protocol):
-    """One server, seen from one event loop at a time.
+    """One server, or a quorum of them, seen from one event loop at a time.
 
     Attributes:
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 where there are none.
+        nodes: how many servers decide: 1, or more for a quorum. A quorum runs the lock's scripts only, and no transfer.
     """
 
     clock: Clock
     db: int
+    nodes: int
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         """Connect, on the running loop; a closed backend can be opened again, on another loop too.

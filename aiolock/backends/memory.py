@@ -50,6 +50,7 @@ class MemoryBackend:
     """
 
     db = 0
+    nodes = 1
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store

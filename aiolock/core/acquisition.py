@@ -210,7 +210,13 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
     if isinstance(outcome, Granted):
         waiter.grant = (outcome, call.sent_at)
     elif isinstance(outcome, Refused):
+        if outcome.spent:
+            news = gate.signals - waiter.seen
+            gate.undo(waiter)
+            waiter.seen = gate.signals - news  # our own undo is none
         gate.refuse(waiter, outcome)
+        if outcome.spent and not outcome.pttl:
+            waiter.pause(now, waiter.seen)
     else:
         gate.undo(waiter)
 

@@ -328,11 +328,15 @@ class Gate:
             return None
         waiter = next((waiter for waiter in self._waiters if not waiter.contending and not waiter.offer), None)
         listeners = self._others - (self._listening is not None)
+        quorum = self.runtime.backend.nodes > 1  # no transfer there, and nobody says who else listens
         if waiter is not None and self._streak >= self.runtime.limits.handoff_limit:
             self._streak = 0
-            if listeners > 0 or self.runtime.limits.handoff_limit == 0:
+            if listeners > 0 or self.runtime.limits.handoff_limit == 0 or quorum:
                 self._yield_until = self.runtime.clock.now() + YIELD_PAUSE
                 return None
+        if waiter is not None and quorum:
+            self._streak += 1
+            return None
         return waiter
 
     def _transfer(self, hold: Hold, waiter: Waiter, settlement: Settlement) -> None:

@@ -53,14 +53,19 @@ class RedisBackend:
     Attributes:
         clock: as given.
         db: the number of the database.
+        nodes: 1.
+        address: host and port, or the path of the socket.
         connections_opened: how often it connected, since it was made.
 
     Raises:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
+    nodes = 1
+
     def __init__(self, source: str | Redis, *, clock: Clock | None = None, request_timeout: float = 5.0) -> None:
         self._connector = Connector(source)
+        self.address: str = self._connector.address
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.connections_opened: int = 0

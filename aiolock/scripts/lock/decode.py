@@ -89,5 +89,5 @@ def info(reply: Reply) -> Held | None:
     return Held(_text(reply[0]), _number(reply[1]), _number(reply[2]), _number(reply[3]), _text(reply[4]))
 
 
-def forced(reply: Reply) -> bool:
+def flag(reply: Reply) -> bool:
     return reply == 1

@@ -142,6 +142,18 @@ def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     return [owner, int(depth), store.pttl(keys[0]), state.get("fence", "0"), state.get("metadata", "")]
 
 
+def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    lock, state_key = keys
+    owner, minted, agreed = args
+    state = store.hgetall(state_key)
+    if state.get("owner") != owner or store.hget(lock, owner) is None:
+        return 0
+    fence = state.get("fence")
+    if fence == minted:
+        store.hset(state_key, {"fence": agreed})
+    return int(fence in (minted, agreed))
+
+
 def mint(store: Store, stored: str, floor: str) -> str:
     """A fence above every earlier one on the name, and above all this manager has heard of."""
     return str(max(int(stored) + 1, int(floor) + 1, store.wall_us()))
