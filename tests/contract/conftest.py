@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from aiolock import Lock, LockManager
 from tests.support import redis_cli
 
-from .places import MemoryPlace, Place, RedisPlace
+from .places import MemoryPlace, Place, QuorumPlace, RedisPlace
 
 
 @pytest.fixture
@@ -21,10 +22,20 @@ def redis_place(redis_url: str) -> Iterator[RedisPlace]:
         place.side.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture
+def quorum_place(three_urls: list[str]) -> Iterator[QuorumPlace]:
+    """Three real servers, empty."""
+    with ExitStack() as stack:
+        links = [stack.enter_context(redis_cli.client(url)) for url in three_urls]
+        place = QuorumPlace(three_urls, links)
+        yield place
+        place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=["memory", "redis", "quorum"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Each place in turn: a lock means the same everywhere."""
-    return MemoryPlace() if request.param == "memory" else request.getfixturevalue("redis_place")
+    return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
 
 
 @pytest.fixture
