@@ -110,8 +110,8 @@ class Ballot(Generic[R]):
         answered = len(self.answers())
         if not pending or overdue or self.panel.hopeless(len(self.votes) - answered - len(pending)):
             return True
-        # Whom nobody has heard of lately can still make a majority, but none that has spoken waits for it.
-        return answered >= self.panel.quorum and all(vote.node.suspect for vote in pending)
+        # Once a majority has spoken, nobody waits for a node that has no connection, or was silent before.
+        return answered >= self.panel.quorum and all(vote.node.suspect or not vote.writes for vote in pending)
 
     def decide(self, result: R | BackendError) -> None:
         """The end, for the call's maker."""

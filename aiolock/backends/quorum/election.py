@@ -143,7 +143,8 @@ class Election(Ballot[AcquireOutcome]):
         holder = next((refusal.holder for refusal in refusals if refusal.fence == fence), "")
         if count < self.panel.quorum:
             return Refused(0, highest, holder, spent=True)
-        return Refused(self._free_in(refusals), highest, holder, spent=len(refusals) < len(self.votes))
+        nowhere = len(refusals) == sum(vote.writes > 0 for vote in self.votes)
+        return Refused(self._free_in(refusals), highest, holder, spent=not nowhere)
 
     def _free_in(self, refusals: list[Refused]) -> int:
         """Milliseconds until a majority of the nodes has no holder, if none is renewed."""
