@@ -115,16 +115,19 @@ async def test_a_thief_on_two_nodes_is(trio: Trio, here: Lock) -> None:
 
 
 async def test_nested_by_majority(trio: Trio, here: Lock) -> None:
-    async with here as one:
-        trio.drop(0)
-        async with here as two:
-            assert two.fence == one.fence
-            depths = [set(store.hgetall(keys_of().lock).values()) for store in trio.stores]
-            assert depths == [set(), {"2"}, {"2"}]
-        trio.drop(1)
-        with pytest.raises(LockLost):
-            await here.acquire()
-        assert one.lost
+    one = await here.acquire()
+    trio.drop(0)
+    async with here as two:
+        assert two.fence == one.fence
+        depths = [set(store.hgetall(keys_of().lock).values()) for store in trio.stores]
+        assert depths == [set(), {"2"}, {"2"}]
+    trio.drop(1)
+    with pytest.raises(LockLost):
+        await here.acquire()
+    assert one.lost
+    with pytest.raises(LockLost):
+        await one.release()
+    await trio.clock.advance(0)
     assert trio.held() == [False] * 3
 
 
@@ -161,14 +164,14 @@ async def test_a_release_of_what_a_majority_lost_tells(trio: Trio, here: Lock) -
 
 
 async def test_a_release_that_two_nodes_did_not_answer_is_repeated(trio: Trio, links: list[Link], here: Lock) -> None:
-    """In the background, by what the nodes owe; nothing is said to the block. Kept by Farewell.again."""
-    async with here:
-        for link in links[1:]:
-            link.hang()
-        leaving = here.release()
-        leaving.close()
+    """By what the nodes owe; nobody is told that it was gone the second time. Kept by Farewell.again."""
+    lease = await here.acquire()
+    for link in links[1:]:
+        link.hang()
+    leaving = lease.release()
     for link in links[1:]:
         link.die(executed=True)
+    await leaving
     await trio.clock.advance(0)
     assert trio.held() == [False] * 3
     assert trio.tombstones() == [0, 1, 1]
