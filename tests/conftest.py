@@ -112,7 +112,11 @@ def own_server() -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def three_servers() -> Iterator[list[RedisServer]]:
     """Three for the whole run, for quorums; leave them running."""
-    with RedisServer.start(owned=True) as one, RedisServer.start(owned=True) as two, RedisServer.start(owned=True) as three:
+    with (
+        RedisServer.start(owned=True) as one,
+        RedisServer.start(owned=True) as two,
+        RedisServer.start(owned=True) as three,
+    ):
         yield [meet(server) for server in (one, two, three)]
 
 

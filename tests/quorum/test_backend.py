@@ -13,8 +13,8 @@ import redis.asyncio
 from aiolock import BackendError, ConfigurationError, LockManager, QuorumError
 from aiolock.backends.base import Backend
 from aiolock.backends.quorum import QuorumBackend
-from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
 
 from .world import NAME, Link, Trio, keys_of
 

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from aiolock import AcquireTimeout, Lease, Lock, LockManager, QuorumError
-from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Finished
 
-from .world import NAME, TTL, Link, Trio, away, keys_of
+from .world import NAME, TTL, Link, Trio, away
 
 FAR = 2**52
 
@@ -227,7 +227,9 @@ async def test_an_owner_that_was_undone_never_comes_back(
         await (await task).release()
 
 
-async def test_trying_in_a_split_vote_gets_nothing_and_leaves_nothing(trio: Trio, links: list[Link], here: Lock) -> None:
+async def test_trying_in_a_split_vote_gets_nothing_and_leaves_nothing(
+    trio: Trio, links: list[Link], here: Lock
+) -> None:
     rival = LockCalls(Keys("aiolock"), NAME).acquire("rival:1", 30_000, 0, "a rival")
     links[0]._execute(rival)
     with away(links[2]):

@@ -73,8 +73,8 @@ class Link(MemoryBackend):
         """The connection is lost under what was written; it is back at once."""
         self.hangs_on = lambda call: False
         stuck, self._stuck = self._stuck, []
-        for call, future in stuck:
-            if executed:
+        if executed:
+            for call, _ in stuck:
                 self._execute(call)
         for call, future in stuck:
             if call.unanswered():
@@ -122,7 +122,7 @@ class Trio:
             store.hset(keys_of().state, {"fence": str(fence), "owner": "x:1", "clean": "1", "abandoned": "0"})
 
     def tombstones(self) -> list[int]:
-        return [sum(":dead:" in key for key in store.keys()) for store in self.stores]
+        return [len([key for key in store.keys() if ":dead:" in key]) for store in self.stores]  # noqa: SIM118
 
     def drop(self, *nodes: int) -> None:
         """The nodes, counted from 0, restart empty."""

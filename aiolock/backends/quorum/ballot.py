@@ -146,7 +146,7 @@ class Ballot(Generic[R]):
     def describe(self, vote: Vote[R]) -> str:
         """What became of `vote`, for people."""
         if vote.answer is None:
-            return "no answer in time"
+            return "no answer in time" if self.panel.clock.now() >= self.until else "no answer yet"
         return str(vote.answer[0]) if isinstance(vote.answer[0], BackendError) else "answered"
 
     def watch(self) -> None:
