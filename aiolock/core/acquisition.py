@@ -216,7 +216,7 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
             waiter.seen = gate.signals - news  # our own undo is none
         gate.refuse(waiter, outcome)
         if outcome.spent and not outcome.pttl:
-            waiter.pause(now, waiter.seen)
+            waiter.pause(runtime.clock.now(), waiter.seen)
     else:
         gate.undo(waiter)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiolock import AcquireTimeout, Lease, Lock, LockManager, QuorumError
+from aiolock import AcquireTimeout, Lease, Lock, LockLost, LockManager, QuorumError
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Finished
@@ -86,6 +86,26 @@ async def test_a_node_that_was_slow_joins(trio: Trio, links: list[Link], here: L
         await trio.clock.advance(TTL)
         assert not lease.lost
         assert trio.held() == [False, True, True]
+
+
+async def test_a_grant_that_comes_after_the_loss_makes_its_node_forget_nothing(
+    trio: Trio, links: list[Link], locks: LockManager, there: Lock
+) -> None:
+    """It was lost meanwhile, and that node vouches for the successor's fence. Kept by confirm.lua: `before`."""
+    trio.set_fences(FAR, FAR, FAR)
+    links[1].hang()
+    lease = await locks.lock(NAME, renew=False).acquire()
+    await trio.clock.advance(TTL + 1)
+    async with there as successor:
+        assert successor.fence == lease.fence + 1
+    links[1].thaw()
+    await trio.clock.advance(0)
+    assert trio.held() == [False, True, False]
+    assert trio.fences()[1] > successor.fence
+    with pytest.raises(LockLost):
+        await lease.release()
+    await trio.clock.advance(0)
+    assert trio.held() == [False] * 3
 
 
 async def test_a_majority_that_is_silent_is_an_error_in_time(trio: Trio, links: list[Link], here: Lock) -> None:

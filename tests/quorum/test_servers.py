@@ -159,10 +159,7 @@ async def test_a_node_behind_a_slow_link(nodes: Nodes, proxies: list[FaultProxy]
     locks = await opened([*nodes.urls[:2], proxies[2].url])
     await enter(locks.lock("warm"))
     proxies[2].delay("requests", 0.5)
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     async with locks.lock(NAME) as lease:
-        assert loop.time() - began < 0.5
         assert nodes.held() == [True, True, False]
         await until(lambda: nodes.fences()[2] == lease.fence)
         assert nodes.held() == [True] * 3
@@ -184,26 +181,33 @@ async def test_two_slow_links_are_waited_for(nodes: Nodes, proxies: list[FaultPr
 # A node with a skewed clock.
 
 
-async def test_a_node_with_a_skewed_clock(nodes: Nodes, opened: Opener) -> None:
-    """What a clock can do to a lock, done to a real server: a fence an hour ahead, and a key that expires early.
-
-    A server's clock cannot be set from here: test_hold.py runs the scripts' twins by clocks that are really skewed.
-    """
+async def test_a_fence_of_a_clock_that_is_ahead(nodes: Nodes, proxies: list[FaultProxy], opened: Opener) -> None:
+    """A server's clock cannot be set from here, but what it would have written can: a fence far ahead. It is passed on
+    to a node with a right clock, and so outlives its own. test_hold.py runs the twins by clocks that are skewed."""
     ahead = 2**51
     nodes.links[0].hset(keys_of().state, mapping={"fence": ahead, "owner": "x:1", "clean": 1, "abandoned": 0})
+    for proxy in proxies:
+        proxy.refuse()
+    with_it = await opened([*nodes.urls[:2], proxies[2].url])
+    assert await enter(with_it.lock(NAME)) == ahead + 1
+    without_it = await opened([proxies[0].url, *nodes.urls[1:]])
+    assert await enter(without_it.lock(NAME)) == ahead + 2
+    for link in nodes.links:
+        assert link.pttl(keys_of().state) > 23 * 3600 * 1000  # type: ignore[operator]
+
+
+async def test_a_node_whose_key_expires_early(nodes: Nodes, opened: Opener) -> None:
+    """As of a clock that was stepped forward: one vote less, and nobody gets in."""
     locks, others = await opened(nodes.urls), await opened(nodes.urls)
     async with locks.lock(NAME) as lease:
-        assert lease.fence == ahead + 1
+        await until(lambda: all(nodes.held()))
         nodes.links[1].pexpire(keys_of().lock, 1)
         await until(lambda: not nodes.held()[1])
         await lease.renew()
         assert lease.remaining() > TTL / 2
         assert await others.lock(NAME).try_acquire() is None
-    nodes.links[0].delete(keys_of().state)  # gone with that node: the others know its fence
-    newcomer = await opened(nodes.urls)
-    assert await enter(newcomer.lock(NAME)) > ahead + 1
-    for link in nodes.links:
-        assert link.pttl(keys_of().state) > 23 * 3600 * 1000  # type: ignore[operator]
+    async with others.lock(NAME).acquire(timeout=ENOUGH) as successor:
+        assert successor.fence > lease.fence
 
 
 # No majority.
@@ -319,7 +323,7 @@ async def test_waiting_and_costs(nodes: Nodes, opened: Opener) -> None:
     for lease in leases:
         await lease.release()
     assert nodes.connections() == before
-    assert not any(nodes.held())
+    await until(lambda: not any(nodes.held()))
 
 
 COUNTER = """

@@ -49,6 +49,18 @@ def test_it_raises_no_fence_of_another(side: Side, lock: Lock) -> None:
     assert side.hash(lock.state) == found
 
 
+def test_it_never_goes_below_what_an_earlier_holder_had(side: Side, lock: Lock) -> None:
+    """A slow node: its acquire ran after its owner had lost the lock to m:2, and m:2 was here. Guards `state[3]`."""
+    side.run(lock.acquire("m:2", TTL, HIGH + 50, ""))
+    side.run(lock.release("m:2", TTL, 0, "clean", False))
+    side.run(lock.acquire("m:1", TTL, 0, ""))
+    minted = HIGH + 52
+    assert side.run(request(lock, HIGH + 50, minted)) is False
+    assert side.hash(lock.state)["fence"] == str(minted)
+    assert side.run(request(lock, HIGH + 51, minted)) is True
+    assert side.hash(lock.state)["fence"] == str(HIGH + 51)
+
+
 def test_it_lowers_nothing_that_was_minted_since(side: Side, lock: Lock) -> None:
     """The owner is there again, under a later fence. Guards `state[1] == minted`."""
     side.run(lock.acquire("m:1", TTL, HIGH, ""))

@@ -29,7 +29,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         abandoned = "1" if count is None and state.get("clean") == "0" else "0"
         if fence == "0":
             fence = mint(store, state.get("fence", "0"), floor)
-        state = grant_state(fence, owner, abandoned, metadata)
+        state = grant_state(fence, owner, abandoned, metadata) | {"before": state.get("fence", "0")}
         store.hset(state_key, state)
         store.pexpire(state_key, int(state_ttl))
     if int(depth) > int(count or 0):
@@ -148,10 +148,9 @@ def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     state = store.hgetall(state_key)
     if state.get("owner") != owner or store.hget(lock, owner) is None:
         return 0
-    fence = state.get("fence")
-    if fence == minted:
+    if state.get("fence") == minted and int(agreed) >= int(state.get("before", minted)):
         store.hset(state_key, {"fence": agreed})
-    return int(fence in (minted, agreed))
+    return int(store.hget(state_key, "fence") == agreed)
 
 
 def mint(store: Store, stored: str, floor: str) -> str:
