@@ -5,6 +5,7 @@ import logging as _logging
 from .core.acquisition import Acquisition as Acquisition
 from .core.lease import Lease as Lease
 from .core.lease import Owner as Owner
+from .core.poll import Poll as Poll
 from .errors import AcquireTimeout as AcquireTimeout
 from .errors import AiolockError as AiolockError
 from .errors import BackendError as BackendError
@@ -14,9 +15,18 @@ from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
 from .errors import QuorumError as QuorumError
+from .errors import WaitTimeout as WaitTimeout
 from .manager import LockManager as LockManager
+from .primitives.fair_lock import FairLock as FairLock
+from .primitives.fair_lock import FairLockInfo as FairLockInfo
+from .primitives.latch import Latch as Latch
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
+from .primitives.rw_lock import RWLock as RWLock
+from .primitives.rw_lock import RWLockInfo as RWLockInfo
+from .primitives.rw_lock import RWLockSide as RWLockSide
+from .primitives.semaphore import Semaphore as Semaphore
+from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
 
 __all__ = [
     "AcquireTimeout",
@@ -24,6 +34,9 @@ __all__ = [
     "AiolockError",
     "BackendError",
     "ConfigurationError",
+    "FairLock",
+    "FairLockInfo",
+    "Latch",
     "Lease",
     "Lock",
     "LockInfo",
@@ -33,7 +46,14 @@ __all__ = [
     "NotAcquired",
     "NotOwned",
     "Owner",
+    "Poll",
     "QuorumError",
+    "RWLock",
+    "RWLockInfo",
+    "RWLockSide",
+    "Semaphore",
+    "SemaphoreInfo",
+    "WaitTimeout",
 ]
 __version__ = "0.1.0"
 

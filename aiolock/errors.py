@@ -4,6 +4,7 @@
     ├─ ConfigurationError(ValueError) bad name, ttl, URL, option; raised before anything is held
     ├─ NotAcquired                    not held, once a pending undo has landed
     │  └─ AcquireTimeout(TimeoutError)
+    ├─ WaitTimeout(TimeoutError)      what was waited for did not happen in time; nothing is or was held
     ├─ LockLost                       was held, is not any more; `reason` says why
     ├─ NotOwned                       release or renew by one who does not hold it
     └─ BackendError                   Redis unreachable or refusing; the client's error is `__cause__`
@@ -56,7 +57,7 @@ class AiolockError(Exception):
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # OSError, a base of AcquireTimeout, would rebuild itself from (errno, strerror).
+        # OSError, a base of every TimeoutError, would rebuild itself from (errno, strerror).
         return _rebuild, (type(self), self.__dict__.copy())
 
 
@@ -72,11 +73,18 @@ class ConfigurationError(AiolockError, ValueError):
 
 
 class NotAcquired(AiolockError):
-    """The lock was not acquired, and is not held once a pending undo has landed."""
+    """The lock was not acquired, and is not held once a pending undo has landed.
+
+    Also what a latch's `wait()` raises when its manager is closed.
+    """
 
 
 class AcquireTimeout(NotAcquired, TimeoutError):
     """The lock stayed held by somebody else for the whole timeout."""
+
+
+class WaitTimeout(AiolockError, TimeoutError):
+    """The latch did not open within the timeout of `wait()`; says how many counts are missing."""
 
 
 class LockLost(AiolockError):
@@ -94,7 +102,7 @@ class LockLost(AiolockError):
 
 
 class NotOwned(AiolockError):
-    """Release or renewal by one who does not hold the lock."""
+    """Release, renewal or move by one who does not hold the lock; or a ticket that is worth nothing any more."""
 
 
 class BackendError(AiolockError):

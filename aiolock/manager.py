@@ -4,39 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Unpack
 
 from .backends.base import Backend
 from .backends.memory import MemoryBackend, named_store
 from .backends.quorum import QuorumBackend
 from .backends.redis import RedisBackend
-from .core.policy import (
-    Policy,
-    check_duration,
-    check_margin,
-    check_metadata,
-    check_timeout,
-    check_ttl,
-)
+from .core.acquisition import Acquisition
+from .core.handover import check_kind, resume
+from .core.lease import Lease
+from .core.policy import Policy, check_duration, check_margin, check_timeout, check_ttl
+from .core.poll import Poll
 from .core.runtime import Limits, Runtime
-from .errors import ConfigurationError, LossReason
-from .primitives.lock import DEFAULT, Default, Lock
+from .core.ticket import Ticket
+from .errors import BackendError, ConfigurationError, LossReason
+from .primitives.fair_lock import FairLock
+from .primitives.latch import TTL, Latch
+from .primitives.lock import Lock
+from .primitives.options import DEFAULT, Default, LockOptions, policy_of
+from .primitives.rw_lock import RWLock
+from .primitives.semaphore import Semaphore
 from .scripts.keys import check_name
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
-
-OURS = {
-    "timeout": "ttl= is how long the lock lives, acquire_timeout= how long an acquire may wait",
-    "blocking_timeout": "acquire_timeout=",
-    "blocking": "lock.try_acquire()",
-    "sleep": "nothing: waiters are woken by a message",
-    "thread_local": "nothing: reentrancy is by task",
-    "lease_time": "ttl=",
-    "wait": "acquire_timeout=",
-    "auto_renewal": "renew=",
-    "expire": "ttl=",
-}
 
 
 class LockManager:
@@ -58,6 +49,10 @@ class LockManager:
         request_timeout: seconds one answer of the server may take.
         recheck: seconds after which a waiter looks for itself, whatever it heard.
         handoff_limit: how often in a row a release hands the lock on inside this process while others wait.
+        liveness: seconds after which a waiter that gives no sign of life is skipped, where the server keeps the queue
+            (fair locks, semaphores, read-write locks).
+        waiting: `Poll(…)` looks again and again instead of being told; for servers and proxies without pub/sub. Chosen
+            by itself, with a WARNING, where the server refuses SUBSCRIBE.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -75,6 +70,8 @@ class LockManager:
         request_timeout: float = 5.0,
         recheck: float = 5.0,
         handoff_limit: int = 16,
+        liveness: float = 3.0,
+        waiting: Poll | None = None,
     ) -> None:
         self._margin = margin
         self._policy = Policy(
@@ -92,8 +89,11 @@ class LockManager:
             check_duration("", "request_timeout", request_timeout, least=0.01),
             check_duration("", "recheck", recheck, least=0.01),
             handoff_limit,
+            check_duration("", "liveness", liveness, least=0.1),
         )
-        self._runtime = Runtime(_backend(source, limits.request_timeout), namespace, limits)
+        if waiting is not None and not isinstance(waiting, Poll):
+            raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
+        self._runtime = Runtime(_backend(source, limits.request_timeout), namespace, limits, waiting)
         self._entering = False
 
     @classmethod
@@ -109,24 +109,21 @@ class LockManager:
         request_timeout: float = 5.0,
         recheck: float = 5.0,
         handoff_limit: int = 16,
+        waiting: Poll | None = None,
     ) -> LockManager:
         """A manager whose locks are held on a majority of independent servers, and survive the loss of the others.
 
-        Read docs/quorum.md first: it costs twice the round trips, and most users want one server and fences.
+        Read docs/quorum.md first: it costs twice the round trips, and most users want one server and fences. Offers
+        `lock()` only.
 
         Args:
             sources: three or more masters that share nothing, each as `LockManager` takes one; five survive the loss of
                 two. All processes must be given the same servers.
-            namespace: as for `LockManager`, and so are the other options.
             ttl: seconds the servers keep a lock without renewal. A node that does not answer an acquire within a
                 twentieth of it (0.25 s at least) is left out of that attempt.
-            margin: see `LockManager`. A hundredth of the ttl and 2 ms more are taken off for drifting clocks.
-            acquire_timeout: see `LockManager`.
-            renew: see `LockManager`.
-            request_timeout: see `LockManager`; a majority has half of it for anything but an acquire.
-            recheck: see `LockManager`.
-            handoff_limit: after so many acquisitions in a row by this process's tasks the lock is left to others for
-                50 ms.
+            request_timeout: seconds an answer may take; a majority has half of it for anything but an acquire.
+
+        The other arguments are as of `LockManager`.
 
         Raises:
             ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
@@ -134,9 +131,8 @@ class LockManager:
         patience = check_duration("", "request_timeout", request_timeout, least=0.01)
         if isinstance(sources, str) or not isinstance(sources, Sequence):
             raise ConfigurationError("", "a quorum needs a list of servers: LockManager.quorum([url, url, url])")
-        nodes = [_backend(source, patience) for source in sources]
         return cls(
-            QuorumBackend(nodes, request_timeout=patience),
+            QuorumBackend([_backend(source, patience) for source in sources], request_timeout=patience),
             namespace=namespace,
             ttl=ttl,
             margin=margin,
@@ -145,6 +141,7 @@ class LockManager:
             request_timeout=request_timeout,
             recheck=recheck,
             handoff_limit=handoff_limit,
+            waiting=waiting,
         )
 
     def lock(
@@ -175,32 +172,100 @@ class LockManager:
             ConfigurationError: an argument that cannot work.
             TypeError: a keyword of another library; names ours.
         """
-        if foreign:
-            _refuse_foreign(next(iter(foreign)))
-        name = check_name(name)
-        default = self._policy
-        lasting = default.ttl if ttl is None else check_ttl(name, ttl)
-        limit = default.acquire_timeout
-        if not isinstance(acquire_timeout, Default):
-            limit = check_timeout(name, "acquire_timeout", acquire_timeout)
-        policy = Policy(
-            ttl=lasting,
-            margin=check_margin(name, self._margin, lasting),
-            acquire_timeout=limit,
-            renew=default.renew if renew is None else bool(renew),
-            max_hold=None if max_hold is None else check_duration(name, "max_hold", max_hold, least=0.001),
-            cancel_on_loss=bool(cancel_on_loss),
-            metadata=check_metadata(name, metadata),
-        )
-        return Lock(self._runtime, name, policy)
+        options: LockOptions = {
+            "ttl": ttl,
+            "acquire_timeout": acquire_timeout,
+            "renew": renew,
+            "max_hold": max_hold,
+            "cancel_on_loss": cancel_on_loss,
+            "metadata": metadata,
+        }
+        return Lock(self._runtime, *self._named(name, {**options, **foreign}))  # type: ignore[typeddict-item]
 
-    def _need_one_server(self, name: str, kind: str) -> None:
-        """Raise in the factory of what a quorum does not offer; `kind` in the plural, such as "fair locks"."""
-        if self._runtime.backend.nodes > 1:
-            raise ConfigurationError(
-                name, f"{kind} are not offered by a quorum, as {name!r} would be: make it from a LockManager of one "
-                "server"
-            )  # fmt: skip
+    def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> FairLock:
+        """A reentrant lock that is granted in the order in which it was asked for, whichever process asks.
+
+        Arguments and errors: as `lock()`. No I/O. A lock and a fair lock of one name do not know of each other.
+        """
+        self._runtime.need_one_server(name, "fair locks")
+        return FairLock(self._runtime, *self._named(name, options))
+
+    def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
+        """A lock for many readers or one writer: `async with rw.read`, `async with rw.write`.
+
+        Arguments and errors: as `lock()`. No I/O.
+        """
+        self._runtime.need_one_server(name, "read-write locks")
+        return RWLock(self._runtime, *self._named(name, options))
+
+    def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
+        """So many permits over all processes, each acquisition with a lease.
+
+        Args:
+            name: any text of 1 to 512 bytes in UTF-8.
+            permits: how many, from 1. The first to use the name decides; whoever says otherwise gets a WARNING, and
+                `set_permits()` changes it.
+            options: as of `lock()`.
+
+        Errors: as `lock()`. No I/O.
+        """
+        name, policy = self._named(name, options)
+        self._runtime.need_one_server(name, "semaphores")
+        return Semaphore(self._runtime, name, permits, policy)
+
+    def latch(self, name: str, count: int, *, ttl: float = TTL) -> Latch:
+        """A count-down latch. No I/O; works before the manager is entered.
+
+        Args:
+            name: any text of 1 to 512 bytes in UTF-8; one for each occasion, as an open latch stays open.
+            count: how many counts open it, 1 to 100,000. Whoever uses the name first decides; others get a warning
+                in the log.
+            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; a day if not given. Who waits uses it.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        self._runtime.need_one_server(name, "latches")
+        return Latch(self._runtime, name, count, ttl)
+
+    def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
+        """Go on with a lease that another process detached: `await` it for a lease, or `async with` it for a guarded
+        block.
+
+        The lease has a new owner and a higher fence, is renewed by this manager, and lives by the keywords, which are
+        those of `lock()`. Nobody can come in between. It never waits: either the ticket is good now, or it raises.
+
+        Args:
+            ticket: what `lease.detach()` returned.
+            options: as of `lock()`.
+
+        Returns:
+            An awaitable context manager, as `lock.acquire()` returns.
+
+        Raises:
+            ConfigurationError: it is no ticket, a damaged one, or of another namespace, database or kind; a keyword
+                that cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
+            NotOwned: it was resumed before, came after its ttl, was made up, or the lock was force-released.
+            BackendError: Redis is unreachable or refuses. If it never saw the request, the ticket is as good as before.
+            NotAcquired: the answer came after the lease's own deadline, or the manager closes.
+
+        Cancellation: either the ticket is as good as before, or the lock is released, and its next holder sees
+        `abandoned`; nothing is held once that undo, written at once, has landed. Cost: one round trip.
+        """
+        read = Ticket.read(ticket)
+        self._runtime.need_one_server(read.name, "tickets")
+        read.check_home(self._runtime.keys)
+        check_kind(read)
+        _, policy = self._named(read.name, options)
+
+        async def take_over() -> Lease:
+            return await resume(self._runtime, policy, read)
+
+        return Acquisition(read.name, take_over, "resume()")
+
+    def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
+        name = check_name(name)
+        return name, policy_of(name, self._policy, self._margin, options)
 
     async def __aenter__(self) -> LockManager:
         """Connect.
@@ -262,14 +327,8 @@ class LockManager:
         try:
             await runtime.backend.open(timeout=patience, reconnected=self._verify)
             runtime.watchdog.start(runtime.backend)
-            told = runtime.signals.listen(runtime.keys.manager(runtime.id), runtime.on_manager_message)
-            limit = runtime.limit(
-                told, runtime.clock.now() + patience, lambda: runtime.unanswered("", "subscribing for")
-            )
-            try:
-                await told
-            finally:
-                runtime.watchdog.forget(limit)
+            if runtime.poll is None:
+                await self._listen(patience)
         except BaseException:
             runtime.closing = True
             try:
@@ -279,9 +338,23 @@ class LockManager:
                 await runtime.watchdog.stop()
             raise
 
+    async def _listen(self, patience: float) -> None:
+        runtime = self._runtime
+        told = runtime.signals.listen(runtime.keys.manager(runtime.id), runtime.on_manager_message)
+        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: runtime.unanswered("", "subscribing for"))
+        try:
+            await told
+        except BackendError as error:
+            if error.transient:
+                raise
+            runtime.fall_back("this manager", error)
+        finally:
+            runtime.watchdog.forget(limit)
+
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):
             hold.verify()
+        self._runtime.verify_places()
 
     def __repr__(self) -> str:
         runtime = self._runtime
@@ -301,9 +374,3 @@ def _backend(source: str | Redis | Backend, request_timeout: float) -> Backend:
     if isinstance(source, Backend):
         return source
     return RedisBackend(source, request_timeout=request_timeout)
-
-
-def _refuse_foreign(keyword: str) -> NoReturn:
-    if keyword in OURS:
-        raise TypeError(f"lock() has no {keyword!r}; here it is {OURS[keyword]}")
-    raise TypeError(f"lock() got an unexpected keyword argument {keyword!r}")

@@ -10,15 +10,17 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from ..errors import AcquireTimeout, BackendError, LossReason, NotOwned
-from ..scripts.outcomes import Granted, Lost, Refused
+from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
+from ..scripts.base import NEW_TICKET, NO_TICKET
+from ..scripts.outcomes import AcquireOutcome, Granted, Impossible, Lost, Queued, Refused
+from .calls import Calls
 from .gate import Gate
 from .guard import Guard
 from .hold import Hold
 from .lease import Lease
 from .policy import Policy
 from .settlement import Release
-from .waiter import Waiter
+from .waiter import Grant, Waiter
 
 L = TypeVar("L", bound="Lease | None")
 
@@ -32,12 +34,14 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
     Args:
         name: the lock's name, for the warning.
         obtain: the acquisition itself; called once.
+        via: the call that returned it, for the warning.
     """
 
-    __slots__ = ("_guard", "_name", "_obtain", "_running")
+    __slots__ = ("_guard", "_name", "_obtain", "_running", "_via")
 
-    def __init__(self, name: str, obtain: Callable[[], Coroutine[object, object, L]]) -> None:
+    def __init__(self, name: str, obtain: Callable[[], Coroutine[object, object, L]], via: str = "acquire()") -> None:
         self._name = name
+        self._via = via
         self._obtain: Callable[[], Coroutine[object, object, L]] | None = obtain
         self._running: Coroutine[object, object, L] | None = None
         self._guard: Guard | None = None
@@ -81,13 +85,13 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
     def _once(self) -> Coroutine[object, object, L]:
         obtain, self._obtain = self._obtain, None
         if obtain is None:
-            raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call acquire() again")
+            raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call {self._via} again")
         return obtain()
 
     def __del__(self) -> None:
         if self._obtain is not None:
             warnings.warn(
-                f"acquire() of lock {self._name!r} was never awaited: use `await` or `async with`",
+                f"{self._via} of lock {self._name!r} was never awaited: use `await` or `async with`",
                 RuntimeWarning,
                 stacklevel=2,
                 source=self,
@@ -98,59 +102,60 @@ class _Expired(Exception):
     """The acquire's own timeout passed while an attempt was on its way."""
 
 
-async def obtain(gate: Gate, policy: Policy, timeout: float | None, sharing: Hold | None) -> Lease:
+async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None, sharing: Hold | None = None) -> Lease:
     """Acquire, waiting for at most `timeout` seconds.
 
     Args:
         gate: the name's.
+        calls: requests of this acquisition's weight.
         policy: of an outermost acquisition; a nested one lives by its hold's.
         timeout: seconds; None for without limit, 0 for one attempt.
         sharing: the hold to nest in; None for the calling task's own, if it has one.
     """
     task = asyncio.current_task()
-    hold = sharing or gate.held_by(task)
+    hold = sharing or _nesting(gate, task)
     if hold is not None:
-        return await _nest(gate, hold, policy, task)
+        return await _nest(gate, calls, hold, policy, task)
     clock = gate.runtime.clock
     expires = math.inf if timeout is None else clock.now() + timeout
-    waiter = Waiter(gate.runtime.new_owner(), policy, gate.runtime.holder)
     patience = clock.now() + gate.runtime.limits.request_timeout
-    alone = gate.idle
+    waiter = gate.waiter(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET)
+    at_once = gate.open
     gate.join(waiter)
     try:
-        if alone:
+        if at_once:
             await _attempt(gate, waiter, expires, patience)
         while not gate.accepts(waiter):
             now = clock.now()
             if now >= expires:
                 if gate.answered or gate.busy:
                     raise _timeout(gate, waiter, timeout)
-                raise gate.runtime.unanswered(gate.calls.name, "acquiring", timeout)
-            if waiter.contending and (waiter.seen != gate.signals or now >= waiter.retry_at):
+                raise gate.runtime.unanswered(calls.name, "acquiring", timeout)
+            if waiter.wants(now, gate.signals):
                 # Who waits rides out an outage; but not behind others who never had an answer either.
                 await _attempt(gate, waiter, expires, math.inf if gate.answered else patience)
             else:
                 due = min(expires, waiter.retry_at) if waiter.contending else expires
                 if waiter.contending and waiter.refusal is not None:
-                    gate.listen()
+                    gate.ear.listen()
                 gate.runtime.watchdog.schedule(waiter, due)
                 await waiter.sleep()
     except BaseException:
         gate.leave_queue(waiter)
         raise
-    return _own(gate, waiter, task)
+    return own(gate, waiter, task)
 
 
-async def obtain_now(gate: Gate, policy: Policy) -> Lease | None:
+async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     """Acquire in one attempt; None if somebody else holds the lock, in this process or elsewhere."""
     task = asyncio.current_task()
-    hold = gate.held_by(task)
+    hold = _nesting(gate, task)
     if hold is not None:
-        return await _nest(gate, hold, policy, task)
-    if not gate.idle:
+        return await _nest(gate, calls, hold, policy, task)
+    if not gate.open:
         return None
-    waiter = Waiter(gate.runtime.new_owner(), policy, gate.runtime.holder)
     patience = gate.runtime.clock.now() + gate.runtime.limits.request_timeout
+    waiter = gate.waiter(calls, policy, NO_TICKET)
     gate.join(waiter)
     try:
         await _attempt(gate, waiter, math.inf, patience)
@@ -161,7 +166,7 @@ async def obtain_now(gate: Gate, policy: Policy) -> Lease | None:
     if not granted:
         gate.leave_queue(waiter)
         return None
-    return _own(gate, waiter, task)
+    return own(gate, waiter, task)
 
 
 async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) -> None:
@@ -174,7 +179,7 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
     """
     runtime, name, owner = gate.runtime, gate.calls.name, waiter.owner
-    call = gate.calls.acquire(owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata)
+    call = waiter.calls.acquire(owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata, ticket=waiter.ticket)
 
     undo: Release | None = None
 
@@ -185,7 +190,13 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         waiter.tainted = True
         return True
 
+    def settle(result: AcquireOutcome | BackendError) -> None:
+        # At once, not when the task runs again: the message of a grant may come right behind.
+        if isinstance(result, Queued) and waiter.owner == owner:
+            gate.queued(waiter, result, call.sent_at)
+
     call.unanswered = unanswered
+    call.settle = settle
     waiter.seen, waiter.retry_at = gate.signals, math.inf
     now = runtime.clock.now()
     reply = runtime.backend.run(call)
@@ -208,7 +219,7 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         runtime.watchdog.forget(limit)
     gate.answered = True
     if isinstance(outcome, Granted):
-        waiter.grant = (outcome, call.sent_at)
+        waiter.grant = Grant(outcome, call.sent_at, waiter.policy.margin, brief=False)
     elif isinstance(outcome, Refused):
         if outcome.spent:
             news = gate.signals - waiter.seen
@@ -217,26 +228,40 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         gate.refuse(waiter, outcome)
         if outcome.spent and not outcome.pttl:
             waiter.pause(runtime.clock.now(), waiter.seen)
-    else:
+    elif isinstance(outcome, Impossible):
+        raise ConfigurationError(
+            name,
+            f"{name!r} was asked for {waiter.calls.weight} at once, but has {outcome.capacity} in all: ask for less",
+        )
+    elif not isinstance(outcome, Queued):
         gate.undo(waiter)
 
 
-def _own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
+def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
+    """Make the waiter's grant a lease of `task`."""
     hold = gate.admit(waiter)
     _ancestry.set((hold, *(other for other in _ancestry.get() if not other.ended)))
-    return gate.lease(hold, task)
+    return gate.lease(hold, waiter.calls, task)
 
 
-async def _nest(gate: Gate, hold: Hold, policy: Policy, task: asyncio.Task[object] | None) -> Lease:
+def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
+    return gate.held_by(task) if gate.contention.reentrant else None
+
+
+async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyncio.Task[object] | None) -> Lease:
     """One level more of a hold. The server is asked, so that nobody nests in a lock that is gone."""
     runtime, name = gate.runtime, gate.calls.name
-    if hold.ended or hold.calls is not gate.calls:
+    if hold.ended or hold not in gate.holds:
         raise NotOwned(name, f"the owner given to lock {name!r} does not hold it: pass that of an open lease of it")
     if hold.check() is not None:
         raise hold.loss()
+    if calls.weight > hold.calls.weight:
+        raise NotAcquired(
+            name, f"{name!r} is held for reading by this owner, which would wait for itself to write: release it first"
+        )
     hold.depth += 1
     hold.ttl_ms = max(hold.ttl_ms, policy.ttl_ms)
-    call = gate.calls.acquire(hold.owner, hold.ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
+    call = hold.calls.acquire(hold.owner, hold.ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
     wanted = True
 
     def unanswered() -> bool:
@@ -262,17 +287,23 @@ async def _nest(gate: Gate, hold: Hold, policy: Policy, task: asyncio.Task[objec
         raise
     finally:
         runtime.watchdog.forget(limit)
-    return gate.lease(hold, task)
+    return gate.lease(hold, calls, task)
 
 
 def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeout:
     name = gate.calls.name
-    if any(not hold.ended and hold.calls is gate.calls for hold in _ancestry.get()):
+    if any(hold in gate.holds for hold in _ancestry.get()):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
+    elif isinstance(waiter.refusal, Queued):
+        who = f"held by {_named(waiter.refusal)}, and this was number {waiter.refusal.rank} in the queue"
     elif gate.busy:
         who = f"held by another task of this process ({gate.runtime.holder})"
     elif waiter.refusal is not None:
-        who = f"held by {waiter.refusal.holder.replace(chr(10), ' ') or 'somebody who did not say who'}"
+        who = f"held by {_named(waiter.refusal)}"
     else:
         who = "no answer from Redis"
     return AcquireTimeout(name, f"lock {name!r} was not acquired within {timeout:g} s: {who}")
+
+
+def _named(refusal: Refused | Queued) -> str:
+    return refusal.holder.replace("\n", " ") or "somebody who did not say who"

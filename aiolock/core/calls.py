@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from ..scripts.base import Call
-from ..scripts.lock import Ending, Renewal
-from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, RenewOutcome, TransferOutcome
+from ..scripts.base import Call, Ending, Part
+from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, TransferOutcome
 
-Batch = Callable[[Iterable[Renewal]], Call[list[RenewOutcome]]]
-"""Makes one request of many holds' renewals."""
+Batch = Callable[[Iterable[Part]], Call[list[Any]]]
+"""Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
 
 
 class Contention(NamedTuple):
     """How many of a process's waiters talk to Redis, and whether a release may hand the lock to one of them.
 
     Attributes:
-        contenders: 1 for a lock, k for a semaphore, None for all (readers, fair queues).
+        contenders: 1 for a lock; None for all, where the server keeps the queue.
         handoff: a release may become a transfer to a local waiter.
+        reentrant: a task that holds the name nests in what it holds.
+        overlapping: what it takes can also be taken through another queue of this process.
     """
 
     contenders: int | None
     handoff: bool
+    reentrant: bool = True
+    overlapping: bool = False
 
 
 class Calls(Protocol):
-    """Requests about one name; each only spells a call, nothing is written."""
+    """Requests about one name, for acquisitions of one weight; each only spells a call, nothing is written."""
 
     @property
     def kind(self) -> str: ...
@@ -35,14 +38,19 @@ class Calls(Protocol):
     def name(self) -> str: ...
 
     @property
-    def free(self) -> str:
-        """The channel on which a release is told."""
+    def weight(self) -> int:
+        """How much of the name an acquisition takes; one nested in a hold takes no more than the hold has."""
 
     @property
-    def batch(self) -> Batch: ...
+    def channels(self) -> Sequence[str]:
+        """The channels on which a release is told; none where the server keeps a queue."""
+
+    @property
+    def batch(self) -> Batch:
+        """What makes one request of many renewals."""
 
     def acquire(
-        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0
+        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0, ticket: int = 0
     ) -> Call[AcquireOutcome]: ...
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
@@ -51,4 +59,15 @@ class Calls(Protocol):
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]: ...
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Renewal: ...
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...
+
+
+class QueueCalls(Calls, Protocol):
+    """Requests about a name whose queue is kept by the server."""
+
+    @property
+    def enter(self) -> Batch:
+        """What makes one request of many refreshes."""
+
+    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, ticket: int) -> Part:
+        """A waiter's sign of life; answered as an acquire is."""

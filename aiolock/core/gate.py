@@ -7,23 +7,24 @@ import logging
 import math
 import random
 import weakref
-from functools import partial
+from typing import cast
 
-from ..errors import BackendError, NotAcquired
-from ..scripts.base import Call
-from ..scripts.lock import Ending
-from ..scripts.outcomes import Finished, Granted, Missing, Refused, Released, TransferOutcome
+from ..errors import NotAcquired
+from ..scripts.base import Ending
+from ..scripts.outcomes import Queued, Refused, Released
 from .calls import Calls, Contention
+from .ear import Ear
+from .handoff import Handoff
 from .hold import Hold
 from .lease import Lease
+from .place import Place
+from .policy import Policy
 from .runtime import Runtime
 from .settlement import Release, Settlement
-from .waiter import Waiter
+from .waiter import Grant, Waiter
 
 logger: logging.Logger = logging.getLogger("aiolock.gate")
 
-YIELD_PAUSE = 0.05
-"""Seconds for which the local queue leaves a lock to other processes after `handoff_limit` hand-offs in a row."""
 JITTER = 0.01
 """Seconds over which processes that wait for the same expiry spread their attempts."""
 
@@ -33,7 +34,7 @@ class Gate:
 
     Args:
         runtime: the manager's.
-        calls: the name's requests.
+        calls: requests about the name, for what does not depend on an acquisition's weight.
         contention: the primitive's rule.
     """
 
@@ -43,16 +44,19 @@ class Gate:
         self.contention = contention
         self.signals: int = 0
         self.answered = False  # the server has spoken since somebody of this process wanted the lock
-        self.refused: BackendError | None = None  # the server will not let us subscribe
-        self._holds: list[Hold] = []  # not ended; lost ones too
+        self.holds: list[Hold] = []  # not ended; lost ones too
+        self.waiters: dict[Waiter, None] = {}
+        self.ear = Ear(runtime, calls, self.signal, own=contention.overlapping)
+        self.handoff = Handoff(self)
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
-        self._waiters: dict[Waiter, None] = {}
         self._busy = 0  # slots taken by live holds and by transfers on their way
-        self._listening: asyncio.Future[None] | None = None
-        self._streak = 0  # transfers in a row
-        self._others = 0  # managers that listened at the last transfer
-        self._yield_until = -math.inf
         self._warned = False
+
+    @classmethod
+    def of(cls, runtime: Runtime, calls: Calls, contention: Contention) -> Gate:
+        """The gate of a name; a new one if nobody of this process uses it."""
+        gate = runtime.gates.get((calls.kind, calls.name))
+        return cls(runtime, calls, contention) if gate is None else cast(Gate, gate)
 
     # The queue.
 
@@ -64,60 +68,105 @@ class Gate:
     @property
     def idle(self) -> bool:
         """Nobody of this process holds or queues."""
-        return not self._busy and not self._waiters
+        return not self._busy and not self.waiters
+
+    @property
+    def open(self) -> bool:
+        """Whoever comes asks the server: it keeps the queue, or nobody of this process is before them."""
+        return self.contention.contenders is None or self.idle
+
+    @property
+    def foremost(self) -> str:
+        """The owner of this process's foremost waiter in the server's queue; '' if none is there."""
+        queued = (waiter for waiter in self.waiters if waiter.place is not None)
+        first = min(queued, key=lambda waiter: waiter.ticket, default=None)
+        return "" if first is None else first.owner
+
+    def waiter(self, calls: Calls, policy: Policy, ticket: int) -> Waiter:
+        """One more who wants it."""
+        owner = self.runtime.new_owner(self.contention.overlapping)
+        return Waiter(calls, owner, policy, self.runtime.holder, ticket)
 
     def join(self, waiter: Waiter) -> None:
         """Queue up."""
         self.runtime.gates[self.calls.kind, self.calls.name] = self
-        self._waiters[waiter] = None
+        self.waiters[waiter] = None
+        if self.contention.contenders is None:
+            waiter.contending = True
         self._promote()
 
     def leave_queue(self, waiter: Waiter) -> None:
         """Stop waiting; a grant that is there, or on its way, is undone."""
-        del self._waiters[waiter]
+        del self.waiters[waiter]
         self.runtime.watchdog.forget(waiter)
-        if waiter.grant is not None or waiter.offer:
+        if waiter.grant is not None or waiter.offer or waiter.place is not None:
             self.undo(waiter)
-        self._settle_down()
+        self.settle_down()
 
     def accepts(self, waiter: Waiter) -> bool:
         """True if the waiter has a grant it can use; one that came past its own deadline is undone.
 
         Raises:
             NotAcquired: the manager closes.
-            BackendError: the server refuses the subscription that waiting needs.
         """
         name = self.calls.name
         if self.runtime.closing:
             raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed")
         if waiter.grant is None:
-            if self.refused is not None:
-                raise self.refused
             return False
-        grant, sent_at = waiter.grant
-        if self.runtime.clock.now() < sent_at + grant.pttl / 1000 - waiter.policy.margin:
+        if self.runtime.clock.now() < waiter.grant.deadline:
             return True
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
-        self.undo(waiter)
-        waiter.retry_at = -math.inf
+        self.requeue(waiter)
         return False
 
     def undo(self, waiter: Waiter) -> Release:
         """End the acquisition that runs under the waiter's owner id, and give it a new one."""
-        release = Release(self.runtime, self.calls, waiter.owner, waiter.policy.ttl_ms, 0, "undone", waiter.tainted)
+        runtime, place, ttl_ms = self.runtime, waiter.place, waiter.policy.ttl_ms
+        release = Release(runtime, waiter.calls, waiter.owner, ttl_ms, 0, waiter.undoing, waiter.tainted)
+        if place is not None:
+            place.leave(release)
         self._busy -= waiter.offer
-        waiter.owner = self.runtime.new_owner()
+        waiter.owner = runtime.new_owner(self.contention.overlapping)
         waiter.tainted = waiter.offer = False
-        waiter.grant = None
+        waiter.grant = waiter.place = None
         self.signal()
         self._promote()
         return release
+
+    def requeue(self, waiter: Waiter) -> None:
+        """What it has cannot be used: undo it, and ask anew at once."""
+        self.undo(waiter)
+        waiter.retry_at = -math.inf
+        waiter.poke()
+
+    def queued(self, waiter: Waiter, outcome: Queued, sent_at: float) -> None:
+        """The server has put it into its queue."""
+        if waiter.place is None:
+            waiter.place = Place(self, waiter)
+        waiter.place.queued(outcome, sent_at)
+
+    def granted(self, waiter: Waiter, grant: Grant) -> None:
+        """It is the waiter's turn in the server's queue."""
+        if waiter.place is not None:
+            waiter.place.leave()
+        waiter.place = None
+        waiter.grant = grant
+        waiter.poke()
+
+    def withdraw_offer(self, waiter: Waiter) -> None:
+        """The transfer to it did not come about."""
+        waiter.offer = False
+        self._busy -= 1
 
     def refuse(self, waiter: Waiter, refusal: Refused) -> None:
         """Somebody else holds it: try again on a signal, or at the holder's expiry."""
         waiter.refusal = refusal
         self.runtime.heard(refusal.fence)
         pause = self.runtime.limits.recheck
+        if self.runtime.poll is not None:
+            pause = min(pause, self.runtime.poll.pause(waiter.looks))
+        waiter.looks += 1
         if refusal.pttl >= 0:
             pause = min(pause, refusal.pttl / 1000 + 0.001)
         elif not self._warned:
@@ -125,114 +174,81 @@ class Gate:
             logger.warning("the key of lock %r has no expiry: only its holder can end it", self.calls.name)
         waiter.retry_at = self.runtime.clock.now() + pause + random.uniform(0, JITTER)
 
-    def listen(self) -> None:
-        """Hear of releases; once confirmed, contenders try again."""
-        if self._listening is None:
-            self._listening = self.runtime.signals.listen(self.calls.free, self._on_message)
-            self._listening.add_done_callback(self._on_confirmed)
-
     def admit(self, waiter: Waiter) -> Hold:
         """Make the waiter's grant a hold."""
-        assert waiter.grant is not None
-        grant, sent_at = waiter.grant
-        runtime = self.runtime
+        grant, runtime = waiter.grant, self.runtime
+        assert grant is not None
         if not waiter.offer:
             self._busy += 1
-        hold = Hold(
-            self.calls,
-            waiter.policy,
-            waiter.owner,
-            grant,
-            sent_at,
-            waiter.tainted,
-            runtime.clock,
-            runtime.watchdog,
-            self._on_lost,
-        )
-        del self._waiters[waiter]
+        hold = Hold(waiter, grant, runtime.clock, runtime.watchdog, self._on_lost)
+        del self.waiters[waiter]
         runtime.watchdog.forget(waiter)
-        runtime.heard(grant.fence)
+        runtime.heard(hold.fence)
         runtime.holds[hold.owner] = hold
-        self._holds.append(hold)
-        self._settle_down()
+        self.holds.append(hold)
+        self.settle_down()
         return hold
 
+    def settle_down(self) -> None:
+        """Somebody came or went: let the next one try, or forget the name."""
+        if self.waiters:
+            self._promote()
+        else:
+            self.ear.stop()
+            key = (self.calls.kind, self.calls.name)
+            if not self.holds and not self._busy and self.runtime.gates.get(key) is self:
+                del self.runtime.gates[key]
+        self.runtime.progress()
+
+    def signal(self) -> None:
+        """The lock may be free."""
+        self.signals += 1
+        if self.contention.contenders is not None:  # else the server tells whose turn it is
+            for waiter in self.waiters:
+                if waiter.contending:
+                    waiter.poke()
+
+    def recede(self) -> None:
+        """The lock came to this process by a ticket: who contends for it queues up for a hand-off instead."""
+        if self.contention.contenders is not None:
+            for waiter in self.waiters:
+                waiter.contending = False
+            self._promote()
+
     def _promote(self) -> None:
-        slots = math.inf if self.contention.contenders is None else self.contention.contenders - self._busy
-        for waiter in self._waiters:
+        if self.contention.contenders is None:
+            return
+        slots = self.contention.contenders - self._busy
+        for waiter in self.waiters:
             if slots <= 0:
                 break
             slots -= 1
             if not waiter.contending and not waiter.offer:
                 waiter.contending = True
-                if self.runtime.clock.now() < self._yield_until:
-                    waiter.seen, waiter.retry_at = self.signals, self._yield_until
+                if self.runtime.clock.now() < self.handoff.yield_until:
+                    waiter.seen, waiter.retry_at = self.signals, self.handoff.yield_until
                 waiter.poke()
-
-    def _settle_down(self) -> None:
-        if self._waiters:
-            self._promote()
-        else:
-            self._stop_listening()
-            key = (self.calls.kind, self.calls.name)
-            if not self._holds and not self._busy and self.runtime.gates.get(key) is self:
-                del self.runtime.gates[key]
-        self.runtime.progress()
-
-    # Signals.
-
-    def signal(self) -> None:
-        """The lock may be free."""
-        self.signals += 1
-        for waiter in self._waiters:
-            if waiter.contending:
-                waiter.poke()
-
-    def _on_message(self, payload: str | None) -> None:
-        if payload is not None:
-            who, _, fence = payload.partition(" ")
-            self.runtime.heard(int(fence) if fence.isdecimal() else 0)
-            if who.startswith(self.runtime.id):
-                return  # our own release: this queue went on when it was written
-        self.signal()
-
-    def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
-        if confirmed is not self._listening:
-            return  # an earlier subscription, given up before it was confirmed
-        error = confirmed.exception()
-        if isinstance(error, BackendError):
-            if not error.transient:
-                name = self.calls.name
-                self.refused = BackendError(name, f"waiting for lock {name!r} is not possible: {error}")
-                self.refused.__cause__ = error.__cause__
-            self._stop_listening()
-            self.signal()
-
-    def _stop_listening(self) -> None:
-        if self._listening is not None:
-            self.runtime.signals.leave(self.calls.free, self._on_message)
-            self._listening = None
 
     # Holds and their leases.
 
     def held_by(self, task: asyncio.Task[object] | None) -> Hold | None:
         """The hold that `task` has a lease of."""
-        for hold in self._holds:
+        for hold in self.holds:
             for _ in hold.in_task(task):
                 return hold
         return None
 
-    def lease(self, hold: Hold, task: asyncio.Task[object] | None) -> Lease:
-        """Another acquisition of `hold`, by `task`."""
+    def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
+        """Another acquisition of `hold`, by `task`, of the weight of `calls`."""
         if task is not None and self.held_by(task) is None:
             task.add_done_callback(self._on_task_end)
-        lease = Lease(self, hold, task)
+        lease = Lease(self, hold, calls, task)
         hold.leases.append(lease)
         return lease
 
     def find(self, task: asyncio.Task[object] | None) -> Lease | None:
         """What `lock.release()` in `task` means: its innermost lease, or the only one whose task has ended."""
-        for hold in reversed(self._holds):
+        for hold in reversed(self.holds):
             for lease in hold.in_task(task):
                 return lease
         strays = [lease for lease in self._strays if not lease.released]
@@ -256,21 +272,34 @@ class Gate:
             return settlement
         hold.depth -= 1
         if hold.depth > 0:
-            Release(self.runtime, self.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
+            leases = [*hold.leases, *(stray for stray in self._strays if stray.hold is hold)]
+            hold.calls = max((lease.calls for lease in leases), key=lambda calls: calls.weight, default=hold.calls)
+            Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
-        hold.end()
-        self._holds.remove(hold)
-        self.runtime.holds.pop(hold.owner, None)
-        successor = self._successor(hold, ending)
+        self._end(hold)
+        successor = self.handoff.successor(hold, ending)
         if successor is not None:
-            self._transfer(hold, successor, settlement)
+            self.handoff.start(hold, successor, settlement)
             return settlement
-        Release(self.runtime, self.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, settlement)
+        Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, settlement)
         if hold.reason is None:
             self._busy -= 1
         self.signal()
-        self._settle_down()
+        self.settle_down()
         return settlement
+
+    def detach(self, lease: Lease) -> Settlement:
+        """The lease's hold goes on elsewhere: no release, and for who waits here the holder is a stranger."""
+        self._end(lease.hold)
+        self._busy -= 1
+        settlement = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
+        self.settle_down()
+        return settlement
+
+    def _end(self, hold: Hold) -> None:
+        hold.end()
+        self.holds.remove(hold)
+        self.runtime.holds.pop(hold.owner, None)
 
     def collected(self, hold: Hold) -> None:
         loop = self.runtime.loop
@@ -278,17 +307,17 @@ class Gate:
             loop.call_soon_threadsafe(self._lower_collected, hold)
 
     def close(self) -> None:
-        for waiter in self._waiters:
+        for waiter in self.waiters:
             waiter.poke()
 
     def occupied(self, but: asyncio.Task[object] | None) -> bool:
-        if self._waiters:
+        if self.waiters:
             return True
-        guards = (lease.guard for hold in self._holds for lease in hold.leases)
+        guards = (lease.guard for hold in self.holds for lease in hold.leases)
         return any(guard is not None and guard.task is not but for guard in guards)
 
     def expel(self) -> None:
-        for hold in list(self._holds):
+        for hold in list(self.holds):
             if any(lease.guard for lease in hold.leases):
                 continue  # its block still runs: nobody else may enter before the ttl
             for lease in [*hold.leases, *self._strays]:
@@ -307,7 +336,7 @@ class Gate:
         self._promote()
 
     def _on_task_end(self, task: asyncio.Task[object]) -> None:
-        for lease in [lease for hold in self._holds for lease in hold.in_task(task)]:
+        for lease in [lease for hold in self.holds for lease in hold.in_task(task)]:
             lease.task = None
             if lease.guard is None:
                 lease.hold.leases.remove(lease)
@@ -320,78 +349,3 @@ class Gate:
                 )
                 lease.guard.abandon()
                 lease.give_up("dirty")
-
-    # Hand-off.
-
-    def _successor(self, hold: Hold, ending: Ending) -> Waiter | None:
-        if not self.contention.handoff or ending != "clean" or hold.reason is not None or self.runtime.closing:
-            return None
-        waiter = next((waiter for waiter in self._waiters if not waiter.contending and not waiter.offer), None)
-        listeners = self._others - (self._listening is not None)
-        quorum = self.runtime.backend.nodes > 1  # no transfer there, and nobody says who else listens
-        if waiter is not None and self._streak >= self.runtime.limits.handoff_limit:
-            self._streak = 0
-            if listeners > 0 or self.runtime.limits.handoff_limit == 0 or quorum:
-                self._yield_until = self.runtime.clock.now() + YIELD_PAUSE
-                return None
-        if waiter is not None and quorum:
-            self._streak += 1
-            return None
-        return waiter
-
-    def _transfer(self, hold: Hold, waiter: Waiter, settlement: Settlement) -> None:
-        request = partial(
-            self.calls.transfer,
-            hold.owner,
-            hold.fence,
-            waiter.owner,
-            waiter.policy.ttl_ms,
-            self.runtime.floor,
-            waiter.metadata,
-        )
-        owner = waiter.owner
-        call = request(hold.tainted)
-        waiter.offer = True
-
-        def unanswered() -> bool:
-            hold.tainted = True
-            if waiter.owner != owner:  # it is gone, and its undo follows: end both
-                return False
-            waiter.tainted = True
-            call.args = request(True).args
-            return True
-
-        call.unanswered = unanswered
-        call.settle = partial(self._transferred, hold, waiter, owner, call, settlement)
-        self.runtime.backend.run(call)
-
-    def _transferred(
-        self,
-        hold: Hold,
-        waiter: Waiter,
-        owner: str,
-        call: Call[TransferOutcome],
-        settlement: Settlement,
-        result: TransferOutcome | BackendError,
-    ) -> None:
-        wanted = waiter in self._waiters and waiter.owner == owner
-        if isinstance(result, Granted):
-            self._streak += 1
-            self._others = result.others
-            settlement.settle(Released(hold.fence))
-            if wanted:
-                waiter.grant = (result, call.sent_at)
-                waiter.poke()
-            return
-        if isinstance(result, Missing):
-            settlement.settle(result, resent=hold.tainted)
-        else:
-            # Unknown, refused, or the successor was undone before: whoever has it, neither keeps it.
-            unknown = isinstance(result, BackendError)
-            Release(self.runtime, self.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, settlement, unknown)
-            if wanted and not isinstance(result, Finished):
-                self.undo(waiter)
-        if wanted and waiter.offer:
-            waiter.offer = False
-            self._busy -= 1
-        self._settle_down()

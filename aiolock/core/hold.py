@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..clock import Clock
 from ..errors import BackendError, LockLost, LossReason
-from ..scripts.lock import Renewal
-from ..scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
+from ..scripts.base import Part
+from ..scripts.outcomes import Failed, Renewed, RenewOutcome
 from .calls import Batch, Calls
 from .policy import Policy
+from .waiter import Grant, Waiter
 from .watchdog import LATE, Watchdog
 
 if TYPE_CHECKING:
@@ -46,12 +47,8 @@ class Hold:
     """One owner's state, from its grant to its end.
 
     Args:
-        calls: the name's requests.
-        policy: the outermost acquisition's, which wins.
-        owner: the owner id.
-        grant: the server's answer.
-        sent_at: clock time at which the request that this answers was written.
-        tainted: a request of this owner died unanswered.
+        waiter: who acquired it; the outermost acquisition's policy wins.
+        grant: what the server gave.
         clock: the clock of all its times.
         watchdog: what looks at it.
         on_lost: told once, when it is lost.
@@ -59,8 +56,10 @@ class Hold:
 
     __slots__ = (
         "_acquired_at",
+        "_brief",
         "_clock",
         "_error",
+        "_margin",
         "_renew_at",
         "_retry",
         "_waiters",
@@ -68,6 +67,7 @@ class Hold:
         "abandoned",
         "blocked",
         "calls",
+        "capacity",
         "deadline",
         "depth",
         "due",
@@ -86,23 +86,20 @@ class Hold:
 
     def __init__(
         self,
-        calls: Calls,
-        policy: Policy,
-        owner: str,
-        grant: Granted,
-        sent_at: float,
-        tainted: bool,
+        waiter: Waiter,
+        grant: Grant,
         clock: Clock,
         watchdog: Watchdog,
         on_lost: Callable[[Hold], None],
     ) -> None:
-        self.calls: Calls = calls
-        self.policy: Policy = policy
-        self.owner: str = owner
-        self.fence: int = grant.fence
-        self.abandoned: bool = grant.abandoned
-        self.ttl_ms: int = policy.ttl_ms
-        self.tainted: bool = tainted
+        self.calls: Calls = waiter.calls  # of the strongest lease
+        self.policy: Policy = waiter.policy
+        self.owner: str = waiter.owner
+        self.fence: int = grant.outcome.fence
+        self.abandoned: bool = grant.outcome.abandoned
+        self.capacity: int = grant.outcome.capacity
+        self.ttl_ms: int = waiter.policy.ttl_ms
+        self.tainted: bool = waiter.tainted
         self.depth: int = 1
         self.reason: LossReason | None = None
         self.blocked: float = 0.0  # seconds the loop did not run, where that is the reason
@@ -112,7 +109,9 @@ class Hold:
         self.on_lost: Callable[[Hold], None] = on_lost
         self._clock = clock
         self._watchdog = watchdog
-        self._acquired_at = sent_at
+        self._acquired_at = grant.sent_at
+        self._margin = grant.margin
+        self._brief = grant.brief
         self._renew_at = math.inf
         self._retry = 0
         self._error: BackendError | None = None
@@ -120,13 +119,15 @@ class Hold:
         self.due: float = math.inf
         self.expiry: float = -math.inf
         self.deadline: float = -math.inf
-        self.extend(sent_at, grant.pttl)
+        self.extend(grant.sent_at, grant.outcome.pttl)
+        if grant.brief:
+            self.verify()
 
     def extend(self, sent_at: float, pttl: int) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one.
         self.expiry = sent_at + pttl / 1000
-        self.deadline = self.expiry - self.policy.margin
+        self.deadline = self.expiry - self._margin
         self._retry = 0
         self._error = None
         self._renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
@@ -162,8 +163,9 @@ class Hold:
         self.on_lost(self)
 
     def end(self) -> None:
-        """It is released, or given up; nothing more will be asked of it."""
+        """It is released, moved, or given up; nothing more will be asked of it."""
         self.ended = True
+        self.depth = 0
         self._watchdog.forget(self)
 
     def explain(self) -> str:
@@ -226,14 +228,15 @@ class Hold:
         self._rewatch()
         return self if wants else None
 
-    def entry(self) -> tuple[Batch, Renewal]:
-        ttl_ms = self.ttl_ms if self.policy.renew else 0
+    def entry(self) -> tuple[Batch, Part]:
+        ttl_ms = self.ttl_ms if self.policy.renew or self._brief else 0
         return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
         if self.reason is not None or self.ended:
             return
         if isinstance(outcome, Renewed):
+            self._brief, self._margin = False, self.policy.margin
             self.extend(sent_at, outcome.pttl)
         elif isinstance(outcome, Failed):
             self.unknown(BackendError(self.calls.name, f"could not renew {self.calls.name!r}: {outcome.error}"))
@@ -259,9 +262,9 @@ class Hold:
     def _overdue(self, late: float) -> None:
         # A renewal that failed, or is still without an answer: then the server was silent before the loop was late.
         silent = self._error is not None or self._renew_at == math.inf
-        if not self.policy.renew:
+        if not self.policy.renew and not self._brief:
             self.lose(LossReason.EXPIRED)
-        elif late >= (self.policy.margin or LATE) and not silent:
+        elif late >= (self._margin or LATE) and not silent:
             self.blocked = late
             self.lose(LossReason.LOOP_BLOCKED)
         else:

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import anyio
 
 from ..clock import Timer
-from ..errors import LockLost, LossReason, NotOwned
-from ..scripts.lock import Ending
+from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
+from ..scripts.base import Ending
+from .calls import Calls
 from .hold import Hold
+from .kinds import KINDS
 from .policy import check_ttl, milliseconds
 from .runtime import Runtime
 from .settlement import Settlement
+from .ticket import Ticket
 
 if TYPE_CHECKING:
     from .guard import Guard
@@ -32,6 +35,9 @@ class Home(Protocol):
 
     def leave(self, lease: Lease, ending: Ending) -> Settlement:
         """One level of the lease's hold ends."""
+
+    def detach(self, lease: Lease) -> Settlement:
+        """The lease's hold goes on elsewhere."""
 
     def collected(self, hold: Hold) -> None:
         """A lease of `hold` was garbage collected unreleased; called from any thread."""
@@ -57,16 +63,19 @@ class Lease:
 
     Attributes:
         hold: internal.
+        calls: internal; requests of this acquisition's weight.
         guard: internal; the scope that is cancelled on loss; None for a lease from a plain `await lock.acquire()`.
         task: internal; the task that acquired it; None once that task has ended.
     """
 
-    __slots__ = ("__weakref__", "_home", "_settlement", "guard", "hold", "task")
+    __slots__ = ("__weakref__", "_detached", "_home", "_settlement", "calls", "guard", "hold", "task")
 
-    def __init__(self, home: Home, hold: Hold, task: asyncio.Task[object] | None) -> None:
+    def __init__(self, home: Home, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
         self._home = home
         self.hold: Hold = hold
+        self.calls: Calls = calls
         self._settlement: Settlement | None = None
+        self._detached = False
         self.task: asyncio.Task[object] | None = task
         self.guard: Guard | None = None
 
@@ -97,7 +106,7 @@ class Lease:
 
     @property
     def released(self) -> bool:
-        """True once this lease was released."""
+        """True once this lease was released or detached."""
         return self._settlement is not None
 
     @property
@@ -125,12 +134,12 @@ class Lease:
 
         Raises:
             LockLost: it is lost already, or has less time left (then its reason is EXPIRED; the lease itself lives on).
-            NotOwned: it was released.
+            NotOwned: it was released or detached.
         """
         if self.hold.check() is not None:
             raise self.hold.loss()
         if self.released:
-            raise NotOwned(self.name, f"this lease of lock {self.name!r} was released: acquire it again")
+            raise NotOwned(self.name, f"this lease of lock {self.name!r} was {self._ended()}: acquire it again")
         left = self.remaining()
         if left < seconds:
             raise LockLost(
@@ -157,7 +166,7 @@ class Lease:
 
         Raises:
             LockLost: it was lost.
-            NotOwned: it was released.
+            NotOwned: it was released or detached.
             BackendError: no answer within `request_timeout`, or refused; the lease lives on to its deadline.
 
         Cancellation: the renewal may still happen. Cost: one round trip.
@@ -173,6 +182,42 @@ class Lease:
         if hold.reason is not None:
             raise hold.loss()
         hold.raise_failure()
+
+    async def detach(self, ttl: float | None = None) -> str:
+        """Let another process go on with this lease: end it here without releasing the lock.
+
+        The lock stays locked, under the old owner and fence, until `manager.resume(ticket)` takes it over under a
+        higher fence, or until its ttl is over. A guarded block goes on unguarded, and its end releases nothing.
+
+        Args:
+            ttl: seconds from now that the ticket may travel, 0.1 to 30 days; None for the ttl the lease has. A longer
+                one stays in force, also if this fails.
+
+        Returns:
+            The ticket: ASCII text for a queue, good once. It reveals no server or password; but whoever has it can
+            take the lock, so do not log it.
+
+        Raises:
+            ConfigurationError: nested or shared: other leases of the same owner are open, release them first; or a
+                lease of a kind that cannot move, such as a multi lock's or a quorum's.
+            LockLost: it was lost.
+            NotOwned: it was released or detached.
+            BackendError: no answer within `request_timeout`, or refused; the lease lives on as if nothing had happened.
+
+        Cancellation: the lease is still held here, and released as ever. Once this has returned it never is: a ticket
+        that is dropped keeps the lock until its ttl is over. Cost: one round trip.
+        """
+        if self.hold.calls.kind not in KINDS:
+            raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
+        self._home.runtime.need_one_server(self.name, "tickets")
+        self._check_alone()
+        await self.renew(ttl)
+        self.ensure()
+        self._check_alone()
+        ticket = Ticket.of(self.hold, self._home.runtime.keys)
+        self._settlement = self._home.detach(self)
+        self._detached = True
+        return ticket.spell()
 
     def release(self) -> Awaitable[None]:
         """Give this acquisition back. Sent when called; awaiting only observes the reply. Idempotent.
@@ -214,13 +259,24 @@ class Lease:
         if self.hold.reason is not None:
             state = f"lost={self.hold.reason.name}"
         elif self.released:
-            state = "released"
+            state = self._ended()
         else:
             state = f"depth={self.depth} remaining={self.remaining():.1f}"
         return f"<Lease {self.name!r} fence={self.fence} {state}>"
 
+    def _check_alone(self) -> None:
+        if self.depth > 1:
+            raise ConfigurationError(
+                self.name,
+                f"lock {self.name!r} cannot be detached while its owner has {self.depth} acquisitions of it open: "
+                "release the nested ones, and those of other tasks, first",
+            )
+
+    def _ended(self) -> str:
+        return "detached" if self._detached else "released"
+
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a Lease cannot leave its process: acquire the lock in the other process instead")
+        raise TypeError("a Lease cannot leave its process: send the ticket that `await lease.detach()` returns")
 
     def __del__(self) -> None:
         if self._settlement is None and not self.hold.ended:

@@ -18,12 +18,15 @@ from ..clock import Clock
 from ..errors import BackendError, ConfigurationError, LossReason
 from ..scripts.base import Call
 from ..scripts.keys import Keys
+from ..scripts.outcomes import Granted
+from .poll import Poll
 from .signals import Signals
 from .watchdog import Limit, Watchdog
 
 if TYPE_CHECKING:
     from .guard import Guard
     from .hold import Hold
+    from .place import Place
 
 R = TypeVar("R")
 
@@ -38,11 +41,13 @@ class Limits:
         request_timeout: how long one answer of the server may take.
         recheck: how long a waiter sleeps at most before it looks for itself.
         handoff_limit: how often in a row a lock is handed on inside the process while other processes wait.
+        liveness: how long a waiter in a queue kept by the server counts as alive without a sign of life.
     """
 
     request_timeout: float
     recheck: float
     handoff_limit: int
+    liveness: float
 
 
 class Closable(Protocol):
@@ -68,10 +73,13 @@ class Runtime:
         backend: the server.
         namespace: prefix of all keys.
         limits: the manager's numbers.
+        waiting: how to wait without messages; None to be told.
     """
 
-    def __init__(self, backend: Backend, namespace: str, limits: Limits) -> None:
+    def __init__(self, backend: Backend, namespace: str, limits: Limits, waiting: Poll | None = None) -> None:
         self.backend = backend
+        self._waiting = waiting
+        self.poll: Poll | None = waiting
         self.clock: Clock = backend.clock
         self.limits = limits
         self.keys: Keys = Keys(namespace, backend.db)
@@ -79,6 +87,7 @@ class Runtime:
         self.signals: Signals = Signals(backend)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}
+        self.places: dict[str, Place] = {}  # by owner: who waits in a queue kept by the server
         # Entered through an object that keeps no state: a Lock. Weak: a block that is never left keeps nothing.
         self.blocks: WeakKeyDictionary[object, list[Guard]] = WeakKeyDictionary()
         self.floor: int = 0  # the highest fence heard of, on any name
@@ -110,6 +119,7 @@ class Runtime:
         self.id = secrets.token_hex(16)
         self.holder = f"{socket.gethostname()}:{self._pid}"
         self.closing = False
+        self.poll = self._waiting
         self.signals = Signals(self.backend)
         self.watchdog = Watchdog(self.clock)
         self._owners = itertools.count(1)
@@ -119,6 +129,7 @@ class Runtime:
         self._loop = None
         self.gates.clear()
         self.holds.clear()
+        self.places.clear()
 
     def check(self, name: str) -> None:
         """Raise unless locks can be used here and now.
@@ -137,6 +148,17 @@ class Runtime:
         if self.closing:
             raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
 
+    def need_one_server(self, name: str, what: str) -> None:
+        """Raise for what a quorum does not offer; `what` in the plural, such as "fair locks".
+
+        Raises:
+            ConfigurationError: the locks are held on a quorum.
+        """
+        if self.backend.nodes > 1:
+            raise ConfigurationError(
+                name, f"{what} are not offered by a quorum, as for {name!r}: use a LockManager of one server"
+            )  # fmt: skip
+
     def check_process(self, name: str) -> None:
         """Raise in a forked child, whose connection is its parent's.
 
@@ -154,9 +176,20 @@ class Runtime:
         """The loop it is bound to."""
         return self._loop
 
-    def new_owner(self) -> str:
-        """An owner id that was never used."""
-        return f"{self.id}:{next(self._owners)}"
+    def new_owner(self, overlapping: bool = False) -> str:
+        """An owner id that was never used; marked if other queues of this process must hear of its release."""
+        return f"{self.id}:{'+' if overlapping else ''}{next(self._owners)}"
+
+    def is_own(self, owner: str) -> bool:
+        """The owner was of the one queue of this process that has its name."""
+        manager, _, number = owner.partition(":")
+        return manager == self.id and number.isdecimal()
+
+    def fall_back(self, doing: str, refusal: BackendError) -> None:
+        """The server will not let us subscribe: poll from now on."""
+        if self.poll is None:
+            self.poll = Poll()
+            logger.warning("%s is not told of releases, and polls instead: %s", doing, refusal)
 
     def heard(self, fence: int) -> None:
         """Every later grant that this manager asks for gets a higher fence than any it heard of."""
@@ -164,12 +197,24 @@ class Runtime:
             self.floor = fence
 
     def on_manager_message(self, payload: str | None) -> None:
-        """A message on the manager's own channel: `revoked <owner> <fence>`."""
-        verb, _, rest = (payload or "").partition(" ")
-        owner, _, fence = rest.partition(" ")
-        hold = self.holds.get(owner)
-        if verb == "revoked" and hold is not None and fence == str(hold.fence):
-            hold.lose(LossReason.REVOKED)
+        """On the manager's own channel: `revoked <owner> <fence>`,
+        `granted <owner> <serial> <fence> <ttl ms> <abandoned>`, or None if something may have been missed."""
+        match (payload or "").split(" "):
+            case ["revoked", owner, fence]:
+                hold = self.holds.get(owner)
+                if hold is not None and fence == str(hold.fence):
+                    hold.lose(LossReason.REVOKED)
+            case ["granted", owner, serial, fence, ttl_ms, abandoned]:
+                place = self.places.get(owner)
+                if place is not None:
+                    place.told(int(serial), Granted(int(fence), int(ttl_ms), abandoned == "1"))
+            case [""]:
+                self.verify_places()
+
+    def verify_places(self) -> None:
+        """Look after every place in the servers' queues: something may have been missed."""
+        for place in list(self.places.values()):
+            place.verify()
 
     async def drained(self) -> None:
         """Wait until no other task waits or is inside a guarded block; `request_timeout` at most."""

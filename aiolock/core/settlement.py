@@ -7,8 +7,7 @@ import logging
 import math
 
 from ..errors import AiolockError, BackendError, LockLost
-from ..scripts.base import Call
-from ..scripts.lock import Ending
+from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Missing, ReleaseOutcome
 from .calls import Calls
 from .hold import Hold

@@ -37,6 +37,10 @@ class Signals:
         )
         return confirmed
 
+    def listeners(self, channel: str) -> int:
+        """How many listen on `channel` here."""
+        return len(self._listeners.get(channel, ()))
+
     def leave(self, channel: str, wake: Wake) -> None:
         """Stop calling `wake`; harmless if it does not listen."""
         listeners = self._listeners.get(channel)

@@ -5,54 +5,100 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..scripts.outcomes import Granted, Refused
+from ..scripts.base import Ending
+from ..scripts.outcomes import Granted, Queued, Refused
+from .calls import Calls
 from .policy import Policy
+
+if TYPE_CHECKING:
+    from .place import Place
+
+
+class Grant(NamedTuple):
+    """What the server gave.
+
+    Attributes:
+        outcome: its answer.
+        sent_at: clock time before which it cannot have been given.
+        margin: seconds before the server's expiry at which it counts as lost here, until it was renewed.
+        brief: it must be renewed at once to last for the policy's ttl.
+    """
+
+    outcome: Granted
+    sent_at: float
+    margin: float
+    brief: bool
+
+    @property
+    def deadline(self) -> float:
+        """Clock time at which it is lost unless renewed."""
+        return self.sent_at + self.outcome.pttl / 1000 - self.margin
 
 
 class Waiter:
     """One task's place in the queue of a name.
 
     Attributes:
+        calls: its requests.
         owner: the id under which it acquires; a new one whenever the old one was undone.
         contending: it may talk to Redis.
         seen: the queue's count of signals when its last attempt was written.
         retry_at: clock time at which it tries without a signal.
+        looks: how often it was refused.
+        ticket: what it asks for, or has, in a queue kept by the server: see `NEW_TICKET`.
+        place: its place in that queue.
         offer: a transfer to it is on its way.
-        grant: it has the lock: the answer, and when the request for it was written.
+        grant: it has the lock.
         refusal: the last answer that named a holder.
+        undoing: how the server is told that a grant is undone.
     """
 
     __slots__ = (
         "_failures",
         "_sleep",
+        "calls",
         "contending",
         "due",
         "grant",
+        "looks",
         "metadata",
         "offer",
         "owner",
+        "place",
         "policy",
         "refusal",
         "retry_at",
         "seen",
         "tainted",
+        "ticket",
+        "undoing",
     )
 
-    def __init__(self, owner: str, policy: Policy, holder: str) -> None:
+    def __init__(self, calls: Calls, owner: str, policy: Policy, holder: str, ticket: int) -> None:
+        self.calls: Calls = calls
         self.owner: str = owner
         self.policy: Policy = policy
         self.metadata: str = holder if policy.metadata is None else f"{holder}\n{policy.metadata}"
+        self.ticket: int = ticket
         self.tainted: bool = False
         self.contending: bool = False
         self.seen: int = -1
         self.retry_at: float = -math.inf
+        self.looks: int = 0
+        self.place: Place | None = None
         self.offer: bool = False
-        self.grant: tuple[Granted, float] | None = None
-        self.refusal: Refused | None = None
+        self.grant: Grant | None = None
+        self.refusal: Refused | Queued | None = None
+        self.undoing: Ending = "undone"
         self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None
+
+    def wants(self, now: float, signals: int) -> bool:
+        """It is time to ask the server."""
+        return self.contending and self.place is None and (self.seen != signals or now >= self.retry_at)
 
     def pause(self, now: float, signals: int) -> None:
         """The server gave no verdict: wait a little longer each time."""

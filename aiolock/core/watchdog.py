@@ -7,13 +7,12 @@ import heapq
 import logging
 import math
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..backends.base import Backend
 from ..clock import Clock
 from ..errors import BackendError
-from ..scripts.lock import Renewal
-from ..scripts.outcomes import RenewOutcome
+from ..scripts.base import Part
 from .calls import Batch
 
 R = TypeVar("R")
@@ -40,12 +39,12 @@ class Watched(Protocol):
 
 
 class Renewable(Protocol):
-    """A hold that asks to be extended."""
+    """Something that asks the server together with others: a hold to be extended, a place in a queue to be kept."""
 
-    def entry(self) -> tuple[Batch, Renewal]:
+    def entry(self) -> tuple[Batch, Part]:
         """How to make one request of many such, and this one's line in it."""
 
-    def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
+    def judged(self, outcome: Any, sent_at: float) -> None:
         """The server's verdict on a request written at `sent_at`."""
 
     def unknown(self, error: BackendError) -> None:
@@ -156,7 +155,7 @@ class Watchdog:
         """Write one request for all of `renewals`; each is told its own verdict when the reply comes."""
         call = batch([renewal.entry()[1] for renewal in renewals])
 
-        def settle(result: list[RenewOutcome] | BackendError) -> None:
+        def settle(result: list[Any] | BackendError) -> None:
             if not isinstance(result, BackendError):
                 for renewal, outcome in zip(renewals, result, strict=True):
                     renewal.judged(outcome, call.sent_at)

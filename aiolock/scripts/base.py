@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Generic, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from ..errors import BackendError
 from .store import Store
@@ -16,6 +16,20 @@ Arg = str | int
 Reply = int | bytes | None | list["Reply"]
 Twin = Callable[[Store, Sequence[str], Sequence[str]], "TwinReply"]
 TwinReply = int | str | None | list["TwinReply"]
+
+Ending = Literal["clean", "undone", "dirty"]
+"""How an owner ends: after a body that was valid to its end; without having entered; after a loss."""
+
+NEW_TICKET = 0
+NO_TICKET = -1
+"""Where a server keeps the queue: join it at its end; do not join it, and be refused if it is not your turn."""
+
+
+class Part(NamedTuple):
+    """One line of a request that is made of many."""
+
+    keys: tuple[str, ...]
+    args: tuple[Arg, ...]
 
 
 class Script(Generic[R]):
@@ -28,13 +42,17 @@ class Script(Generic[R]):
         name: the Lua file's name without its ending; also how errors and logs call the script.
         twin: the same steps in Python over a `Store`.
         decode: turns the raw reply into what callers get.
+        prelude: names of Lua files that stand in front of it.
     """
 
     __slots__ = ("decode", "lua", "name", "sha", "twin")
 
-    def __init__(self, package: str, name: str, twin: Twin, decode: Callable[[Reply], R]) -> None:
+    def __init__(
+        self, package: str, name: str, twin: Twin, decode: Callable[[Reply], R], prelude: Sequence[str] = ()
+    ) -> None:
+        files = resources.files(package)
         self.name: str = name
-        self.lua: str = resources.files(package).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+        self.lua: str = "".join(files.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in (*prelude, name))
         self.sha: str = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
         self.twin: Twin = twin
         self.decode: Callable[[Reply], R] = decode
@@ -94,3 +112,18 @@ class Call(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Call {self.script.name} {self.name!r} writes={self.writes}>"
+
+
+def as_text(value: Reply) -> str:
+    """A raw reply that is text."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def as_number(value: Reply) -> int:
+    """A raw reply that is a whole number, or text of one."""
+    return int(value) if isinstance(value, (int, bytes)) else 0
+
+
+def as_list(reply: Reply) -> list[Reply]:
+    """A raw reply that is a list."""
+    return reply if isinstance(reply, list) else [reply]

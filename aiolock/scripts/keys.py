@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..errors import ConfigurationError
 
 MAX_NAME_BYTES = 512
+GRACE_MS = 60 * 1000
+"""How long, beyond a ttl, a clean name keeps its fence, and a tombstone stays."""
 _ENCODED = str.maketrans({"{": "%7B", "}": "%7D", "%": "%25"})
 
 
@@ -17,9 +19,13 @@ class Keys:
     Args:
         namespace: prefix of every key, without braces.
         db: the database's number.
+
+    Attributes:
+        namespace: as given.
+        db: as given.
     """
 
-    __slots__ = ("_channel_end", "_namespace")
+    __slots__ = ("_channel_end", "db", "namespace")
 
     def __init__(self, namespace: str, db: int = 0) -> None:
         if (
@@ -29,20 +35,21 @@ class Keys:
             or set(namespace) & set("{} ")
         ):
             raise ConfigurationError("", f"namespace {namespace!r} must be printable text without spaces and braces")
-        self._namespace = namespace
+        self.namespace: str = namespace
+        self.db: int = db
         self._channel_end = f":{db}" if db else ""
 
     def of(self, kind: str, name: str) -> NameKeys:
         """Keys of one name of one kind."""
-        return NameKeys(f"{self._namespace}:{kind}:{{{name.translate(_ENCODED)}}}", self._channel_end)
+        return NameKeys(f"{self.namespace}:{kind}:{{{name.translate(_ENCODED)}}}", self._channel_end)
 
     def manager(self, manager_id: str) -> str:
         """The channel on which one manager is told things."""
-        return f"{self._namespace}:manager:{manager_id}{self._channel_end}"
+        return f"{self.namespace}:manager:{manager_id}{self._channel_end}"
 
 
 class NameKeys:
-    """Keys of one name: `lock` (owner → depth), `state` (last grant), `free` (channel) and tombstones."""
+    """Keys of one name: `lock` (its holders), `state` (last grant), `free` (channel), tombstones, a queue's."""
 
     __slots__ = ("free", "lock", "state")
 
@@ -50,6 +57,11 @@ class NameKeys:
         self.lock: str = lock
         self.state: str = f"{lock}:state"
         self.free: str = f"{lock}:free{channel_end}"
+
+    @property
+    def queue(self) -> tuple[str, str, str, str, str]:
+        """What a name with a queue has: holders, their expiry, the queue, its waiters, state."""
+        return self.lock, f"{self.lock}:expiry", f"{self.lock}:queue", f"{self.lock}:waiting", self.state
 
     def dead(self, owner: str) -> str:
         """The tombstone of an owner that must never hold again."""

@@ -8,12 +8,16 @@ from ..errors import LossReason
 
 
 class Granted(NamedTuple):
-    """The owner holds the lock; `pttl` ms were left after the script, `others` managers listen for a release."""
+    """The owner holds the lock; `pttl` ms were left after the script.
+
+    `others` managers listen for a release; `capacity` is the stored one, where the kind has any.
+    """
 
     fence: int
     pttl: int
     abandoned: bool
     others: int = 0
+    capacity: int = 0
 
 
 class Refused(NamedTuple):
@@ -27,6 +31,22 @@ class Refused(NamedTuple):
     fence: int
     holder: str
     spent: bool = False
+
+
+class Queued(NamedTuple):
+    """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`."""
+
+    serial: int
+    ticket: int
+    rank: int
+    fence: int
+    holder: str
+
+
+class Impossible(NamedTuple):
+    """More was asked for than the name has."""
+
+    capacity: int
 
 
 class Lost(NamedTuple):
@@ -78,8 +98,25 @@ class Held(NamedTuple):
     fence: int
     holder: str
 
+    def told(self) -> tuple[str, str | None]:
+        """What the holder said of itself: host and pid, and its metadata."""
+        process, _, metadata = self.holder.partition("\n")
+        return process, metadata or None
 
-AcquireOutcome = Granted | Refused | Lost | Finished
+
+class Standing(NamedTuple):
+    """A look at a name with a queue: `held` is who holds it longest from now; `place` that of one waiter, from 1."""
+
+    holders: int
+    used: int
+    capacity: int
+    fence: int
+    waiters: int
+    place: int | None
+    held: Held | None
+
+
+AcquireOutcome = Granted | Queued | Refused | Impossible | Lost | Finished
 ReleaseOutcome = Released | Kept | Missing
 TransferOutcome = Granted | Missing | Finished
 RenewOutcome = Renewed | Missing | Failed

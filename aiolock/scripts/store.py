@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class WrongType(Exception):
@@ -10,6 +13,10 @@ class WrongType(Exception):
 
     def __init__(self) -> None:
         super().__init__("WRONGTYPE Operation against a key holding the wrong kind of value")
+
+
+class Scores(dict[str, int]):
+    """A sorted set: member -> score. Scripts store whole scores."""
 
 
 class Store:
@@ -23,7 +30,7 @@ class Store:
 
     def __init__(self, wall_us: Callable[[], int]) -> None:
         self.wall_us = wall_us
-        self._values: dict[str, str | dict[str, str]] = {}
+        self._values: dict[str, str | dict[str, str] | Scores] = {}
         self._expiries: dict[str, int] = {}
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}
 
@@ -55,10 +62,7 @@ class Store:
         self._expiries[key] = self.wall_us() + px * 1000
 
     def get(self, key: str) -> str | None:
-        value = self._values[key] if self.exists(key) else None
-        if isinstance(value, dict):
-            raise WrongType
-        return value
+        return self._typed(key, str) if self.exists(key) else None
 
     def hget(self, key: str, field: str) -> str | None:
         return self._hash(key).get(field)
@@ -67,8 +71,35 @@ class Store:
         merged = {**self._hash(key), **fields}
         self._values[key] = merged
 
+    def hdel(self, key: str, field: str) -> int:
+        return self._remove(key, self._hash(key), field)
+
     def hgetall(self, key: str) -> dict[str, str]:
         return dict(self._hash(key))
+
+    def zadd(self, key: str, score: int, member: str) -> None:
+        self._values[key] = Scores({**self._typed(key, Scores), member: score})
+
+    def zrem(self, key: str, member: str) -> int:
+        return self._remove(key, self._typed(key, Scores), member)
+
+    def zscore(self, key: str, member: str) -> int | None:
+        return self._typed(key, Scores).get(member)
+
+    def zcard(self, key: str) -> int:
+        return len(self._typed(key, Scores))
+
+    def zrange(self, key: str, start: int, stop: int) -> list[str]:
+        """Members by rank, both ends included; -1 is the last."""
+        scores = self._typed(key, Scores)
+        return sorted(scores, key=lambda member: (scores[member], member))[start : stop + 1 or None]
+
+    def zrangebyscore(self, key: str, least: int, most: int) -> list[str]:
+        return [member for member in self.zrange(key, 0, -1) if least <= (self.zscore(key, member) or 0) <= most]
+
+    def zrank(self, key: str, member: str) -> int | None:
+        members = self.zrange(key, 0, -1)
+        return members.index(member) if member in members else None
 
     def publish(self, channel: str, payload: str) -> int:
         listeners = list(self._subscribers.get(channel, ()))
@@ -99,10 +130,20 @@ class Store:
         return [key for key in list(self._values) if self.exists(key)]
 
     def _hash(self, key: str) -> dict[str, str]:
-        value = self._values[key] if self.exists(key) else {}
-        if not isinstance(value, dict):
+        found: dict[str, str] = self._typed(key, dict)
+        return found
+
+    def _typed(self, key: str, kind: type[T]) -> T:
+        value = self._values[key] if self.exists(key) else kind()
+        if type(value) is not kind:
             raise WrongType
         return value
+
+    def _remove(self, key: str, values: dict[str, str] | Scores, member: str) -> int:
+        found = values.pop(member, None) is not None
+        if not values:
+            self.delete(key)
+        return int(found)
 
     def _expire(self, key: str) -> None:
         until = self._expiries.get(key)

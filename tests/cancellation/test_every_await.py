@@ -39,6 +39,7 @@ class World:
         self.after: list[Callable[[], Coroutine[None, None, None]]] = []
         self.inside = 0
         self.holder: Holder | None = None
+        self.ticket = ""
 
     async def hold(self) -> None:
         """Another task of this process holds the lock; it leaves at the end at the latest."""

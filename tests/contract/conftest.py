@@ -32,9 +32,9 @@ def quorum_place(three_urls: list[str]) -> Iterator[QuorumPlace]:
         place.side.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["memory", "redis", "quorum"])
+@pytest.fixture(params=["memory", "redis"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """Each place in turn: a lock means the same everywhere."""
+    """Each place in turn: what a primitive means, it means everywhere. A quorum offers locks only: see test_lock.py."""
     return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
 
 

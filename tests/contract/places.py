@@ -21,8 +21,8 @@ from tests.support.scripting import LuaSide, Side, TwinSide
 KEYS = Keys("aiolock")
 
 
-def keys_of(name: str) -> NameKeys:
-    return KEYS.of("lock", name)
+def keys_of(name: str, kind: str = "lock") -> NameKeys:
+    return KEYS.of(kind, name)
 
 
 async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
@@ -48,8 +48,8 @@ class Place(Protocol):
     def keys(self) -> set[str]:
         """Every key there is."""
 
-    def listeners(self, name: str) -> int:
-        """How many managers wait for the lock `name`."""
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        """How many managers wait for what is called `name`."""
 
 
 class MemoryPlace:
@@ -72,8 +72,8 @@ class MemoryPlace:
     def keys(self) -> set[str]:
         return set(self._store.keys())
 
-    def listeners(self, name: str) -> int:
-        return self._store.numsub(keys_of(name).free)
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        return self._store.numsub(keys_of(name, kind).free)
 
 
 class _TwinOf(TwinSide):
@@ -103,8 +103,8 @@ class RedisPlace:
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}
 
-    def listeners(self, name: str) -> int:
-        ((_, count),) = self.link.pubsub_numsub(keys_of(name).free)
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        ((_, count),) = self.link.pubsub_numsub(keys_of(name, kind).free)
         return int(count)
 
 

@@ -24,11 +24,17 @@ from aiolock import (
 )
 from aiolock.scripts.lock import DIRTY_MS
 
-from .places import Place, give_back, keys_of, steal, until
+from .places import MemoryPlace, Place, give_back, keys_of, steal, until
 
 NAME = "order:42"
 ENOUGH = 5.0
 """Far more than anything here needs, far less than any recheck or ttl that could help instead."""
+
+
+@pytest.fixture(params=["memory", "redis", "quorum"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each place in turn: a lock means the same everywhere."""
+    return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
 
 
 # Holding and releasing.

@@ -6,10 +6,11 @@ import asyncio
 import os
 import random
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from aiolock import BackendError, ConfigurationError, Lease, Lock, LockLost, LockManager
+from aiolock import BackendError, ConfigurationError, Lease, Lock, LockLost, LockManager, NotOwned
 from tests.crossproc.journal import Counter, Journal, Resource
 
 TTL = 1.0
@@ -47,6 +48,41 @@ async def hold(url: str, folder: str, ttl: str = str(TTL)) -> None:
         except LockLost as lost:
             accepted = resource.write(lease.fence)
             journal.note("lost", reason=lost.reason.name, text=str(lost), late_write_accepted=accepted)
+
+
+async def detach(url: str, folder: str) -> None:
+    """Take the lock, send it down the pipe, and work on something else until killed."""
+    journal = Journal(f"{folder}/journal")
+    async with LockManager(url) as locks:
+        lease = await locks.lock(NAME).acquire()
+        journal.note("acquired", fence=lease.fence)
+        ticket = await lease.detach(60.0)
+        await asyncio.to_thread(Path(folder, "pipe").write_text, ticket)
+        journal.note("detached")
+        await asyncio.Event().wait()
+
+
+async def resume(url: str, folder: str) -> None:
+    """Take a lock from the pipe once its sender is dead, and try it again afterwards."""
+    journal = Journal(f"{folder}/journal")
+    async with LockManager(url) as locks:
+        journal.note("ready")
+        ticket = await asyncio.to_thread(Path(folder, "pipe").read_text)
+        await asyncio.to_thread(wait_for, Path(folder, "killed"))
+        async with locks.resume(ticket) as lease:
+            journal.note("resumed", fence=lease.fence)
+            await asyncio.sleep(0.2)
+            lease.ensure()
+            journal.note("leaves")
+        try:
+            await locks.resume(ticket)
+        except NotOwned:
+            journal.note("not twice")
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
 
 
 async def fork(url: str, folder: str) -> None:
@@ -139,5 +175,8 @@ async def history(url: str, folder: str, tasks: str, seconds: str) -> None:
 if __name__ == "__main__":
     what, url, folder, *arguments = sys.argv[1:]
     os.environ["AIOLOCK_URL"] = url
-    asyncio.run({"increment": increment, "hold": hold, "fork": fork, "history": history}[what](url, folder, *arguments))
+    workers = {
+        "increment": increment, "hold": hold, "detach": detach, "resume": resume, "fork": fork, "history": history
+    }  # fmt: skip
+    asyncio.run(workers[what](url, folder, *arguments))  # type: ignore[operator]
     Path(folder, f"done.{os.getpid()}").touch()

@@ -65,6 +65,33 @@ async def quorum(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
+async def handover(url: str) -> AsyncIterator[Namespace]:
+    """A web process, a worker and a queue between them, for a block that ships order 42."""
+    shipped: list[tuple[str, int]] = []
+
+    async def ship(order: str, fence: int) -> None:
+        shipped.append((order, fence))
+
+    async def look_into(order: str) -> None:
+        raise AssertionError(f"{order} was delivered twice")
+
+    async with locks(url) as namespace, LockManager(url) as worker:
+        names = {"web": namespace["locks"], "worker": worker, "queue": asyncio.Queue[str]()}
+        yield namespace | names | {"ship": ship, "look_into": look_into}
+        assert [order for order, _ in shipped] == ["42"]
+
+
+@asynccontextmanager
+async def full_queue(url: str) -> AsyncIterator[Namespace]:
+    """A web process, and a queue that takes no more."""
+    async with locks(url) as namespace:
+        queue = asyncio.Queue[str](1)
+        queue.put_nowait("another job")
+        yield namespace | {"web": namespace["locks"], "queue": queue}
+        assert queue.qsize() == 1
+
+
+@asynccontextmanager
 async def memory(url: str) -> AsyncIterator[Namespace]:
     """A manager on a server in memory, and what tests of locks import."""
     backend = MemoryBackend()

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from aiolock import BackendError, ConfigurationError, LockManager, QuorumError
+from aiolock import BackendError, ConfigurationError, Lock, LockManager, QuorumError
 from aiolock.backends.base import Backend
 from aiolock.backends.quorum import QuorumBackend
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
+from aiolock.testing import MemoryBackend
 
 from .world import NAME, Link, Trio, keys_of
 
@@ -52,18 +53,39 @@ def test_what_can() -> None:
 
 
 def test_its_options_are_the_managers() -> None:
+    """But for `liveness`, which is about queues."""
     ours = inspect.signature(LockManager.quorum).parameters
     theirs = inspect.signature(LockManager).parameters
-    assert list(ours)[1:] == list(theirs)[1:]
-    assert all(ours[name].default == theirs[name].default for name in list(ours)[1:])
+    assert [*ours][1:] == [name for name in [*theirs][1:] if name != "liveness"]
+    assert all(ours[name].default == theirs[name].default for name in [*ours][1:])
 
 
-def test_what_needs_one_server_says_so() -> None:
-    """For the factories of what a quorum does not offer."""
-    with pytest.raises(ConfigurationError, match="fair locks are not offered by a quorum") as caught:
-        LockManager.quorum(URLS)._need_one_server(NAME, "fair locks")
+ONE_SERVER: dict[str, Callable[[LockManager], object]] = {
+    "fair locks": lambda locks: locks.fair_lock(NAME),
+    "read-write locks": lambda locks: locks.rw_lock(NAME),
+    "semaphores": lambda locks: locks.semaphore(NAME, 3),
+    "latches": lambda locks: locks.latch(NAME, 3),
+}
+
+
+@pytest.mark.parametrize(("what", "make"), ONE_SERVER.items(), ids=ONE_SERVER)
+def test_what_needs_one_server_says_so(what: str, make: Callable[[LockManager], object]) -> None:
+    with pytest.raises(ConfigurationError, match=f"{what} are not offered by a quorum") as caught:
+        make(LockManager.quorum(URLS))
     assert caught.value.name == NAME
-    LockManager(URLS[0])._need_one_server(NAME, "fair locks")
+    make(LockManager(URLS[0]))
+
+
+async def test_a_lease_does_not_move(here: Lock, locks: LockManager) -> None:
+    """A move may happen on some nodes only."""
+    async with LockManager(MemoryBackend()) as single:
+        ticket = await (await single.lock(NAME).acquire()).detach()
+    with pytest.raises(ConfigurationError, match="tickets are not offered"):
+        locks.resume(ticket)
+    async with here as lease:
+        with pytest.raises(ConfigurationError, match="tickets are not offered"):
+            await lease.detach()
+        assert not lease.released
 
 
 async def test_a_script_it_does_not_know_is_refused(trio: Trio, links: list[Link], locks: LockManager) -> None:
@@ -178,9 +200,12 @@ async def test_a_subscription_that_most_nodes_refuse_is_refused(trio: Trio, link
     for link in links[:2]:
         link.subscribe = refuse  # type: ignore[method-assign, assignment]
         link.unsubscribe = lambda channel: None  # type: ignore[method-assign]
+    backend = QuorumBackend(links)
+    await backend.open(timeout=1.0, reconnected=lambda: None)
     with pytest.raises(QuorumError, match="must confirm a subscription") as caught:
-        await trio.manager(links).__aenter__()
+        await backend.subscribe("channel", lambda payload: None)
     assert not caught.value.transient
+    await backend.aclose()
 
 
 async def test_one_message_of_three_nodes_wakes_once(trio: Trio, links: list[Link]) -> None:

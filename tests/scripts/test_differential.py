@@ -125,7 +125,7 @@ class World:
             case "listen", _:
                 if not self.listening:
                     self.listening = True
-                    channels = [*(lock.free for lock in self.locks), lock.manager("a"), lock.manager("b")]
+                    channels = [*(lock.channels[0] for lock in self.locks), lock.manager("a"), lock.manager("b")]
                     self.both(lambda side: side.listen(*channels))
 
     def fence(self, lock: Lock, which: str) -> int:

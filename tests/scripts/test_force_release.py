@@ -16,15 +16,15 @@ FENCE = HIGH + 1
 @pytest.mark.parametrize("fence", [0, FENCE])
 def test_frees_and_tells_the_holder_and_who_waits(fence: int, side: Side, lock: Lock) -> None:
     side.run(lock.acquire("m:1", TTL, HIGH, ""))
-    side.listen(lock.free, lock.manager("m"))
+    side.listen(lock.channels[0], lock.manager("m"))
     assert side.run(lock.force_release(fence)) is True
     assert not side.exists(lock.key)
-    assert side.heard() == [(lock.manager("m"), f"revoked m:1 {FENCE}"), (lock.free, f"force {FENCE}")]
+    assert side.heard() == [(lock.manager("m"), f"revoked m:1 {FENCE}"), (lock.channels[0], f"force {FENCE}")]
 
 
 def test_another_fence_is_left_alone(side: Side, lock: Lock) -> None:
     """Guards the comparison with ARGV[1]: who was looked at has gone, and another holds (H9)."""
-    side.listen(lock.free, lock.manager("m"))
+    side.listen(lock.channels[0], lock.manager("m"))
     side.run(lock.acquire("m:1", TTL, HIGH, ""))
     assert side.run(lock.force_release(FENCE - 1)) is False
     assert side.hash(lock.key) == {"m:1": "1"}
@@ -32,7 +32,7 @@ def test_another_fence_is_left_alone(side: Side, lock: Lock) -> None:
 
 
 def test_a_free_lock(side: Side, lock: Lock) -> None:
-    side.listen(lock.free)
+    side.listen(lock.channels[0])
     assert side.run(lock.force_release()) is False
     assert side.heard() == []
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.lock import DIRTY_MS, GRACE_MS, Ending
+from aiolock.scripts.base import Ending
+from aiolock.scripts.keys import GRACE_MS
+from aiolock.scripts.lock import DIRTY_MS
 from aiolock.scripts.outcomes import Finished, Granted, Kept, Missing, Released
 from tests.support.scripting import Lock, Side
 from tests.support.scripting import Refused as Failure
@@ -16,15 +18,15 @@ HIGH = 2**51
 
 
 def test_frees_and_tells_who_waits(side: Side, lock: Lock) -> None:
-    side.listen(lock.free)
+    side.listen(lock.channels[0])
     side.run(lock.acquire("m:1", TTL, HIGH, ""))
     assert side.run(lock.release("m:1", TTL, 0, "clean", False)) == Released(HIGH + 1)
     assert not side.exists(lock.key)
-    assert side.heard() == [(lock.free, f"m:1 {HIGH + 1}")]
+    assert side.heard() == [(lock.channels[0], f"m:1 {HIGH + 1}")]
 
 
 def test_lowers_the_depth(side: Side, lock: Lock) -> None:
-    side.listen(lock.free)
+    side.listen(lock.channels[0])
     side.run(lock.acquire("m:1", TTL, HIGH, ""))
     side.run(lock.acquire("m:1", TTL, 0, "", depth=3, fence=HIGH + 1))
     kept = side.run(lock.release("m:1", TTL, 1, "clean", False))
@@ -86,7 +88,7 @@ def test_endings(ending: Ending, before: str, after: bool, side: Side, lock: Loc
 
 def test_a_copy_of_a_clean_release_answers_released(side: Side, lock: Lock) -> None:
     """Guards `state[3] == '1'`: a lost reply must not look like a lost lock (H10)."""
-    side.listen(lock.free)
+    side.listen(lock.channels[0])
     side.run(lock.acquire("m:1", TTL, HIGH, ""))
     call = lock.release("m:1", TTL, 0, "clean", False)
     assert side.run(call) == side.run(call) == Released(HIGH + 1)
@@ -157,9 +159,9 @@ def test_a_tainted_nested_release_leaves_none(held: bool, side: Side, lock: Lock
 def test_frees_a_lock_whose_state_was_lost(side: Side, lock: Lock) -> None:
     side.run(lock.acquire("m:1", TTL, 0, ""))
     side.delete(lock.state)
-    side.listen(lock.free)
+    side.listen(lock.channels[0])
     assert side.run(lock.release("m:1", TTL, 0, "clean", False)) == Released(0)
-    assert side.heard() == [(lock.free, "m:1 0")]
+    assert side.heard() == [(lock.channels[0], "m:1 0")]
     assert not side.exists(lock.key)
     assert not side.exists(lock.state)
 

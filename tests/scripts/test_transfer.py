@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.lock import DIRTY_MS, GRACE_MS
+from aiolock.scripts.keys import GRACE_MS
+from aiolock.scripts.lock import DIRTY_MS
 from aiolock.scripts.outcomes import Finished, Granted, Missing
 from tests.support.scripting import Lock, Side
 
@@ -114,7 +115,7 @@ def test_a_tainted_owner_leaves_a_tombstone(held_by_it: bool, side: Side, lock: 
 
 def test_tells_nobody_but_counts_who_listens(side: Side, held: Lock) -> None:
     """Guards `PUBSUB NUMSUB`: a hand-off in the process must not starve the others (H14)."""
-    side.listen(held.free)
+    side.listen(held.channels[0])
     granted = side.run(held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False))
     assert isinstance(granted, Granted)
     assert granted.others == 1

@@ -18,6 +18,7 @@ from aiolock import (
     NotAcquired,
     NotOwned,
     QuorumError,
+    WaitTimeout,
 )
 
 ERRORS = [
@@ -25,6 +26,7 @@ ERRORS = [
     ConfigurationError("order:42", "said"),
     NotAcquired("order:42", "said"),
     AcquireTimeout("order:42", "said"),
+    WaitTimeout("order:42", "said"),
     LockLost("order:42", "said", LossReason.LOOP_BLOCKED),
     NotOwned("order:42", "said"),
     BackendError("order:42", "said", transient=True),
@@ -75,7 +77,8 @@ def test_the_tree() -> None:
     assert issubclass(ConfigurationError, ValueError)
     assert issubclass(AcquireTimeout, NotAcquired)
     assert issubclass(AcquireTimeout, TimeoutError)
-    apart = (AcquireTimeout, LockLost, BackendError, NotOwned, ConfigurationError)
+    assert issubclass(WaitTimeout, TimeoutError)
+    apart = (AcquireTimeout, WaitTimeout, LockLost, BackendError, NotOwned, ConfigurationError)
     for one in apart:
         assert [other for other in apart if issubclass(one, other)] == [one]
 

@@ -12,6 +12,7 @@ import pytest
 from aiolock import AcquireTimeout, BackendError, Lease, LockLost, LockManager, LossReason
 from aiolock.backends.base import Wake
 from aiolock.core import gate as gate_module
+from aiolock.core import handoff as handoff_module
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 
@@ -287,7 +288,7 @@ async def test_handoff_ends_at_its_limit_while_others_wait(
         assert not holders[served].entered.done()
         await stranger.end()
         for holder in holders[served:]:
-            await backend.clock.advance(gate_module.YIELD_PAUSE)
+            await backend.clock.advance(handoff_module.YIELD_PAUSE)
             assert holder.entered.done()
             await holder.end()
         await settle(backend)
@@ -316,7 +317,7 @@ async def test_no_handoff_at_limit_zero(backend: Counting, peer: LockManager, cr
         await settle(backend)
         assert (stranger.entered.done(), next_of_mine.entered.done()) == (True, False)
         await stranger.end()
-        await backend.clock.advance(gate_module.YIELD_PAUSE)
+        await backend.clock.advance(handoff_module.YIELD_PAUSE)
         assert next_of_mine.entered.done()
         await next_of_mine.end()
         assert "transfer" not in own.calls
@@ -559,7 +560,7 @@ async def test_memory_per_name_goes_away(locks: LockManager, backend: Counting) 
         return sum(str(type(thing).__module__).startswith("aiolock.core") for thing in gc.get_objects())
 
     first = await use(range(200))
-    assert await use(range(200, 800)) < first + 100
+    assert await use(range(200, 2000)) < first + 600  # what the watchdog has forgotten is dropped 64 at a time
 
 
 async def test_waiters_leave_nothing(locks: LockManager, peer: LockManager, backend: Counting, crew: Crew) -> None:

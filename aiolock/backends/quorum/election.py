@@ -8,7 +8,8 @@ from functools import partial
 
 from ...errors import BackendError
 from ...scripts.base import Call
-from ...scripts.lock import GRACE_MS, RELEASE, confirm
+from ...scripts.keys import GRACE_MS
+from ...scripts.lock import RELEASE, confirm
 from ...scripts.lock.args import AcquireArgs, ReleaseArgs
 from ...scripts.outcomes import AcquireOutcome, Finished, Granted, Refused
 from .ballot import Ballot, Vote

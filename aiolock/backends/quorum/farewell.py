@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...errors import BackendError
 from ...scripts.base import Arg, Call
-from ...scripts.lock import DIRTY_MS, GRACE_MS
+from ...scripts.keys import GRACE_MS
+from ...scripts.lock import DIRTY_MS
 from ...scripts.lock.args import ReleaseArgs
 from ...scripts.outcomes import ReleaseOutcome
 from .ballot import Ballot, Vote

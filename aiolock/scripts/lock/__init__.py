@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
-from ..base import Call, Script
-from ..keys import Keys
+from ..base import Arg, Call, Ending, Part, Script
+from ..keys import GRACE_MS, Keys
 from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, TransferOutcome
 from . import decode, twins
 from .args import AcquireArgs, ReleaseArgs
 
 DIRTY_MS = 24 * 3600 * 1000
 """How long a name remembers that its last holder vanished."""
-GRACE_MS = 60 * 1000
-"""How long, beyond a ttl, a clean name keeps its fence, and a tombstone stays."""
 
 ACQUIRE = Script(__name__, "acquire", twins.acquire, decode.acquire)
 RELEASE = Script(__name__, "release", twins.release, decode.release)
@@ -25,12 +22,6 @@ INFO = Script(__name__, "info", twins.info, decode.info)
 CONFIRM = Script(__name__, "confirm", twins.confirm, decode.flag)
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, INFO, CONFIRM)
 
-Ending = Literal["clean", "undone", "dirty"]
-"""How an owner ends: after a body that was valid to its end; without having entered; after a loss."""
-
-Renewal = tuple[str, str, str, str, int]
-"""One hold in a renewal: lock key, state key, owner, fence, ttl in ms."""
-
 
 class LockCalls:
     """Requests about one lock name.
@@ -40,23 +31,24 @@ class LockCalls:
         name: the lock's name.
     """
 
-    __slots__ = ("_channel", "_keys", "free", "name")
+    __slots__ = ("_channel", "_keys", "channels", "name")
 
     kind = "lock"
+    weight = 1
 
     def __init__(self, keys: Keys, name: str) -> None:
         self.name: str = name
         self._keys = keys.of(self.kind, name)
         self._channel = keys.manager("*").partition("*")
-        self.free: str = self._keys.free
+        self.channels: tuple[str, ...] = (self._keys.free,)
 
     @property
-    def batch(self) -> Callable[[Iterable[Renewal]], Call[list[RenewOutcome]]]:
+    def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
         """What makes one request of many renewals."""
         return renew
 
     def acquire(
-        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0
+        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0, ticket: int = 0
     ) -> Call[AcquireOutcome]:
         keys = self._keys
         args = AcquireArgs(owner, ttl_ms, depth, fence, floor, metadata, _dirty(ttl_ms))
@@ -75,8 +67,8 @@ class LockCalls:
         args = (owner, fence, successor, ttl_ms, floor, metadata, _dirty(ttl_ms), dead_ms, keys.free)
         return Call(self.name, TRANSFER, (keys.lock, keys.state, keys.dead(owner), keys.dead(successor)), args)
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Renewal:
-        return self._keys.lock, self._keys.state, owner, str(fence), ttl_ms
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+        return Part((self._keys.lock, self._keys.state), (owner, str(fence), ttl_ms))
 
     def force_release(self, fence: int = 0) -> Call[bool]:
         before, _, after = self._channel
@@ -92,13 +84,13 @@ def _dirty(ttl_ms: int) -> int:
     return max(DIRTY_MS, ttl_ms + GRACE_MS)
 
 
-def renew(batch: Iterable[Renewal]) -> Call[list[RenewOutcome]]:
-    """One request that extends every hold of `batch`, each judged by itself."""
+def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
+    """One request that extends many holds, each judged by itself."""
     keys: list[str] = []
-    args: list[str | int] = [DIRTY_MS]
-    for lock, state, owner, fence, ttl_ms in batch:
-        keys += (lock, state)
-        args += (owner, fence, ttl_ms)
+    args: list[Arg] = [DIRTY_MS]
+    for part in parts:
+        keys += part.keys
+        args += part.args
     return Call("", RENEW, keys, args)
 
 

@@ -1,0 +1,89 @@
+"""What a name's queue hears of releases elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..errors import BackendError
+from .runtime import Runtime
+
+
+class Named(Protocol):
+    """Requests about one name, as far as it is listened for.
+
+    Attributes:
+        name: the name, for the log.
+        channels: where releases are told.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def channels(self) -> Sequence[str]: ...
+
+
+class Ear:
+    """Listens on a name's channels while somebody waits.
+
+    Args:
+        runtime: the manager's.
+        calls: the name's.
+        signal: called when the name may be free.
+        own: releases of this process are heard, too: its own queue is not the only one that waits for them.
+    """
+
+    __slots__ = ("_channels", "_confirmations", "_name", "_own", "_runtime", "_signal")
+
+    def __init__(self, runtime: Runtime, calls: Named, signal: Callable[[], None], own: bool) -> None:
+        self._runtime = runtime
+        self._name = calls.name
+        self._channels = calls.channels
+        self._signal = signal
+        self._own = own
+        self._confirmations: list[asyncio.Future[None]] = []
+
+    @property
+    def listening(self) -> bool:
+        """It listens, or is about to."""
+        return bool(self._confirmations)
+
+    @property
+    def shared(self) -> bool:
+        """Another queue of this process listens on the same channel."""
+        return any(self._runtime.signals.listeners(channel) > self.listening for channel in self._channels)
+
+    def listen(self) -> None:
+        """Hear of releases; once confirmed, contenders try again. Nothing where this manager polls."""
+        if self._confirmations or self._runtime.poll is not None:
+            return
+        self._confirmations = [self._runtime.signals.listen(channel, self._on_message) for channel in self._channels]
+        for confirmed in self._confirmations:
+            confirmed.add_done_callback(self._on_confirmed)
+
+    def stop(self) -> None:
+        """Hear nothing more."""
+        if self._confirmations:
+            self._confirmations = []
+            for channel in self._channels:
+                self._runtime.signals.leave(channel, self._on_message)
+
+    def _on_message(self, payload: str | None) -> None:
+        if payload is not None:
+            who, _, fence = payload.partition(" ")
+            self._runtime.heard(int(fence) if fence.isdecimal() else 0)
+            if not self._own and self._runtime.is_own(who):
+                return  # this queue's own release: it went on when that was written
+        self._signal()
+
+    def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
+        if confirmed not in self._confirmations:
+            return  # an earlier subscription, given up before it was confirmed
+        error = confirmed.exception()
+        if isinstance(error, BackendError):
+            if not error.transient:
+                self._runtime.fall_back(f"a waiter for {self._name!r}", error)
+            self.stop()
+            self._signal()

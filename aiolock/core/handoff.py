@@ -1,0 +1,120 @@
+"""A release that hands the lock to the next task of this process: one round trip, and the server stays the arbiter."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..errors import BackendError
+from ..scripts.base import Call, Ending
+from ..scripts.outcomes import Finished, Granted, Missing, Released, TransferOutcome
+from .hold import Hold
+from .settlement import Release, Settlement
+from .waiter import Grant, Waiter
+
+if TYPE_CHECKING:
+    from .gate import Gate
+
+YIELD_PAUSE = 0.05
+"""Seconds for which the local queue leaves a lock to other processes after `handoff_limit` hand-offs in a row."""
+
+
+class Handoff:
+    """One name's hand-offs inside the process.
+
+    Args:
+        gate: the name's.
+
+    Attributes:
+        yield_until: clock time until which the lock is left to other processes.
+    """
+
+    __slots__ = ("_gate", "_others", "_streak", "yield_until")
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._streak = 0  # transfers in a row
+        self._others = 0  # managers that listened at the last transfer
+        self.yield_until: float = -math.inf
+
+    def successor(self, hold: Hold, ending: Ending) -> Waiter | None:
+        """Who gets the lock instead of a release; None if it must be released."""
+        gate, limits = self._gate, self._gate.runtime.limits
+        if not gate.contention.handoff or ending != "clean" or hold.reason is not None or gate.runtime.closing:
+            return None
+        waiter = next((waiter for waiter in gate.waiters if not waiter.contending and not waiter.offer), None)
+        if waiter is not None and self._streak >= limits.handoff_limit:
+            self._streak = 0
+            if self._wanted_elsewhere() or limits.handoff_limit == 0:
+                self.yield_until = gate.runtime.clock.now() + YIELD_PAUSE
+                return None
+        if waiter is not None and gate.runtime.backend.nodes > 1:
+            self._streak += 1  # a quorum transfers nothing: it is released, and acquired by the next
+            return None
+        return waiter
+
+    def start(self, hold: Hold, waiter: Waiter, settlement: Settlement) -> None:
+        """Write the transfer."""
+        runtime = self._gate.runtime
+        request = partial(
+            hold.calls.transfer,
+            hold.owner,
+            hold.fence,
+            waiter.owner,
+            waiter.policy.ttl_ms,
+            runtime.floor,
+            waiter.metadata,
+        )
+        owner = waiter.owner
+        call = request(hold.tainted)
+        waiter.offer = True
+
+        def unanswered() -> bool:
+            hold.tainted = True
+            if waiter.owner != owner:  # it is gone, and its undo follows: end both
+                return False
+            waiter.tainted = True
+            call.args = request(True).args
+            return True
+
+        call.unanswered = unanswered
+        call.settle = partial(self._settle, hold, waiter, owner, call, settlement)
+        runtime.backend.run(call)
+
+    def _wanted_elsewhere(self) -> bool:
+        """Another process waits, or another queue of this one. Who polls, or waits for a quorum, cannot be counted."""
+        gate = self._gate
+        uncounted = gate.runtime.poll is not None or gate.runtime.backend.nodes > 1
+        return uncounted or gate.ear.shared or self._others > gate.ear.listening
+
+    def _settle(
+        self,
+        hold: Hold,
+        waiter: Waiter,
+        owner: str,
+        call: Call[TransferOutcome],
+        settlement: Settlement,
+        result: TransferOutcome | BackendError,
+    ) -> None:
+        gate = self._gate
+        wanted = waiter in gate.waiters and waiter.owner == owner
+        if isinstance(result, Granted):
+            self._streak += 1
+            self._others = result.others
+            settlement.settle(Released(hold.fence))
+            if wanted:
+                waiter.grant = Grant(result, call.sent_at, waiter.policy.margin, brief=False)
+                waiter.poke()
+            return
+        if isinstance(result, Missing):
+            settlement.settle(result, resent=hold.tainted)
+        else:
+            # Unknown, refused, or the successor was undone before: whoever has it, neither keeps it.
+            unknown = isinstance(result, BackendError)
+            Release(gate.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, settlement, unknown)
+            if wanted and not isinstance(result, Finished):
+                gate.undo(waiter)
+        if wanted and waiter.offer:
+            gate.withdraw_offer(waiter)
+        gate.settle_down()

@@ -1,0 +1,104 @@
+"""A lease that another process detached becomes one of this process."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
+from ..scripts.base import NO_TICKET
+from ..scripts.outcomes import Granted, Missing
+from .acquisition import own
+from .gate import Gate
+from .kinds import KINDS
+from .lease import Lease
+from .policy import Policy
+from .runtime import Runtime
+from .settlement import Release
+from .ticket import Ticket
+from .waiter import Grant, Waiter
+
+
+def check_kind(ticket: Ticket) -> None:
+    """Raise unless leases of the ticket's kind can move.
+
+    Raises:
+        ConfigurationError: they cannot.
+    """
+    if ticket.kind not in KINDS:
+        raise ConfigurationError(
+            ticket.name,
+            f"the ticket of lock {ticket.name!r} is of the kind {ticket.kind!r}, which this version cannot resume",
+        )
+
+
+async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
+    """Take over what the ticket stands for, in one request; never waits for anybody."""
+    runtime.check(ticket.name)
+    kind = KINDS[ticket.kind]
+    calls = kind.calls(runtime, ticket.name, ticket.weight)
+    gate = Gate.of(runtime, calls, kind.contention)
+    waiter = gate.waiter(calls, policy, NO_TICKET)
+    waiter.contending = True  # so no release of this process hands it the lock
+    waiter.undoing = "dirty"  # what the ticket stood for was begun, and is not finished
+    gate.join(waiter)
+    try:
+        await _move(gate, waiter, ticket)
+        if not gate.accepts(waiter):
+            raise NotAcquired(
+                ticket.name,
+                f"lock {ticket.name!r} was resumed too late, its ttl was nearly over when the answer came: released "
+                "again; acquire it anew, with a longer ttl",
+            )
+    except BaseException:
+        gate.leave_queue(waiter)
+        raise
+    lease = own(gate, waiter, asyncio.current_task())
+    gate.recede()
+    return lease
+
+
+async def _move(gate: Gate, waiter: Waiter, ticket: Ticket) -> None:
+    runtime, name, policy = gate.runtime, gate.calls.name, waiter.policy
+    call = waiter.calls.transfer(
+        ticket.owner, ticket.fence, waiter.owner, policy.ttl_ms, runtime.floor, waiter.metadata, ticket.tainted
+    )
+    undo: Release | None = None
+
+    def unanswered() -> bool:
+        if undo is not None:  # nobody wants it any more, and its undo may be unwritten yet
+            undo.taint()
+            return False
+        waiter.tainted = True
+        return True
+
+    call.unanswered = unanswered
+    reply = runtime.backend.run(call)
+    patience = runtime.clock.now() + runtime.limits.request_timeout
+    limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "resuming"))
+    try:
+        outcome = await reply
+    except BaseException:
+        if not call.withdraw():
+            undo = gate.undo(waiter)
+        raise
+    finally:
+        runtime.watchdog.forget(limit)
+    gate.answered = True
+    if not isinstance(outcome, Granted):
+        raise _worthless(name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
+    waiter.grant = Grant(outcome, call.sent_at, policy.margin, brief=False)
+
+
+def _worthless(name: str, reason: LossReason) -> NotOwned:
+    if reason is LossReason.TAKEN_OVER:
+        why = "somebody else holds the lock, so it was resumed before or came after its ttl"
+    else:
+        why = (
+            "nobody holds the lock, so it was resumed and released, came after its ttl, was force-released, "
+            "or the server lost its key"
+        )
+    return NotOwned(
+        name,
+        f"the ticket of lock {name!r} is worth nothing any more: {why}. Acquire the lock anew; "
+        "lease.detach(ttl=...) gives a ticket more time",
+    )

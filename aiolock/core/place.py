@@ -1,0 +1,118 @@
+"""A waiter's place in the queue that the server keeps."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ..errors import BackendError
+from ..scripts.base import Part
+from ..scripts.outcomes import Granted, Queued
+from .calls import Batch, QueueCalls
+from .runtime import Runtime
+from .settlement import Release
+from .waiter import Grant, Waiter
+
+if TYPE_CHECKING:
+    from .watchdog import Renewable
+
+
+class Line(Protocol):
+    """The gate, as a place sees it."""
+
+    runtime: Runtime
+
+    def granted(self, waiter: Waiter, grant: Grant) -> None:
+        """The waiter is in."""
+
+    def requeue(self, waiter: Waiter) -> None:
+        """The place is void: ask anew."""
+
+
+class Place:
+    """Kept alive by the watchdog in batches, until it is granted or given up.
+
+    A grant is told to the manager's channel. It came after the request was written whose answer last was "queued", so
+    that moment is what the deadline counts from. A message that is lost is made up for by the next refresh.
+
+    Args:
+        line: the name's gate.
+        waiter: whose place it is.
+    """
+
+    __slots__ = ("_line", "_looks", "_sent_at", "_serial", "_undo", "due", "owner", "waiter")
+
+    def __init__(self, line: Line, waiter: Waiter) -> None:
+        self._line = line
+        self._looks = 0
+        self._serial = 0
+        self._sent_at = -math.inf
+        self._undo: Release | None = None
+        self.waiter: Waiter = waiter
+        self.owner: str = waiter.owner
+        self.due: float = math.inf
+        line.runtime.places[self.owner] = self
+
+    def queued(self, outcome: Queued, sent_at: float) -> None:
+        """The server said so, answering what was written at `sent_at`."""
+        self._serial, self._sent_at = outcome.serial, sent_at
+        self.waiter.ticket = outcome.ticket
+        self.waiter.refusal = outcome
+        self._looks += 1
+        self._line.runtime.heard(outcome.fence)
+        self._schedule()
+
+    def told(self, serial: int, outcome: Granted) -> None:
+        """A message says that the owner was granted; one that is older than the last answer is void."""
+        if self.waiter.place is self and serial > self._serial:
+            margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
+            self._line.granted(self.waiter, Grant(outcome, self._sent_at, margin, brief=True))
+
+    def verify(self) -> None:
+        """Ask the server at once: a message may have been missed."""
+        runtime = self._line.runtime
+        runtime.watchdog.schedule(self, runtime.clock.now())
+
+    def leave(self, undo: Release | None = None) -> None:
+        """It is granted, or given up by `undo`."""
+        self._undo = undo
+        self._line.runtime.watchdog.forget(self)
+        self._line.runtime.places.pop(self.owner, None)
+
+    # As the watchdog sees it.
+
+    def on_due(self, now: float, late: float) -> Renewable:
+        return self
+
+    def entry(self) -> tuple[Batch, Part]:
+        waiter, floor = self.waiter, self._line.runtime.floor
+        calls = cast(QueueCalls, waiter.calls)
+        return calls.enter, calls.refresh(self.owner, waiter.policy.ttl_ms, floor, waiter.metadata, waiter.ticket)
+
+    def judged(self, outcome: Any, sent_at: float) -> None:
+        if self.waiter.place is not self:
+            return  # what ended it was written behind this request
+        if isinstance(outcome, Queued):
+            self.queued(outcome, sent_at)
+        elif isinstance(outcome, Granted):
+            self._line.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin, brief=False))
+        else:
+            self._line.requeue(self.waiter)
+
+    def unknown(self, error: BackendError) -> None:
+        if self.waiter.place is not self:
+            if self._undo is not None:
+                self._undo.taint()  # it may be unwritten yet, and this request may still come to the server
+            return
+        self.waiter.tainted = True
+        if error.transient:
+            self._schedule()
+        else:
+            self._line.requeue(self.waiter)
+
+    def _schedule(self) -> None:
+        runtime = self._line.runtime
+        pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
+        if runtime.poll is not None:
+            pause = min(pause, runtime.poll.pause(self._looks))
+        runtime.watchdog.schedule(self, runtime.clock.now() + pause)

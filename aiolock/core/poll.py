@@ -1,0 +1,38 @@
+"""Waiting without messages: how long until the next look."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from ..errors import ConfigurationError
+from .policy import check_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Waiters look by themselves instead of being told: for servers and proxies without pub/sub.
+
+    Args:
+        first: seconds before the second look; doubled from look to look.
+        cap: seconds between two looks at most.
+        jitter: the share of each pause that is drawn at random, 0 to 1, so that processes spread.
+
+    Raises:
+        ConfigurationError: a number that cannot work.
+    """
+
+    first: float = 0.01
+    cap: float = 0.5
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_duration("", "waiting=Poll(first=…)", self.first, least=0.001)
+        check_duration("", "waiting=Poll(cap=…)", self.cap, least=self.first)
+        if not 0 <= check_duration("", "waiting=Poll(jitter=…)", self.jitter) <= 1:
+            raise ConfigurationError("", f"waiting=Poll(jitter={self.jitter}) must lie between 0 and 1")
+
+    def pause(self, looks: int) -> float:
+        """Seconds to the next look, after so many in vain."""
+        pause: float = min(self.cap, self.first * 2 ** min(looks, 30))
+        return pause * (1 - random.uniform(0, self.jitter))

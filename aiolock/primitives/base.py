@@ -1,0 +1,107 @@
+"""What every primitive with leases can do, however it is acquired."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import ClassVar
+
+from ..core.acquisition import Acquisition, obtain, obtain_now
+from ..core.calls import Calls, Contention
+from ..core.gate import Gate
+from ..core.guard import Guard
+from ..core.lease import Lease, Owner
+from ..core.policy import Policy, check_timeout
+from ..core.runtime import Runtime
+from ..errors import NotOwned
+from .options import DEFAULT, Default
+
+
+class Primitive:
+    """A name, a kind and a policy; keeps no state of its own. What differs is its requests and its contention rule.
+
+    Args:
+        runtime: the manager's.
+        calls: requests for an acquisition through `async with`.
+        policy: how it is held.
+    """
+
+    __slots__ = ("__weakref__", "_calls", "_policy", "_runtime")
+
+    contention: ClassVar[Contention]
+
+    def __init__(self, runtime: Runtime, calls: Calls, policy: Policy) -> None:
+        self._runtime = runtime
+        self._calls: Calls = calls
+        self._policy = policy
+
+    @property
+    def name(self) -> str:
+        """What is locked."""
+        return self._calls.name
+
+    async def release(self) -> None:
+        """Release the calling task's innermost lease on the name, as an RLock would.
+
+        Raises:
+            NotOwned: this task has none, and it cannot be decided whose is meant: call `lease.release()`.
+            LockLost: it was lost.
+
+        Cancellation: the lock is released all the same. Cost: one round trip.
+        """
+        lease = self._gate().find(asyncio.current_task())
+        if lease is None:
+            raise NotOwned(
+                self.name,
+                f"this task has no lease on lock {self.name!r}: call release() on the lease that acquire() returned",
+            )
+        await lease.release()
+
+    async def __aenter__(self) -> Lease:
+        lease = await self._obtain(self._calls, DEFAULT)
+        self._runtime.enter(self, Guard(lease))
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        guard = self._runtime.exit(self)
+        if guard is not None:
+            await guard.exit(kind, error, trace)
+
+    def _obtain(self, calls: Calls, timeout: float | Default | None, owner: Owner | None = None) -> Acquisition[Lease]:
+        limit = self._policy.acquire_timeout
+        if not isinstance(timeout, Default):
+            limit = check_timeout(self.name, "timeout", timeout)
+
+        async def acquire() -> Lease:
+            sharing = None if owner is None else owner.hold
+            lease = await obtain(self._gate(), calls, self._policy, limit, sharing)
+            self._obtained(lease)
+            return lease
+
+        return Acquisition(self.name, acquire)
+
+    def _obtain_now(self, calls: Calls) -> Acquisition[Lease | None]:
+        async def acquire() -> Lease | None:
+            lease = await obtain_now(self._gate(), calls, self._policy)
+            if lease is not None:
+                self._obtained(lease)
+            return lease
+
+        return Acquisition(self.name, acquire)
+
+    def _obtained(self, lease: Lease) -> None:
+        """Called with each new lease."""
+
+    def _gate(self) -> Gate:
+        self._runtime.check(self.name)
+        return Gate.of(self._runtime, self._calls, self.contention)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} ttl={self._policy.ttl:g}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError(
+            f"a {type(self).__name__} cannot leave its process: make one of the same name from the other's manager"
+        )

@@ -1,0 +1,165 @@
+"""The count-down latch: many report, many wait, and it opens once."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import cast
+
+from ..core.policy import check_timeout, check_ttl, milliseconds
+from ..core.runtime import Runtime
+from ..errors import BackendError, ConfigurationError, WaitTimeout
+from ..scripts.keys import check_name
+from ..scripts.latch import LatchCalls, Look
+from .vigil import Vigil
+
+logger: logging.Logger = logging.getLogger("aiolock.latch")
+
+MAX_COUNT = 100_000
+"""A closed latch keeps one id for each count, and the server drops them in one step."""
+TTL = 24 * 3600.0
+"""Seconds an unused latch is kept: longer than any pause between two reports, as a forgotten one never opens."""
+
+
+class Latch:
+    """A count-down latch across processes. Comes from `LockManager.latch()`; cheap, shareable between tasks.
+
+    It opens when it was counted down `count` times, and stays open until nobody has used it for its `ttl`; then its
+    name means a fresh one. It is made by its first use, which also fixes its count.
+
+    Args:
+        runtime: the manager's.
+        name: what is waited for.
+        count: how many counts open it.
+        ttl: seconds the server keeps it after its last use.
+    """
+
+    __slots__ = ("_calls", "_runtime", "_warned")
+
+    def __init__(self, runtime: Runtime, name: str, count: int, ttl: float) -> None:
+        name = check_name(name)
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
+            raise ConfigurationError(
+                name, f"count of latch {name!r} must be a whole number from 1 to {MAX_COUNT}, not {count!r}"
+            )
+        self._runtime = runtime
+        self._calls = LatchCalls(runtime.keys, name, count, milliseconds(check_ttl(name, ttl)))
+        self._warned = False
+
+    @property
+    def name(self) -> str:
+        """What is waited for."""
+        return self._calls.name
+
+    async def count_down(self, by: str | None = None) -> int:
+        """Count down by one; an open latch stays as it is.
+
+        Each call counts once, however often the library has to write it. What it cannot know is whether you meant the
+        same count when you call again: after an error, a cancellation, or a crash of your process. Say who counts, and
+        it does: a latch counts a `by` once.
+
+        Args:
+            by: who or what is counted, text of 1 to 512 bytes in UTF-8; None counts in any case.
+
+        Returns:
+            How many counts are missing now; 0: it is open.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been counted, or is once the
+                connection is back.
+            ConfigurationError: a `by` that cannot work; or the manager is not entered, closed, of another loop, or of
+                a parent process.
+
+        Cancellation: it is counted if it was written already. Cost: one round trip.
+        """
+        self._runtime.check(self.name)
+        call = self._calls.count_down(self._runtime.new_owner() if by is None else self._counter(by))
+        call.settle = self._counted
+        return self._agree(await self._runtime.ask(call, "counting down"))
+
+    async def count(self) -> int:
+        """How many counts are missing; 0: it is open.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip.
+        """
+        return self._agree(await self._runtime.ask(self._calls.look(), "looking at"))
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is open.
+
+        Args:
+            timeout: seconds to wait; 0 for one look, None for without limit.
+
+        Raises:
+            WaitTimeout: it did not open in time; says how many counts are missing.
+            BackendError: Redis did not answer the first look, or refuses. Who is already waiting rides out an outage.
+            NotAcquired: the manager was closed meanwhile.
+            ConfigurationError: as `count_down()`.
+
+        Cancellation: nothing is left. Cost: one round trip if it is open; else a SUBSCRIBE and a second look, then
+        one look each `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
+        opening. However many tasks of the process wait.
+        """
+        timeout = check_timeout(self.name, "timeout", timeout)
+        runtime, name = self._runtime, self.name
+        if timeout == 0:
+            look = await runtime.ask(self._calls.look(), "looking at")
+            if self._agree(look):
+                raise self._late(look, timeout)
+            return
+        runtime.check(name)
+        began = runtime.clock.now()
+        expires = math.inf if timeout is None else began + timeout
+        patience = min(expires, began + runtime.limits.request_timeout)
+        vigil = self._vigil()
+        vigil.join(self._calls)
+        try:
+            while vigil.seen is None:
+                await vigil.change(patience, lambda: runtime.unanswered(name, "waiting for", patience - began))
+            self._agree(vigil.seen)
+            while vigil.seen.left > 0:
+                await vigil.change(expires, lambda: self._late(vigil.seen, timeout))
+        finally:
+            vigil.leave()
+
+    def _vigil(self) -> Vigil:
+        gate = self._runtime.gates.get((LatchCalls.kind, self.name))
+        return Vigil(self._runtime, self._calls) if gate is None else cast(Vigil, gate)
+
+    def _counter(self, by: str) -> str:
+        try:
+            return f"by:{check_name(by)}"
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                self.name, f"by= of latch {self.name!r} must be text of 1 to 512 bytes in UTF-8, not {by!r:.80}"
+            ) from error
+
+    def _counted(self, result: Look | BackendError) -> None:
+        gate = self._runtime.gates.get((LatchCalls.kind, self.name))
+        if gate is not None and isinstance(result, Look) and result.left == 0:
+            gate.signal()  # the message may be denied
+
+    def _agree(self, look: Look) -> int:
+        if look.total != self._calls.total and not self._warned:
+            self._warned = True
+            logger.warning(
+                "latch %r was made with count=%d, not %d: the first one counts, until it expires",
+                self.name,
+                look.total,
+                self._calls.total,
+                extra={"lock_name": self.name},
+            )
+        return look.left
+
+    def _late(self, look: Look | None, timeout: float | None) -> WaitTimeout:
+        missing = "" if look is None else f": {look.left} of {look.total} counts are missing"
+        return WaitTimeout(self.name, f"latch {self.name!r} did not open within {timeout:g} s{missing}")
+
+    def __repr__(self) -> str:
+        return f"<Latch {self.name!r} count={self._calls.total}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Latch cannot leave its process: make one of the same name from the other's manager")

@@ -1,0 +1,39 @@
+"""What the primitives share whose queue is kept by the server."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..core.gate import Gate
+from ..scripts.outcomes import Standing
+from ..scripts.queue import QueueCalls
+from .base import Primitive
+
+
+class Queueing(Primitive):
+    """First come, first served across processes; the server grants, and tells whoever's turn it is."""
+
+    __slots__ = ()
+
+    _calls: QueueCalls
+
+    async def force_release(self) -> bool:
+        """End whatever is held, whoever holds it; the holders are told at once and their guarded blocks cancelled.
+
+        The one way blocks can overlap that must not: until the holder has heard of it. Its fence is refused by then, if
+        the resource looks at fences.
+
+        Returns:
+            True if anything was held.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip.
+        """
+        return await self._runtime.ask(self._calls.force_release(), "force-releasing") > 0
+
+    async def _look(self) -> Standing:
+        gate = self._runtime.gates.get((self._calls.kind, self.name))
+        foremost = "" if gate is None else cast(Gate, gate).foremost
+        return await self._runtime.ask(self._calls.info(foremost), "looking at")

@@ -1,0 +1,48 @@
+"""The primitives that a task can nest in."""
+
+from __future__ import annotations
+
+from ..core.acquisition import Acquisition
+from ..core.lease import Lease, Owner
+from .base import Primitive
+from .options import DEFAULT, Default
+
+
+class Reentrant(Primitive):
+    """Reentrant by task: a task that holds it acquires it again at once, and a child task by its owner."""
+
+    __slots__ = ()
+
+    def acquire(self, *, timeout: float | Default | None = DEFAULT, owner: Owner | None = None) -> Acquisition[Lease]:
+        """Acquire, waiting for others: `await` it for a lease, or `async with` it for a guarded block.
+
+        Args:
+            timeout: seconds to wait; 0 for one attempt, None for without limit; the lock's `acquire_timeout` if not
+                given. It is `timeout=` here and not `asyncio.wait_for` around it, which on Python 3.11 acquires in
+                another task.
+            owner: `lease.owner` of a lease whose hold this task shall share.
+
+        Returns:
+            An awaitable context manager. A plain `await` guards no block: `lease.release()` raises `LockLost` if it
+            was lost.
+
+        Raises:
+            AcquireTimeout: somebody else held it all the time; names the holder.
+            BackendError: Redis is unreachable or refuses. A task that is already waiting rides out an outage.
+            LockLost: nested, and the hold was lost.
+            NotOwned: `owner` holds it no more.
+            ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
+
+        Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.
+
+        Cost: one round trip if it is free; else a SUBSCRIBE and a second attempt, then nothing until it is released.
+        Behind a task of this process: nothing, the release hands it over.
+        """
+        return self._obtain(self._calls, timeout, owner)
+
+    def try_acquire(self) -> Acquisition[Lease | None]:
+        """Acquire in one attempt, never waiting: the lease is None if somebody else holds it.
+
+        Raises and cancellation: as `acquire()`. Cost: one round trip; none if a task of this process holds it.
+        """
+        return self._obtain_now(self._calls)

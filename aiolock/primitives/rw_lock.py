@@ -1,0 +1,146 @@
+"""The read-write lock: many readers or one writer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.calls import Contention
+from ..core.kinds import KINDS, Kind
+from ..core.policy import Policy, milliseconds
+from ..core.runtime import Runtime
+from ..scripts.queue import QueueCalls
+from .queued import Queueing
+from .reentrant import Reentrant
+
+FULL = 2**31
+"""What a writer takes; a reader takes 1, and there are never so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class RWLockInfo:
+    """A look at a held read-write lock, as the server saw it.
+
+    Attributes:
+        readers: how many hold it for reading.
+        writing: somebody holds it for writing.
+        holder: host and pid of the process that was let in last.
+        ttl: seconds until the longest of its leases expires unless renewed.
+        fence: the fencing token of the last write.
+        metadata: what the last holder's lock was made with, or None.
+        waiters: how many wait in the queue, over all processes.
+        position: which of them is the first of this manager, from 1; None if nobody of it waits.
+    """
+
+    readers: int
+    writing: bool
+    holder: str
+    ttl: float
+    fence: int
+    metadata: str | None
+    waiters: int
+    position: int | None
+
+
+class RWLockSide(Queueing, Reentrant):
+    """One side of a read-write lock; used as a `Lock` is.
+
+    A task that writes may read (and go on reading when the write lease is released: a downgrade). A task that reads
+    and wants to write would wait for itself: `NotAcquired` at once.
+
+    Args:
+        runtime: the manager's.
+        name: what is locked.
+        policy: how.
+        writes: the side.
+    """
+
+    __slots__ = ("_writes",)
+
+    contention = Contention(contenders=None, handoff=False)
+
+    def __init__(self, runtime: Runtime, name: str, policy: Policy, writes: bool) -> None:
+        self._writes = writes
+        super().__init__(runtime, _calls(runtime, name, FULL if writes else 1), policy)
+
+    async def info(self) -> RWLockInfo | None:
+        """Who holds it, and how long the queue is; None if nobody holds it. As `RWLock.info()`."""
+        seen = await self._look()
+        if seen.held is None:
+            return None
+        holder, metadata = seen.held.told()
+        writing = seen.used >= FULL
+        return RWLockInfo(
+            readers=0 if writing else seen.holders,
+            writing=writing,
+            holder=holder,
+            ttl=seen.held.pttl / 1000,
+            fence=seen.fence,
+            metadata=metadata,
+            waiters=seen.waiters,
+            position=seen.place,
+        )
+
+    def __repr__(self) -> str:
+        return f"<RWLock {self.name!r} {'write' if self._writes else 'read'} ttl={self._policy.ttl:g}>"
+
+
+class RWLock:
+    """Many readers or one writer, over all processes; first come, first served, so neither side starves.
+
+    Comes from `LockManager.rw_lock()`. Readers that come after a waiting writer wait behind it; one that dies waiting
+    is skipped within the manager's `liveness`. Each reader has its own lease: a crashed one delays writers by its own
+    ttl. A write lease has a fence of its own; a read lease has that of the last write.
+
+    Args:
+        runtime: the manager's.
+        name: what is locked.
+        policy: how.
+
+    Attributes:
+        read: the side for readers: `async with rw.read as lease:`.
+        write: the side for the writer: `async with rw.write as lease:`.
+    """
+
+    __slots__ = ("__weakref__", "read", "write")
+
+    def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
+        self.read: RWLockSide = RWLockSide(runtime, name, policy, writes=False)
+        self.write: RWLockSide = RWLockSide(runtime, name, policy, writes=True)
+
+    @property
+    def name(self) -> str:
+        """What is locked."""
+        return self.write.name
+
+    async def is_locked(self) -> bool:
+        """True if anybody reads or writes. Cost: one round trip."""
+        return await self.info() is not None
+
+    async def info(self) -> RWLockInfo | None:
+        """Who holds it, and how long the queue is; None if nobody holds it.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only.
+        """
+        return await self.write.info()
+
+    async def force_release(self) -> bool:
+        """End every lease on it, as `Lock.force_release()` does for one. Cost: one round trip."""
+        return await self.write.force_release()
+
+    def __repr__(self) -> str:
+        return f"<RWLock {self.name!r} ttl={self.write._policy.ttl:g}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("an RWLock cannot leave its process: make one of the same name from the other's manager")
+
+
+def _calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
+    liveness_ms = milliseconds(runtime.limits.liveness)
+    mints = weight == FULL
+    return QueueCalls(runtime.keys, "rw", name, capacity=FULL, weight=weight, mints=mints, liveness_ms=liveness_ms)
+
+
+KINDS["rw"] = Kind(RWLockSide.contention, _calls)

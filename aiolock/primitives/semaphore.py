@@ -1,0 +1,170 @@
+"""The semaphore: so many at once, each with a lease."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from ..core.acquisition import Acquisition
+from ..core.calls import Contention
+from ..core.kinds import KINDS, Kind
+from ..core.lease import Lease
+from ..core.policy import Policy, milliseconds
+from ..core.runtime import Runtime
+from ..errors import ConfigurationError
+from ..scripts.queue import QueueCalls
+from .options import DEFAULT, Default
+from .queued import Queueing
+
+logger: logging.Logger = logging.getLogger("aiolock.semaphore")
+
+MAX_PERMITS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoreInfo:
+    """A look at a semaphore, as the server saw it.
+
+    Attributes:
+        permits: how many there are in all.
+        available: how many are free.
+        holders: how many leases are out.
+        waiters: how many wait in the queue, over all processes.
+        position: which of them is the first of this manager, from 1; None if nobody of it waits.
+    """
+
+    permits: int
+    available: int
+    holders: int
+    waiters: int
+    position: int | None
+
+
+class Semaphore(Queueing):
+    """So many permits, over all processes; each acquisition has a lease of its own, renewed and guarded as a lock's is.
+
+    Comes from `LockManager.semaphore()`. A crashed holder's permits come back after its ttl. Granted in the order of
+    the requests, so a large request is not starved by small ones. Not reentrant: each acquisition takes permits.
+
+    Args:
+        runtime: the manager's.
+        name: what is limited.
+        permits: how many, unless the server knows better.
+        policy: how they are held.
+    """
+
+    __slots__ = ("_permits", "_warned")
+
+    contention = Contention(contenders=None, handoff=False, reentrant=False)
+
+    def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
+        self._permits = check_permits(name, "permits", permits)
+        self._warned = False
+        super().__init__(runtime, _calls(runtime, name, permits, 1), policy)
+
+    def acquire(self, n: int = 1, *, timeout: float | Default | None = DEFAULT) -> Acquisition[Lease]:
+        """Acquire `n` permits, all or none, waiting for others: `await` it for a lease, or `async with` it.
+
+        Args:
+            n: how many, of this one lease.
+            timeout: seconds to wait; 0 for one attempt, None for without limit; the semaphore's `acquire_timeout` if
+                not given.
+
+        Raises:
+            AcquireTimeout: there were not enough all the time.
+            BackendError: Redis is unreachable or refuses. A task that is already waiting rides out an outage.
+            ConfigurationError: more than there are; or as for `Lock.acquire()`.
+
+        Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.
+
+        Cost: one round trip if there are enough; else a place in the server's queue, kept alive for all waiters of this
+        manager by one command a second, and one message when it is its turn.
+        """
+        return self._obtain(self._for(n), timeout)
+
+    def try_acquire(self, n: int = 1) -> Acquisition[Lease | None]:
+        """Acquire `n` permits in one attempt, never waiting: the lease is None if there are not enough, or others wait.
+
+        Raises and cancellation: as `acquire()`. Cost: one round trip.
+        """
+        return self._obtain_now(self._for(n))
+
+    async def available(self) -> int:
+        """How many permits are free. Raises `BackendError`. Cost: one round trip, read-only."""
+        return (await self.info()).available
+
+    async def info(self) -> SemaphoreInfo:
+        """How many permits there are, are free, and are waited for.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only.
+        """
+        seen = await self._look()
+        free = max(0, seen.capacity - seen.used)
+        return SemaphoreInfo(seen.capacity, free, seen.holders, seen.waiters, seen.place)
+
+    async def set_permits(self, permits: int) -> None:
+        """Change how many permits there are, for every manager; wakes whoever can enter now.
+
+        Takes none away: with fewer permits than are out, nobody enters until enough came back. A waiting request that
+        is larger than this fails with `ConfigurationError`.
+
+        Raises:
+            ConfigurationError: not a whole number from 1.
+            BackendError: Redis is unreachable or refuses.
+
+        Cancellation: it may still happen. Cost: one round trip.
+        """
+        permits = check_permits(self.name, "permits", permits)
+        await self._runtime.ask(self._calls.set_capacity(permits), "setting the permits of")
+        self._permits = permits
+
+    def _obtained(self, lease: Lease) -> None:
+        if lease.hold.capacity != self._permits and not self._warned:
+            self._warned = True
+            logger.warning(
+                "semaphore %r has %d permits, not the %d it was made with here: the first to use it decides; "
+                "change it with set_permits()",
+                self.name,
+                lease.hold.capacity,
+                self._permits,
+                extra={"lock_name": self.name},
+            )
+
+    def _for(self, n: int) -> QueueCalls:
+        if n == 1:
+            return self._calls
+        return _calls(self._runtime, self.name, self._permits, check_permits(self.name, "n", n))
+
+    def __repr__(self) -> str:
+        return f"<Semaphore {self.name!r} permits={self._permits} ttl={self._policy.ttl:g}>"
+
+
+def check_permits(name: str, option: str, value: object) -> int:
+    """Return `value` as a number of permits.
+
+    Raises:
+        ConfigurationError: not a whole number from 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PERMITS:
+        raise ConfigurationError(
+            name, f"{option} of semaphore {name!r} must be a whole number from 1 to {MAX_PERMITS}, not {value!r}"
+        )
+    return value
+
+
+def _calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls:
+    return QueueCalls(
+        runtime.keys,
+        "semaphore",
+        name,
+        capacity=permits,
+        weight=weight,
+        mints=True,
+        liveness_ms=milliseconds(runtime.limits.liveness),
+    )
+
+
+KINDS["semaphore"] = Kind(Semaphore.contention, lambda runtime, name, weight: _calls(runtime, name, weight, weight))

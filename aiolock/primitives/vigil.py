@@ -1,0 +1,151 @@
+"""One latch in one process: whoever waits for it shares one subscription and one look at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from ..core.ear import Ear
+from ..core.runtime import Runtime
+from ..errors import BackendError, NotAcquired
+from ..scripts.base import Call
+from ..scripts.latch import LatchCalls, Look
+
+RETRY = 0.5
+"""Seconds until the next look after one that the server answered with a passing error."""
+
+
+class Vigil:
+    """The local side of one latch; made by the first who waits, gone with the last.
+
+    Messages only say that it is worth a look: what the latch is, the server says. It has no task: replies, messages
+    and the watchdog drive it.
+
+    Args:
+        runtime: the manager's.
+        calls: the latch's requests.
+
+    Attributes:
+        seen: what the last answered look found; None before the first.
+    """
+
+    def __init__(self, runtime: Runtime, calls: LatchCalls) -> None:
+        self.seen: Look | None = None
+        self.due: float = math.inf
+        self._runtime = runtime
+        self._calls = calls
+        self._waiters = 0
+        self._naps: list[asyncio.Future[None]] = []
+        self._refused: BackendError | None = None
+        self._ear = Ear(runtime, calls, self.signal, own=True)
+        self._looks = 0
+        self._call: Call[Look] | None = None  # the look on its way
+        self._again = False  # something was heard since it was made
+
+    # For who waits.
+
+    def join(self, calls: LatchCalls) -> None:
+        """Begin to wait; with the first begins the looking."""
+        if calls.ttl_ms > self._calls.ttl_ms:
+            self._calls = calls
+        self._waiters += 1
+        if self._waiters == 1:
+            self._runtime.gates[self._calls.kind, self._calls.name] = self
+            self._look()
+
+    def leave(self) -> None:
+        """Wait no longer; with the last ends everything."""
+        self._waiters -= 1
+        if self._waiters == 0:
+            self._ear.stop()
+            self._runtime.watchdog.forget(self)
+            if self._call is not None:
+                self._call.withdraw()
+            key = self._calls.kind, self._calls.name
+            if self._runtime.gates.get(key) is self:
+                del self._runtime.gates[key]
+        self._runtime.progress()
+
+    async def change(self, due: float, error: Callable[[], BaseException]) -> None:
+        """Sleep until there is something new, if need be a message; raise `error()` at clock time `due`.
+
+        Raises:
+            NotAcquired: the manager closes.
+            BackendError: the server refuses the look, or does not answer the first one.
+        """
+        name = self._calls.name
+        if self._runtime.closing:
+            raise NotAcquired(name, f"latch {name!r} had not opened when its manager was closed")
+        if self._refused is not None:
+            raise self._refused
+        if self.seen is not None:
+            self._ear.listen()
+        nap: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._naps.append(nap)
+        limit = self._runtime.limit(nap, due, error)
+        try:
+            await nap
+        finally:
+            self._runtime.watchdog.forget(limit)
+            self._naps.remove(nap)
+
+    # For the closing manager.
+
+    def signal(self) -> None:
+        """The latch may be open: look, and once more if a look is on its way."""
+        if self._call is None:
+            self._look()
+        else:
+            self._again = True
+
+    def close(self) -> None:
+        self._wake()
+
+    def occupied(self, but: asyncio.Task[object] | None) -> bool:
+        return self._waiters > 0
+
+    def expel(self) -> None:
+        pass  # a latch is not held
+
+    # Looking.
+
+    def _next_look(self, failed: bool) -> float:
+        """Clock time of the next look if nothing is heard until then; each one also refreshes the latch's expiry."""
+        pause = min(self._runtime.limits.recheck, self._calls.ttl_ms / 3000)
+        if self._runtime.poll is not None:
+            pause = min(pause, self._runtime.poll.pause(self._looks))
+        return self._runtime.clock.now() + (min(pause, RETRY) if failed else pause)
+
+    def _look(self) -> None:
+        self._again = False
+        self._looks += 1
+        call = self._call = self._calls.look()
+        call.unanswered = lambda: self._waiters > 0
+        call.settle = self._settle
+        self._runtime.backend.run(call)
+
+    def _settle(self, result: Look | BackendError) -> None:
+        self._call = None
+        if self._waiters == 0:
+            return
+        failed = isinstance(result, BackendError)
+        if isinstance(result, Look):
+            self.seen = result
+        elif self.seen is None or not result.transient:
+            self._refused = result
+        self._wake()
+        if self._refused is not None or (self.seen is not None and self.seen.left == 0):
+            return
+        if self._again and not failed:
+            self._look()
+        else:
+            self._runtime.watchdog.schedule(self, self._next_look(failed))
+
+    def on_due(self, now: float, late: float) -> None:
+        self.signal()
+
+    def _wake(self) -> None:
+        for nap in self._naps:
+            if not nap.done():
+                nap.set_result(None)

@@ -1,0 +1,43 @@
+"""The latch's scripts, and how a request to each is spelled."""
+
+from __future__ import annotations
+
+from ..base import Call, Script
+from ..keys import Keys
+from . import decode, twins
+from .decode import Look as Look
+
+COUNT_DOWN = Script(__name__, "count_down", twins.count_down, decode.look)
+LOOK = Script(__name__, "look", twins.look, decode.look)
+SCRIPTS = (COUNT_DOWN, LOOK)
+
+
+class LatchCalls:
+    """Requests about one latch.
+
+    Args:
+        keys: the spelling of keys.
+        name: the latch's name.
+        total: how many counts open it, if this request is the first about it.
+        ttl_ms: how long the server keeps it from this request on.
+    """
+
+    __slots__ = ("_key", "channels", "name", "total", "ttl_ms")
+
+    kind = "latch"
+
+    def __init__(self, keys: Keys, name: str, total: int, ttl_ms: int) -> None:
+        spelled = keys.of(self.kind, name)
+        self.name: str = name
+        self.total: int = total
+        self.ttl_ms: int = ttl_ms
+        self.channels: tuple[str, ...] = (spelled.free,)
+        self._key = spelled.lock
+
+    def count_down(self, counter: str) -> Call[Look]:
+        """Count once for `counter`, however often this is executed; so it is written again if it died unanswered."""
+        args = (counter, self.total, self.ttl_ms, self.channels[0])
+        return Call(self.name, COUNT_DOWN, (self._key,), args, unanswered=lambda: True)
+
+    def look(self) -> Call[Look]:
+        return Call(self.name, LOOK, (self._key,), (self.total, self.ttl_ms))

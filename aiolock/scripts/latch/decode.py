@@ -1,0 +1,21 @@
+"""Raw replies of the latch's scripts, read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..base import Reply
+
+
+class Look(NamedTuple):
+    """`left` counts are missing of the latch's `total`; 0: it is open."""
+
+    left: int
+    total: int
+
+
+def look(reply: Reply) -> Look:
+    match reply:
+        case [int(left), int(total)]:
+            return Look(left, total)
+    raise ValueError(f"neither count nor total: {reply!r}")

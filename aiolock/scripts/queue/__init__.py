@@ -1,0 +1,166 @@
+"""The queue family's scripts: a name with a capacity, holders with weights, and a queue. Fair, semaphore, read-write.
+
+A fair lock has the capacity 1; a semaphore its permits; a read-write lock so much that a writer fills it and readers
+never do. What each script stands on is composed in front of it: one file, one noun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..base import NO_TICKET, Arg, Call, Ending, Part, Script
+from ..keys import GRACE_MS, Keys
+from ..lock.decode import release, renew
+from ..outcomes import AcquireOutcome, Failed, ReleaseOutcome, RenewOutcome, Standing, TransferOutcome
+from . import decode, twins
+
+HOLDERS = ("name", "holders")
+LINE = (*HOLDERS, "line")
+
+ACQUIRE = Script(__name__, "acquire", twins.acquire, decode.acquire_one, (*LINE, "each"))
+ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, (*LINE, "each"))
+RELEASE = Script(__name__, "release", twins.release, release, LINE)
+TRANSFER = Script(__name__, "transfer", twins.transfer, decode.transfer, LINE)
+RENEW = Script(__name__, "renew", twins.renew, renew, (*LINE, "each"))
+FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.count, LINE)
+SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, LINE)
+INFO = Script(__name__, "info", twins.info, decode.info, HOLDERS)
+SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
+
+
+class QueueCalls:
+    """Requests about one name of the family, for acquisitions of one weight.
+
+    Args:
+        keys: the spelling of keys.
+        kind: `fair`, `rw` or `semaphore`.
+        name: the name.
+        capacity: how much weight can be held at once; what is stored wins.
+        weight: of each acquisition.
+        mints: an acquisition gets a fence of its own; else that of the last one that did.
+        liveness_ms: how long a waiter counts as alive without a refresh.
+    """
+
+    __slots__ = ("_capacity", "_channel", "_keys", "_liveness_ms", "_mints", "channels", "kind", "name", "weight")
+
+    def __init__(
+        self, keys: Keys, kind: str, name: str, *, capacity: int, weight: int, mints: bool, liveness_ms: int
+    ) -> None:
+        self.kind: str = kind
+        self.name: str = name
+        self.weight: int = weight
+        self.channels: tuple[str, ...] = ()  # a grant is told to the manager
+        self._keys = keys.of(kind, name)
+        self._capacity = capacity
+        self._mints = int(mints)
+        self._liveness_ms = liveness_ms
+        before, _, after = keys.manager("*").partition("*")
+        self._channel = (before, after)
+
+    @property
+    def batch(self) -> Renew:
+        """What makes one request of many renewals."""
+        return Renew(self._channel)
+
+    @property
+    def enter(self) -> Enter:
+        """What makes one request of many waiters' refreshes."""
+        return Enter(self._channel)
+
+    def acquire(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        depth: int = 1,
+        fence: int = 0,
+        ticket: int = NO_TICKET,
+    ) -> Call[AcquireOutcome]:
+        keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, ticket)
+        return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
+
+    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, ticket: int) -> Part:
+        """A waiter's sign of life; one that the server has forgotten joins again with its old ticket."""
+        return self._part(owner, ttl_ms, floor, metadata, 1, 0, ticket)
+
+    def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
+        grace = ttl_ms + GRACE_MS
+        dead_ms = grace if tainted else 0
+        args = (*self._channel, owner, left, self.weight, self._mints, ending, grace, dead_ms, self._capacity)
+        return Call(self.name, RELEASE, (*self._keys.queue, self._keys.dead(owner)), args)
+
+    def transfer(
+        self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
+    ) -> Call[TransferOutcome]:
+        dead_ms = ttl_ms + GRACE_MS if tainted else 0
+        args = (*self._channel, owner, fence, successor, ttl_ms, floor, metadata, dead_ms, self._capacity)
+        keys = (*self._keys.queue, self._keys.dead(owner), self._keys.dead(successor))
+        return Call(self.name, TRANSFER, keys, args)
+
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+        return Part(self._keys.queue, (owner, str(fence), ttl_ms, self._capacity, self.weight))
+
+    def force_release(self, fence: int = 0) -> Call[int]:
+        return Call(self.name, FORCE_RELEASE, self._keys.queue, (*self._channel, fence, self._capacity))
+
+    def set_capacity(self, capacity: int) -> Call[int]:
+        return Call(self.name, SET_CAPACITY, self._keys.queue, (*self._channel, capacity))
+
+    def info(self, waiting: str = "") -> Call[Standing]:
+        """Who holds and who waits; `waiting` is the owner whose place is asked for."""
+        return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting))
+
+    def _part(self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, ticket: int) -> Part:
+        args = (
+            owner,
+            ttl_ms,
+            depth,
+            fence,
+            self.weight,
+            self._mints,
+            floor,
+            self._capacity,
+            ticket,
+            self._liveness_ms,
+            metadata,
+        )
+        return Part((*self._keys.queue, self._keys.dead(owner)), args)
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Makes one request that extends many holds, each judged by itself.
+
+    Args:
+        channel: a manager's channel, before and after its id.
+    """
+
+    channel: tuple[str, str]
+
+    def __call__(self, parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
+        return Call("", RENEW, *_joined(self.channel, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Makes one request of many waiters' refreshes.
+
+    Args:
+        channel: a manager's channel, before and after its id.
+    """
+
+    channel: tuple[str, str]
+
+    def __call__(self, parts: Iterable[Part]) -> Call[list[AcquireOutcome | Failed]]:
+        return Call("", ENTER, *_joined(self.channel, parts))
+
+
+def _joined(head: tuple[str, str], parts: Iterable[Part]) -> tuple[list[str], list[Arg]]:
+    keys: list[str] = []
+    args: list[Arg] = list(head)
+    for part in parts:
+        keys += part.keys
+        args += part.args
+    return keys, args

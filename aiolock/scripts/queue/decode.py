@@ -1,0 +1,73 @@
+"""Raw replies of the queue family's scripts, read."""
+
+from __future__ import annotations
+
+from ...errors import LossReason
+from ..base import Reply, as_list, as_number, as_text
+from ..outcomes import (
+    AcquireOutcome,
+    Failed,
+    Finished,
+    Granted,
+    Held,
+    Impossible,
+    Lost,
+    Missing,
+    Queued,
+    Refused,
+    Standing,
+    TransferOutcome,
+)
+
+
+def acquire(reply: Reply) -> AcquireOutcome | Failed:
+    """One answer of a batch."""
+    if not isinstance(reply, list):
+        return Failed(as_text(reply).removeprefix("error "))
+    match as_text(reply[0]):
+        case "granted":
+            return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", capacity=as_number(reply[4]))
+        case "queued":
+            serial, ticket, rank, fence = map(as_number, reply[1:5])
+            return Queued(serial, ticket, rank, fence, as_text(reply[5]))
+        case "refused":
+            return Refused(as_number(reply[1]), as_number(reply[2]), as_text(reply[3]))
+        case "lost":
+            return Lost(LossReason(as_text(reply[1])))
+        case "impossible":
+            return Impossible(as_number(reply[1]))
+    return Finished()
+
+
+def acquire_one(reply: Reply) -> AcquireOutcome:
+    """The answer to a request that stood alone: its errors are raised by the server."""
+    outcome = acquire(as_list(reply)[0])
+    assert not isinstance(outcome, Failed)
+    return outcome
+
+
+def acquire_each(reply: Reply) -> list[AcquireOutcome | Failed]:
+    return [acquire(answer) for answer in as_list(reply)]
+
+
+def transfer(reply: Reply) -> TransferOutcome:
+    reply = as_list(reply)
+    if as_text(reply[0]) == "missing":
+        return Missing(LossReason(as_text(reply[1])))
+    outcome = acquire(reply)
+    assert isinstance(outcome, Granted | Finished)
+    return outcome
+
+
+def info(reply: Reply) -> Standing:
+    reply = as_list(reply)
+    holders, used, capacity, fence = map(as_number, reply[:4])
+    metadata, waiters, place = as_text(reply[4]), as_number(reply[5]), as_number(reply[6])
+    held = None
+    if len(reply) > 7:
+        held = Held(as_text(reply[7]), as_number(reply[8]), as_number(reply[9]), as_number(reply[10]), metadata)
+    return Standing(holders, used, capacity, fence, waiters, place or None, held)
+
+
+def count(reply: Reply) -> int:
+    return as_number(reply)

@@ -1,0 +1,193 @@
+"""The preludes as Python over a `Store`: name.lua, holders.lua, line.lua and each.lua, side by side with their Lua."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..base import TwinReply
+from ..store import Store, WrongType
+
+DAY, GRACE = 24 * 3600 * 1000, 60 * 1000
+
+
+class Record(NamedTuple):
+    """What a holder has: 'depth weight mints fence abandoned'."""
+
+    depth: int = 0
+    weight: int = 0
+    mints: str = "0"
+    fence: str = "0"
+    abandoned: str = "0"
+
+
+class Entry(NamedTuple):
+    """What a waiter wants: 'alive-until brief weight mints floor metadata'."""
+
+    alive: int = 0
+    brief: int = 0
+    weight: int = 0
+    mints: str = "0"
+    floor: str = "0"
+    metadata: str = ""
+
+
+class Name:
+    """One name of the family as its scripts see it.
+
+    Args:
+        store: where its keys are.
+        keys: holders, expiry, queue, waiting, state.
+        capacity: what it can hold at once, if nothing is stored.
+        now_us: the one time of the script.
+        channel: a manager's channel, before and after its id.
+    """
+
+    def __init__(
+        self, store: Store, keys: Sequence[str], capacity: str, now_us: int, channel: Sequence[str] = ("", "")
+    ) -> None:
+        self.store = store
+        self.now_us = now_us
+        self.now = now_us // 1000
+        self.channel = channel
+        self.holders, self.expiry, self.queue, self.waiting, self.state = keys
+        state = store.hgetall(self.state)
+        self.fence = int(state.get("fence", "0"))
+        self.serial = int(state.get("serial", "0"))
+        self.dirty = state.get("dirty", "0")
+        self.capacity = int(state.get("capacity", capacity))
+        self.metadata = state.get("metadata", "")
+        self.used = int(store.hget(self.holders, "used") or 0)
+        self.head = self.first()
+
+    def first(self) -> str | None:
+        return next(iter(self.store.zrange(self.queue, 0, 0)), None)
+
+    def keep(self, key: str, ttl: int) -> None:
+        self.store.pexpire(key, max(self.store.pttl(key), DAY, ttl + GRACE))
+
+    # name.lua
+
+    def write(self, owner: str, record: Record) -> None:
+        self.store.hset(self.holders, {owner: " ".join(map(str, record)), "used": str(self.used)})
+
+    def grant(self, owner: str, ttl: int, weight: int, mints: str, floor: str, metadata: str) -> list[TwinReply]:
+        abandoned = self.dirty
+        self.serial = max(self.serial + 1, self.now_us)
+        if mints == "1" or self.fence == 0:
+            self.fence = max(self.fence + 1, int(floor) + 1, self.now_us)
+        if mints == "1":
+            self.dirty = "0"
+        self.used, self.metadata = self.used + weight, metadata
+        numbers = {"fence": str(self.fence), "serial": str(self.serial), "capacity": str(self.capacity)}
+        self.store.hset(self.state, {**numbers, "dirty": self.dirty, "metadata": metadata})
+        self.keep(self.state, ttl)
+        self.store.zadd(self.expiry, self.now + ttl, owner)
+        self.keep(self.expiry, ttl)
+        self.write(owner, Record(1, weight, mints, str(self.fence), abandoned))
+        self.keep(self.holders, ttl)
+        return ["granted", str(self.fence), ttl, abandoned, self.capacity]
+
+    # holders.lua
+
+    def read(self, owner: str) -> Record:
+        record = self.store.hget(self.holders, owner) if self.used > 0 else None
+        if record is None:
+            return Record()
+        depth, weight, mints, fence, abandoned = record.split(" ")
+        return Record(int(depth), int(weight), mints, fence, abandoned)
+
+    def drop(self, owner: str, dirty: bool) -> None:
+        record = self.read(owner)
+        self.used -= record.weight
+        if self.used > 0:
+            self.store.hdel(self.holders, owner)
+            self.store.hset(self.holders, {"used": str(self.used)})
+            self.store.zrem(self.expiry, owner)
+        else:
+            self.store.delete(self.holders)
+            self.store.delete(self.expiry)
+        if dirty and record.mints == "1":
+            self.dirty = "1"
+            self.store.hset(self.state, {"dirty": "1"})
+            self.keep(self.state, 0)
+
+    def prune(self) -> None:
+        over = self.store.zrangebyscore(self.expiry, 0, self.now) if self.used > 0 else []
+        for owner in over:
+            self.drop(owner, True)
+
+    def extend(self, owner: str, ttl: int, fence: str) -> int:
+        for key in (self.holders, self.expiry, self.state):
+            self.keep(key, ttl)
+        expires = max(self.now + ttl, self.store.zscore(self.expiry, owner) or 0)
+        self.store.zadd(self.expiry, expires, owner)
+        if int(fence) > self.fence:
+            self.store.hset(self.state, {"fence": fence, "capacity": str(self.capacity)})
+            self.keep(self.state, ttl)
+        return expires - self.now
+
+    # line.lua
+
+    def leave(self, owner: str) -> None:
+        if self.head is None or self.store.zrem(self.queue, owner) == 0:
+            return
+        self.store.hdel(self.waiting, owner)
+        self.head = self.first()
+
+    def join(self, owner: str, ticket: int, liveness: int, entry: Entry) -> None:
+        if ticket == 0:
+            self.serial = ticket = max(self.serial + 1, self.now_us)
+            self.store.hset(self.state, {"serial": str(ticket)})
+            self.keep(self.state, 0)
+        entry = entry._replace(alive=self.now + liveness)
+        self.store.hset(self.waiting, {owner: " ".join(map(str, entry))})
+        self.store.zadd(self.queue, ticket, owner)
+        for key in (self.waiting, self.queue):
+            self.keep(key, liveness)
+
+    def settle(self, me: str = "") -> None:
+        self.prune()
+        while self.head is not None:
+            head = self.head
+            entry = self.wish(head)
+            live = entry.alive > self.now and entry.weight <= self.capacity
+            if live and self.used + entry.weight > self.capacity:
+                return
+            self.leave(head)
+            if live:
+                granted = self.grant(head, entry.brief, *entry[2:])
+                told = f"granted {head} {self.serial} {granted[1]} {entry.brief} {granted[3]}"
+                if head != me:
+                    self.tell(head, told)
+
+    def wish(self, owner: str) -> Entry:
+        entry = self.store.hget(self.waiting, owner)
+        if entry is None:
+            return Entry()
+        alive, brief, weight, mints, floor, metadata = entry.split(" ", 5)
+        return Entry(int(alive), int(brief), int(weight), mints, floor, metadata)
+
+    def tell(self, owner: str, message: str) -> None:
+        before, after = self.channel
+        self.store.publish(f"{before}{owner.partition(':')[0]}{after}", message)
+
+    def gone(self, weight: int) -> str:
+        return "taken_over" if self.used + weight > self.capacity else "deleted"
+
+
+def each(
+    answer: Callable[[Sequence[str], Sequence[str]], TwinReply],
+    keys: Sequence[str],
+    args: Sequence[str],
+    size: tuple[int, int],
+) -> list[TwinReply]:
+    """each.lua: answers each part of a batch by itself; `size` is how many keys and args a part has."""
+    answers: list[TwinReply] = []
+    for i in range(len(keys) // size[0]):
+        part = keys[i * size[0] : (i + 1) * size[0]], args[i * size[1] : (i + 1) * size[1]]
+        try:
+            answers.append(answer(*part))
+        except WrongType as error:
+            answers.append(f"error {error}")
+    return answers

@@ -1,0 +1,31 @@
+-- release: lowers an owner's depth; at 0 it is gone from the name and from its queue, and who comes next is granted.
+-- KEYS    name (5), tombstone of the owner
+-- ARGV    channel before, after, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty'),
+--         clean state ttl ms, tombstone ttl ms (0: none), capacity
+-- returns {'released', fence} | {'kept', pttl} | {'missing', 'deleted' or 'taken_over'}
+-- 'undone' restores the cleanness it found, 'dirty' leaves the name marked as abandoned. A lower weight (write -> read)
+-- lets in whom it kept out.
+-- If a command is denied: the holder is deleted first, so at worst others wait until a waiter's refresh grants.
+local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
+local name = open(1, ARGV[10])
+leave(name, owner)
+prune(name)
+local count, weight, mints, fence, abandoned = read(name, owner)
+local answer
+if count == '0' then
+  answer = { 'missing', gone(name, ARGV[5]) }
+elseif left > 0 then
+  answer = { 'kept', extend(name, owner, 0, fence) }
+  local still = math.min(weight, ARGV[5])
+  name.used = name.used - weight + still
+  write(name, owner, math.min(count, left), still, mints == '1' and ARGV[6] or '0', fence, abandoned)
+else
+  drop(name, owner, ending == 'dirty' or (ending == 'undone' and abandoned == '1'))
+  answer = { 'released', fence }
+end
+settle(name)
+-- A capacity that was set stays longer.
+local idle = name.used <= 0 and not name.head and name.dirty == '0' and name.capacity == tonumber(ARGV[10])
+if idle then redis.pcall('PEXPIRE', name.state, ARGV[8]) end
+if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[6], 1, 'PX', ARGV[9]) end
+return answer

@@ -1,0 +1,154 @@
+"""Detach and resume, cancelled at every await: the lease is still held and released, or moved, or nobody's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import pytest
+
+from aiolock import NotOwned
+from tests.unit.world import TTL, Holder, lock_keys, settle
+
+from .test_every_await import World, body, run_every_way
+
+
+class Tickets:
+    """What detach returned, if it did: resumed elsewhere at the end, and then released."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.text: str | None = None
+        world.after.append(self.use)
+
+    async def use(self) -> None:
+        held = bool(lock_keys(self._world.backend))
+        assert held is (self.text is not None), "held without a ticket, or the ticket is worth nothing"
+        if self.text is not None:
+            async with self._world.peer.resume(self.text):
+                pass
+
+
+async def test_detach() -> None:
+    async def scenario(world: World) -> None:
+        tickets = Tickets(world)
+        lease = await world.locks.lock("a").acquire()
+        try:
+            tickets.text = await lease.detach()
+        finally:
+            await lease.release()
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_detach_in_a_block() -> None:
+    async def scenario(world: World) -> None:
+        tickets = Tickets(world)
+        async with world.locks.lock("a") as lease:
+            await body(world)
+            tickets.text = await lease.detach()
+
+    assert await run_every_way(scenario) > 40
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_detach_over_a_connection_that_dies(lost: Literal["request", "reply"]) -> None:
+    async def scenario(world: World) -> None:
+        tickets = Tickets(world)
+        async with world.locks.lock("a") as lease:
+            world.soon(3, lambda: world.backend.die(lost))
+            tickets.text = await lease.detach()
+
+    assert await run_every_way(scenario) > 40
+
+
+async def test_detach_with_others_behind() -> None:
+    """They wait for the server, and go on in the end."""
+
+    async def scenario(world: World) -> None:
+        tickets = Tickets(world)
+        async with world.locks.lock("a") as lease:
+            waiter = Holder(world.crew, world.locks.lock("a"))
+            waiter.leave.set()  # it would be gone again at once, and the key with it
+            world.after.append(waiter.end)
+            await body(world)
+            tickets.text = await lease.detach()
+
+    assert await run_every_way(scenario) > 40
+
+
+async def give(world: World) -> None:
+    """Another process gives the scenario a ticket; if it is as good as before in the end, it is used."""
+    lease = await world.peer.lock("a").acquire()
+    world.ticket = await lease.detach()
+
+    async def use() -> None:
+        held = bool(lock_keys(world.backend))
+        try:
+            async with world.peer.resume(world.ticket):
+                assert held
+        except NotOwned:
+            assert not held, "held by nobody who could release it"
+
+    world.after.append(use)
+
+
+async def test_resume() -> None:
+    async def scenario(world: World) -> None:
+        async with world.locks.resume(world.ticket):
+            await body(world)
+
+    assert await run_every_way(scenario, give) > 40
+
+
+async def test_resume_without_a_block() -> None:
+    async def scenario(world: World) -> None:
+        lease = await world.locks.resume(world.ticket)
+        await lease.release()
+
+    assert await run_every_way(scenario, give) > 40
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+@pytest.mark.parametrize("turns", [1, 4])
+async def test_resume_over_a_connection_that_dies(lost: Literal["request", "reply"], turns: int) -> None:
+    async def scenario(world: World) -> None:
+        world.soon(turns, lambda: world.backend.die(lost))
+        async with world.locks.resume(world.ticket):
+            await body(world)
+
+    assert await run_every_way(scenario, give) > 40
+
+
+async def test_resume_with_others_waiting() -> None:
+    async def prepare(world: World) -> None:
+        await give(world)
+        waiters = [Holder(world.crew, world.locks.lock("a")) for _ in range(2)]
+        for waiter in waiters:
+            waiter.leave.set()
+        await settle(world.backend)
+
+        async def end() -> None:
+            await settle(world.backend)
+            assert all(waiter.task.done() for waiter in waiters), "a waiter is stuck"
+
+        world.after.append(end)
+
+    async def scenario(world: World) -> None:
+        async with world.locks.resume(world.ticket):
+            await body(world)
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
+async def test_a_late_ticket() -> None:
+    async def prepare(world: World) -> None:
+        await give(world)
+        await world.backend.clock.advance(TTL)
+
+    async def scenario(world: World) -> None:
+        with pytest.raises(NotOwned):
+            await world.locks.resume(world.ticket)
+        await asyncio.sleep(0)
+
+    assert await run_every_way(scenario, prepare) > 20

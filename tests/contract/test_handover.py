@@ -1,0 +1,120 @@
+"""Moving a lease, on every backend: two managers that share a store are two processes."""
+
+# ruff: noqa: PT012 - what raises is the whole guarded block
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiolock import ConfigurationError, Lock, LockLost, LockManager, LossReason, NotOwned
+from tests.support.redis_cli import CommandStats
+
+from .places import Place, RedisPlace, keys_of, steal, until
+
+NAME = "order:42"
+ENOUGH = 5.0
+
+
+async def test_nobody_comes_in_between(here: Lock, there: Lock, others: LockManager, place: Place) -> None:
+    """Invariants 1 and 2. Kept by transfer.lua: one script takes it from the one and gives it to the other."""
+    waiter = asyncio.ensure_future(there.acquire())
+    async with here as lease:
+        await until(lambda: waiter.done() or place.listeners(NAME))
+        ticket = await lease.detach()
+        assert not waiter.done()
+    async with place.manager(ttl=2.0) as third, third.resume(ticket) as resumed:
+        assert resumed.fence > lease.fence
+        assert await here.try_acquire() is None
+        info = await there.info()
+        assert info is not None
+        assert info.fence == resumed.fence
+        assert not waiter.done()
+    async with asyncio.timeout(ENOUGH):
+        last = await waiter
+    assert last.fence > resumed.fence
+    assert not last.abandoned
+    await last.release()
+    assert place.keys() == {keys_of(NAME).state}
+
+
+async def test_a_ticket_of_a_manager_that_was_closed(place: Place, there: Lock, others: LockManager) -> None:
+    async with place.manager(ttl=2.0) as first:
+        lease = await first.lock(NAME).acquire()
+        ticket = await lease.detach(60.0)
+    assert 50_000 < place.side.pttl(keys_of(NAME).lock) <= 60_000
+    assert await there.try_acquire() is None
+    async with others.resume(ticket, ttl=5.0) as resumed:
+        assert 2_000 < place.side.pttl(keys_of(NAME).lock) <= 5_000
+        assert resumed.remaining() > 2.0
+
+
+async def test_twice(here: Lock, others: LockManager) -> None:
+    lease = await here.acquire()
+    ticket = await lease.detach()
+    async with others.resume(ticket) as resumed:
+        with pytest.raises(NotOwned, match="resumed before"):
+            await others.resume(ticket)
+        resumed.ensure()
+    with pytest.raises(NotOwned, match="resumed and released"):
+        await others.resume(ticket)
+
+
+async def test_late(locks: LockManager, others: LockManager, place: Place) -> None:
+    lease = await locks.lock(NAME).acquire()
+    ticket = await lease.detach()
+    assert 0 < place.side.pttl(keys_of(NAME).lock) <= 2_000
+    place.side.expire(keys_of(NAME).lock)
+    with pytest.raises(NotOwned, match="after its ttl"):
+        await others.resume(ticket)
+    fence = steal(place, NAME)
+    with pytest.raises(NotOwned, match="somebody else holds"):
+        await others.resume(ticket)
+    assert place.side.hash(keys_of(NAME).lock) == {"thief:1": "1"}
+    assert fence > lease.fence
+
+
+async def test_a_taken_lease_is_not_moved(here: Lock, place: Place) -> None:
+    with pytest.raises(LockLost):
+        async with here as lease:
+            steal(place, NAME)
+            with pytest.raises(LockLost) as caught:
+                await lease.detach()
+            assert caught.value.reason is LossReason.TAKEN_OVER
+
+
+async def test_other_namespaces_and_databases(redis_place: RedisPlace) -> None:
+    """A ticket is for managers of its own keys only."""
+    async with redis_place.manager() as locks:
+        lease = await locks.lock(NAME).acquire()
+        ticket = await lease.detach()
+        for stranger in (
+            LockManager(redis_place.url, namespace="shop"),
+            LockManager(redis_place.url.replace("/0", "/1")),
+        ):
+            with pytest.raises(ConfigurationError, match="is of namespace 'aiolock' and database 0"):
+                stranger.resume(ticket)
+        async with locks.resume(ticket):
+            pass
+
+
+async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats) -> None:
+    """One round trip each. Broken by any request more than the renewal and the transfer."""
+    async with redis_place.manager() as locks, redis_place.manager() as others:
+        for counted in (False, True):  # the scripts are loaded in the first round
+            lease = await locks.lock(NAME).acquire()
+            await commandstats.reset()
+            ticket = await lease.detach()
+            if counted:
+                assert await sent(commandstats) == {"evalsha": 1}
+            resumed = await others.resume(ticket)
+            if counted:
+                assert await sent(commandstats) == {"evalsha": 2}
+            await resumed.release()
+
+
+async def sent(stats: CommandStats) -> dict[str, int]:
+    """What was sent, without heartbeats and what one script asks with two words."""
+    counted = await stats.sent()
+    return {name: count for name, count in counted.items() if name not in ("ping", "pubsub|numsub")}

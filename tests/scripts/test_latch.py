@@ -1,0 +1,332 @@
+"""The latch's scripts: what their headers promise, of the Lua and of its twin; that both do the same; and denials."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import aiolock.scripts
+from aiolock.scripts.base import Call
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.latch import SCRIPTS, LatchCalls, Look
+from aiolock.scripts.lock import SCRIPTS as LOCK_SCRIPTS
+from aiolock.testing.server import RedisServer
+from tests.support import redis_cli
+from tests.support.scripting import LuaSide, Refused, Side, TwinSide
+
+TTL = 300_000
+SLACK = 20_000
+KEYS = Keys("aiolock")
+KEY = KEYS.of("latch", "n").lock
+ALPHA = LatchCalls(KEYS, "n", 2, TTL)
+"""The requests of one who says 2."""
+BETA = LatchCalls(KEYS, "n", 5, TTL // 2)
+"""And of one who says 5, and a shorter ttl."""
+DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
+
+
+def test_each_script_has_both_sides() -> None:
+    files = {path.stem for path in (Path(aiolock.scripts.__file__).parent / "latch").glob("*.lua")}
+    assert {script.name for script in SCRIPTS} == files
+
+
+def commands(scripts: tuple[Any, ...]) -> set[str]:
+    return set(re.findall(r"redis\.p?call\('(\w+)'", "".join(script.lua for script in scripts)))
+
+
+def test_a_latch_needs_no_more_rights_than_a_lock() -> None:
+    """So the ACL of guarantees.md is enough."""
+    assert commands(SCRIPTS) <= commands(LOCK_SCRIPTS)
+
+
+# What the headers promise.
+
+
+def test_counts_down_and_opens(side: Side) -> None:
+    side.listen(ALPHA.channels[0])
+    assert side.run(ALPHA.look()) == Look(2, 2)
+    assert side.run(ALPHA.count_down("m:1")) == Look(1, 2)
+    assert side.hash(KEY) == {"left": "1", "total": "2", "m:1": "1"}
+    assert side.heard() == []
+    assert side.run(ALPHA.count_down("m:2")) == Look(0, 2)
+    assert side.heard() == [(ALPHA.channels[0], "open")]
+    assert side.run(ALPHA.look()) == Look(0, 2)
+
+
+def test_a_copy_counts_nothing(side: Side) -> None:
+    """H16. Guards `not latch[3]`."""
+    for _ in range(3):
+        assert side.run(ALPHA.count_down("m:1")) == Look(1, 2)
+
+
+def test_an_open_latch_stays_open(side: Side) -> None:
+    """Guards `left > 0`: a late copy finds no id, as the ids went with the opening; a new id counts nothing."""
+    side.run(ALPHA.count_down("m:1"))
+    side.run(ALPHA.count_down("m:2"))
+    side.listen(ALPHA.channels[0])
+    for counter in ("m:1", "m:2", "m:3"):
+        assert side.run(ALPHA.count_down(counter)) == Look(0, 2)
+    assert side.hash(KEY) == {"left": "0", "total": "2"}
+    assert side.heard() == []
+
+
+def test_who_comes_first_fixes_the_total(side: Side) -> None:
+    assert side.run(ALPHA.count_down("m:1")) == Look(1, 2)
+    assert side.run(BETA.look()) == Look(1, 2)
+    assert side.run(BETA.count_down("m:2")) == Look(0, 2)
+    side.delete(KEY)
+    assert side.run(BETA.look()) == Look(5, 5)
+    assert side.run(ALPHA.count_down("m:1")) == Look(4, 5)
+
+
+@pytest.mark.parametrize("counted", [0, 1, 2], ids=["fresh", "closed", "open"])
+@pytest.mark.parametrize("use", [ALPHA.look(), ALPHA.count_down("m:1"), ALPHA.count_down("m:9")], ids=str)
+def test_every_use_refreshes_and_nothing_shortens(side: Side, counted: int, use: Call[Look]) -> None:
+    """Guards `math.max` and each PEXPIRE; also of a key whose expiry somebody took away."""
+    for number in range(counted):
+        side.run(LatchCalls(KEYS, "n", 2, 1000).count_down(f"m:{number + 1}"))
+    side.run(use)
+    assert TTL - SLACK < side.pttl(KEY) <= TTL
+    side.run(BETA.look())
+    side.run(BETA.count_down("m:7"))
+    assert TTL - SLACK < side.pttl(KEY) <= TTL
+    fields = side.hash(KEY)
+    side.delete(KEY)
+    side.hset(KEY, fields)
+    side.run(use)
+    assert TTL - SLACK < side.pttl(KEY) <= TTL
+
+
+def test_after_its_expiry_it_is_a_fresh_one(side: Side) -> None:
+    side.run(ALPHA.count_down("m:1"))
+    side.run(ALPHA.count_down("m:2"))
+    side.expire(KEY)
+    assert side.run(ALPHA.count_down("m:3")) == Look(1, 2)
+
+
+def test_a_latch_of_one(side: Side) -> None:
+    """Opens with its first use; the key has an expiry."""
+    assert side.run(LatchCalls(KEYS, "n", 1, TTL).count_down("m:1")) == Look(0, 1)
+    assert side.hash(KEY) == {"left": "0", "total": "1"}
+    assert TTL - SLACK < side.pttl(KEY) <= TTL
+
+
+@pytest.mark.parametrize("use", [ALPHA.look(), ALPHA.count_down("m:1")], ids=str)
+def test_a_key_of_another_type_is_left_alone(side: Side, use: Call[Look]) -> None:
+    """Guards that HMGET comes before PEXPIRE."""
+    side.set(KEY, "a string")
+    before = side.pttl(KEY)
+    with pytest.raises(Refused, match="WRONGTYPE"):
+        side.run(use)
+    assert abs(side.pttl(KEY) - before) < SLACK
+
+
+# The Lua and its twin.
+
+COUNTERS = ("a:1", "a:2", "b:1", "by:x", "left", "ü☃")
+NAMES = 2
+_examples = itertools.count()
+
+
+class Step(NamedTuple):
+    """One thing that happens on each side."""
+
+    kind: str
+    name: int
+    facts: tuple[Any, ...] = ()
+
+
+def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.builds(Step, st.just(kind), st.integers(0, NAMES - 1), st.tuples(*facts))
+
+
+totals = st.integers(1, 4)
+ttls = st.sampled_from((100_000, 200_000, 400_000))
+steps = st.one_of(
+    step("count_down", totals, ttls, st.sampled_from([f"by:{counter}" for counter in COUNTERS])),
+    step("count_down", totals, ttls, st.integers(1, 6).map(lambda number: f"m:{number}")),
+    step("look", totals, ttls),
+    step("again", st.integers(0, 20)),  # a copy that comes late
+    step("gone"),  # deleted, evicted, or its time is over
+    step("persist"),
+    step("spoil"),
+)
+
+
+class World:
+    """Both sides, on latches that no other example uses."""
+
+    def __init__(self, lua: LuaSide) -> None:
+        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        number = next(_examples)
+        self.names = [f"{number} {{{i}}}" for i in range(NAMES)]
+        self.keys = [KEYS.of("latch", name).lock for name in self.names]
+        self.sent: list[Call[Look]] = []
+        for side in self.sides:
+            side.listen(*(KEYS.of("latch", name).free for name in self.names))
+
+    def take(self, step: Step) -> None:
+        call = self.request(step)
+        if call is not None:
+            self.sent.append(call)
+            lua, twin = (outcome(side, call) for side in self.sides)
+            assert lua == twin or str(lua)[:9] == str(twin)[:9] == "WRONGTYPE", (
+                f"{call}: the Lua answers {lua}, its twin {twin}"
+            )
+            return
+        key = self.keys[step.name]
+        for side in self.sides:
+            if step.kind == "gone":
+                side.delete(key)
+            elif step.kind == "spoil":
+                side.set(key, "a string")
+            elif step.kind == "persist" and (fields := side.snapshot([key])[0][0]):
+                side.delete(key)
+                side.hset(key, fields)
+
+    def request(self, step: Step) -> Call[Look] | None:
+        match step.kind, step.facts:
+            case "count_down", (total, ttl, counter):
+                return LatchCalls(KEYS, self.names[step.name], total, ttl).count_down(counter)
+            case "look", (total, ttl):
+                return LatchCalls(KEYS, self.names[step.name], total, ttl).look()
+            case "again", (back,):
+                return self.sent[-1 - back % len(self.sent)] if self.sent else None
+        return None
+
+    def compare(self) -> None:
+        lua, twin = (side.snapshot(self.keys) for side in self.sides)
+        for key, (content, pttl), (content_, pttl_) in zip(self.keys, lua, twin, strict=True):
+            assert content == content_, f"{key}: the Lua leaves {content}, its twin {content_}"
+            assert pttl == pttl_ if min(pttl, pttl_) < 0 else abs(pttl - pttl_) < SLACK, f"{key}: {pttl}, {pttl_}"
+        said, said_ = (side.heard() for side in self.sides)
+        assert said == said_, f"the Lua tells {said}, its twin {said_}"
+
+
+def outcome(side: Side, call: Call[Look]) -> object:
+    try:
+        return side.run(call)
+    except Refused as error:
+        return str(error)
+
+
+@pytest.fixture(scope="module")
+def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
+    made: list[LuaSide] = []
+
+    def make() -> LuaSide:
+        while made:
+            made.pop().close()
+        made.append(LuaSide(link))
+        return made[-1]
+
+    yield make
+    for side in made:
+        side.close()
+    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
+
+
+COUNT = Step("count_down", 0, (2, 100_000, "m:1"))
+OPENING = Step("count_down", 0, (2, 100_000, "m:2"))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(sequence=st.lists(steps, min_size=1, max_size=20))
+@example(sequence=[COUNT, COUNT, OPENING, OPENING, COUNT, Step("again", 0, (4,))])
+@example(sequence=[COUNT, OPENING, Step("gone", 0), Step("again", 0, (0,))])
+def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
+    world = World(sides())
+    for step in sequence:
+        world.take(step)
+        world.compare()
+
+
+@settings(deadline=None)
+@given(total=st.integers(1, 5), copies=st.lists(st.integers(1, 8), max_size=40))
+def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, copies: list[int]) -> None:
+    """Whatever is repeated and in whatever order; by the twin, which the Lua equals."""
+    side, calls = TwinSide(), LatchCalls(KEYS, "n", total, TTL)
+    distinct: set[int] = set()
+    for number in copies:
+        distinct.add(number)
+        assert side.run(calls.count_down(f"m:{number}")) == Look(max(0, total - len(distinct)), total)
+
+
+# Denied commands. Redis does not roll a script back.
+
+
+@pytest.fixture
+def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], LuaSide]]:
+    """Gives the side of a user who may do everything but one command."""
+    sides: list[LuaSide] = []
+
+    def deny(command: str) -> LuaSide:
+        rules = ("reset", "on", ">secret", "~*", "&*", "+@all", f"-{command}")
+        lua.link.execute_command("ACL", "SETUSER", "limited", *rules)
+        sides.append(LuaSide(redis_cli.client(redis_server.url.replace("redis://", "redis://limited:secret@"))))
+        return sides[-1]
+
+    yield deny
+    for side in sides:
+        side.close()
+        side.link.close()
+    lua.link.execute_command("ACL", "DELUSER", "limited")
+
+
+SITUATIONS = {
+    "look at none": ([], ALPHA.look()),
+    "look": ([ALPHA.count_down("m:1")], ALPHA.look()),
+    "count the first": ([], ALPHA.count_down("m:1")),
+    "count": ([BETA.count_down("m:1")], BETA.count_down("m:2")),
+    "open": ([ALPHA.count_down("m:1")], ALPHA.count_down("m:2")),
+    "count when open": ([ALPHA.count_down("m:1"), ALPHA.count_down("m:2")], ALPHA.count_down("m:2")),
+}
+CASES = [(name, command) for name in SITUATIONS for command in sorted(map(str.lower, commands(SCRIPTS)))]
+
+
+@pytest.mark.parametrize(("situation", "command"), CASES)
+def test_a_denied_command_counts_nothing_and_leaves_nothing_without_an_expiry(
+    situation: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]
+) -> None:
+    """Guards the order of commands, and both pcalls."""
+    before, call = SITUATIONS[situation]
+    for earlier in before:
+        lua.run(earlier)
+    found = lua.hash(KEY)
+    answer = outcome(denied(command), call)
+    if isinstance(answer, Look):
+        assert answer == lua.run(call)  # as if nothing had been denied: a copy reads the same
+        assert lua.hash(KEY)["left"] == f"{answer.left}"
+    else:
+        assert DENIAL.search(str(answer))
+        assert command in {"hmget", "pttl", "pexpire", "hset"}
+        assert lua.hash(KEY) == found
+    assert not lua.exists(KEY) or lua.pttl(KEY) > 0
+
+
+@pytest.mark.parametrize("command", ["del", "publish"])
+def test_what_an_opening_can_do_without(command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    lua.run(ALPHA.count_down("m:1"))
+    assert denied(command).run(ALPHA.count_down("m:2")) == Look(0, 2)
+    assert lua.run(ALPHA.look()) == Look(0, 2)
+
+
+def test_a_server_at_its_memory_limit_lets_it_open(own_server: RedisServer) -> None:
+    """A latch that others wait for can be counted down. Guards that PEXPIRE comes before HSET."""
+    with redis_cli.client(own_server.url) as link:
+        side = LuaSide(link)
+        side.run(ALPHA.count_down("m:1"))
+        link.config_set("maxmemory-policy", "noeviction")
+        link.config_set("maxmemory", 1)
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            link.set("more", 1)
+        assert side.run(ALPHA.count_down("m:2")) == Look(0, 2)
+        side.close()
