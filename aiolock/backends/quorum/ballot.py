@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -57,7 +58,8 @@ class Ballot(Generic[R]):
         self.future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self.votes: list[Vote[R]] = []
         self.decided: bool = False
-        self.until: float = panel.clock.now() + patience
+        self.until: float = math.inf
+        self._patience = patience
         self._rule = rule
         self._timer: Timer | None = None
 
@@ -69,7 +71,7 @@ class Ballot(Generic[R]):
             vote.settle = partial(self._heard, vote)
             vote.unanswered = partial(self.again, vote)
             vote.node.run(vote)
-        self.watch()
+        self.watch(self._patience)
         return self.future
 
     def args(self) -> tuple[Arg, ...]:
@@ -149,9 +151,10 @@ class Ballot(Generic[R]):
             return "no answer in time" if self.panel.clock.now() >= self.until else "no answer yet"
         return str(vote.answer[0]) if isinstance(vote.answer[0], BackendError) else "answered"
 
-    def watch(self) -> None:
-        """Look again when time is over."""
+    def watch(self, patience: float) -> None:
+        """From now on there are so many seconds."""
         self.unwatch()
+        self.until = self.panel.clock.now() + patience
         self._timer = self.panel.clock.call_at(self.until, self._late)
 
     def unwatch(self) -> None:

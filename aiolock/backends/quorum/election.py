@@ -72,22 +72,21 @@ class Election(Ballot[AcquireOutcome]):
     def describe(self, vote: Vote[AcquireOutcome]) -> str:
         if vote.answer is None or isinstance(vote.answer[0], BackendError):
             return super().describe(vote)
+        outcome = type(vote.answer[0]).__name__.lower()
         confirmed = self._confirmed.get(vote)
-        if self._fence and confirmed is not True:
-            return f"granted, and did not confirm the fence: {confirmed or 'no answer in time'}"
-        return type(vote.answer[0]).__name__.lower()
+        if not self._fence or not self._may_grant(vote) or confirmed is True:
+            return outcome
+        return f"{outcome}, and did not confirm the fence: {confirmed or 'no answer in time'}"
 
     def _granted(self) -> list[tuple[Vote[AcquireOutcome], Granted]]:
         outcomes = ((vote, vote.answer[0]) for vote in self.votes if vote.answer is not None)
         return [(vote, outcome) for vote, outcome in outcomes if isinstance(outcome, Granted)]
 
     def _agree(self, granted: list[tuple[Vote[AcquireOutcome], Granted]]) -> None:
-        now = self.panel.clock.now()
-        self.panel.pace = now - self._began
+        self.panel.pace = self.panel.clock.now() - self._began
         self.panel.winners.add(self._args.owner)
         self._fence = max(grant.fence for _, grant in granted)
-        self.until = now + self._timeout
-        self.watch()
+        self.watch(self._timeout)
         for vote, _ in granted:
             self._confirm(vote)
         self._judge_confirmed(overdue=False)
