@@ -152,6 +152,16 @@ async def test_no_majority_cannot_be_entered(trio: Trio, links: list[Link]) -> N
         pass
 
 
+async def test_what_could_not_be_opened_is_closed(trio: Trio, links: list[Link]) -> None:
+    """Kept by QuorumBackend.open, whoever called it."""
+    links[0].down = links[2].down = True
+    backend = QuorumBackend(links)
+    for _ in range(2):
+        with pytest.raises(QuorumError):
+            await backend.open(timeout=1.0, reconnected=lambda: None)
+        assert links[1]._loop is None
+
+
 async def test_a_server_that_is_too_old_is_an_error_of_configuration(trio: Trio, links: list[Link]) -> None:
     async def open(**_: object) -> None:
         raise ConfigurationError("", "the server is Redis 5.0.3: Redis 6 or newer is needed")

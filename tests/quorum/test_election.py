@@ -170,6 +170,24 @@ async def test_an_undo_that_is_lost_is_written_again(trio: Trio, links: list[Lin
     assert trio.tombstones()[0] == 1
 
 
+async def test_a_grant_that_nobody_waits_for_is_not_confirmed(
+    trio: Trio, links: list[Link], locks: LockManager, here: Lock
+) -> None:
+    """Its undo was written behind it, and nothing is remembered of it. Kept by Election.judge: `future.done()`."""
+    for link in links:
+        link.hang()
+    attempt = asyncio.ensure_future(here.acquire())
+    await trio.clock.advance(0.1)
+    attempt.cancel()
+    await trio.clock.advance(0)
+    for link in links:
+        link.thaw()
+    await trio.clock.advance(0)
+    assert [script for script, _ in links[0].sent] == ["acquire", "release"]
+    assert not locks._runtime.backend._panel.winners  # type: ignore[attr-defined]
+    assert trio.held() == [False] * 3
+
+
 @pytest.mark.parametrize("turns", range(12))
 async def test_cancelled_anywhere_nothing_stays(trio: Trio, here: Lock, there: Lock, turns: int) -> None:
     attempt = asyncio.ensure_future(here.acquire())
@@ -258,6 +276,31 @@ async def test_trying_in_a_split_vote_gets_nothing_and_leaves_nothing(
         assert await attempt is None
     await trio.clock.advance(0)
     assert trio.holders() == [{"rival"}, set(), set()]
+
+
+async def test_votes_that_stay_split_are_not_asked_for_all_the_time(trio: Trio, links: list[Link], here: Lock) -> None:
+    """A rival crashed with one node, and another is away. Kept by acquisition._attempt: `waiter.pause`."""
+    links[0]._execute(LockCalls(Keys("aiolock"), NAME).acquire("rival:1", 20_000, 0, "a rival"))
+    with away(links[2]):
+        waiter = asyncio.ensure_future(here.acquire())
+        await trio.clock.advance(15.0)
+        assert 5 < links[0].calls.count("acquire") < 60
+        await trio.clock.advance(15.0)
+        await (await waiter).release()
+
+
+async def test_tasks_of_one_process_release_and_acquire(trio: Trio, links: list[Link], here: Lock) -> None:
+    """In one write, so there is no split vote. Kept by Handoff.successor: a quorum has no transfer."""
+
+    async def enter() -> None:
+        async with here:
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.ensure_future(enter()) for _ in range(3)]
+    await trio.clock.advance(0)
+    await asyncio.gather(*tasks)
+    await trio.clock.advance(0)
+    assert [script for script, _ in links[0].sent if script != "confirm"] == ["acquire", "release"] * 3
 
 
 async def test_a_timeout_names_the_holder(trio: Trio, here: Lock, others: LockManager) -> None:

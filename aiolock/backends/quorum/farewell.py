@@ -45,6 +45,12 @@ class Farewell(Ballot[ReleaseOutcome]):
         if self.decided and not any(vote.pending for vote in self.votes):
             self.unwatch()
 
+    def final(self, overdue: bool) -> bool:
+        # A node that is away is waited for: it alone may know, and asking all again would not help.
+        pending = sum(vote.pending for vote in self.votes)
+        failed = len(self.votes) - len(self.answers()) - pending
+        return overdue or not pending or self.panel.hopeless(failed)
+
     def failure(self) -> BackendError:
         self.whole.unanswered()  # some nodes may have done it: the next attempt must not wonder
         return super().failure()
