@@ -131,6 +131,10 @@ class QuorumPlace:
     def listeners(self, name: str) -> int:
         return sorted(node.listeners(name) for node in self.nodes)[1]
 
+    def settled(self, name: str) -> bool:
+        states = [node.side.hash(keys_of(name).state) for node in self.nodes]
+        return len({(state.get("owner"), state.get("clean")) for state in states}) == 1
+
 
 class _EverySide:
     """Does everything on all three, and looks at what two of them say."""

@@ -174,6 +174,7 @@ async def test_a_grant_that_nobody_waits_for_is_not_confirmed(
     trio: Trio, links: list[Link], locks: LockManager, here: Lock
 ) -> None:
     """Its undo was written behind it, and nothing is remembered of it. Kept by Election.judge: `future.done()`."""
+    trio.set_fences(FAR, FAR + 1, FAR + 2)
     for link in links:
         link.hang()
     attempt = asyncio.ensure_future(here.acquire())
