@@ -14,6 +14,7 @@ from .errors import LockLost as LockLost
 from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
+from .errors import QuorumError as QuorumError
 from .errors import WaitTimeout as WaitTimeout
 from .manager import LockManager as LockManager
 from .primitives.fair_lock import FairLock as FairLock
@@ -46,6 +47,7 @@ __all__ = [
     "NotOwned",
     "Owner",
     "Poll",
+    "QuorumError",
     "RWLock",
     "RWLockInfo",
     "RWLockSide",

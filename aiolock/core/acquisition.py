@@ -225,7 +225,13 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
     if isinstance(outcome, Granted):
         gate.granted(waiter, Grant(outcome, call.sent_at, waiter.policy.margin, brief=False))
     elif isinstance(outcome, Refused):
+        if outcome.spent:
+            news = gate.signals - waiter.seen
+            gate.undo(waiter)
+            waiter.seen = gate.signals - news  # our own undo is none
         gate.refuse(waiter, outcome)
+        if outcome.spent and not outcome.pttl:
+            waiter.pause(runtime.clock.now(), waiter.seen)
     elif isinstance(outcome, Impossible):
         raise ConfigurationError(
             name,

@@ -53,6 +53,9 @@ class Handoff:
                 # Who polls needs time to come by: as much as this process took, but no more than until the next look.
                 self.yield_until = now + max(YIELD_PAUSE, min(self._mark, now - self._began))
                 return None
+        if waiter is not None and gate.runtime.backend.nodes > 1:
+            self._streak += 1  # a quorum transfers nothing: it is released, and acquired by the next
+            return None
         return waiter
 
     def start(self, hold: Hold, waiter: Waiter, settlement: Settlement) -> None:
@@ -84,9 +87,10 @@ class Handoff:
         runtime.backend.run(call)
 
     def _wanted_elsewhere(self) -> bool:
-        """Another process waits, or another queue of this one."""
+        """Another process waits, or another queue of this one. Who waits for a quorum cannot be counted."""
         gate = self._gate
-        return gate.ear.shared or self._others > gate.ear.listening or self._mark > 0
+        uncounted = gate.runtime.backend.nodes > 1 or self._mark > 0
+        return uncounted or gate.ear.shared or self._others > gate.ear.listening
 
     def _settle(
         self,

@@ -150,6 +150,17 @@ class Runtime:
         if self.closing:
             raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
 
+    def need_one_server(self, name: str, what: str) -> None:
+        """Raise for what a quorum does not offer; `what` in the plural, such as "fair locks".
+
+        Raises:
+            ConfigurationError: the locks are held on a quorum.
+        """
+        if self.backend.nodes > 1:
+            raise ConfigurationError(
+                name, f"{what} are not offered by a quorum, as for {name!r}: use a LockManager of one server"
+            )  # fmt: skip
+
     def check_process(self, name: str) -> None:
         """Raise in a forked child, whose connection is its parent's.
 
@@ -192,6 +203,23 @@ class Runtime:
         """Every later grant that this manager asks for gets a higher fence than any it heard of."""
         if fence > self.floor:
             self.floor = fence
+
+    async def listen(self) -> None:
+        """Hear what this manager is told.
+
+        Raises:
+            BackendError: no answer within `request_timeout`.
+        """
+        patience = self.limits.request_timeout
+        told = self.signals.listen(self.keys.manager(self.id), self.on_manager_message)
+        limit = self.limit(told, self.clock.now() + patience, lambda: _untold(patience))
+        try:
+            await told
+        except BackendError as error:
+            if error.transient:
+                raise
+        finally:
+            self.watchdog.forget(limit)
 
     def on_manager_message(self, payload: str | None) -> None:
         """On the manager's own channel: `revoked <owner> <fence>`,
@@ -288,3 +316,12 @@ class Runtime:
 
 def _this(name: str) -> str:
     return f"lock {name!r}" if name else "the manager"
+
+
+def _untold(patience: float) -> BackendError:
+    return BackendError(
+        "",
+        f"SUBSCRIBE got no answer within {patience:g} s: is Redis reachable? If a proxy or server without pub/sub "
+        "hangs up on it, make the manager with waiting=Poll()",
+        transient=True,
+    )

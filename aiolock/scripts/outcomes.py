@@ -25,11 +25,16 @@ class Granted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Somebody else holds it, for `pttl` ms more (-1: without expiry); `holder` is what they said of themselves."""
+    """Somebody else holds it, for `pttl` ms more (-1: without expiry); `holder` is what they said of themselves.
+
+    `spent`: some servers of a quorum granted it, or may have, so the owner must be ended and never sent again. With
+    `pttl` 0 nobody has it: a split vote.
+    """
 
     pttl: int
     fence: int
     holder: str
+    spent: bool = False
 
 
 class Queued(NamedTuple):

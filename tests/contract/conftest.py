@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -10,7 +11,7 @@ from aiolock import Lock, LockManager
 from tests.support import redis_cli
 from tests.support.replication import Pair
 
-from .places import MemoryPlace, Place, PollingPlace, RedisPlace
+from .places import MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +31,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _means_nothing(item: pytest.Item, place: object) -> bool:
     if place == "polling":
         return item.get_closest_marker("not_polling") is not None
+    if place == "quorum":
+        return item.path.name != "test_lock.py"  # it offers no other primitive
     if place == "replicated":  # what replicas change of the other primitives is in tests/replicas
         return item.get_closest_marker("short_ttl") is not None or item.path.name != "test_lock.py"
     return False
@@ -66,9 +69,19 @@ def polling_place(redis_url: str) -> Iterator[PollingPlace]:
         place.side.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["memory", "redis", "polling", "replicated"])
+@pytest.fixture
+def quorum_place(three_urls: list[str]) -> Iterator[QuorumPlace]:
+    """Three real servers, empty."""
+    with ExitStack() as stack:
+        links = [stack.enter_context(redis_cli.client(url)) for url in three_urls]
+        place = QuorumPlace(three_urls, links)
+        yield place
+        place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=["memory", "redis", "polling", "replicated", "quorum"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """Each place in turn: a lock means the same everywhere."""
+    """Each place in turn: what a primitive means, it means everywhere."""
     return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
 
 

@@ -22,7 +22,6 @@ from aiolock import (
     LossReason,
     NotOwned,
 )
-from aiolock.scripts.keys import GRACE_MS
 from aiolock.scripts.lock import DIRTY_MS
 
 from .places import Place, give_back, keys_of, revoked, steal, until
@@ -57,7 +56,7 @@ async def test_nothing_is_left_but_a_clean_state_that_expires(here: Lock, place:
         assert 0 < place.side.pttl(keys.lock) <= 2000
         assert 0 < place.side.pttl(keys.state) <= DIRTY_MS
     assert place.keys() == {keys.state}
-    assert 2000 < place.side.pttl(keys.state) <= 2000 + GRACE_MS
+    assert 2000 < place.side.pttl(keys.state) <= 2000 + place.grace_ms
 
 
 async def test_plain_acquire_and_release(here: Lock, there: Lock) -> None:
@@ -324,6 +323,7 @@ async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, pl
         assert lease.abandoned
         async with there as nested:
             assert nested.abandoned
+    await until(lambda: place.settled(NAME))
     async with here as lease:
         assert not lease.abandoned
 

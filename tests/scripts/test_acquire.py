@@ -30,6 +30,7 @@ def test_grants_a_free_lock(side: Side, lock: Lock) -> None:
         "clean": "0",
         "abandoned": "0",
         "metadata": "me",
+        "before": "0",
     }
 
 

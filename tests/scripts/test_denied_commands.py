@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.lock import SCRIPTS, renew
+from aiolock.scripts.lock import SCRIPTS, confirm, renew
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Held, Kept, Missing, Refused, Released, Renewed
 from tests.support.scripting import DENIAL, Lock, LuaSide
 from tests.support.scripting import Refused as Failure
@@ -67,6 +67,7 @@ SITUATIONS = {
         "transfer", [], LOCK.transfer("m:1", FENCE, "m:2", TTL, 0, "", True), Missing, frozenset({"pubsub", "set"})
     ),
     "renew": Situation("renew", [HELD], renew([LOCK.renewal("m:1", FENCE, 2 * TTL)]), list, frozenset({"hset"})),
+    "confirm": Situation("confirm", [HELD], confirm(HELD, FENCE, FENCE + 7), bool),
     "force_release": Situation("force_release", [HELD], LOCK.force_release(), bool, frozenset({"publish"})),
     "info": Situation("info", [HELD], LOCK.info(), Held),
 }

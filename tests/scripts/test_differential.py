@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.lock import renew
+from aiolock.scripts.lock import confirm, renew
 from aiolock.scripts.outcomes import Granted
 from tests.support.scripting import Lock, LuaSide, Refused, Side, TwinSide
 
@@ -58,6 +58,7 @@ steps = st.one_of(
     step("release", owners, ttls, st.integers(0, 2), st.sampled_from(["clean", "undone", "dirty"]), st.booleans()),
     step("transfer", owners, fences, owners, ttls, floors, metadata, st.booleans()),
     step("renew", renewals),
+    step("confirm", owners, fences, st.integers(-2, 2)),
     step("force_release", fences),
     step("info"),
     step("again", st.integers(0, 20)),
@@ -104,6 +105,9 @@ class World:
                     lock.renewal(owner, self.fence(lock, fence), ttl)
                     for lock, (_, owner, fence, ttl) in zip(locks, batch, strict=True)
                 )
+            case "confirm", (owner, fence, more):
+                minted = self.fence(lock, fence)
+                return confirm(lock.acquire(owner, TTLS[0], 0, ""), minted, max(0, minted + more))
             case "force_release", (fence,):
                 return lock.force_release(self.fence(lock, fence))
             case "info", _:

@@ -92,6 +92,8 @@ class Connector:
         self._class, self._options = _recipe(source, 3 if pushes else 2)
         self._pushes = pushes
         self.db: int = int(self._options.get("db") or 0)
+        path, host = self._options.get("path"), self._options.get("host", "localhost")
+        self.address: str = str(path or f"{host}:{self._options.get('port', 6379)}")
         try:
             self._make()
         except (TypeError, RedisError) as error:

@@ -57,12 +57,15 @@ class RedisBackend:
         clock: as given.
         db: the number of the database.
         checked: False.
+        nodes: 1.
+        address: host and port, or the path of the socket.
         connections_opened: how often it connected, since it was made.
 
     Raises:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
+    nodes = 1
     checked = False
 
     def __init__(
@@ -75,6 +78,7 @@ class RedisBackend:
         pushes: bool = True,
     ) -> None:
         self._connector = Connector(source, pushes)
+        self.address: str = self._connector.address
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.connections_opened: int = 0

@@ -26,7 +26,8 @@ if not known then
     local least = math.max(tonumber(state[1] or 0), tonumber(ARGV[5])) + 1
     fence = string.format('%.0f', math.max(least, now[1] * 1000000 + now[2]))
   end
-  redis.call('HSET', KEYS[2], 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', abandoned, 'metadata', ARGV[6])
+  redis.call('HSET', KEYS[2], 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', abandoned, 'metadata', ARGV[6],
+    'before', state[1] or 0)
   redis.call('PEXPIRE', KEYS[2], ARGV[7])
   state[1] = fence
 end

@@ -77,5 +77,5 @@ def info(reply: Reply) -> Held | None:
     return Held(as_text(reply[0]), as_number(reply[1]), as_number(reply[2]), as_number(reply[3]), as_text(reply[4]))
 
 
-def forced(reply: Reply) -> bool:
+def flag(reply: Reply) -> bool:
     return reply == 1

@@ -31,7 +31,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         abandoned = "1" if count is None and state.get("clean") == "0" else "0"
         if fence == "0":
             fence = mint(store, state.get("fence", "0"), floor)
-        state = grant_state(fence, owner, abandoned, metadata)
+        state = grant_state(fence, owner, abandoned, metadata) | {"before": state.get("fence", "0")}
         store.hset(state_key, state)
         store.pexpire(state_key, int(state_ttl))
     if int(depth) > int(count or 0):
@@ -112,7 +112,7 @@ def renew_one(store: Store, lock: str, state: str, owner: str, fence: str, ttl: 
     if known is not None and known != fence:
         return "taken_over"
     pttl = store.pttl(lock)
-    if ttl > pttl:
+    if 0 < ttl > pttl:
         store.pexpire(lock, ttl)
         pttl = ttl
     if known is None:
@@ -142,6 +142,17 @@ def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     owner, depth = next(iter(held.items()))
     state = store.hgetall(keys[1])
     return [owner, int(depth), store.pttl(keys[0]), state.get("fence", "0"), state.get("metadata", "")]
+
+
+def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    lock, state_key = keys
+    owner, minted, agreed = args
+    state = store.hgetall(state_key)
+    if state.get("owner") != owner or store.hget(lock, owner) is None:
+        return 0
+    if state.get("fence") == minted and int(agreed) >= int(state.get("before", minted)):
+        store.hset(state_key, {"fence": agreed})
+    return int(store.hget(state_key, "fence") == agreed)
 
 
 def mint(store: Store, stored: str, floor: str) -> str:
