@@ -161,6 +161,7 @@ class World:
             case "force_release", (owner, fence):
                 return name.force_release(self.fence(i, owner, fence))
             case "set_capacity", (more,):
+                more = 0 if self.shape is RW else more  # whose capacity is what a writer weighs
                 return name.set_capacity(max(1, self.shape.capacity + more))
             case "info", (owner,):
                 return name.info(owner)
