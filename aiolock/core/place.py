@@ -40,7 +40,7 @@ class Place:
         waiter: whose place it is.
     """
 
-    __slots__ = ("_line", "_looks", "_sent_at", "_serial", "_undo", "due", "owner", "waiter")
+    __slots__ = ("_line", "_looks", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
 
     def __init__(self, line: Line, waiter: Waiter) -> None:
         self._line = line
@@ -50,6 +50,7 @@ class Place:
         self._undo: Release | None = None
         self.waiter: Waiter = waiter
         self.owner: str = waiter.owner
+        self.called: bool = False  # its turn has come, and it must ask for it by a call of its own
         self.due: float = math.inf
         line.runtime.places[self.owner] = self
 
@@ -57,16 +58,25 @@ class Place:
         """The server said so, answering what was written at `sent_at`."""
         self._serial, self._sent_at = outcome.serial, sent_at
         self.waiter.ticket = outcome.ticket
-        self.waiter.refusal = outcome
+        self.waiter.refusal, self.waiter.failure = outcome, None
         self._looks += 1
+        self.called = False
         self._line.runtime.heard(outcome.fence)
         self._schedule()
 
     def told(self, serial: int, outcome: Granted) -> None:
         """A message says that the owner was granted; one that is older than the last answer is void."""
-        if self.waiter.place is self and serial > self._serial:
-            margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
-            self._line.granted(self.waiter, Grant(outcome, self._sent_at, margin, brief=True))
+        if self.waiter.place is not self or serial <= self._serial:
+            return
+        if self._line.runtime.backend.checked:
+            self._call()
+            return
+        margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
+        grant = Grant(outcome, self._sent_at, margin, brief=True)
+        if self._line.runtime.clock.now() < grant.deadline:
+            self._line.granted(self.waiter, grant)
+        else:
+            self.verify()  # if the server has passed on meanwhile, it still keeps the place
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
@@ -94,6 +104,8 @@ class Place:
             return  # what ended it was written behind this request
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
+        elif isinstance(outcome, Granted) and self._line.runtime.backend.checked:
+            self._call()
         elif isinstance(outcome, Granted):
             self._line.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin, brief=False))
         else:
@@ -101,8 +113,7 @@ class Place:
 
     def unknown(self, error: BackendError) -> None:
         if self.waiter.place is not self:
-            if self._undo is not None:
-                self._undo.taint()  # it may be unwritten yet, and this request may still come to the server
+            self._taint_successor()
             return
         self.waiter.tainted = True
         if error.transient:
@@ -110,9 +121,29 @@ class Place:
         else:
             self._line.requeue(self.waiter)
 
+    def _call(self) -> None:
+        self.called = True
+        self.waiter.retry_at = -math.inf
+        self.waiter.poke()
+
+    def _taint_successor(self) -> None:
+        """What this place has become ends the owner, and a request of it that died may still come to the server."""
+        hold = self._line.runtime.holds.get(self.owner)
+        if self._undo is not None:
+            self._undo.taint()  # which may be unwritten yet
+        elif hold is not None:
+            hold.tainted = True
+        elif self.waiter.owner == self.owner:
+            self.waiter.tainted = True
+
     def _schedule(self) -> None:
         runtime = self._line.runtime
-        pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
+        now = runtime.clock.now()
+        # On the manager's beat: all its waiters in one request, whenever each of them came.
+        beat = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
+        pause = beat - (now + runtime.phase * beat) % beat
+        if pause < beat / 10:
+            pause += beat
         if runtime.poll is not None:
             pause = min(pause, runtime.poll.pause(self._looks))
-        runtime.watchdog.schedule(self, runtime.clock.now() + pause)
+        runtime.watchdog.schedule(self, now + pause)

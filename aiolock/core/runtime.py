@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
+import random
 import secrets
 import socket
 from collections.abc import Callable
@@ -93,6 +94,7 @@ class Runtime:
         self.floor: int = 0  # the highest fence heard of, on any name
         self.id: str = ""
         self.holder: str = ""  # host:pid, for people
+        self.phase: float = 0.0  # of its waiters' beat: the processes of a host shall not all ask at once
         self.closing: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
@@ -118,6 +120,7 @@ class Runtime:
         self._was_bound = True
         self.id = secrets.token_hex(16)
         self.holder = f"{socket.gethostname()}:{self._pid}"
+        self.phase = random.random()
         self.closing = False
         self.poll = self._waiting
         self.signals = Signals(self.backend)

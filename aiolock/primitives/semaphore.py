@@ -122,7 +122,7 @@ class Semaphore(Queueing):
         self._permits = permits
 
     def _obtained(self, lease: Lease) -> None:
-        if lease.hold.capacity != self._permits and not self._warned:
+        if lease.hold.capacity not in (0, self._permits) and not self._warned:  # 0: a grant by message does not say
             self._warned = True
             logger.warning(
                 "semaphore %r has %d permits, not the %d it was made with here: the first to use it decides; "
@@ -134,9 +134,9 @@ class Semaphore(Queueing):
             )
 
     def _for(self, n: int) -> QueueCalls:
-        if n == 1:
+        if check_permits(self.name, "n", n) == 1:
             return self._calls
-        return _calls(self._runtime, self.name, self._permits, check_permits(self.name, "n", n))
+        return _calls(self._runtime, self.name, self._permits, n)
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self._permits} ttl={self._policy.ttl:g}>"

@@ -14,7 +14,8 @@ from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
 from .heartbeat import Heartbeat
 from .outbox import Outbox
-from .replies import Confirmation, Echo, Loaded, Replies, Scripts
+from .replicas import Replicas
+from .replies import Acknowledgement, Confirmation, Echo, Loaded, Replies, Scripts
 from .requests import Request
 
 logger: logging.Logger = logging.getLogger("aiolock.redis")
@@ -29,9 +30,19 @@ class Session:
         channels: where messages go; shared likewise.
         clock: stamps calls.
         timeout: seconds in which the server must answer.
+        replicas: who must acknowledge what is written; then there is one write at a time, and what is called
+            meanwhile leaves in the next. None for nobody.
     """
 
-    def __init__(self, link: Link, outbox: Outbox, channels: Channels, clock: Clock, timeout: float) -> None:
+    def __init__(
+        self,
+        link: Link,
+        outbox: Outbox,
+        channels: Channels,
+        clock: Clock,
+        timeout: float,
+        replicas: Replicas | None = None,
+    ) -> None:
         self.link = link
         self.replies: Replies = Replies(channels)
         self.scripts: Scripts = Scripts()
@@ -39,6 +50,7 @@ class Session:
         self._channels = channels
         self._clock = clock
         self._timeout = timeout
+        self._replicas = replicas
         self._wanted = asyncio.Event()
         self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
         self._cause: Exception | None = None
@@ -63,6 +75,8 @@ class Session:
                 if self.replies.receive(await self.link.read()):
                     self._heartbeat.heard()
                     self._note_quiet()
+                    if self._outbox:
+                        self.wake()
         except Exception as error:
             self.link.reset()
             return self._cause or error
@@ -71,13 +85,14 @@ class Session:
 
     def flush(self) -> None:
         """Write the outbox now, in one piece."""
-        if self._over or self.link.gone or not self._outbox:
+        if self._over or self.link.gone or not self._outbox or (self._replicas is not None and self.replies):
             return
         if not self.replies:
             self._heartbeat.heard()
         chunks: list[bytes] = []
         unwritten: list[tuple[Request[Any], BackendError | None]] = []
         now = self._clock.now()
+        together = None if self._replicas is None else Acknowledgement(self._replicas)
         for item in self._outbox.take():
             if isinstance(item, Subscribe):
                 self._add_subscribe(item, chunks)
@@ -88,11 +103,15 @@ class Session:
                 unwritten.append((item, None))
             else:
                 try:
-                    self._add_request(item, chunks, now)
+                    self._add_request(item, chunks, now, together)
                 except Exception as error:
                     failure = BackendError(item.call.name, f"{item.doing} cannot be put into bytes: {error}")
                     failure.__cause__ = error
                     unwritten.append((item, failure))
+        if self._replicas is not None and together:
+            chunks.append(self._replicas.question())
+            self.replies.expect(together)
+            self.replies.expect(together)
         if chunks:
             self._send(b"".join(chunks))
         for request, reason in unwritten:  # last: their callbacks must not see half a write
@@ -122,14 +141,16 @@ class Session:
             chunks.append(pack(b"SUBSCRIBE", item.listener.channel))
             self.replies.expect(Confirmation(b"subscribe", item.listener.channel, self._channels, item.listener))
 
-    def _add_request(self, request: Request[Any], chunks: list[bytes], now: float) -> None:
+    def _add_request(
+        self, request: Request[Any], chunks: list[bytes], now: float, together: Acknowledgement | None
+    ) -> None:
         call = request.call
         data = pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
         if self.scripts.give(call.script.sha):
             chunks.append(pack(b"SCRIPT", b"LOAD", call.script.lua))
             self.replies.expect(Loaded(self.scripts, call.script.sha))
         chunks.append(data)
-        self.replies.expect(request)
+        self.replies.expect(request if together is None else together.of(request))
         call.sent_at = now
         call.writes += 1
 
