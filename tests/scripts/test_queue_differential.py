@@ -52,7 +52,8 @@ def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
 
 
 about = st.sampled_from(["", "me", "ü☃ {} \n"])
-waits = st.booleans()
+waits = st.sampled_from([True, True, False])
+tainted = st.sampled_from([False] * 7 + [True])
 refreshes = st.tuples(names, owners, wants, st.sampled_from([0, 0, FLOOR, FLOOR + 2]))
 renewals = st.tuples(names, owners, wants, fences, longer)
 endings = st.sampled_from(["clean", "undone", "dirty"])
@@ -61,11 +62,11 @@ departures = step("release", owners, wants, st.just(0), st.just("clean"), st.jus
 requests = st.one_of(
     step("acquire", owners, wants, longer, waits, floors, st.just(""), st.integers(1, 3), fences),
     step("enter", st.lists(refreshes, max_size=3)),
-    step("release", owners, wants, st.integers(0, 2), endings, st.booleans()),
-    step("transfer", owners, wants, fences, owners, floors, st.booleans()),
+    step("release", owners, wants, st.integers(0, 2), endings, tainted),
+    step("transfer", owners, wants, fences, owners, floors, tainted),
     step("renew", st.lists(renewals, max_size=3)),
     step("force_release", owners, fences),
-    step("set_capacity", st.sampled_from([1, 2, 3, FULL])),
+    step("set_capacity", st.sampled_from([-1, 0, 0, 1])),
     step("info", owners),
     step("again", st.integers(0, 20)),
 )
@@ -77,7 +78,8 @@ mishaps = st.one_of(
     step("spoil", st.integers(0, 4)),
     step("listen"),
 )
-steps = st.one_of(arrivals, arrivals, departures, requests, requests, mishaps)
+kinds = st.sampled_from([arrivals] * 5 + [departures] * 2 + [requests] * 4 + [mishaps])
+steps: st.SearchStrategy[Step] = kinds.flatmap(lambda kind: kind)
 """As in life: most come and go."""
 
 
@@ -158,8 +160,9 @@ class World:
                 return name.batch(parts)
             case "force_release", (owner, fence):
                 return name.force_release(self.fence(i, owner, fence))
-            case "set_capacity", (capacity,):
-                return name.set_capacity(capacity)
+            case "set_capacity", (more,):
+                more = 0 if self.shape is RW else more  # whose capacity is what a writer weighs
+                return name.set_capacity(max(1, self.shape.capacity + more))
             case "info", (owner,):
                 return name.info(owner)
             case "again", (back,):
