@@ -71,7 +71,9 @@ class Place:
         if self._line.runtime.clock.now() < grant.deadline:
             self._line.granted(self.waiter, grant)
         else:
-            self.verify()  # if the server has passed on meanwhile, it still keeps the place
+            # It may have been passed on. Asking anew, and not ending it, keeps the place; at once, before those behind.
+            self._line.runtime.watchdog.forget(self)
+            self._line.runtime.watchdog.renew(self.entry()[0], [self])
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
