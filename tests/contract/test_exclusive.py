@@ -341,6 +341,16 @@ async def test_force_release_tells_the_holder_at_once(kind: Kind, locks: LockMan
         assert lease.abandoned
 
 
+async def test_force_release_grants_to_the_next(there: Any, stranger: Stranger, kind: Kind, place: Place) -> None:
+    """In its own script: no waiter has to look. Kept by force_release.lua's settle."""
+    stranger.take()
+    behind = Stranger(place, kind.kind, NAME, owner="another:1")
+    behind.queue()
+    assert await there.force_release()
+    assert behind.holds
+    behind.leave()
+
+
 async def test_renewal_keeps_it_beyond_its_ttl(kind: Kind, locks: LockManager, there: Any) -> None:
     """Also one that was waited for. Kept by Hold.extend: `_renew_at`."""
     holder = await there.acquire()

@@ -140,6 +140,22 @@ async def test_more_permits_let_in_whom_that_lets_in(here: Semaphore, there: Sem
     assert await here.available() == 5
 
 
+async def test_a_change_lets_them_in_by_itself(here: Semaphore, place: Place) -> None:
+    """In its own script, all who fit: nobody has to look. Kept by set_capacity.lua's settle."""
+    async with here.acquire(3):
+        strangers = [
+            Stranger(place, "semaphore", NAME, capacity=3, weight=n, owner=f"s:{n}{i}") for i, n in enumerate((1, 2, 1))
+        ]
+        for stranger in strangers:
+            stranger.queue()
+        await here.set_permits(6)
+        assert [stranger.holds for stranger in strangers] == [True, True, False]
+    assert strangers[2].holds
+    for stranger in strangers:
+        stranger.leave()
+    assert await here.available() == 6
+
+
 async def test_fewer_permits_take_none_away(here: Semaphore, there: Semaphore) -> None:
     leases = [await here.acquire() for _ in range(3)]
     await there.set_permits(1)
