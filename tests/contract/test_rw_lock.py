@@ -195,7 +195,7 @@ async def test_a_downgrade_is_renewed_and_lost_as_a_reader(locks: LockManager, t
     writing = await here.write.acquire()
     reading = await here.read.acquire()
     await writing.release()
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.7)
     assert not reading.lost
     assert await tried(there.read)
     assert await there.force_release()
@@ -239,7 +239,8 @@ async def test_fences(here: RWLock, there: RWLock) -> None:
 
 
 async def test_a_crashed_writer_is_known_until_the_next_write(here: RWLock, there: RWLock, place: Place) -> None:
-    Stranger(place, "rw", NAME).take(ttl=0.05)
+    Stranger(place, "rw", NAME).take(ttl=0.02)
+    await asyncio.sleep(0.03)
     async with there.read.acquire(timeout=ENOUGH) as lease:
         assert lease.abandoned
     async with there.write as lease:
