@@ -31,10 +31,18 @@ class Stranger:
         capacity: of the name.
         weight: how much it takes; all if not given.
         liveness: seconds for which it counts as alive while it waits.
+        owner: who it is.
     """
 
     def __init__(
-        self, place: Place, kind: str, name: str, capacity: int = 1, weight: int | None = None, liveness: float = 3.0
+        self,
+        place: Place,
+        kind: str,
+        name: str,
+        capacity: int = 1,
+        weight: int | None = None,
+        liveness: float = 3.0,
+        owner: str = "thief:1",
     ) -> None:
         if kind == "rw":
             capacity = FULL
@@ -50,7 +58,7 @@ class Stranger:
             liveness_ms=milliseconds(liveness),
         )
         self.keys = KEYS.of(kind, name)
-        self.owner = "thief:1"
+        self.owner = owner
 
     def take(self, ttl: float = 30.0) -> int:
         """Hold it, and never renew; answers the fence."""

@@ -111,9 +111,7 @@ async def test_a_queue_of_the_dead_is_passed_at_once(processes: list[LockManager
     one, two, _ = (manager.fair_lock(NAME) for manager in processes)
     lease = await one.acquire()
     for number in range(20):
-        dead = Stranger(place, "fair", NAME, liveness=0.05)
-        dead.owner = f"dead:{number}"
-        dead.queue()
+        Stranger(place, "fair", NAME, liveness=0.05, owner=f"dead:{number}").queue()
     behind = asyncio.create_task(_enter(two))
     await queued(one, 21)
     await asyncio.sleep(0.06)

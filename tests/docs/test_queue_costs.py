@@ -107,7 +107,7 @@ async def test_two_hundred_waiters_cost_one_request_a_beat(
     locks: LockManager, redis_url: str, commandstats: CommandStats
 ) -> None:
     """On many names, each come at another moment. Kept by Place._schedule."""
-    async with LockManager(redis_url, liveness=1.2) as waiting:
+    async with LockManager(redis_url, liveness=0.9) as waiting:
         leases = [await locks.fair_lock(f"n{i}", ttl=SLOW).acquire() for i in range(10)]
         tasks = []
         for i in range(200):
@@ -115,9 +115,9 @@ async def test_two_hundred_waiters_cost_one_request_a_beat(
             if i % 20 == 0:
                 await asyncio.sleep(0.02)
         await queued(waiting, 200)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.4)
         await commandstats.reset()
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.8)
         sent = await requests(commandstats)
         assert 1 <= sent["evalsha"] <= 4, sent
         for task in tasks:

@@ -227,9 +227,11 @@ async def test_a_grant_that_comes_past_its_deadline_is_undone(
     """
     lease = await peer.fair_lock("a").acquire()
     first, second = await queue_up(crew, locks.fair_lock("a"), 2, backend)
+    before = list(tickets(backend).values())
     lease.release()
     backend.clock.jump(late)
     await settle(backend)
+    assert list(tickets(backend).values()) == before[1:]
     assert first.entered.done()
     assert not second.entered.done()
     assert first.entered.result().remaining() > TTL - MARGIN - 1
@@ -363,7 +365,7 @@ async def test_a_waiter_rides_out_an_outage(locks: LockManager, peer: LockManage
 async def test_a_new_connection_refreshes_at_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """A grant may have been told meanwhile. Kept by LockManager._verify: `verify_places`."""
+    """A grant may have been told meanwhile. Kept by LockManager._verify and Runtime.on_manager_message(None), each."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     with backend.outage():
