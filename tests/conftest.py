@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
+    config.addinivalue_line("markers", "not_polling(why): what it checks is not there, or no different, under polling")
 
 
 def pytest_asyncio_loop_factories(

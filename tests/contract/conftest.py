@@ -14,12 +14,6 @@ from tests.support.replication import Pair
 from .places import MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "not_polling(why): what this checks is not there, or no different, under polling"
-    )
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test that means nothing at a place is not run there: see the markers."""
     left_out = [item for item in items if _means_nothing(item, _place_of(item))]

@@ -35,6 +35,7 @@ async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
             await asyncio.sleep(0.002)
 
 
+nobody_waits = pytest.mark.not_polling("nobody waits")
 revoked = pytest.mark.not_polling("a revocation is noticed at the next renewal: tests/contract/test_poll.py")
 
 

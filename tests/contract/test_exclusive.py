@@ -28,7 +28,7 @@ from aiolock import (
 )
 from aiolock.scripts.keys import GRACE_MS
 
-from .places import KEYS, Place, revoked, until
+from .places import KEYS, Place, nobody_waits, revoked, until
 from .strangers import Stranger, queued
 
 NAME = "order:42"
@@ -122,6 +122,7 @@ async def test_nothing_is_left_but_a_clean_state_that_expires(here: Any, kind: K
     assert 2000 < place.side.pttl(state) <= 2000 + GRACE_MS
 
 
+@nobody_waits
 async def test_plain_acquire_and_release(here: Any, there: Any) -> None:
     lease = await here.acquire()
     assert await tried(there) is None
@@ -245,6 +246,7 @@ async def test_an_expiry_lets_the_next_in(there: Any, stranger: Stranger) -> Non
 
 
 @on_a_server
+@pytest.mark.not_polling("who is dead, the server knows")
 async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> None:
     """And one that the lock was granted to. Kept by line.lua: `tonumber(alive) > NOW`."""
     dead = Stranger(place, kind.kind, NAME, liveness=0.25)
@@ -361,6 +363,7 @@ async def test_force_release_grants_to_the_next(there: Any, stranger: Stranger, 
 
 
 @on_a_server
+@nobody_waits
 async def test_renewal_keeps_it_beyond_its_ttl(kind: Kind, locks: LockManager, there: Any) -> None:
     """Also one that was waited for. Kept by Hold.extend: `_renew_at`."""
     holder = await there.acquire()
@@ -375,6 +378,7 @@ async def test_renewal_keeps_it_beyond_its_ttl(kind: Kind, locks: LockManager, t
 
 
 @on_a_server
+@nobody_waits
 async def test_a_fixed_lease_ends_before_the_server_lets_it_go(
     kind: Kind, locks: LockManager, there: Any, place: Place
 ) -> None:
@@ -401,6 +405,7 @@ async def test_a_fixed_lease_ends_before_the_server_lets_it_go(
     assert held
 
 
+@nobody_waits
 async def test_a_fixed_lease_lives_on_when_renewed_by_hand(kind: Kind, locks: LockManager) -> None:
     async with kind.make(locks, NAME, ttl=0.5, renew=False) as lease:
         await lease.renew(ttl=5.0)
@@ -409,6 +414,7 @@ async def test_a_fixed_lease_lives_on_when_renewed_by_hand(kind: Kind, locks: Lo
         assert lease.remaining() > 3
 
 
+@nobody_waits
 async def test_max_hold(kind: Kind, locks: LockManager, there: Any) -> None:
     """Kept by Hold.on_due: `_acquired_at + max_hold`."""
     with pytest.raises(LockLost) as caught:
@@ -420,6 +426,7 @@ async def test_max_hold(kind: Kind, locks: LockManager, there: Any) -> None:
 
 
 @on_a_server
+@nobody_waits
 @pytest.mark.parametrize(("takes_over", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
 async def test_a_lock_that_is_gone_is_lost(
     kind: Kind, locks: LockManager, place: Place, stranger: Stranger, takes_over: bool, reason: LossReason
@@ -490,6 +497,7 @@ async def test_closing_turns_away_and_releases(kind: Kind, place: Place, there: 
 NAMES = [" a b ", "}x", "{a}{b}", "%7Dx", "a:b::c:", "a\nb\r\nc\n", "🔒 ключ", "x" * 512]
 
 
+@nobody_waits
 async def test_names(kind: Kind, locks: LockManager, others: LockManager) -> None:
     for name in NAMES:
         async with kind.make(locks, name, metadata="a b\nc ") as lease:

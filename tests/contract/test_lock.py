@@ -24,13 +24,11 @@ from aiolock import (
 )
 from aiolock.scripts.lock import DIRTY_MS
 
-from .places import Place, give_back, keys_of, revoked, steal, until
+from .places import Place, give_back, keys_of, nobody_waits, revoked, steal, until
 
 NAME = "order:42"
 ENOUGH = 5.0
 """Far more than anything here needs, far less than any recheck or ttl that could help instead."""
-
-nobody_waits = pytest.mark.not_polling("nobody waits")
 
 
 # Holding and releasing.

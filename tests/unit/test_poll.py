@@ -416,3 +416,12 @@ async def test_a_passing_refusal_is_asked_again_at_the_next_look(
         assert waiter.entered.done()
         await waiter.end()
     assert warnings_in(caplog) == []
+
+
+async def test_a_lost_backend_is_no_refusal(backend: Server) -> None:
+    """Entering ends with the error. Kept by LockManager._listen: `if error.transient`."""
+    backend.refuse(transient=True)
+    locks = LockManager(backend)
+    with pytest.raises(BackendError):
+        await locks.__aenter__()
+    assert locks._runtime.poll is None

@@ -129,7 +129,7 @@ class RedisBackend:
         """See `Backend.subscribe`."""
         listener = Listener(channel.encode(), wake, asyncio.get_running_loop().create_future())
         if self._state is not _State.OPEN:
-            listener.fail(self._closed_error(""))
+            listener.fail(self._closed_error("", transient=True))
             return listener.future
         self._channels.add(listener)
         if self._session is not None:
@@ -259,8 +259,10 @@ class RedisBackend:
         if self._session is not None and self._channels.has(listener):
             self._put(Subscribe(listener))
 
-    def _closed_error(self, name: str) -> BackendError:
-        return BackendError(name, "the connection to Redis is closed: use locks inside `async with manager:`")
+    def _closed_error(self, name: str, *, transient: bool = False) -> BackendError:
+        return BackendError(
+            name, "the connection to Redis is closed: use locks inside `async with manager:`", transient
+        )
 
     def _shut(self) -> _Ending:
         session, self._session = self._session, None
@@ -275,7 +277,7 @@ class RedisBackend:
         unfinished += [item for item in self._outbox.take() if isinstance(item, Request)]
         for request in unfinished:
             request.settle(self._closed_error(request.call.name))
-        self._channels.clear(self._closed_error(""))
+        self._channels.clear(self._closed_error("", transient=True))  # no verdict on subscribing
         return ending
 
 
