@@ -19,6 +19,7 @@ from .primitives.fair_lock import FairLock as FairLock
 from .primitives.fair_lock import FairLockInfo as FairLockInfo
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
+from .primitives.multi_lock import MultiLock as MultiLock
 from .primitives.rw_lock import RWLock as RWLock
 from .primitives.rw_lock import RWLockInfo as RWLockInfo
 from .primitives.rw_lock import RWLockSide as RWLockSide
@@ -39,6 +40,7 @@ __all__ = [
     "LockLost",
     "LockManager",
     "LossReason",
+    "MultiLock",
     "NotAcquired",
     "NotOwned",
     "Owner",

@@ -14,10 +14,12 @@ from .core.runtime import Limits, Runtime
 from .errors import BackendError, ConfigurationError, LossReason
 from .primitives.fair_lock import FairLock
 from .primitives.lock import Lock
+from .primitives.multi_lock import MultiLock, check_names
 from .primitives.options import DEFAULT, Default, LockOptions, policy_of
 from .primitives.rw_lock import RWLock
 from .primitives.semaphore import Semaphore
 from .scripts.keys import check_name
+from .scripts.multi import joined
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -133,6 +135,18 @@ class LockManager:
         Arguments and errors: as `lock()`. No I/O. A lock and a fair lock of one name do not know of each other.
         """
         return FairLock(self._runtime, *self._named(name, options))
+
+    def multi_lock(self, *names: str, **options: Unpack[LockOptions]) -> MultiLock:
+        """Several locks at once, all or none: the very locks that `lock()` gives.
+
+        Args:
+            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; one given twice counts once.
+            options: as of `lock()`.
+
+        Errors: as `lock()`. No I/O.
+        """
+        parts = check_names(names)
+        return MultiLock(self._runtime, parts, policy_of(joined(parts), self._policy, self._margin, options))
 
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
         """A lock for many readers or one writer: `async with rw.read`, `async with rw.write`.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ..errors import BackendError
-from .calls import Calls, Contention
+from .calls import Calls
 from .runtime import Runtime
 
 
@@ -16,17 +16,19 @@ class Ear:
     Args:
         runtime: the manager's.
         calls: the name's.
-        contention: the primitive's rule.
+        is_own: whether an owner's release was this queue's, which went on when that was written.
         signal: called when the name may be free.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_contention", "_name", "_runtime", "_signal")
+    __slots__ = ("_channels", "_confirmations", "_is_own", "_name", "_runtime", "_signal")
 
-    def __init__(self, runtime: Runtime, calls: Calls, contention: Contention, signal: Callable[[], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, calls: Calls, is_own: Callable[[str], bool], signal: Callable[[], None]
+    ) -> None:
         self._runtime = runtime
         self._name = calls.name
         self._channels = calls.channels
-        self._contention = contention
+        self._is_own = is_own
         self._signal = signal
         self._confirmations: list[asyncio.Future[None]] = []
 
@@ -59,8 +61,8 @@ class Ear:
         if payload is not None:
             who, _, fence = payload.partition(" ")
             self._runtime.heard(int(fence) if fence.isdecimal() else 0)
-            if not self._contention.overlapping and self._runtime.is_own(who):
-                return  # this queue's own release: it went on when that was written
+            if self._is_own(who):
+                return
         self._signal()
 
     def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:

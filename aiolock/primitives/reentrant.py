@@ -28,6 +28,7 @@ class Reentrant(Primitive):
 
         Raises:
             AcquireTimeout: somebody else held it all the time; names the holder.
+            NotAcquired: this task holds part of it through a multi lock, and would wait for itself.
             BackendError: Redis is unreachable or refuses. A task that is already waiting rides out an outage.
             LockLost: nested, and the hold was lost.
             NotOwned: `owner` holds it no more.

@@ -21,11 +21,15 @@ class Granted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Somebody else holds it, for `pttl` ms more (-1: without expiry); `holder` is what they said of themselves."""
+    """Somebody else holds it, for `pttl` ms more (-1: without expiry); `holder` is what they said of themselves.
+
+    `part` is the name they hold, where several were asked for.
+    """
 
     pttl: int
     fence: int
     holder: str
+    part: str = ""
 
 
 class Queued(NamedTuple):
@@ -55,9 +59,13 @@ class Finished(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The lock is free, or was freed by an earlier copy of this request."""
+    """The lock is free, or was freed by an earlier copy of this request.
+
+    `others` managers listened for it, where the request counts them.
+    """
 
     fence: int
+    others: int = 0
 
 
 class Kept(NamedTuple):
