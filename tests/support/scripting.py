@@ -15,6 +15,7 @@ from aiolock.scripts.store import Store, WrongType
 
 R = TypeVar("R")
 
+KEYS = Keys("aiolock")
 LONG_MS = 10**9
 Seen = tuple[dict[str, str] | None, int]
 """A key's fields, None if it is no hash, and its PTTL."""
@@ -24,12 +25,11 @@ class Lock(LockCalls):
     """The calls about one name, and where its keys are."""
 
     def __init__(self, name: str = "order:42") -> None:
-        keys = Keys("aiolock")
-        super().__init__(keys, name)
+        super().__init__(KEYS, name)
         self.key = self._keys.lock
         self.state = self._keys.state
         self.dead = self._keys.dead
-        self.manager = keys.manager
+        self.manager = KEYS.manager
 
 
 class Refused(Exception):

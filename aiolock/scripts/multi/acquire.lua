@@ -22,8 +22,9 @@ end
 for _, one in ipairs(seen) do
   if not (one.count and one.fence) then
     local left = (not one.count and one.clean == '0') and '1' or '0'
-    redis.call('HSET', KEYS[one.at + 1], 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', left, 'metadata', ARGV[6])
-    redis.call('PEXPIRE', KEYS[one.at + 1], ARGV[7])
+    local state = KEYS[one.at + 1]
+    redis.call('HSET', state, 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', left, 'metadata', ARGV[6])
+    redis.call('PEXPIRE', state, ARGV[7])
     one.abandoned = left
   end
   if one.abandoned == '1' then abandoned = '1' end

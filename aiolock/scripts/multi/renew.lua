@@ -5,15 +5,15 @@
 -- Never creates a lock and never shortens one; a state that was lost under a live hold is written again.
 -- If a command is denied: that hold's answer is the error, and the other names and holds are renewed.
 local function renew(at, owner, fence, ttl)
-  local one = part(at, owner)
+  local one, state = part(at, owner), KEYS[at + 1]
   if not one.count then return one.gone end
   if one.fence and one.fence ~= fence then return 'taken_over' end
   if ttl > one.pttl and ttl > 0 then
-    redis.call('PEXPIRE', KEYS[one.at], ttl)
+    redis.call('PEXPIRE', KEYS[at], ttl)
     one.pttl = ttl
   end
-  if not one.fence then redis.pcall('HSET', KEYS[one.at + 1], 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', 0) end
-  redis.pcall('PEXPIRE', KEYS[one.at + 1], math.max(tonumber(ARGV[1]), one.pttl + 60000))
+  if not one.fence then redis.pcall('HSET', state, 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', 0) end
+  redis.pcall('PEXPIRE', state, math.max(tonumber(ARGV[1]), one.pttl + 60000))
   return one.pttl
 end
 local answers, at = {}, 1
