@@ -210,6 +210,8 @@ def test_a_spoiled_part_is_no_verdict_and_the_others_are_renewed(side: Side) -> 
     assert isinstance(answer, Failed)
     assert "WRONGTYPE" in answer.error
     assert side.pttl(B.key) > TTL
+    side.delete(B.key)  # which is one
+    assert side.run(renew([AB.renewal("m:+1", fence, 2 * TTL)])) == [Missing(LossReason.DELETED)]
 
 
 def test_info_is_of_each_name(side: Side) -> None:
