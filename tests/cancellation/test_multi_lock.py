@@ -28,8 +28,7 @@ async def test_nesting() -> None:
     assert await run_every_way(scenario) > 40
 
 
-@pytest.mark.parametrize("turns", [0, 2, 4, 5, 8, 12])
-@pytest.mark.parametrize("attempt", [False, True])
+@pytest.mark.parametrize(("turns", "attempt"), [(0, False), (5, False), (5, True)])
 async def test_a_wait_that_the_release_of_one_name_elsewhere_ends(turns: int, attempt: bool) -> None:
     async def scenario(world: World) -> None:
         lease = await world.peer.lock("b").acquire()
@@ -42,7 +41,7 @@ async def test_a_wait_that_the_release_of_one_name_elsewhere_ends(turns: int, at
     assert await run_every_way(scenario) > 40
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3, 8])
+@pytest.mark.parametrize("turns", [1, 5])
 async def test_a_wait_behind_another_task_of_this_process(turns: int) -> None:
     async def prepare(world: World) -> None:
         await world.hold()

@@ -136,8 +136,25 @@ async def history(url: str, folder: str, tasks: str, seconds: str) -> None:
         await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
 
 
+async def overlap(url: str, folder: str, tasks: str, rounds: str) -> None:
+    """Tasks take a few of five names at once, in any order, by multi locks and plain ones."""
+    journal = Journal(f"{folder}/journal")
+
+    async def work(locks: LockManager) -> None:
+        for _ in range(int(rounds)):
+            names = random.sample("abcde", random.randint(1, 3))
+            async with locks.multi_lock(*names) if len(names) > 1 else locks.lock(*names) as lease:
+                journal.note("enter", names=names, fence=lease.fence, abandoned=lease.abandoned)
+                await asyncio.sleep(random.uniform(0, 0.002))
+                journal.note("leave", names=names, fence=lease.fence)
+
+    async with LockManager(url, ttl=TTL) as locks:
+        await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
+
+
 if __name__ == "__main__":
     what, url, folder, *arguments = sys.argv[1:]
     os.environ["AIOLOCK_URL"] = url
-    asyncio.run({"increment": increment, "hold": hold, "fork": fork, "history": history}[what](url, folder, *arguments))
+    works = {"increment": increment, "hold": hold, "fork": fork, "history": history, "overlap": overlap}
+    asyncio.run(works[what](url, folder, *arguments))
     Path(folder, f"done.{os.getpid()}").touch()

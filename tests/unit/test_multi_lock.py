@@ -44,7 +44,8 @@ async def test_nobody_else_no_pause(backend: MemoryBackend, locks: LockManager, 
     holders = [Holder(crew, locks.multi_lock("a", "b")) for _ in range(40)]
     for holder in holders:
         holder.leave.set()
-    await settle(backend)
+    for _ in holders:
+        await settle(backend)
     assert all(holder.task.done() for holder in holders)
 
 
