@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..core.calls import Contention
 from ..core.policy import Policy
 from ..core.runtime import Runtime
@@ -32,7 +34,7 @@ class MultiLock(Reentrant):
     __slots__ = ("_names",)
 
     _calls: MultiCalls
-    contention = Contention(contenders=1, handoff=False, overlapping=True)
+    contention: ClassVar[Contention] = Contention(contenders=1, handoff=False, overlapping=True)
 
     def __init__(self, runtime: Runtime, names: tuple[str, ...], policy: Policy) -> None:
         super().__init__(runtime, MultiCalls(runtime.keys, names), policy)

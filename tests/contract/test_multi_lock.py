@@ -14,6 +14,7 @@ import pytest
 
 from aiolock import AcquireTimeout, ConfigurationError, LockLost, LockManager, LossReason, MultiLock, NotAcquired, Owner
 from aiolock.primitives.multi_lock import MAX_NAMES
+from tests.support.redis_cli import CommandStats
 
 from .places import Place, RedisPlace, give_back, keys_of, steal, until
 
@@ -360,15 +361,31 @@ async def test_killed_holders_are_followed(here: MultiLock, place: Place) -> Non
 # Costs.
 
 
-async def test_a_pair_costs_two_commands(redis_place: RedisPlace, commandstats) -> None:  # type: ignore[no-untyped-def]
-    async with redis_place.manager() as locks:
-        lock = locks.multi_lock(*NAMES)
-        async with lock:
-            await lock.info()
+async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats) -> None:
+    """The rows of docs/multi.md that are marked: requests, and commands inside the scripts."""
+    n = len(NAMES)
+
+    async def inside() -> int:
+        counts = await commandstats.counts()
         await commandstats.reset()
-        async with lock:
-            assert await commandstats.sent() == {"evalsha": 1}
-            assert len(await lock.info()) == len(NAMES)
-        sent = await commandstats.sent()
-        sent.pop("ping", None)
-        assert sent == {"evalsha": 3}
+        assert counts.pop("evalsha") == 1
+        counts.pop("ping", None)
+        return counts.total()
+
+    async with redis_place.manager() as locks, redis_place.manager() as others:
+        lock, rival = locks.multi_lock(*NAMES), others.multi_lock(*NAMES)
+        for warm in (lock, rival):
+            async with warm as lease:
+                await lease.renew()
+                await warm.info()
+        await commandstats.reset()
+        lease = await lock.acquire()
+        assert await inside() == 6 * n + 2
+        assert await rival.try_acquire() is None
+        assert await inside() == 3 * n + 1
+        await lease.renew()
+        assert await inside() == 5 * n
+        assert len(await lock.info()) == n
+        assert await inside() == 3 * n
+        await lease.release()
+        assert await inside() == 6 * n + 1
