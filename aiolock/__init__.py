@@ -22,6 +22,7 @@ from .primitives.fair_lock import FairLockInfo as FairLockInfo
 from .primitives.latch import Latch as Latch
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
+from .primitives.multi_lock import MultiLock as MultiLock
 from .primitives.rw_lock import RWLock as RWLock
 from .primitives.rw_lock import RWLockInfo as RWLockInfo
 from .primitives.rw_lock import RWLockSide as RWLockSide
@@ -43,6 +44,7 @@ __all__ = [
     "LockLost",
     "LockManager",
     "LossReason",
+    "MultiLock",
     "NotAcquired",
     "NotOwned",
     "Owner",

@@ -29,10 +29,12 @@ from .errors import ConfigurationError, LossReason
 from .primitives.fair_lock import FairLock
 from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
+from .primitives.multi_lock import MultiLock, check_names
 from .primitives.options import DEFAULT, Default, LockOptions, policy_of
 from .primitives.rw_lock import RWLock
 from .primitives.semaphore import Semaphore
 from .scripts.keys import check_name
+from .scripts.multi import joined
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -126,7 +128,7 @@ class LockManager:
                 check_duration("", "replica_timeout", replica_timeout, least=0.001),
                 f"{namespace}:replicated",
             )
-            self._check_replicas("", self._policy.ttl)
+            check_replica_timeout("", replica_timeout, self._policy.ttl)
             if self._replicas.timeout > limits.request_timeout / 2:
                 raise ConfigurationError(
                     "",
@@ -207,6 +209,19 @@ class LockManager:
         self._runtime.need_one_server(name, "fair locks")
         return FairLock(self._runtime, *self._named(name, options))
 
+    def multi_lock(self, *names: str, **options: Unpack[LockOptions]) -> MultiLock:
+        """Several locks at once, all or none: the very locks that `lock()` gives.
+
+        Args:
+            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; one given twice counts once.
+            options: as of `lock()`.
+
+        Errors: as `lock()`. No I/O.
+        """
+        parts = check_names(names)
+        self._runtime.need_one_server(joined(parts), "multi locks")
+        return MultiLock(self._runtime, parts, self._policy_of(joined(parts), options))
+
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
         """A lock for many readers or one writer: `async with rw.read`, `async with rw.write`.
 
@@ -282,9 +297,13 @@ class LockManager:
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name = check_name(name)
+        return name, self._policy_of(name, options)
+
+    def _policy_of(self, name: str, options: LockOptions) -> Policy:
         policy = policy_of(name, self._policy, self._margin, options)
-        self._check_replicas(name, policy.ttl)
-        return name, policy
+        if self._replicas is not None:
+            check_replica_timeout(name, self._replicas.timeout, policy.ttl)
+        return policy
 
     async def __aenter__(self) -> LockManager:
         """Connect.
@@ -357,10 +376,6 @@ class LockManager:
                 runtime.unbind()
                 await runtime.watchdog.stop()
             raise
-
-    def _check_replicas(self, name: str, ttl: float) -> None:
-        if self._replicas is not None:
-            check_replica_timeout(name, self._replicas.timeout, ttl)
 
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):

@@ -75,11 +75,15 @@ class Calls(Protocol):
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
 
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...
+
+
+class HandoffCalls(Calls, Protocol):
+    """Requests about a name that can be handed on inside the process."""
+
     def transfer(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]: ...
-
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...
 
 
 class QueueCalls(Calls, Protocol):

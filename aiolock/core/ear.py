@@ -15,17 +15,19 @@ class Ear:
     Args:
         runtime: the manager's.
         channels: where the name's releases are told.
+        is_own: whether an owner's release was this queue's, which went on when that was written.
         signal: called when the name may be free.
-        own: releases of this process are heard, too: its own queue is not the only one that waits for them.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_own", "_runtime", "_signal")
+    __slots__ = ("_channels", "_confirmations", "_is_own", "_runtime", "_signal")
 
-    def __init__(self, runtime: Runtime, channels: Sequence[str], signal: Callable[[], None], own: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, channels: Sequence[str], is_own: Callable[[str], bool], signal: Callable[[], None]
+    ) -> None:
         self._runtime = runtime
         self._channels = channels
+        self._is_own = is_own
         self._signal = signal
-        self._own = own
         self._confirmations: list[asyncio.Future[None]] = []
 
     @property
@@ -57,8 +59,8 @@ class Ear:
         if payload is not None:
             who, _, fence = payload.partition(" ")
             self._runtime.heard(int(fence) if fence.isdecimal() else 0)
-            if not self._own and self._runtime.is_own(who):
-                return  # this queue's own release: it went on when that was written
+            if self._is_own(who):
+                return
         self._signal()
 
     def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:

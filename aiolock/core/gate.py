@@ -46,9 +46,10 @@ class Gate:
         self.answered = False  # the server has spoken since somebody of this process wanted the lock
         self.holds: list[Hold] = []  # not ended; lost ones too
         self.waiters: dict[Waiter, None] = {}
-        self.ear = Ear(runtime, calls.channels, self.signal, own=contention.overlapping)
+        self.ear = Ear(runtime, calls.channels, self._is_own, self.signal)
         self.handoff = Handoff(self)
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
+        self._ended = ""  # the owner whose hold ended last
         self._busy = 0  # slots taken by live holds and by transfers on their way
         self._warned = False
 
@@ -283,7 +284,7 @@ class Gate:
             Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
         self._end(hold)
-        successor = self.handoff.successor(hold, ending)
+        successor = self.handoff.successor(hold, ending, settlement)
         if successor is not None:
             self.handoff.start(hold, successor, settlement)
             return settlement
@@ -304,6 +305,7 @@ class Gate:
 
     def _end(self, hold: Hold) -> None:
         hold.end()
+        self._ended = hold.owner
         self.holds.remove(hold)
         self.runtime.holds.pop(hold.owner, None)
 
@@ -332,6 +334,10 @@ class Gate:
             if not hold.ended:
                 hold.depth = 1
                 self.lower(hold, "dirty")
+
+    def _is_own(self, owner: str) -> bool:
+        """The owner was of this queue, which went on when its release was written."""
+        return owner == self._ended if self.contention.overlapping else self.runtime.is_own(owner)
 
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:

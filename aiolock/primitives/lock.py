@@ -9,6 +9,7 @@ from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy
 from ..core.runtime import Runtime
 from ..scripts.lock import LockCalls
+from ..scripts.outcomes import Held
 from .reentrant import Reentrant
 
 
@@ -29,6 +30,12 @@ class LockInfo:
     ttl: float
     fence: int
     metadata: str | None
+
+
+def lock_info(held: Held) -> LockInfo:
+    """The server's answer, for people."""
+    holder, metadata = held.told()
+    return LockInfo(holder, held.depth, max(0, held.pttl) / 1000, held.fence, metadata)
 
 
 class Lock(Reentrant):
@@ -64,10 +71,7 @@ class Lock(Reentrant):
         Cost: one round trip, read-only.
         """
         held = await self._runtime.ask(self._calls.info(), "looking at")
-        if held is None:
-            return None
-        holder, metadata = held.told()
-        return LockInfo(holder, held.depth, max(0, held.pttl) / 1000, held.fence, metadata)
+        return None if held is None else lock_info(held)
 
     async def force_release(self) -> bool:
         """Free it whoever holds it; the holder is told at once and its guarded block cancelled.

@@ -28,7 +28,8 @@ class Reentrant(Primitive):
 
         Raises:
             AcquireTimeout: somebody else held it all the time; names the holder.
-            NotAcquired: this owner reads, and would wait for itself to write; or the manager closes.
+            NotAcquired: this task would wait for itself: it reads and wants to write, or holds part of it through
+                another lock; or the manager closes.
             BackendError: Redis is unreachable or refuses, or too few replicas acknowledged (`min_replicas`). A task
                 that is already waiting rides out an outage.
             LockLost: nested, and the hold was lost.

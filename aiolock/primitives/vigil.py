@@ -38,7 +38,7 @@ class Vigil:
         self._waiters = 0
         self._naps: list[asyncio.Future[None]] = []
         self._refused: BackendError | None = None
-        self._ear = Ear(runtime, calls.channels, self.signal, own=True)
+        self._ear = Ear(runtime, calls.channels, lambda owner: False, self.signal)
         self._looks = 0
         self._call: Call[Look] | None = None  # the look on its way
         self._again = False  # something was heard since it was made

@@ -29,12 +29,14 @@ class Refused(NamedTuple):
 
     `spent`: some servers of a quorum granted it, or may have, so the owner must be ended and never sent again. With
     `pttl` 0 nobody has it: a split vote.
+    `part` is the name they hold, where several were asked for.
     """
 
     pttl: int
     fence: int
     holder: str
     spent: bool = False
+    part: str = ""
 
 
 class Queued(NamedTuple):
@@ -64,9 +66,13 @@ class Finished(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The lock is free, or was freed by an earlier copy of this request."""
+    """The lock is free, or was freed by an earlier copy of this request.
+
+    `others` managers listened for it, where the request counts them.
+    """
 
     fence: int
+    others: int = 0
 
 
 class Kept(NamedTuple):

@@ -330,13 +330,29 @@ async def _wait(url: str, folder: str, number: int, stays: int) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def overlap(url: str, folder: str, tasks: str, rounds: str) -> None:
+    """Tasks take a few of five names at once, in any order, by multi locks and plain ones."""
+    journal = Journal(f"{folder}/journal")
+
+    async def work(locks: LockManager) -> None:
+        for _ in range(int(rounds)):
+            names = random.sample("abcde", random.randint(1, 3))
+            async with locks.multi_lock(*names) if len(names) > 1 else locks.lock(*names) as lease:
+                journal.note("enter", names=names, fence=lease.fence, abandoned=lease.abandoned)
+                await asyncio.sleep(random.uniform(0, 0.002))
+                journal.note("leave", names=names, fence=lease.fence)
+
+    async with LockManager(url, ttl=TTL) as locks:
+        await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
+
+
 if __name__ == "__main__":
     what, url, folder, *arguments = sys.argv[1:]
     os.environ["AIOLOCK_URL"] = url
     if what == "herd":
         herd(url, folder, *arguments)
     else:
-        known = (increment, hold, detach, resume, fork, history, stand, queue, crowd)
+        known = (increment, hold, detach, resume, fork, history, stand, queue, crowd, overlap)
         workers = {worker.__name__: worker for worker in known}
         asyncio.run(workers[what](url, folder, *arguments))  # type: ignore[operator]
     Path(folder, f"done.{os.getpid()}").touch()
