@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.policy import Policy, milliseconds
@@ -50,7 +51,7 @@ class FairLock(Queueing, Reentrant):
 
     __slots__ = ()
 
-    contention = Contention(contenders=None, handoff=False)
+    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         liveness_ms = milliseconds(runtime.limits.liveness)

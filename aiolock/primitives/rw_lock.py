@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.policy import Policy, milliseconds
@@ -55,7 +56,7 @@ class RWLockSide(Queueing, Reentrant):
 
     __slots__ = ("_writes",)
 
-    contention = Contention(contenders=None, handoff=False)
+    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy, writes: bool) -> None:
         self._writes = writes
