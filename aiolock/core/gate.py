@@ -46,8 +46,8 @@ class Gate:
         self.answered = False  # the server has spoken since somebody of this process wanted the lock
         self.holds: list[Hold] = []  # not ended; lost ones too
         self.waiters: dict[Waiter, None] = {}
-        self.ear = Ear(runtime, calls.channels, self._is_own, self.signal)
-        self.handoff = Handoff(self)
+        self.ear: Ear = Ear(runtime, calls.channels, self._is_own, self.signal)
+        self.handoff: Handoff = Handoff(self)
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
         self._ended = ""  # the owner whose hold ended last
         self._busy = 0  # slots taken by live holds and by transfers on their way

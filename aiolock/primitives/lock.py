@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
@@ -53,7 +54,7 @@ class Lock(Reentrant):
     __slots__ = ()
 
     _calls: LockCalls
-    contention = Contention(contenders=1, handoff=True)
+    contention: ClassVar[Contention] = Contention(contenders=1, handoff=True)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         super().__init__(runtime, LockCalls(runtime.keys, name), policy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.acquisition import Acquisition
 from ..core.calls import Contention
@@ -55,7 +56,7 @@ class Semaphore(Queueing):
 
     __slots__ = ("_permits", "_warned")
 
-    contention = Contention(contenders=None, handoff=False, reentrant=False)
+    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False, reentrant=False)
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
         self._permits = check_permits(name, "permits", permits)

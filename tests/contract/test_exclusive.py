@@ -166,7 +166,7 @@ async def test_a_child_task_shares_by_owner_only(locks: LockManager, name: str) 
     async with here as lease:
         assert await asyncio.create_task(child(owner=lease.owner, timeout=ENOUGH)) == 2
         with pytest.raises(AcquireTimeout, match="owner=lease"):
-            await asyncio.create_task(child(timeout=0.05))
+            await asyncio.create_task(child(timeout=0.2))
         owner = lease.owner
     with pytest.raises(NotOwned, match=NAME):
         await here.acquire(owner=owner)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiolock import AcquireTimeout, FairLock, FairLockInfo, LockManager
+from aiolock import AcquireTimeout, BackendError, FairLock, FairLockInfo, LockManager
 
 from .places import KEYS, Place, until
 from .strangers import Stranger, queued
@@ -59,8 +59,8 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
                 tickets.append((seen[lease.hold.owner], lease.fence))
                 await asyncio.sleep(0.001)
                 inside -= 1
-        except AcquireTimeout:
-            pass
+        except (AcquireTimeout, BackendError):
+            pass  # the latter if not even the first answer came in time
 
     def waiting() -> int:
         return sum(len(manager._runtime.places) for manager in processes)
@@ -90,7 +90,7 @@ async def test_short_and_long_timeouts_do_not_drift_the_queue(processes: list[Lo
     patient = asyncio.create_task(_enter(three))
     for _ in range(5):
         with pytest.raises(AcquireTimeout):
-            await two.acquire(timeout=0.02)
+            await two.acquire(timeout=0.1)
     await queued(three, 1)
     info = await three.info()
     assert info is not None

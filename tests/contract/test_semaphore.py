@@ -8,7 +8,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiolock import AcquireTimeout, ConfigurationError, LockLost, LockManager, LossReason, Semaphore, SemaphoreInfo
+from aiolock import (
+    AcquireTimeout,
+    BackendError,
+    ConfigurationError,
+    LockLost,
+    LockManager,
+    LossReason,
+    Semaphore,
+    SemaphoreInfo,
+)
 
 from .places import Place, revoked, until
 from .strangers import Stranger, queued
@@ -217,7 +226,7 @@ async def test_a_nested_timeout_does_not_speak_of_owners(here: Semaphore) -> Non
     """There is nothing to share: it is not reentrant. Kept by acquisition._timeout."""
     async with here.acquire(3):
         with pytest.raises(AcquireTimeout) as caught:
-            await here.acquire(timeout=0.02)
+            await here.acquire(timeout=0.1)
     assert "owner=" not in str(caught.value)
     assert NAME in str(caught.value)
 
@@ -278,8 +287,8 @@ async def test_never_above_its_permits_under_load(processes: list[LockManager]) 
                     fences.append(lease.fence)
                     await asyncio.sleep(0.001)
                     out -= n
-            except AcquireTimeout:
-                pass
+            except (AcquireTimeout, BackendError):
+                pass  # the latter if not even the first answer came in time
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for number in range(16):
