@@ -217,6 +217,21 @@ async def test_a_subscription_that_most_nodes_refuse_is_refused(trio: Trio, link
     await backend.aclose()
 
 
+async def test_a_late_refusal_counts_once_most_nodes_refuse(trio: Trio, links: list[Link]) -> None:
+    """As after reconnects. Kept by Subscription._heard: one node's refusal makes nobody poll."""
+    heard: list[object] = []
+    backend = QuorumBackend(links)
+    await backend.open(timeout=1.0, reconnected=lambda: None)
+    await backend.subscribe("channel", heard.append)
+    for link, told in zip(links[:2], (1, 2), strict=True):
+        link._wakes["channel"](BackendError("", "NOPERM"))
+        await trio.clock.advance(1.0)
+        assert len(heard) == told
+    assert isinstance(heard[-1], QuorumError)
+    assert not heard[-1].transient
+    await backend.aclose()
+
+
 async def test_one_message_of_three_nodes_wakes_once(trio: Trio, links: list[Link]) -> None:
     """A moment later, at random. Kept by Subscription._heard: payloads are keys of a dict."""
     heard: list[str | None] = []

@@ -57,7 +57,12 @@ class Subscription:
             self.future.set_exception(error)
             self.future.exception()  # nobody need await it
 
-    def _heard(self, node: Node, payload: str | None) -> None:
+    def _heard(self, node: Node, payload: str | BackendError | None) -> None:
+        if isinstance(payload, BackendError):  # refused after a reconnect
+            if (failure := self._refuse(node, payload)) is not None:
+                self._wake(failure)
+            return
+        self._refused.pop(node, None)
         if payload is None and node not in self._confirmed:
             self._confirmed.add(node)
             if len(self._confirmed) == self._panel.quorum and not self.future.done():
@@ -80,15 +85,21 @@ class Subscription:
         error = None if told.cancelled() else told.exception()
         if self._over or not isinstance(error, BackendError):
             return
-        self._refused[node] = error
-        if self._panel.hopeless(len(self._refused)):
-            outcomes = tuple(f"{node.label}: {self._refused.get(node, 'no answer yet')}" for node in self._panel.nodes)
-            failure = QuorumError(
-                "",
-                f"{self._panel.quorum} of {len(self._panel.nodes)} nodes must confirm a subscription: "
-                + "; ".join(outcomes),
-                transient=all(error.transient for error in self._refused.values()),
-                outcomes=outcomes,
-            )
-            failure.__cause__ = error
+        if (failure := self._refuse(node, error)) is not None:
             self.fail(failure)
+
+    def _refuse(self, node: Node, error: BackendError) -> QuorumError | None:
+        """Why there is no majority any more; None if there may be one."""
+        self._refused[node] = error
+        if not self._panel.hopeless(len(self._refused)):
+            return None
+        outcomes = tuple(f"{node.label}: {self._refused.get(node, 'no answer yet')}" for node in self._panel.nodes)
+        failure = QuorumError(
+            "",
+            f"{self._panel.quorum} of {len(self._panel.nodes)} nodes must confirm a subscription: "
+            + "; ".join(outcomes),
+            transient=all(error.transient for error in self._refused.values()),
+            outcomes=outcomes,
+        )
+        failure.__cause__ = error
+        return failure
