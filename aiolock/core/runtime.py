@@ -223,16 +223,16 @@ class Runtime:
 
     def on_manager_message(self, payload: str | None) -> None:
         """On the manager's own channel: `revoked <owner> <fence>`,
-        `granted <owner> <serial> <fence> <ttl ms> <abandoned>`, or None if something may have been missed."""
+        `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`, or None: something may have been missed."""
         match (payload or "").split(" "):
             case ["revoked", owner, fence]:
                 hold = self.holds.get(owner)
                 if hold is not None and fence == str(hold.fence):
                     hold.lose(LossReason.REVOKED)
-            case ["granted", owner, serial, fence, ttl_ms, abandoned]:
+            case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
                 place = self.places.get(owner)
                 if place is not None:
-                    place.told(int(serial), Granted(int(fence), int(ttl_ms), abandoned == "1"))
+                    place.told(int(serial), Granted(int(fence), int(ttl_ms), abandoned == "1", capacity=int(capacity)))
             case [""]:
                 self.verify_places()
 

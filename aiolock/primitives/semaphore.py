@@ -123,7 +123,7 @@ class Semaphore(Queueing):
         self._permits = permits
 
     def _obtained(self, lease: Lease) -> None:
-        if lease.hold.capacity not in (0, self._permits) and not self._warned:  # 0: a grant by message does not say
+        if lease.hold.capacity != self._permits and not self._warned:
             self._warned = True
             logger.warning(
                 "semaphore %r has %d permits, not the %d it was made with here: the first to use it decides; "

@@ -123,6 +123,19 @@ async def test_the_stored_number_wins_and_a_warning_says_so(
     assert "set_permits()" in warning.getMessage()
 
 
+async def test_who_was_let_in_by_a_message_is_warned_too(
+    here: Semaphore, others: LockManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kept by line.lua: `text(name.capacity)` in the message."""
+    lease = await here.acquire(3)
+    waiter = asyncio.create_task(others.semaphore(NAME, 5).acquire())
+    await queued(here)
+    await lease.release()
+    async with asyncio.timeout(ENOUGH):
+        await (await waiter).release()
+    assert f"'{NAME}' has 3 permits, not the 5" in caplog.text
+
+
 async def test_who_waited_is_not_warned_of_what_is_not_so(
     here: Semaphore, there: Semaphore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,7 +51,7 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
     state = side.hash(fair.state)
     assert state["metadata"] == "about n:2"
     abandoned = int(what != "a release")
-    told = f"granted n:2 {state['serial']} {HIGH + 11} {BRIEF} {abandoned}"
+    told = f"granted n:2 {state['serial']} {HIGH + 11} {BRIEF} {abandoned} 1"
     assert side.heard() == [(fair.manager("n"), told)]
 
 

@@ -21,7 +21,7 @@ async def test_the_place_is_kept(aiolock_memory: MemoryBackend) -> None:
         await clock.advance(0)
         (place,) = locks._runtime.places.values()
         clock.jump(LATE)
-        locks._runtime.on_manager_message(f"granted {place.owner} {place._serial + 10**9} 99 3000 0")
+        locks._runtime.on_manager_message(f"granted {place.owner} {place._serial + 10**9} 99 3000 0 1")
         await clock.advance(0)
         assert list(locks._runtime.places.values()) == [place]
         assert not waiter.done()

@@ -173,10 +173,10 @@ async def test_a_lost_message_is_made_up_for_by_the_next_refresh(
 @pytest.mark.parametrize(
     "message",
     [
-        "granted {owner} {old} 99 3000 0",
-        "granted {owner} 1 99 3000 0",
-        "granted {manager}:99 {new} 99 3000 0",
-        "granted somebody:1 {new} 99 3000 0",
+        "granted {owner} {old} 99 3000 0 1",
+        "granted {owner} 1 99 3000 0 1",
+        "granted {manager}:99 {new} 99 3000 0 1",
+        "granted somebody:1 {new} 99 3000 0 1",
         "revoked {owner} 99",
         "granted",
         "granted {owner}",
@@ -207,7 +207,7 @@ async def test_a_second_message_of_one_grant_changes_nothing(
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     (place,) = places(locks)
-    text = f"granted {place.owner} {place._serial + 10**9} 99 3000 0"
+    text = f"granted {place.owner} {place._serial + 10**9} 99 3000 0 1"
     await lease.release()
     await settle(backend)
     entered = waiter.entered.result()
@@ -468,7 +468,7 @@ async def test_a_refresh_that_dies_behind_its_own_grant_is_remembered_too(
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     (place,) = places(locks)
     runtime = runtime_of(locks)
-    runtime.on_manager_message(f"granted {place.owner} {place._serial + 1} {2**52} 3000 0")
+    runtime.on_manager_message(f"granted {place.owner} {place._serial + 1} {2**52} 3000 0 1")
     place.unknown(BackendError("", "the connection died", transient=True))
     assert place.waiter.tainted
     await settle(backend)  # the renewal finds that it never was
