@@ -91,17 +91,20 @@ class MemoryBackend(PlainMemoryBackend):
         Returns:
             The thief's fence. Nobody is told; the holder finds out at its next renewal.
         """
-        calls, keys = self._calls(name, kind), self._keys.of(kind, name)
-        grant: object = None
-        holders = [owner for owner in self.store.hgetall(keys.lock) if owner != "used"]
-        if kind == "lock" or not holders:
+        calls, key = self._calls(name, kind), self._keys.of(kind, name).lock
+        holders = [owner for owner in self.store.hgetall(key) if owner != "used" and kind != "lock"]
+        fence = 0
+        for number, owner in enumerate(holders, 1):
+            held = int(self.store.hgetall(key)[owner].split()[3])
+            moved = self._execute(calls.transfer(owner, held, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
+            assert isinstance(moved, Granted)
+            fence = moved.fence
+        if not holders:
             self.expire(name, kind)
             grant = self._execute(calls.acquire(f"{THIEF}0", HOUR_MS, 0, "a thief"))
-        for number, owner in enumerate(holders if kind != "lock" else (), 1):
-            fence = int(self.store.hgetall(keys.lock)[owner].split()[3])
-            grant = self._execute(calls.transfer(owner, fence, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
-        assert isinstance(grant, Granted)
-        return grant.fence
+            assert isinstance(grant, Granted)
+            fence = grant.fence
+        return fence
 
     def give_back(self, name: str, kind: Kind = "lock") -> None:
         """The thief releases `name`; who waits is told."""
