@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -15,6 +16,7 @@ from .strangers import Stranger, queued
 
 NAME = "order:42"
 ENOUGH = 10.0
+SOON = 5.0
 QUEUE = KEYS.of("fair", NAME).queue[2]
 
 
@@ -23,6 +25,13 @@ async def processes(place: Place) -> AsyncIterator[list[LockManager]]:
     """Three of them."""
     async with place.manager() as one, place.manager() as two, place.manager() as three:
         yield [one, two, three]
+
+
+@pytest.fixture
+async def calm(place: Place) -> AsyncIterator[list[LockManager]]:
+    """Three whose waiters look so seldom that only a message can help them soon."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(place.manager(liveness=30.0)) for _ in range(3)]
 
 
 async def test_first_come_first_served_across_processes(processes: list[LockManager]) -> None:
@@ -83,20 +92,20 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
     assert [fence for _, fence in tickets] == sorted({fence for _, fence in tickets})
 
 
-async def test_short_and_long_timeouts_do_not_drift_the_queue(processes: list[LockManager], place: Place) -> None:
+async def test_short_and_long_timeouts_do_not_drift_the_queue(calm: list[LockManager], place: Place) -> None:
     """Redisson #1104: waiters that came and went cost those behind them nothing."""
-    one, two, three = (manager.fair_lock(NAME) for manager in processes)
+    one, two, three = (manager.fair_lock(NAME) for manager in calm)
     lease = await one.acquire()
     patient = asyncio.create_task(_enter(three))
     for _ in range(5):
-        with pytest.raises(AcquireTimeout):
+        with pytest.raises((AcquireTimeout, BackendError)):  # the latter if not even the first answer came in time
             await two.acquire(timeout=0.1)
     await queued(three, 1)
     info = await three.info()
     assert info is not None
     assert (info.waiters, info.position) == (1, 1)
     await lease.release()
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(SOON):
         await patient
     assert not place.side.exists(QUEUE)
 
@@ -106,9 +115,9 @@ async def _enter(lock: FairLock) -> None:
         pass
 
 
-async def test_a_queue_of_the_dead_is_passed_at_once(processes: list[LockManager], place: Place) -> None:
+async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], place: Place) -> None:
     """However many died before: one release skips them all. Kept by line.lua: settle's loop."""
-    one, two, _ = (manager.fair_lock(NAME) for manager in processes)
+    one, two, _ = (manager.fair_lock(NAME) for manager in calm)
     lease = await one.acquire()
     for number in range(20):
         Stranger(place, "fair", NAME, liveness=0.05, owner=f"dead:{number}").queue()
@@ -116,7 +125,7 @@ async def test_a_queue_of_the_dead_is_passed_at_once(processes: list[LockManager
     await queued(one, 21)
     await asyncio.sleep(0.06)
     await lease.release()
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(SOON):
         await behind
 
 

@@ -19,6 +19,8 @@ from tests.support.redis_cli import CommandStats
 from .places import Place, RedisPlace, give_back, keys_of, revoked, steal, until
 
 ENOUGH = 5.0
+SOON = 4.0
+"""Less than any recheck or ttl that could wake a waiter, too."""
 """Far more than anything here needs, far less than any recheck or ttl that could help instead."""
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -134,7 +136,7 @@ def test_names_are_a_set(locks: LockManager) -> None:
 async def test_a_timeout_names_the_part_and_its_holder(here: MultiLock, others: LockManager) -> None:
     async with others.lock("b", metadata="invoice run"):
         with pytest.raises(AcquireTimeout) as caught:
-            await here.acquire(timeout=0.1)
+            await here.acquire(timeout=0.3)
         for word in ("'a + b'", "'b' is held by", f":{os.getpid()}", "invoice run"):
             assert word in str(caught.value)
 
@@ -163,7 +165,7 @@ async def tried_within(lock: MultiLock) -> int:
 @pytest.mark.parametrize("names", [("a",), ("b",), ("b", "c")])
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_its_release_wakes_whoever_waits_for_a_part(
-    place: Place, here: MultiLock, locks: LockManager, others: LockManager, names: tuple[str, ...], elsewhere: bool
+    place: Place, locks: LockManager, others: LockManager, names: tuple[str, ...], elsewhere: bool
 ) -> None:
     """Also in its own process: nobody there takes the message of its release for their own queue's.
 
@@ -171,11 +173,11 @@ async def test_its_release_wakes_whoever_waits_for_a_part(
     """
     manager = others if elsewhere else locks
     lock = manager.lock(names[0], ttl=60.0) if len(names) == 1 else manager.multi_lock(*names, ttl=60.0)
-    async with here:
+    async with locks.multi_lock("a", "b", ttl=60.0):
         waiter = asyncio.create_task(tried_within(lock))  # type: ignore[arg-type]
         await until(lambda: place.listeners(names[0]))
         await asyncio.sleep(0.02)  # its second attempt was refused, too
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(SOON):
         assert await waiter
 
 
@@ -184,12 +186,12 @@ async def test_its_release_wakes_whoever_waits_for_a_part(
 async def test_it_is_woken_by_a_part_of_its_own_process(
     place: Place, here: MultiLock, locks: LockManager, names: tuple[str, ...]
 ) -> None:
-    lock = locks.lock(*names) if len(names) == 1 else locks.multi_lock(*names)
+    lock = locks.lock(*names, ttl=60.0) if len(names) == 1 else locks.multi_lock(*names, ttl=60.0)
     async with lock:
         waiter = asyncio.create_task(tried_within(here))
         await until(lambda: place.listeners(names[0]))
         await asyncio.sleep(0.02)
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(SOON):
         assert await waiter
 
 

@@ -239,7 +239,7 @@ async def test_a_nested_timeout_does_not_speak_of_owners(here: Semaphore) -> Non
     """There is nothing to share: it is not reentrant. Kept by acquisition._timeout."""
     async with here.acquire(3):
         with pytest.raises(AcquireTimeout) as caught:
-            await here.acquire(timeout=0.1)
+            await here.acquire(timeout=0.3)
     assert "owner=" not in str(caught.value)
     assert NAME in str(caught.value)
 

@@ -39,7 +39,7 @@ def take(locks: LockManager, what: str, name: str = NAME) -> Acquisition[Lease]:
     return getattr(locks.rw_lock(name), what).acquire()  # type: ignore[no-any-return]
 
 
-async def increment(url: str, folder: str, tasks: str, rounds: str) -> None:
+async def increment(url: str, folder: str, tasks: str, rounds: str, ttl: str) -> None:
     """Tasks add one to a counter again and again: read, wait, write."""
     journal, counter = Journal(f"{folder}/journal"), Counter(f"{folder}/counter")
 
@@ -52,7 +52,7 @@ async def increment(url: str, folder: str, tasks: str, rounds: str) -> None:
                 counter.write(seen + 1)
                 journal.note("leave", fence=lease.fence)
 
-    async with LockManager(url, ttl=TTL) as locks:
+    async with LockManager(url, ttl=float(ttl)) as locks:
         lock = locks.lock(NAME)
         await asyncio.gather(*(add(lock) for _ in range(int(tasks))))
 
