@@ -155,6 +155,7 @@ class RedisBackend:
             async with asyncio.timeout(timeout):
                 link = await self._connector.connect()
                 await self._handshake.greet(link)
+                await link.attach()
         except BaseException as error:
             if link is not None:
                 link.reset()
