@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Unpack
 
 from .backends.base import Backend
 from .backends.memory import MemoryBackend, named_store
-from .backends.redis import RedisBackend
+from .backends.redis import RedisBackend, Replicas
+from .backends.replicated import ReplicatedBackend
 from .core.acquisition import Acquisition
 from .core.handover import check_kind, resume
 from .core.lease import Lease
-from .core.policy import Policy, check_duration, check_margin, check_timeout, check_ttl
+from .core.policy import (
+    Policy,
+    check_duration,
+    check_least,
+    check_margin,
+    check_replica_timeout,
+    check_timeout,
+    check_ttl,
+)
 from .core.poll import Poll
 from .core.runtime import Limits, Runtime
 from .core.ticket import Ticket
@@ -29,7 +38,8 @@ if TYPE_CHECKING:
 
 
 class LockManager:
-    """All locks of one process and event loop: one connection, one watchdog, however many locks.
+    """All locks of one process and event loop: one connection (two with `min_replicas`), one watchdog, however many
+    locks.
 
     Making one does no I/O and needs no loop. `async with manager:` connects; after that it can be entered again, on
     another loop too. Enter it after a fork, not before.
@@ -51,6 +61,9 @@ class LockManager:
             (fair locks, semaphores, read-write locks).
         waiting: `Poll(…)` looks again and again instead of being told; for servers and proxies without pub/sub. Chosen
             by itself, with a WARNING, where the server refuses SUBSCRIBE.
+        min_replicas: replicas that must acknowledge a grant or a renewal before it counts, from 1; else it is undone.
+            All that could be promoted, if a failover shall never make two holders. None asks for no replica.
+        replica_timeout: seconds they may take; a tenth of the ttl and half of `request_timeout` at most.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -70,6 +83,8 @@ class LockManager:
         handoff_limit: int = 16,
         liveness: float = 3.0,
         waiting: Poll | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float = 0.05,
     ) -> None:
         self._margin = margin
         self._policy = Policy(
@@ -81,17 +96,28 @@ class LockManager:
             cancel_on_loss=True,
             metadata=None,
         )
-        if isinstance(handoff_limit, bool) or not isinstance(handoff_limit, int) or handoff_limit < 0:
-            raise ConfigurationError("", f"handoff_limit must be a whole number from 0, not {handoff_limit!r}")
         limits = Limits(
             check_duration("", "request_timeout", request_timeout, least=0.01),
             check_duration("", "recheck", recheck, least=0.01),
-            handoff_limit,
+            check_least("handoff_limit", handoff_limit, 0),
             check_duration("", "liveness", liveness, least=0.1),
         )
         if waiting is not None and not isinstance(waiting, Poll):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
-        self._runtime = Runtime(_backend(source, limits), namespace, limits, waiting)
+        self._replicas: Replicas | None = None
+        if min_replicas is not None:
+            self._replicas = Replicas(
+                check_least("min_replicas", min_replicas, 1),
+                check_duration("", "replica_timeout", replica_timeout, least=0.001),
+                f"{namespace}:replicated",
+            )
+            self._check_replicas("", self._policy.ttl)
+            if self._replicas.timeout > limits.request_timeout / 2:
+                raise ConfigurationError(
+                    "",
+                    f"replica_timeout is {replica_timeout:g} s, but at most half of request_timeout is allowed",
+                )
+        self._runtime = Runtime(_backend(source, limits, self._replicas), namespace, limits, waiting)
         self._entering = False
 
     def lock(
@@ -210,7 +236,9 @@ class LockManager:
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name = check_name(name)
-        return name, policy_of(name, self._policy, self._margin, options)
+        policy = policy_of(name, self._policy, self._margin, options)
+        self._check_replicas(name, policy.ttl)
+        return name, policy
 
     async def __aenter__(self) -> LockManager:
         """Connect.
@@ -219,7 +247,7 @@ class LockManager:
             BackendError: the server does not answer within `request_timeout`, or refuses.
             ConfigurationError: entered already, or the server is too old.
 
-        Cancellation: nothing stays open. Cost: one connection, one subscription.
+        Cancellation: nothing stays open. Cost: one connection, two with `min_replicas`, and one subscription.
         """
         runtime = self._runtime
         if runtime.bound and not runtime.usable:
@@ -296,6 +324,10 @@ class LockManager:
         finally:
             runtime.watchdog.forget(limit)
 
+    def _check_replicas(self, name: str, ttl: float) -> None:
+        if self._replicas is not None:
+            check_replica_timeout(name, self._replicas.timeout, ttl)
+
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):
             hold.verify()
@@ -310,12 +342,15 @@ class LockManager:
         raise TypeError("a LockManager cannot leave its process: make one in the other process")
 
 
-def _backend(source: str | Redis | Backend, limits: Limits) -> Backend:
-    if isinstance(source, str):
-        scheme, found, rest = source.partition("://")
-        if scheme == "memory" and found:
-            return MemoryBackend(named_store(rest))
-        return RedisBackend(source, request_timeout=limits.request_timeout)
+def _backend(source: str | Redis | Backend, limits: Limits, replicas: Replicas | None) -> Backend:
+    in_memory = isinstance(source, str) and source.startswith("memory://")
+    if replicas is not None and (in_memory or isinstance(source, Backend)):
+        raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
+    if isinstance(source, str) and in_memory:
+        return MemoryBackend(named_store(source.removeprefix("memory://")))
     if isinstance(source, Backend):
         return source
-    return RedisBackend(source, request_timeout=limits.request_timeout)
+    backend = RedisBackend(source, request_timeout=limits.request_timeout)
+    if replicas is None:
+        return backend
+    return ReplicatedBackend(backend, RedisBackend(source, request_timeout=limits.request_timeout, replicas=replicas))

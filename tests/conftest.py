@@ -14,9 +14,9 @@ import redis.asyncio
 
 from aiolock.testing.server import RedisServer
 
-from .support import redis_cli
+from .support import redis_cli, replication
 
-SERVER_FIXTURES = {"redis_server", "own_server"}
+SERVER_FIXTURES = {"redis_server", "own_server", "replicated", "own_pair"}
 SETTLE_TURNS = 20
 TESTS = Path(__file__).parent.resolve()
 
@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
+    config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
 
 
 def pytest_asyncio_loop_factories(
@@ -107,6 +108,30 @@ def own_server() -> Iterator[RedisServer]:
     """A server of the test's own, to kill, freeze, restart and configure."""
     with RedisServer.start(owned=True) as server:
         yield meet(server)
+
+
+@pytest.fixture(scope="session")
+def shared_pair() -> Iterator[replication.Pair]:
+    """A master and a replica for the whole run."""
+    with replication.pair() as pair:
+        meet(pair.master)
+        yield pair
+
+
+@pytest.fixture
+def replicated(shared_pair: replication.Pair) -> Iterator[replication.Pair]:
+    """The shared master, without a key in it, and its replica, which may be frozen and cut off, but not killed."""
+    redis_cli.flush(shared_pair.url)
+    yield shared_pair
+    shared_pair.calm()
+
+
+@pytest.fixture
+def own_pair() -> Iterator[replication.Pair]:
+    """A master and a replica of the test's own, to kill."""
+    with replication.pair() as pair:
+        meet(pair.master)
+        yield pair
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
+from ..errors import BackendError
 from ..scripts.base import Call
 
 R = TypeVar("R")
@@ -16,6 +17,17 @@ Wake = Callable[[str | None], None]
 reconnect: then anything may have been missed."""
 
 
+def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
+    """Give a call's end to whoever awaits it, if anybody still does."""
+    if future.done():
+        return
+    if isinstance(result, BackendError):
+        future.set_exception(result)
+        future.exception()  # a call nobody awaits is no "exception was never retrieved"
+    else:
+        future.set_result(result)
+
+
 @runtime_checkable
 class Backend(Protocol):
     """One server, seen from one event loop at a time.
@@ -23,10 +35,12 @@ class Backend(Protocol):
     Attributes:
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 where there are none.
+        checked: a grant counts only as the answer to a call that acquires, not by a message or among refreshes.
     """
 
     clock: Clock
     db: int
+    checked: bool
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         """Connect, on the running loop; a closed backend can be opened again, on another loop too.

@@ -13,7 +13,7 @@ from ..clock import Clock, SystemClock
 from ..errors import BackendError, ConfigurationError
 from ..scripts.base import Call, Reply, TwinReply
 from ..scripts.store import Store, WrongType
-from .base import Wake
+from .base import Wake, resolve
 
 R = TypeVar("R")
 
@@ -50,6 +50,7 @@ class MemoryBackend:
     """
 
     db = 0
+    checked = False
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store
@@ -133,13 +134,7 @@ def finish(call: Call[R], future: asyncio.Future[R], result: R | BackendError) -
     """End a call: its `settle` first, then whoever awaits its future."""
     if call.settle is not None:
         call.settle(result)
-    if future.done():
-        return
-    if isinstance(result, BackendError):
-        future.set_exception(result)
-        future.exception()  # a call nobody awaits is no "exception was never retrieved"
-    else:
-        future.set_result(result)
+    resolve(future, result)
 
 
 def _as_reply(value: TwinReply) -> Reply:

@@ -213,13 +213,15 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         rides_out = isinstance(error, BackendError) and error.transient and patience == math.inf
         if isinstance(error, _Expired) or rides_out or (isinstance(error, BackendError) and runtime.closing):
             waiter.pause(now, gate.signals)
+            if isinstance(error, BackendError):
+                waiter.failure = error
             return
         raise
     finally:
         runtime.watchdog.forget(limit)
     gate.answered = True
     if isinstance(outcome, Granted):
-        waiter.grant = Grant(outcome, call.sent_at, waiter.policy.margin, brief=False)
+        gate.granted(waiter, Grant(outcome, call.sent_at, waiter.policy.margin, brief=False))
     elif isinstance(outcome, Refused):
         gate.refuse(waiter, outcome)
     elif isinstance(outcome, Impossible):
@@ -288,10 +290,12 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
     name = gate.calls.name
     if any(hold in gate.holds for hold in _ancestry.get()):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
+    elif gate.busy and gate.contention.contenders is not None:
+        who = f"held by another task of this process ({gate.runtime.holder})"
+    elif waiter.failure is not None:
+        who = str(waiter.failure)
     elif isinstance(waiter.refusal, Queued):
         who = f"held by {_named(waiter.refusal)}, and this was number {waiter.refusal.rank} in the queue"
-    elif gate.busy:
-        who = f"held by another task of this process ({gate.runtime.holder})"
     elif waiter.refusal is not None:
         who = f"held by {_named(waiter.refusal)}"
     else:

@@ -147,7 +147,7 @@ class Gate:
         waiter.place.queued(outcome, sent_at)
 
     def granted(self, waiter: Waiter, grant: Grant) -> None:
-        """It is the waiter's turn in the server's queue."""
+        """The waiter is in, at once or from the server's queue."""
         if waiter.place is not None:
             waiter.place.leave()
         waiter.place = None
@@ -161,7 +161,7 @@ class Gate:
 
     def refuse(self, waiter: Waiter, refusal: Refused) -> None:
         """Somebody else holds it: try again on a signal, or at the holder's expiry."""
-        waiter.refusal = refusal
+        waiter.refusal, waiter.failure = refusal, None
         self.runtime.heard(refusal.fence)
         pause = self.runtime.limits.recheck
         if self.runtime.poll is not None:

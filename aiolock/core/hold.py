@@ -239,7 +239,8 @@ class Hold:
             self._brief, self._margin = False, self.policy.margin
             self.extend(sent_at, outcome.pttl)
         elif isinstance(outcome, Failed):
-            self.unknown(BackendError(self.calls.name, f"could not renew {self.calls.name!r}: {outcome.error}"))
+            message = f"could not renew {self.calls.name!r}: {outcome.error}"
+            self.unknown(BackendError(self.calls.name, message, outcome.transient))
         else:
             self.lose(outcome.reason)
 

@@ -40,7 +40,7 @@ class Place:
         waiter: whose place it is.
     """
 
-    __slots__ = ("_line", "_looks", "_sent_at", "_serial", "_undo", "due", "owner", "waiter")
+    __slots__ = ("_line", "_looks", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
 
     def __init__(self, line: Line, waiter: Waiter) -> None:
         self._line = line
@@ -50,6 +50,7 @@ class Place:
         self._undo: Release | None = None
         self.waiter: Waiter = waiter
         self.owner: str = waiter.owner
+        self.called: bool = False  # its turn has come, and it must ask for it by a call of its own
         self.due: float = math.inf
         line.runtime.places[self.owner] = self
 
@@ -57,14 +58,19 @@ class Place:
         """The server said so, answering what was written at `sent_at`."""
         self._serial, self._sent_at = outcome.serial, sent_at
         self.waiter.ticket = outcome.ticket
-        self.waiter.refusal = outcome
+        self.waiter.refusal, self.waiter.failure = outcome, None
         self._looks += 1
+        self.called = False
         self._line.runtime.heard(outcome.fence)
         self._schedule()
 
     def told(self, serial: int, outcome: Granted) -> None:
         """A message says that the owner was granted; one that is older than the last answer is void."""
-        if self.waiter.place is self and serial > self._serial:
+        if self.waiter.place is not self or serial <= self._serial:
+            return
+        if self._line.runtime.backend.checked:
+            self._call()
+        else:
             margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
             self._line.granted(self.waiter, Grant(outcome, self._sent_at, margin, brief=True))
 
@@ -94,6 +100,8 @@ class Place:
             return  # what ended it was written behind this request
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
+        elif isinstance(outcome, Granted) and self._line.runtime.backend.checked:
+            self._call()
         elif isinstance(outcome, Granted):
             self._line.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin, brief=False))
         else:
@@ -109,6 +117,11 @@ class Place:
             self._schedule()
         else:
             self._line.requeue(self.waiter)
+
+    def _call(self) -> None:
+        self.called = True
+        self.waiter.retry_at = -math.inf
+        self.waiter.poke()
 
     def _schedule(self) -> None:
         runtime = self._line.runtime

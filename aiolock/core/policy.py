@@ -76,6 +76,23 @@ def check_ttl(name: str, value: object) -> float:
     return ttl
 
 
+def check_least(option: str, value: object, least: int) -> int:
+    """Return `value` if it is a whole number from `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError("", f"{option} must be a whole number from {least}, not {value!r}")
+    return value
+
+
+def check_replica_timeout(name: str, timeout: float, ttl: float) -> None:
+    """Raise unless a renewal that was not acknowledged can be repeated before the deadline."""
+    if timeout > ttl / 10:
+        raise ConfigurationError(
+            name,
+            f"replica_timeout is {timeout:g} s, but may be a tenth of {_of(name, 'ttl')} of {ttl:g} s at most, so that "
+            "a renewal that was not acknowledged can be repeated: lower it, or raise the ttl",
+        )
+
+
 def check_margin(name: str, value: object, ttl: float) -> float:
     """Return the margin in seconds: by default a tenth of the ttl, within 0.05 s and 3 s."""
     if value is None:

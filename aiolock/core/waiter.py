@@ -7,6 +7,7 @@ import math
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import BackendError
 from ..scripts.base import Ending
 from ..scripts.outcomes import Granted, Queued, Refused
 from .calls import Calls
@@ -53,6 +54,7 @@ class Waiter:
         grant: it has the lock.
         refusal: the last answer that named a holder.
         undoing: how the server is told that a grant is undone.
+        failure: why an attempt after that got no verdict.
     """
 
     __slots__ = (
@@ -61,6 +63,7 @@ class Waiter:
         "calls",
         "contending",
         "due",
+        "failure",
         "grant",
         "looks",
         "metadata",
@@ -92,13 +95,15 @@ class Waiter:
         self.grant: Grant | None = None
         self.refusal: Refused | Queued | None = None
         self.undoing: Ending = "undone"
+        self.failure: BackendError | None = None
         self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None
 
     def wants(self, now: float, signals: int) -> bool:
         """It is time to ask the server."""
-        return self.contending and self.place is None and (self.seen != signals or now >= self.retry_at)
+        waits = self.place is not None and not self.place.called
+        return self.contending and not waits and (self.seen != signals or now >= self.retry_at)
 
     def pause(self, now: float, signals: int) -> None:
         """The server gave no verdict: wait a little longer each time."""

@@ -28,7 +28,8 @@ class Reentrant(Primitive):
 
         Raises:
             AcquireTimeout: somebody else held it all the time; names the holder.
-            BackendError: Redis is unreachable or refuses. A task that is already waiting rides out an outage.
+            BackendError: Redis is unreachable or refuses, or too few replicas acknowledged (`min_replicas`). A task
+                that is already waiting rides out an outage.
             LockLost: nested, and the hold was lost.
             NotOwned: `owner` holds it no more.
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.

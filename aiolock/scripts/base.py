@@ -43,12 +43,20 @@ class Script(Generic[R]):
         twin: the same steps in Python over a `Store`.
         decode: turns the raw reply into what callers get.
         prelude: names of Lua files that stand in front of it.
+        unacknowledged: for a script that grants or extends: what its result is worth if too few replicas have it, the
+            error given being the reason. None for one that does neither.
     """
 
-    __slots__ = ("decode", "lua", "name", "sha", "twin")
+    __slots__ = ("decode", "lua", "name", "sha", "twin", "unacknowledged")
 
     def __init__(
-        self, package: str, name: str, twin: Twin, decode: Callable[[Reply], R], prelude: Sequence[str] = ()
+        self,
+        package: str,
+        name: str,
+        twin: Twin,
+        decode: Callable[[Reply], R],
+        unacknowledged: Callable[[R, BackendError], R | BackendError] | None = None,
+        prelude: Sequence[str] = (),
     ) -> None:
         files = resources.files(package)
         self.name: str = name
@@ -56,6 +64,7 @@ class Script(Generic[R]):
         self.sha: str = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
         self.twin: Twin = twin
         self.decode: Callable[[Reply], R] = decode
+        self.unacknowledged: Callable[[R, BackendError], R | BackendError] | None = unacknowledged
 
     def __repr__(self) -> str:
         return f"<Script {self.name}>"

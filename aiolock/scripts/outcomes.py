@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ..errors import LossReason
+from ..errors import BackendError, LossReason
+
+T = TypeVar("T")
 
 
 class Granted(NamedTuple):
@@ -79,9 +81,10 @@ class Renewed(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The server could not judge this key: `error` is its text. Not a verdict."""
+    """The server could not judge this key: `error` is its text. Not a verdict; `transient`: the next may be one."""
 
     error: str
+    transient: bool = False
 
 
 class Held(NamedTuple):
@@ -115,3 +118,15 @@ AcquireOutcome = Granted | Queued | Refused | Impossible | Lost | Finished
 ReleaseOutcome = Released | Kept | Missing
 TransferOutcome = Granted | Missing | Finished
 RenewOutcome = Renewed | Missing | Failed
+
+
+# What an outcome is worth that too few replicas have. Only grants and extensions are promises: the rest stays.
+
+
+def no_grant(outcome: T, doubt: BackendError) -> T | BackendError:
+    return doubt if isinstance(outcome, Granted) else outcome
+
+
+def no_renewal(outcomes: list[RenewOutcome], doubt: BackendError) -> list[RenewOutcome]:
+    failed = Failed(doubt.message, doubt.transient)
+    return [failed if isinstance(outcome, Renewed) else outcome for outcome in outcomes]

@@ -8,6 +8,7 @@ import pytest
 
 from aiolock import Lock, LockManager
 from tests.support import redis_cli
+from tests.support.replication import Pair
 
 from .places import MemoryPlace, Place, RedisPlace
 
@@ -21,10 +22,23 @@ def redis_place(redis_url: str) -> Iterator[RedisPlace]:
         place.side.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture
+def replicated_place(replicated: Pair) -> Iterator[RedisPlace]:
+    """A master, whose replica must acknowledge every grant and renewal; the ttl is long enough to wait for it."""
+    place = RedisPlace(replicated.url, replicated.link, min_replicas=1, replica_timeout=0.2)
+    yield place
+    place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=["memory", "redis", "replicated"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Each place in turn: a lock means the same everywhere."""
-    return MemoryPlace() if request.param == "memory" else request.getfixturevalue("redis_place")
+    return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test whose ttl is too short to wait for a replica is not run there."""
+    items[:] = [item for item in items if not (item.get_closest_marker("short_ttl") and "replicated" in item.name)]
 
 
 @pytest.fixture

@@ -83,15 +83,17 @@ class RedisPlace:
     Args:
         url: its address.
         link: a blocking client of it.
+        options: of every manager.
     """
 
-    def __init__(self, url: str, link: redis.Redis) -> None:
+    def __init__(self, url: str, link: redis.Redis, **options: Any) -> None:
         self.url = url
+        self.options = options
         self.link = link
         self.side: Side = LuaSide(link)
 
     def manager(self, **options: Any) -> LockManager:
-        return LockManager(self.url, **options)
+        return LockManager(self.url, **self.options, **options)
 
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}

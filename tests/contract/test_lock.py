@@ -406,6 +406,7 @@ async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, 
 # Staying and losing.
 
 
+@pytest.mark.short_ttl
 async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock) -> None:
     """Kept by Hold.extend: `_renew_at`."""
     async with locks.lock(NAME, ttl=0.5) as lease:
@@ -415,6 +416,7 @@ async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock) 
             assert await there.try_acquire() is None
 
 
+@pytest.mark.short_ttl
 async def test_a_fixed_lease_ends_before_the_server_lets_it_go(locks: LockManager, place: Place) -> None:
     """Invariant 6. Kept by Hold.extend: `deadline = expiry - margin`."""
     left = -2
@@ -429,6 +431,7 @@ async def test_a_fixed_lease_ends_before_the_server_lets_it_go(locks: LockManage
     assert left > 0
 
 
+@pytest.mark.short_ttl
 async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -> None:
     async with locks.lock(NAME, ttl=0.5, renew=False) as lease:
         for _ in range(3):
@@ -449,6 +452,7 @@ async def test_max_hold(locks: LockManager, place: Place) -> None:
     await until(lambda: not place.side.exists(keys_of(NAME).lock))
 
 
+@pytest.mark.short_ttl
 async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None:
     """Kept by renew.lua: `'deleted'`, never a new lock."""
     with pytest.raises(LockLost) as caught:
@@ -459,6 +463,7 @@ async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None
     assert not place.side.exists(keys_of(NAME).lock)
 
 
+@pytest.mark.short_ttl
 async def test_a_stolen_lock_is_a_loss_and_stays_the_thiefs(locks: LockManager, place: Place) -> None:
     """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `HGET KEYS[1] owner`."""
     with pytest.raises(LockLost) as caught:
@@ -543,6 +548,7 @@ async def test_cancel_on_loss_false_lets_the_body_run_on(locks: LockManager, the
     assert ran
 
 
+@pytest.mark.short_ttl
 async def test_a_blocked_loop_is_named(locks: LockManager, there: Lock) -> None:
     """Kept by Guard.exit, which looks at the clock: `hold.check()`."""
     with pytest.raises(LockLost, match=r"LOOP_BLOCKED for at least \d") as caught:
@@ -646,6 +652,7 @@ async def test_a_key_of_another_type_is_left_alone(here: Lock, there: Lock, plac
         pass
 
 
+@pytest.mark.short_ttl
 async def test_one_bad_key_spoils_no_other_lease(place: Place) -> None:
     """C5. Kept by renew.lua: each key under `pcall`; or by Watchdog.renew, which splits what failed as a whole."""
     async with place.manager(ttl=0.8, margin=0.25) as locks:

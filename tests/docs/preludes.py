@@ -20,7 +20,7 @@ import pytest
 
 from aiolock import LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
-from tests.support import redis_cli
+from tests.support import redis_cli, replication
 
 Namespace = dict[str, Any]
 Prelude = Callable[[str], AbstractAsyncContextManager[Namespace]]
@@ -206,6 +206,21 @@ async def orders(url: str) -> AsyncIterator[Namespace]:
         accident.append(lambda: backend.clock.jump(40.0))
         assert await answer("blocked") == 500
         assert reconciled == ["stolen", "blocked"]
+
+
+@asynccontextmanager
+async def replicated(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines `locks` and `pay(order)`: with its replica, and without an answer from it."""
+    with replication.pair() as pair, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REDIS_URL", pair.url)
+        namespace: Namespace = {}
+        yield namespace
+        pay: Handler = namespace["pay"]
+        async with namespace["locks"]:
+            assert any([await pay("42") for _ in range(20)])  # a machine may be slow for once
+            pair.replica.freeze()
+            assert await pay("42") is None
+            pair.replica.thaw()
 
 
 @asynccontextmanager

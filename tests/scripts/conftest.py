@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
@@ -10,6 +10,8 @@ import redis
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.scripting import Lock, LuaSide, Side, TwinSide
+
+SUBCOMMANDS = {"pubsub": "pubsub|numsub"}
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +41,22 @@ def side(request: pytest.FixtureRequest) -> Side:
 @pytest.fixture
 def lock() -> Lock:
     return Lock()
+
+
+@pytest.fixture
+def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], LuaSide]]:
+    """Gives the side of a user who may do everything but one command."""
+    sides: list[LuaSide] = []
+
+    def deny(command: str) -> LuaSide:
+        rule = f"-{SUBCOMMANDS.get(command, command)}"
+        lua.link.execute_command("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all", rule)
+        url = redis_server.url.replace("redis://", "redis://limited:secret@")
+        sides.append(LuaSide(redis_cli.client(url)))
+        return sides[-1]
+
+    yield deny
+    for side in sides:
+        side.close()
+        side.link.close()
+    lua.link.execute_command("ACL", "DELUSER", "limited")

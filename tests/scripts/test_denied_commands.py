@@ -6,7 +6,7 @@ Redis does not roll a script back. So for each script, in each situation, each c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,19 +14,14 @@ import pytest
 from aiolock.scripts.base import Call
 from aiolock.scripts.lock import SCRIPTS, renew
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Held, Kept, Missing, Refused, Released, Renewed
-from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
-from tests.support.scripting import Lock, LuaSide
+from tests.support.scripting import DENIAL, Lock, LuaSide
 from tests.support.scripting import Refused as Failure
 
 TTL = 30_000
 HIGH = 2**51
 FENCE = HIGH + 1
-SUBCOMMANDS = {"pubsub": "pubsub|numsub"}
 LOCK = Lock()
 OTHER = Lock("other")
-DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
-"""Servers say it in different ways."""
 
 
 class Situation(NamedTuple):
@@ -80,25 +75,6 @@ def inner_commands(name: str) -> list[str]:
 
 
 CASES = [(situation, command) for situation, facts in SITUATIONS.items() for command in inner_commands(facts.script)]
-
-
-@pytest.fixture
-def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], LuaSide]]:
-    """Gives the side of a user who may do everything but one command."""
-    sides: list[LuaSide] = []
-
-    def deny(command: str) -> LuaSide:
-        rule = f"-{SUBCOMMANDS.get(command, command)}"
-        lua.link.execute_command("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all", rule)
-        url = redis_server.url.replace("redis://", "redis://limited:secret@")
-        sides.append(LuaSide(redis_cli.client(url)))
-        return sides[-1]
-
-    yield deny
-    for side in sides:
-        side.close()
-        side.link.close()
-    lua.link.execute_command("ACL", "DELUSER", "limited")
 
 
 class Left(NamedTuple):

@@ -7,15 +7,29 @@ from pathlib import Path
 import pytest
 
 import aiolock.scripts
+from aiolock.scripts import lock, queue
 
-FILES = sorted(Path(aiolock.scripts.__file__).parent.rglob("*.lua"))
+PACKAGE = Path(aiolock.scripts.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.lua"))
+PRELUDES = {*queue.LINE, "each"}
+"""What stands in front of scripts: it answers nothing by itself."""
+names = [file.relative_to(PACKAGE).with_suffix("").as_posix() for file in FILES]
 
 
 def test_there_are_scripts() -> None:
     assert {file.stem for file in FILES} >= {"acquire", "release", "transfer", "renew", "force_release", "info"}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("family", [lock, queue], ids=["lock", "queue"])
+def test_every_file_is_a_script_or_stands_in_front_of_one(family: object) -> None:
+    folder = Path(str(family.__file__)).parent  # type: ignore[attr-defined]
+    files = {file.stem for file in FILES if file.parent == folder}
+    scripts = {script.name for script in family.SCRIPTS}  # type: ignore[attr-defined]
+    assert files - PRELUDES == scripts
+    assert folder.name == "queue" or not files & PRELUDES
+
+
+@pytest.mark.parametrize("file", FILES, ids=names)
 def test_opens_with_its_contract(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     header = []
@@ -26,5 +40,10 @@ def test_opens_with_its_contract(file: Path) -> None:
     body = "\n".join(lines[len(header) :])
     assert len(lines) <= 40
     assert header[0].startswith(f"-- {file.stem}: ")
-    for word, used in (("KEYS", "KEYS" in body), ("ARGV", "ARGV" in body), ("returns", True), ("If a command", True)):
+    assert any(line.startswith("-- If a command is denied: ") for line in header)
+    if file.stem in PRELUDES:
+        assert "return" not in [line.split(" ")[0] for line in body.splitlines()], "a prelude ends no script"
+        return
+    keys = "KEYS" in body or "open(" in body
+    for word, used in (("KEYS", keys), ("ARGV", "ARGV" in body), ("returns", True)):
         assert used == any(line.startswith(f"-- {word} ") for line in header), word

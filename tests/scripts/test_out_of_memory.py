@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from aiolock.scripts.lock import SCRIPTS, renew
+from aiolock.scripts import lock as lock_family
+from aiolock.scripts import queue as queue_family
+from aiolock.scripts.lock import renew
 from aiolock.scripts.outcomes import Granted, Kept, Released, Renewed
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
+from tests.support.queues import FAIR, Queue, enter, holders, line
 from tests.support.scripting import Lock, LuaSide
 from tests.support.scripting import Refused as Failure
 
@@ -25,7 +28,7 @@ def full(own_server: RedisServer) -> Iterator[tuple[LuaSide, Callable[[], None]]
     """A side, and what fills its server up to the limit."""
     with redis_cli.client(own_server.url) as link:
         side = LuaSide(link)
-        for script in SCRIPTS:
+        for script in (*lock_family.SCRIPTS, *queue_family.SCRIPTS):
             link.script_load(script.lua)
 
         def fill() -> None:
@@ -107,3 +110,43 @@ def test_force_release_and_info_work(full: Full, lock: Lock) -> None:
     assert held.fence == FENCE
     assert side.run(lock.force_release()) is True
     assert not side.exists(lock.key)
+
+
+class TestQueueFamily:
+    def test_nobody_enters_and_nothing_is_left(self, full: Full) -> None:
+        """Guards that the state is written first."""
+        side, fill = full
+        fair = Queue(FAIR)
+        fill()
+        with pytest.raises(Failure, match=OOM):
+            side.run(fair.acquire("m:1", TTL, 0, "", ticket=0))
+        assert not any(side.exists(key) for key in fair.keys)
+
+    def test_a_hold_is_renewed_lowered_and_released_to_who_waits(self, full: Full) -> None:
+        """Guards PEXPIRE before ZADD in `extend`, before HSET in release, and DEL first in `drop`."""
+        side, fill = full
+        fair = Queue(FAIR)
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=FENCE))
+        enter(side, fair, ["m:2"])
+        fill()
+        with pytest.raises(Failure, match=OOM):
+            side.run(fair.acquire("m:3", TTL, 0, "", ticket=0))
+        assert side.run(fair.batch([fair.renewal("m:1", FENCE, 2 * TTL)])) == [Renewed(2 * TTL)]
+        assert isinstance(side.run(fair.release("m:1", TTL, 1, "clean", False)), Kept)
+        assert holders(side, fair)["m:1"].depth == 1
+        assert side.run(fair.release("m:1", TTL, 0, "clean", True)) == Released(FENCE)
+        assert set(holders(side, fair)) == {"m:2"}
+        assert line(side, fair) == []
+        assert side.exists(fair.dead("m:1"))
+
+    def test_a_hand_off_force_release_and_info_work(self, full: Full) -> None:
+        side, fill = full
+        fair = Queue(FAIR)
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        fill()
+        assert isinstance(side.run(fair.transfer("m:1", FENCE, "m:2", TTL, 0, "", True)), Granted)
+        assert side.run(fair.info()).holders == 1
+        assert side.run(fair.force_release()) == 1
+        assert holders(side, fair) == {}
+        assert side.hash(fair.state)["dirty"] == "1"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 import redis
 
@@ -16,8 +18,10 @@ from aiolock.scripts.store import Store, WrongType
 R = TypeVar("R")
 
 LONG_MS = 10**9
+DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
+"""What a denied command says, on different servers."""
 Seen = tuple[dict[str, str] | None, int]
-"""A key's fields, None if it is no hash, and its PTTL."""
+"""A key's fields or scores, None if it is another type, and its PTTL."""
 
 
 class Lock(LockCalls):
@@ -42,6 +46,11 @@ class Side(Protocol):
     def run(self, call: Call[R]) -> R: ...
 
     def hash(self, key: str) -> dict[str, str]: ...
+
+    def scores(self, key: str) -> dict[str, int]:
+        """Members of a sorted set, lowest score first."""
+
+    def score(self, key: str, member: str, score: int) -> None: ...
 
     def exists(self, key: str) -> bool: ...
 
@@ -96,6 +105,12 @@ class LuaSide:
     def hash(self, key: str) -> dict[str, str]:
         return {field.decode(): value.decode() for field, value in self.link.hgetall(key).items()}
 
+    def scores(self, key: str) -> dict[str, int]:
+        return _scores(self.link.zrange(key, 0, -1, withscores=True))
+
+    def score(self, key: str, member: str, score: int) -> None:
+        self.link.zadd(key, {member: score})
+
     def exists(self, key: str) -> bool:
         return bool(self.link.exists(key))
 
@@ -106,11 +121,12 @@ class LuaSide:
         batch = self.link.pipeline(transaction=False)
         for key in keys:
             batch.hgetall(key)
+            batch.zrange(key, 0, -1, withscores=True)
             batch.pttl(key)
         replies = batch.execute(raise_on_error=False)
         return [
-            ({k.decode(): v.decode() for k, v in content.items()} if isinstance(content, dict) else None, pttl)
-            for content, pttl in zip(replies[::2], replies[1::2], strict=True)
+            (_content(fields, scores), pttl)
+            for fields, scores, pttl in zip(replies[::3], replies[1::3], replies[2::3], strict=True)
         ]
 
     def hset(self, key: str, fields: dict[str, str]) -> None:
@@ -168,6 +184,12 @@ class TwinSide:
     def hash(self, key: str) -> dict[str, str]:
         return self.store.hgetall(key)
 
+    def scores(self, key: str) -> dict[str, int]:
+        return {member: self.store.zscore(key, member) or 0 for member in self.store.zrange(key, 0, -1)}
+
+    def score(self, key: str, member: str, score: int) -> None:
+        self.store.zadd(key, score, member)
+
     def exists(self, key: str) -> bool:
         return self.store.exists(key)
 
@@ -178,10 +200,11 @@ class TwinSide:
         return [(self._content(key), self.store.pttl(key)) for key in keys]
 
     def _content(self, key: str) -> dict[str, str] | None:
-        try:
+        with suppress(WrongType):
             return self.store.hgetall(key)
-        except WrongType:
-            return None
+        with suppress(WrongType):
+            return {member: str(score) for member, score in self.scores(key).items()}
+        return None
 
     def hset(self, key: str, fields: dict[str, str]) -> None:
         self.store.hset(key, fields)
@@ -208,6 +231,16 @@ class TwinSide:
     def heard(self) -> list[tuple[str, str]]:
         found, self._heard = self._heard, []
         return found
+
+
+def _scores(pairs: Any) -> dict[str, int]:
+    return {member.decode(): int(score) for member, score in pairs}
+
+
+def _content(fields: Any, pairs: Any) -> dict[str, str] | None:
+    if isinstance(fields, dict):
+        return {field.decode(): value.decode() for field, value in fields.items()}
+    return {member: str(score) for member, score in _scores(pairs).items()} if isinstance(pairs, list) else None
 
 
 def as_reply(value: TwinReply) -> Reply:

@@ -28,6 +28,8 @@ Word = str | int | bytes
 """A part of a command."""
 
 CONNECT_TIMEOUT = 10.0
+CONGESTED = 64 * 1024
+"""Bytes that wait in the transport: as many as make asyncio's own flow control pause a writer."""
 _LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 _POOL_ONLY = (
     "connection_pool",
@@ -128,6 +130,11 @@ class Link:
     def gone(self) -> bool:
         """Lost or closed, though the reader may not have come to know yet."""
         return self._writer.is_closing()
+
+    @property
+    def congested(self) -> bool:
+        """The transport has more to send than it should."""
+        return self._writer.transport.get_write_buffer_size() > CONGESTED
 
     def write(self, data: bytes) -> None:
         """Hand `data` to the transport, at once and without waiting.

@@ -16,7 +16,18 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from ...errors import AiolockError, BackendError, ConfigurationError
 
 PASSING = frozenset(
-    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN"}
+    {
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "NOREPLICAS",
+        "OOM",
+        "READONLY",
+        "TRYAGAIN",
+        "UNBLOCKED",
+    }
 )
 """Error codes that say nothing about the lock: the same call may succeed later."""
 

@@ -24,9 +24,14 @@ class Identity(NamedTuple):
 
 
 class Handshake:
-    """Remembers, for one backend, the connection before this one and what was already complained about."""
+    """Remembers, for one backend, the connection before this one and what was already complained about.
 
-    def __init__(self) -> None:
+    Args:
+        replicas: how many are needed. Asked about instead of the memory, of which the backend beside this one asks.
+    """
+
+    def __init__(self, replicas: int = 0) -> None:
+        self._replicas = replicas
         self._previous: Identity | None = None
         self._complaints: set[str] = set()
 
@@ -43,7 +48,8 @@ class Handshake:
         Raises:
             ConfigurationError: the server is too old.
         """
-        commands: list[tuple[bytes, ...]] = [(b"CLIENT", b"INFO"), (b"INFO", b"server"), (b"INFO", b"memory")]
+        section = b"replication" if self._replicas else b"memory"
+        commands: list[tuple[bytes, ...]] = [(b"CLIENT", b"INFO"), (b"INFO", b"server"), (b"INFO", section)]
         if self._previous is not None:
             kill = (b"CLIENT", b"KILL", b"ID", self._previous.id, b"ADDR", self._previous.addr)
             commands.insert(0, kill)
@@ -52,7 +58,11 @@ class Handshake:
         if self._previous is not None:
             self._judge_kill(replies.pop(0))
         self._judge_version(_fields(replies[1], b"\r\n", b":"))
-        self._judge_memory(_fields(replies[2], b"\r\n", b":"))
+        about = _fields(replies[2], b"\r\n", b":")
+        if self._replicas:
+            self._judge_replicas(about)
+        else:
+            self._judge_memory(about)
         client = _fields(replies[0], b" ", b"=")
         self._previous = Identity(client[b"id"], client[b"addr"]) if b"id" in client and b"addr" in client else None
 
@@ -75,6 +85,14 @@ class Handshake:
             self._complain(
                 "the server evicts keys when its memory is full (maxmemory-policy %s), locks among them: set it to "
                 "noeviction, or give locks a server of their own", policy,
+            )  # fmt: skip
+
+    def _judge_replicas(self, info: dict[bytes, bytes]) -> None:
+        connected = info.get(b"connected_slaves", b"").decode(errors="replace")
+        if connected.isdecimal() and int(connected) < self._replicas:
+            self._complain(
+                "only %s replicas are connected to the master, fewer than min_replicas: no lock can be acquired until "
+                "they are", connected,
             )  # fmt: skip
 
     def _complain(self, message: str, detail: object) -> None:

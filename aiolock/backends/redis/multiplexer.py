@@ -21,6 +21,7 @@ from .channels import Channels, Listener, Subscribe, Unsubscribe
 from .connection import Connector, Link
 from .handshake import Handshake
 from .outbox import Item, Outbox
+from .replicas import Replicas
 from .requests import Request
 from .session import Session
 
@@ -49,24 +50,36 @@ class RedisBackend:
         clock: stamps calls.
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
+        replicas: who must acknowledge every call; None for nobody.
 
     Attributes:
         clock: as given.
         db: the number of the database.
+        checked: False.
         connections_opened: how often it connected, since it was made.
 
     Raises:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
-    def __init__(self, source: str | Redis, *, clock: Clock | None = None, request_timeout: float = 5.0) -> None:
+    checked = False
+
+    def __init__(
+        self,
+        source: str | Redis,
+        *,
+        clock: Clock | None = None,
+        request_timeout: float = 5.0,
+        replicas: Replicas | None = None,
+    ) -> None:
         self._connector = Connector(source)
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.connections_opened: int = 0
         self._timeout = request_timeout
+        self._replicas = replicas
         self._state = _State.CLOSED
-        self._handshake = Handshake()
+        self._handshake = Handshake(0 if replicas is None else replicas.least)
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
         self._session: Session | None = None
@@ -147,7 +160,7 @@ class RedisBackend:
             self._session.wake()
 
     def _new_session(self, link: Link) -> Session:
-        return Session(link, self._outbox, self._channels, self.clock, self._timeout)
+        return Session(link, self._outbox, self._channels, self.clock, self._timeout, self._replicas)
 
     async def _connect(self, timeout: float) -> Link:
         link: Link | None = None

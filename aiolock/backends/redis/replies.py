@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from .channels import Channels, Listener
 from .push import Push
+from .replicas import Replicas
 from .requests import Request
 
 
@@ -80,6 +81,44 @@ class Scripts:
         self.refusals[sha] = error
 
 
+class Acknowledgement:
+    """The places of all calls of one write, and of the question behind them: answered together, with the last reply.
+
+    Args:
+        replicas: who must acknowledge.
+    """
+
+    __slots__ = ("_replicas", "_replies", "_requests")
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._requests: list[Request[Any]] = []
+        self._replies: list[object] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._requests)
+
+    def of(self, request: Request[Any]) -> Acknowledgement:
+        """The place of one more call."""
+        self._requests.append(request)
+        return self
+
+    def take(self) -> list[Request[Any]]:
+        """Take out the calls: they are answered, or died with the connection."""
+        requests, self._requests = self._requests, []
+        return requests
+
+    def answer(self, reply: object) -> None:
+        if len(self._replies) <= len(self._requests):
+            self._replies.append(reply)
+            return
+        if not isinstance(reply, (int, RedisError)):
+            raise Desync("WAIT got the answer to something else")
+        *replies, published = self._replies
+        for request, answer in zip(self.take(), replies, strict=True):
+            request.answer(answer, self._replicas.doubt(request, published, reply))
+
+
 class Confirmation:
     """The place of a SUBSCRIBE or UNSUBSCRIBE of one channel: closed by a push, or by an error reply."""
 
@@ -125,7 +164,11 @@ class Replies:
     def requests(self) -> Iterator[Request[Any]]:
         """Take out the calls that were not answered; the rest died with the connection."""
         places, self._places = self._places, deque()
-        return (place for place in places if isinstance(place, Request))
+        for place in places:
+            if isinstance(place, Request):
+                yield place
+            elif isinstance(place, Acknowledgement):
+                yield from place.take()
 
     def receive(self, reply: object) -> bool:
         """Give a reply or push to whom it belongs; True if it closed a place.

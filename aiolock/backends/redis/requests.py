@@ -11,6 +11,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from ...errors import BackendError
 from ...scripts.base import Call, Reply
+from ..base import resolve
 from . import failures
 
 R = TypeVar("R")
@@ -45,7 +46,8 @@ class Request(Generic[R]):
     @property
     def doing(self) -> str:
         """What it asks of the server, for messages."""
-        return f"{self.call.script.name} of lock {self.call.name!r}"
+        name = f" of lock {self.call.name!r}" if self.call.name else ""
+        return f"{self.call.script.name}{name}"
 
     @property
     def withdrawn(self) -> bool:
@@ -60,8 +62,8 @@ class Request(Generic[R]):
             logger.exception("the callback of an unanswered request failed")
             return False
 
-    def answer(self, reply: object) -> None:
-        """The server's reply, or its error reply."""
+    def answer(self, reply: object, doubt: BackendError | None = None) -> None:
+        """The server's reply, or its error reply; `doubt` says why it may not outlast the server."""
         if isinstance(reply, NoScriptError):
             self._missing(self, reply)
         elif isinstance(reply, RedisError):
@@ -69,6 +71,8 @@ class Request(Generic[R]):
         else:
             try:
                 result: R | BackendError = self.call.script.decode(cast(Reply, reply))
+                if doubt is not None and self.call.script.unacknowledged is not None:
+                    result = self.call.script.unacknowledged(cast(R, result), doubt)
             except Exception as error:
                 result = BackendError(self.call.name, f"Redis answered {self.doing} with something unexpected")
                 result.__cause__ = error
@@ -85,10 +89,4 @@ class Request(Generic[R]):
                 self.call.settle(result)
             except Exception:
                 logger.exception("the callback of a finished request failed")
-        if self.future.done():
-            return
-        if isinstance(result, BackendError):
-            self.future.set_exception(result)
-            self.future.exception()  # a call nobody awaits is no "exception was never retrieved"
-        else:
-            self.future.set_result(result)
+        resolve(self.future, result)

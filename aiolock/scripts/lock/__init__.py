@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable
 
 from ..base import Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
-from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, TransferOutcome
+from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, TransferOutcome, no_grant, no_renewal
 from . import decode, twins
 
 DIRTY_MS = 24 * 3600 * 1000
 """How long a name remembers that its last holder vanished."""
 
-ACQUIRE = Script(__name__, "acquire", twins.acquire, decode.acquire)
+ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire, no_grant)
 RELEASE = Script(__name__, "release", twins.release, decode.release)
-TRANSFER = Script(__name__, "transfer", twins.transfer, decode.transfer)
-RENEW = Script(__name__, "renew", twins.renew, decode.renew)
+TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant)
+RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal)
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.forced)
 INFO = Script(__name__, "info", twins.info, decode.info)
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, INFO)

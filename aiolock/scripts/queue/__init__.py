@@ -12,20 +12,32 @@ from dataclasses import dataclass
 from ..base import NO_TICKET, Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
 from ..lock.decode import release, renew
-from ..outcomes import AcquireOutcome, Failed, ReleaseOutcome, RenewOutcome, Standing, TransferOutcome
+from ..outcomes import (
+    AcquireOutcome,
+    Failed,
+    ReleaseOutcome,
+    RenewOutcome,
+    Standing,
+    TransferOutcome,
+    no_grant,
+    no_renewal,
+)
 from . import decode, twins
 
 HOLDERS = ("name", "holders")
 LINE = (*HOLDERS, "line")
+BATCH = (*LINE, "each")
 
-ACQUIRE = Script(__name__, "acquire", twins.acquire, decode.acquire_one, (*LINE, "each"))
-ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, (*LINE, "each"))
-RELEASE = Script(__name__, "release", twins.release, release, LINE)
-TRANSFER = Script(__name__, "transfer", twins.transfer, decode.transfer, LINE)
-RENEW = Script(__name__, "renew", twins.renew, renew, (*LINE, "each"))
-FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.count, LINE)
-SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, LINE)
-INFO = Script(__name__, "info", twins.info, decode.info, HOLDERS)
+ACQUIRE: Script[AcquireOutcome] = Script(
+    __name__, "acquire", twins.acquire, decode.acquire_one, no_grant, (*LINE, "each")
+)
+ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=BATCH)
+RELEASE = Script(__name__, "release", twins.release, release, prelude=LINE)
+TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, LINE)
+RENEW = Script(__name__, "renew", twins.renew, renew, no_renewal, BATCH)
+FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.count, prelude=LINE)
+SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=LINE)
+INFO = Script(__name__, "info", twins.info, decode.info, prelude=HOLDERS)
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
 
 

@@ -8,32 +8,33 @@
 -- Only depth 1 creates, nothing shortens, a copy of the request reads its own grant or its own ticket.
 -- If a command is denied: see name.lua and line.lua; what stands beside it in a batch is done.
 local function acquire(k, a)
-  local owner, ttl, depth, fence = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3]
-  local weight, mints, floor = tonumber(ARGV[a + 4]), ARGV[a + 5], ARGV[a + 6]
-  local ticket, liveness, metadata = ARGV[a + 8], tonumber(ARGV[a + 9]), ARGV[a + 10]
+  local owner, ttl, depth, fence, weight, mints, floor, capacity, ticket, liveness, metadata = unpack(ARGV, a, a + 10)
+  local brief = tonumber(ttl) < tonumber(liveness) and ttl or liveness
   if redis.call('EXISTS', KEYS[k + 5]) == 1 then return { 'finished' } end
-  local name = open(k, ARGV[a + 7])
-  local entry = { text(math.min(ttl, liveness)), ARGV[a + 4], mints, floor, metadata }
+  local name = open(k, capacity)
+  local entry = { brief, weight, mints, floor, metadata }
   local place = name.head and redis.call('ZSCORE', name.queue, owner)
-  if place then join(name, owner, text(place), liveness, entry) end
+  if place then join(name, owner, place, tonumber(liveness), entry) end
   settle(name, owner)
   local count, held, minted, token, abandoned = read(name, owner)
   if count ~= '0' then
     if fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
-    if depth > tonumber(count) then write(name, owner, depth, held, minted, token, abandoned) end
-    return { 'granted', token, extend(name, owner, ttl, token), abandoned, name.capacity }
+    if tonumber(depth) > tonumber(count) then write(name, owner, depth, held, minted, token, abandoned) end
+    return { 'granted', token, extend(name, owner, tonumber(ttl), token), abandoned, name.capacity }
   end
-  if depth > 1 then return { 'lost', gone(name, weight) } end
-  if weight > name.capacity then return { 'impossible', name.capacity } end
+  if depth ~= '1' then return { 'lost', gone(name, weight) } end
+  if tonumber(weight) > name.capacity then return { 'impossible', name.capacity } end
   if not name.head and name.used + weight <= name.capacity then
-    return grant(name, owner, ttl, weight, mints, floor, metadata)
+    return grant(name, owner, tonumber(ttl), weight, mints, floor, metadata)
   end
   local last = redis.call('ZREVRANGE', name.expiry, 0, 0, 'WITHSCORES')[2] or NOW
-  if ticket == '-1' then return { 'refused', last - NOW, text(name.fence), name.metadata } end
-  if not place then join(name, owner, ticket, liveness, entry) end
-  ticket = text(redis.call('ZSCORE', name.queue, owner))
-  local rank = redis.call('ZRANK', name.queue, owner) + 1
-  return { 'queued', text(name.serial), ticket, rank, text(name.fence), name.metadata }
+  if ticket == '-1' then return { 'refused', last - NOW, name.fence, name.metadata } end
+  if not place then
+    join(name, owner, ticket, tonumber(liveness), entry)
+    if ticket ~= '0' then return acquire(k, a) end -- an old ticket may be the first in line
+  end
+  place = tonumber(redis.call('ZSCORE', name.queue, owner))
+  return { 'queued', name.serial, place, redis.call('ZRANK', name.queue, owner) + 1, name.fence, name.metadata }
 end
 if #KEYS == 6 then return { acquire(1, 3) } end
 return each(acquire, 6, 11, 3)

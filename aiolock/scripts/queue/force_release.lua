@@ -8,9 +8,9 @@ local name = open(1, ARGV[4])
 prune(name)
 local ended = 0
 for _, owner in ipairs(redis.call('HKEYS', name.holders)) do
-  local _, _, _, fence = read(name, owner)
+  local _, weight, mints, fence = read(name, owner)
   if owner ~= 'used' and (ARGV[3] == '0' or ARGV[3] == fence) then
-    drop(name, owner, true)
+    drop(name, owner, weight, mints == '1')
     ended = ended + 1
     redis.pcall('PUBLISH', ARGV[1] .. string.match(owner, '^[^:]*') .. ARGV[2], 'revoked ' .. owner .. ' ' .. fence)
   end

@@ -12,7 +12,7 @@ for _, owner in ipairs(redis.call('ZRANGEBYSCORE', name.expiry, '-inf', NOW)) do
 end
 local live = redis.call('ZRANGEBYSCORE', name.expiry, '(' .. text(NOW), '+inf', 'WITHSCORES')
 local place = redis.call('ZRANK', name.queue, ARGV[2])
-local answer = { #live / 2, used, name.capacity, text(name.fence), name.metadata }
+local answer = { #live / 2, used, name.capacity, name.fence, name.metadata }
 answer[6], answer[7] = redis.call('ZCARD', name.queue), place and place + 1 or 0
 local depth, _, _, fence = read(name, live[#live - 1] or '')
 if depth ~= '0' then

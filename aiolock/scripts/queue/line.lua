@@ -9,8 +9,8 @@ local function leave(name, owner)
 end
 local function join(name, owner, ticket, liveness, entry)
   if ticket == '0' then
-    name.serial = math.max(name.serial + 1, NOW_US)
-    ticket = text(name.serial)
+    ticket = math.max(name.serial + 1, NOW_US)
+    name.serial = ticket
     redis.call('HSET', name.state, 'serial', ticket)
     keep(name.state, 0)
   end

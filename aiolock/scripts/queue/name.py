@@ -63,8 +63,9 @@ class Name:
     def first(self) -> str | None:
         return next(iter(self.store.zrange(self.queue, 0, 0)), None)
 
-    def keep(self, key: str, ttl: int) -> None:
-        self.store.pexpire(key, max(self.store.pttl(key), DAY, ttl + GRACE))
+    def keep(self, key: str, ttl: int, fresh: bool = False) -> None:
+        before = 0 if fresh else self.store.pttl(key)
+        self.store.pexpire(key, max(before, DAY, ttl + GRACE))
 
     # name.lua
 
@@ -72,20 +73,19 @@ class Name:
         self.store.hset(self.holders, {owner: " ".join(map(str, record)), "used": str(self.used)})
 
     def grant(self, owner: str, ttl: int, weight: int, mints: str, floor: str, metadata: str) -> list[TwinReply]:
-        abandoned = self.dirty
-        self.serial = max(self.serial + 1, self.now_us)
+        abandoned, fresh = self.dirty, self.used <= 0
+        self.serial, self.used, self.metadata = max(self.serial + 1, self.now_us), self.used + weight, metadata
         if mints == "1" or self.fence == 0:
             self.fence = max(self.fence + 1, int(floor) + 1, self.now_us)
         if mints == "1":
             self.dirty = "0"
-        self.used, self.metadata = self.used + weight, metadata
         numbers = {"fence": str(self.fence), "serial": str(self.serial), "capacity": str(self.capacity)}
         self.store.hset(self.state, {**numbers, "dirty": self.dirty, "metadata": metadata})
-        self.keep(self.state, ttl)
+        self.keep(self.state, ttl, fresh)
         self.store.zadd(self.expiry, self.now + ttl, owner)
-        self.keep(self.expiry, ttl)
+        self.keep(self.expiry, ttl, fresh)
         self.write(owner, Record(1, weight, mints, str(self.fence), abandoned))
-        self.keep(self.holders, ttl)
+        self.keep(self.holders, ttl, fresh)
         return ["granted", str(self.fence), ttl, abandoned, self.capacity]
 
     # holders.lua
@@ -97,9 +97,8 @@ class Name:
         depth, weight, mints, fence, abandoned = record.split(" ")
         return Record(int(depth), int(weight), mints, fence, abandoned)
 
-    def drop(self, owner: str, dirty: bool) -> None:
-        record = self.read(owner)
-        self.used -= record.weight
+    def drop(self, owner: str, weight: int, dirty: bool) -> None:
+        self.used -= weight
         if self.used > 0:
             self.store.hdel(self.holders, owner)
             self.store.hset(self.holders, {"used": str(self.used)})
@@ -107,7 +106,7 @@ class Name:
         else:
             self.store.delete(self.holders)
             self.store.delete(self.expiry)
-        if dirty and record.mints == "1":
+        if dirty:
             self.dirty = "1"
             self.store.hset(self.state, {"dirty": "1"})
             self.keep(self.state, 0)
@@ -115,7 +114,8 @@ class Name:
     def prune(self) -> None:
         over = self.store.zrangebyscore(self.expiry, 0, self.now) if self.used > 0 else []
         for owner in over:
-            self.drop(owner, True)
+            held = self.read(owner)
+            self.drop(owner, held.weight, held.mints == "1")
 
     def extend(self, owner: str, ttl: int, fence: str) -> int:
         for key in (self.holders, self.expiry, self.state):

@@ -9,7 +9,6 @@
 local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
 local name = open(1, ARGV[10])
 leave(name, owner)
-prune(name)
 local count, weight, mints, fence, abandoned = read(name, owner)
 local answer
 if count == '0' then
@@ -18,9 +17,9 @@ elseif left > 0 then
   answer = { 'kept', extend(name, owner, 0, fence) }
   local still = math.min(weight, ARGV[5])
   name.used = name.used - weight + still
-  write(name, owner, math.min(count, left), still, mints == '1' and ARGV[6] or '0', fence, abandoned)
+  write(name, owner, text(math.min(count, left)), text(still), mints == '1' and ARGV[6] or '0', fence, abandoned)
 else
-  drop(name, owner, ending == 'dirty' or (ending == 'undone' and abandoned == '1'))
+  drop(name, owner, weight, mints == '1' and (ending == 'dirty' or (ending == 'undone' and abandoned == '1')))
   answer = { 'released', fence }
 end
 settle(name)

@@ -13,7 +13,7 @@ if count ~= '0' then return { 'granted', token, extend(name, next, 0, token), ag
 local held, weight, mints, fence = read(name, owner)
 local answer
 if held ~= '0' and fence == ARGV[4] then
-  drop(name, owner, false)
+  drop(name, owner, weight, false)
   leave(name, next)
   answer = grant(name, next, tonumber(ARGV[6]), weight, mints, ARGV[7], ARGV[8])
 else

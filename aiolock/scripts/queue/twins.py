@@ -50,6 +50,8 @@ def acquire_one(
         return ["refused", last - name.now, str(name.fence), name.metadata]
     if place is None:
         name.join(owner, int(ticket), int(liveness), entry)
+        if ticket != "0":
+            return acquire_one(store, now_us, channel, keys, args)
     rank = (store.zrank(name.queue, owner) or 0) + 1
     return [
         "queued",
@@ -65,7 +67,6 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     before, after, owner, left, weight, mints, ending, clean_ttl, dead_ttl, capacity = args
     name = Name(store, keys[:5], capacity, store.wall_us(), (before, after))
     name.leave(owner)
-    name.prune()
     held = name.read(owner)
     answer: TwinReply
     if held.depth == 0:
@@ -77,7 +78,8 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         still_mints = mints if held.mints == "1" else "0"
         name.write(owner, Record(min(held.depth, int(left)), still, still_mints, held.fence, held.abandoned))
     else:
-        name.drop(owner, ending == "dirty" or (ending == "undone" and held.abandoned == "1"))
+        dirty = ending == "dirty" or (ending == "undone" and held.abandoned == "1")
+        name.drop(owner, held.weight, held.mints == "1" and dirty)
         answer = ["released", held.fence]
     name.settle()
     if name.used <= 0 and name.head is None and name.dirty == "0" and name.capacity == int(capacity):
@@ -99,7 +101,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
     held = name.read(owner)
     answer: TwinReply
     if held.depth > 0 and held.fence == fence:
-        name.drop(owner, False)
+        name.drop(owner, held.weight, False)
         name.leave(successor)
         answer = [*name.grant(successor, int(ttl), held.weight, held.mints, floor, metadata)]
     else:
@@ -133,11 +135,11 @@ def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> Twi
     for owner in store.hgetall(name.holders):
         if owner == "used":
             continue
-        fence = name.read(owner).fence
-        if wanted in ("0", fence):
-            name.drop(owner, True)
+        held = name.read(owner)
+        if wanted in ("0", held.fence):
+            name.drop(owner, held.weight, held.mints == "1")
             ended += 1
-            name.tell(owner, f"revoked {owner} {fence}")
+            name.tell(owner, f"revoked {owner} {held.fence}")
     name.settle()
     return ended
 

@@ -1,0 +1,51 @@
+"""How much of a server's word is worth something: what enough replicas have acknowledged."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from ...errors import BackendError
+from . import failures
+from .connection import pack
+from .requests import Request
+
+
+class Replicas(NamedTuple):
+    """How many must acknowledge what is written on a connection.
+
+    Attributes:
+        least: so many, from 1.
+        timeout: seconds they may take.
+        channel: one on which nobody listens.
+    """
+
+    least: int
+    timeout: float
+    channel: str
+
+    def question(self) -> bytes:
+        """Asks who has all that the server did so far; answered by two replies.
+
+        WAIT looks at the newest write of its own connection. A script may have answered with what another connection
+        wrote, such as its own first copy, and have written nothing. PUBLISH is replicated wherever it comes from, so
+        it is the newest write of this connection and comes after all others.
+        """
+        milliseconds = max(1, math.ceil(self.timeout * 1000))  # 0 would wait for ever
+        return pack(b"PUBLISH", self.channel, b"") + pack(b"WAIT", self.least, milliseconds)
+
+    def doubt(self, request: Request[Any], published: object, acknowledged: object) -> BackendError | None:
+        """Why the answer to `request` may not outlast the server; None if it does."""
+        for command, reply in (("PUBLISH", published), ("WAIT", acknowledged)):
+            if isinstance(reply, RedisError):
+                return failures.refused(request.call.name, f"{command} after {request.doing}", reply)
+        if isinstance(acknowledged, int) and acknowledged >= self.least:
+            return None
+        return BackendError(
+            request.call.name,
+            f"{request.doing} was acknowledged by {acknowledged} of {self.least} replicas within {self.timeout:g} s: "
+            "it does not count; are they connected to the master (INFO replication), and close enough?",
+            transient=True,
+        )

@@ -1,0 +1,168 @@
+"""Grants that outlast the server: what grants or extends counts only once enough replicas acknowledged it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..clock import Clock
+from ..errors import BackendError
+from ..scripts.base import Call
+from .base import Backend, Wake, resolve
+
+R = TypeVar("R")
+
+
+class Lane:
+    """The unsettled calls about one name: those on their way, all by one side, and those that wait for them.
+
+    Without this an undo could overtake the grant that it undoes, and the next acquire the release before it.
+    """
+
+    def __init__(self) -> None:
+        self._side: Backend | None = None
+        self._under_way: set[Call[Any]] = set()
+        self._waiting: deque[tuple[Backend, Call[Any]]] = deque()
+        self._instead: list[tuple[Backend, Call[Any]]] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is unsettled."""
+        return not self._under_way and not self._waiting
+
+    def put(self, side: Backend, call: Call[Any]) -> None:
+        """Run `call` on `side`, after all others; or, while the maker of a settled one is told, in its place."""
+        if self._instead is not None:
+            self._instead.append((side, call))
+            return
+        self._drop_withdrawn()
+        self._waiting.append((side, call))
+        self._advance()
+
+    def settle(self, call: Call[Any], tell: Callable[[], None]) -> None:
+        """`call` is over: `tell` whoever made it, then let those go that waited for it."""
+        outer, self._instead = self._instead, []
+        try:
+            tell()
+        finally:
+            self._waiting.extendleft(reversed(self._instead))
+            self._instead = outer
+            self._under_way.discard(call)
+            self._advance()
+
+    def _advance(self) -> None:
+        while self._waiting and (not self._under_way or self._waiting[0][0] is self._side):
+            self._side, call = self._waiting.popleft()
+            self._under_way.add(call)
+            self._side.run(call)
+
+    def _drop_withdrawn(self) -> None:
+        # Else the attempts that timed out behind a release in a long outage would pile up.
+        gone = [call for _, call in self._waiting if call.withdrawn]
+        if gone:
+            self._waiting = deque(entry for entry in self._waiting if not entry[1].withdrawn)
+        for call in gone:
+            error = BackendError(call.name, f"a request about lock {call.name!r} was withdrawn", transient=True)
+            if call.settle is not None:
+                asyncio.get_running_loop().call_soon(call.settle, error)
+
+
+class ReplicatedBackend:
+    """Two backends of one server: one that answers at once, and one that answers when replicas have acknowledged.
+
+    What grants or extends (`Script.unacknowledged`) runs on the second, so that its waiting holds up nothing else.
+    Calls about one name keep their order over both: one that changes sides goes once those before it are settled, by
+    their reply or by the end of their connection. A call about many names, a renewal, waits for none: it creates
+    nothing and shortens nothing, so any order is right.
+
+    Args:
+        plain: for all else, and for messages.
+        checked: for what grants or extends.
+
+    Attributes:
+        clock: that of both.
+        db: likewise.
+        checked: True.
+    """
+
+    def __init__(self, plain: Backend, checked: Backend) -> None:
+        self.clock: Clock = plain.clock
+        self.db: int = plain.db
+        self.checked: bool = True
+        self._plain = plain
+        self._checked = checked
+        self._lanes: dict[str, Lane] = {}
+        self._closing = False
+
+    def __repr__(self) -> str:
+        return f"<ReplicatedBackend {self._plain!r} {self._checked!r}>"
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        """See `Backend.open`."""
+        until = self.clock.now() + timeout
+        self._lanes = {}
+        self._closing = False
+        await self._plain.open(timeout=timeout, reconnected=reconnected)
+        try:
+            await self._checked.open(timeout=max(0.0, until - self.clock.now()), reconnected=reconnected)
+        except BaseException:
+            await _close_at_once(self._plain)
+            raise
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        """See `Backend.run`; in order for each name, and now unless a call about it is unsettled on the other side."""
+        side = self._plain if call.script.unacknowledged is None else self._checked
+        if not call.name:
+            return side.run(call)
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        lane = self._lanes.get(call.name)
+        if lane is None:
+            lane = self._lanes[call.name] = Lane()
+        told = call.settle
+
+        def settle(result: R | BackendError) -> None:
+            try:
+                lane.settle(call, lambda: tell(result))
+            finally:
+                if lane.empty and self._lanes.get(call.name) is lane:
+                    del self._lanes[call.name]
+
+        def tell(result: R | BackendError) -> None:
+            try:
+                if self._closing and call.writes > 0 and isinstance(result, BackendError):
+                    call.unanswered()  # it may run yet, and after its undo on the other side: that needs a tombstone
+                if told is not None:
+                    told(result)
+            finally:
+                resolve(future, result)
+
+        call.settle = settle
+        lane.put(side, call)
+        return future
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        """See `Backend.subscribe`."""
+        return self._plain.subscribe(channel, wake)
+
+    def unsubscribe(self, channel: str) -> None:
+        """See `Backend.unsubscribe`."""
+        self._plain.unsubscribe(channel)
+
+    async def aclose(self) -> None:
+        """See `Backend.aclose`. The plain side last: an undo may have to wait for what it undoes."""
+        self._closing = True
+        try:
+            await self._checked.aclose()
+        except BaseException:
+            await _close_at_once(self._plain)
+            raise
+        await self._plain.aclose()
+
+
+async def _close_at_once(backend: Backend) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await backend.aclose()

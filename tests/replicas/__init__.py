@@ -1,0 +1,1 @@
+"""Locks that count only once replicas acknowledged them."""

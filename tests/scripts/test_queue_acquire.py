@@ -1,0 +1,293 @@
+"""What the header of the queue family's acquire.lua promises, of the Lua and of its twin."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from aiolock.errors import LossReason
+from aiolock.scripts.outcomes import Failed, Finished, Granted, Impossible, Lost, Queued, Refused
+from aiolock.scripts.queue import NO_TICKET
+from tests.support.queues import FAIR, FULL, RW, SEMAPHORE, SHAPES, Holder, Queue, Shape, crash, enter, holders, line
+from tests.support.scripting import Refused as Failure
+from tests.support.scripting import Side
+
+TTL = 30_000
+SLACK = 10_000
+DAY = 24 * 3600 * 1000
+HIGH = 2**51
+"""A floor above any server's time: what is minted is the floor and one."""
+
+
+@pytest.fixture
+def fair() -> Queue:
+    return Queue(FAIR)
+
+
+@pytest.mark.parametrize("ticket", [0, NO_TICKET])
+def test_grants_a_free_name(ticket: int, side: Side, fair: Queue) -> None:
+    granted = side.run(fair.acquire("m:1", TTL, HIGH, "me", ticket=ticket))
+    assert granted == Granted(HIGH + 1, TTL, abandoned=False, capacity=1)
+    assert side.hash(fair.holders) == {"m:1": f"1 1 1 {HIGH + 1} 0", "used": "1"}
+    assert abs(side.scores(fair.expiry)["m:1"] - TTL - time.time() * 1000) < SLACK
+    state = side.hash(fair.state)
+    assert abs(int(state.pop("serial")) - time.time() * 1e6) < 60e6
+    assert state == {"fence": str(HIGH + 1), "dirty": "0", "capacity": "1", "metadata": "me"}
+    assert line(side, fair) == []
+
+
+@pytest.mark.parametrize(("ttl", "kept"), [(TTL, DAY), (3 * DAY, 3 * DAY)])
+def test_keys_outlive_the_holder_and_go_within_a_day(ttl: int, kept: int, side: Side, fair: Queue) -> None:
+    """Guards `keep`: a vanished holder must be noticed, and a million names must leave nothing behind for long."""
+    side.run(fair.acquire("m:1", ttl, HIGH, ""))
+    for key in (fair.holders, fair.expiry, fair.state):
+        assert kept - SLACK < side.pttl(key) < kept + 2 * 60_000
+
+
+def test_a_short_holder_does_not_shorten_a_long_ones_keys(side: Side) -> None:
+    """Guards PTTL in `keep`."""
+    permits = Queue(SEMAPHORE)
+    side.run(permits.acquire("m:1", 3 * DAY, HIGH, ""))
+    side.run(permits.acquire("m:2", TTL, HIGH, ""))
+    for key in (permits.holders, permits.expiry, permits.state):
+        assert side.pttl(key) > 3 * DAY - SLACK
+
+
+def test_queues_behind_a_holder(side: Side, fair: Queue) -> None:
+    side.run(fair.acquire("m:1", TTL, HIGH, "the first"))
+    queued = [side.run(fair.acquire(owner, TTL, 0, "", ticket=0)) for owner in ("m:2", "m:3")]
+    tickets = side.scores(fair.queue)
+    serial = int(side.hash(fair.state)["serial"])
+    assert queued[1] == Queued(serial, tickets["m:3"], 2, HIGH + 1, "the first")
+    assert isinstance(queued[0], Queued)
+    assert queued[0]._replace(serial=0) == Queued(0, tickets["m:2"], 1, HIGH + 1, "the first")
+    assert line(side, fair) == ["m:2", "m:3"]
+    assert tickets["m:2"] < tickets["m:3"] == serial
+    for key in (fair.queue, fair.waiting):
+        assert DAY - SLACK < side.pttl(key) <= DAY
+
+
+def test_refuses_who_does_not_queue(side: Side, fair: Queue) -> None:
+    side.run(fair.acquire("m:1", TTL, HIGH, "the first"))
+    refused = side.run(fair.acquire("m:2", TTL, 0, ""))
+    assert isinstance(refused, Refused)
+    assert refused._replace(pttl=0) == Refused(0, HIGH + 1, "the first")
+    assert TTL - SLACK < refused.pttl <= TTL
+    assert line(side, fair) == []
+
+
+def test_does_not_overtake_who_waits(side: Side) -> None:
+    """Guards `not name.head`: a small request that would fit stays behind a large one."""
+    small, large = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
+    side.run(small.acquire("m:1", TTL, HIGH, ""))
+    enter(side, large, ["m:2"])
+    refused = side.run(small.acquire("m:3", TTL, 0, ""))
+    assert isinstance(refused, Refused)
+    queued = side.run(small.acquire("m:3", TTL, 0, "", ticket=0))
+    assert isinstance(queued, Queued)
+    assert queued.rank == 2
+    assert set(holders(side, small)) == {"m:1"}
+
+
+def test_readers_share_and_a_writer_is_alone(side: Side) -> None:
+    read, write = Queue(RW), Queue(RW, want=1)
+    for owner in ("m:1", "m:2"):
+        assert isinstance(side.run(read.acquire(owner, TTL, 0, "")), Granted)
+    assert isinstance(side.run(write.acquire("m:3", TTL, 0, "")), Refused)
+    for owner in ("m:1", "m:2"):
+        side.run(read.release(owner, TTL, 0, "clean", False))
+    assert isinstance(side.run(write.acquire("m:3", TTL, 0, "")), Granted)
+    assert isinstance(side.run(read.acquire("m:4", TTL, 0, "")), Refused)
+    assert isinstance(side.run(write.acquire("m:5", TTL, 0, "")), Refused)
+
+
+def test_permits_are_counted(side: Side) -> None:
+    one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
+    assert isinstance(side.run(two.acquire("m:1", TTL, 0, "")), Granted)
+    assert isinstance(side.run(two.acquire("m:2", TTL, 0, "")), Refused)
+    assert isinstance(side.run(one.acquire("m:2", TTL, 0, "")), Granted)
+    assert isinstance(side.run(one.acquire("m:3", TTL, 0, "")), Refused)
+    assert side.hash(one.holders)["used"] == "3"
+
+
+def test_more_than_there_is_is_impossible(side: Side) -> None:
+    assert side.run(Queue(SEMAPHORE, want=2, capacity=2).acquire("m:1", TTL, 0, "", ticket=0)) == Impossible(2)
+    assert not side.exists(Queue(SEMAPHORE).queue)
+
+
+def test_the_stored_capacity_wins(side: Side) -> None:
+    side.run(Queue(SEMAPHORE, capacity=1).acquire("m:1", TTL, 0, ""))
+    assert isinstance(side.run(Queue(SEMAPHORE, capacity=9).acquire("m:2", TTL, 0, "")), Refused)
+
+
+class TestFence:
+    def test_a_reader_has_that_of_the_last_writer(self, side: Side) -> None:
+        """Guards `mints`: what a reader saw is as new as the last write."""
+        read, write = Queue(RW), Queue(RW, want=1)
+        side.run(write.acquire("m:1", TTL, HIGH, ""))
+        side.run(write.release("m:1", TTL, 0, "clean", False))
+        for owner in ("m:2", "m:3"):
+            assert side.run(read.acquire(owner, TTL, HIGH + 100, "")).fence == HIGH + 1  # type: ignore[union-attr]
+        assert not holders(side, read)["m:2"].mints
+
+    def test_the_first_reader_mints_one(self, side: Side) -> None:
+        assert side.run(Queue(RW).acquire("m:1", TTL, HIGH, "")).fence == HIGH + 1  # type: ignore[union-attr]
+
+    def test_grows_with_the_floor_and_without(self, side: Side) -> None:
+        permits = Queue(SEMAPHORE)
+        fences = [
+            side.run(permits.acquire(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate([HIGH, 0, HIGH + 9])
+        ]  # type: ignore[union-attr]
+        assert fences == [HIGH + 1, HIGH + 2, HIGH + 10]
+
+    def test_is_the_servers_time(self, side: Side, fair: Queue) -> None:
+        assert abs(side.run(fair.acquire("m:1", TTL, 0, "")).fence - time.time() * 1e6) < 60e6  # type: ignore[union-attr]
+
+
+class TestAgain:
+    """A request comes twice, or late."""
+
+    @pytest.mark.parametrize("abandoned", [False, True])
+    def test_a_copy_reads_its_own_grant(self, abandoned: bool, side: Side, fair: Queue) -> None:
+        if abandoned:
+            side.run(fair.acquire("m:0", TTL, HIGH, ""))
+            crash(side, fair, "m:0")
+        call = fair.acquire("m:1", TTL, HIGH, "", ticket=0)
+        first, second = side.run(call), side.run(call)
+        assert isinstance(first, Granted)
+        assert isinstance(second, Granted)
+        assert second._replace(pttl=first.pttl) == first
+        assert first.abandoned == abandoned
+
+    def test_a_copy_reads_its_own_ticket_and_keeps_its_place(self, side: Side, fair: Queue) -> None:
+        """Guards `place`: a refresh is no new entry."""
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        call = fair.acquire("m:2", TTL, 0, "", ticket=0)
+        first = side.run(call)
+        enter(side, fair, ["m:3"])
+        second = side.run(call)
+        assert isinstance(first, Queued)
+        assert isinstance(second, Queued)
+        assert (second.ticket, second.rank) == (first.ticket, 1)
+        assert second.serial > first.serial
+
+    def test_a_refresh_is_a_sign_of_life(self, side: Side, fair: Queue) -> None:
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        enter(side, fair, ["m:2"])
+        _, wish = side.hash(fair.waiting)["m:2"].split(" ", 1)
+        side.hset(fair.waiting, {"m:2": f"1 {wish}"})
+        enter(side, fair, ["m:2"])
+        until = int(side.hash(fair.waiting)["m:2"].split(" ")[0])
+        assert abs(until - time.time() * 1000) < SLACK
+
+    def test_one_that_was_forgotten_comes_back_to_its_old_place(self, side: Side, fair: Queue) -> None:
+        """Guards the ticket in ARGV (H6)."""
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        first = side.run(fair.acquire("m:2", TTL, 0, "", ticket=0))
+        enter(side, fair, ["m:3"])
+        side.run(fair.release("m:2", TTL, 0, "undone", False))
+        assert line(side, fair) == ["m:3"]
+        assert isinstance(first, Queued)
+        again = side.run(fair.acquire("m:2", TTL, 0, "", ticket=first.ticket))
+        assert isinstance(again, Queued)
+        assert (again.ticket, again.rank) == (first.ticket, 1)
+        assert line(side, fair) == ["m:2", "m:3"]
+
+    def test_one_that_comes_back_to_the_front_is_served_at_once(self, side: Side) -> None:
+        """Guards the second look behind `join`: nobody else may settle for a while."""
+        read, write = Queue(RW), Queue(RW, want=1)
+        side.run(read.acquire("m:1", TTL, HIGH, ""))
+        enter(side, write, ["m:2"])
+        granted = side.run(read.acquire("m:3", TTL, 0, "", ticket=1))
+        assert isinstance(granted, Granted)
+        assert TTL - SLACK < granted.pttl <= TTL
+        assert line(side, read) == ["m:2"]
+
+    def test_tickets_survive_a_round_number(self, side: Side, fair: Queue) -> None:
+        """Guards `tonumber(…ZSCORE…)`: servers write 1.8e+15."""
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        queued = side.run(fair.acquire("m:2", TTL, 0, "", ticket=1_800_000_000_000_000))
+        assert isinstance(queued, Queued)
+        assert queued.ticket == 1_800_000_000_000_000
+        enter(side, fair, ["m:2"])
+        assert side.scores(fair.queue) == {"m:2": 1_800_000_000_000_000}
+
+    def test_a_tombstone_refuses(self, side: Side, fair: Queue) -> None:
+        side.run(fair.release("m:1", TTL, 0, "undone", True))
+        assert side.run(fair.acquire("m:1", TTL, 0, "", ticket=0)) == Finished()
+        assert side.run(fair.enter([fair.refresh("m:1", TTL, 0, "", 0)])) == [Finished()]
+        assert not side.exists(fair.holders)
+        assert not side.exists(fair.queue)
+
+
+class TestNested:
+    @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.kind)
+    def test_raises_the_depth_and_nothing_else(self, shape: Shape, side: Side) -> None:
+        name = Queue(shape)
+        side.run(name.acquire("m:1", TTL, HIGH, "me"))
+        granted = side.run(name.acquire("m:1", TTL, 0, "", depth=3, fence=HIGH + 1))
+        assert isinstance(granted, Granted)
+        assert granted.fence == HIGH + 1
+        assert holders(side, name) == {"m:1": Holder(3, 1, name.kind != "rw", HIGH + 1, False)}
+        assert side.hash(name.holders)["used"] == "1"
+        assert side.hash(name.state)["metadata"] == "me"
+
+    def test_a_late_copy_lowers_nothing(self, side: Side, fair: Queue) -> None:
+        first = fair.acquire("m:1", TTL, HIGH, "")
+        side.run(first)
+        side.run(fair.acquire("m:1", 2 * TTL, 0, "", depth=2, fence=HIGH + 1))
+        granted = side.run(first)
+        assert isinstance(granted, Granted)
+        assert TTL < granted.pttl <= 2 * TTL
+        assert holders(side, fair)["m:1"].depth == 2
+
+    @pytest.mark.parametrize(("other", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
+    def test_only_depth_1_creates(self, other: bool, reason: LossReason, side: Side, fair: Queue) -> None:
+        if other:
+            side.run(fair.acquire("m:2", TTL, HIGH, ""))
+        assert side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=7, ticket=0)) == Lost(reason)
+        assert "m:1" not in side.hash(fair.holders)
+        assert line(side, fair) == []
+
+    def test_another_fence_is_taken_over(self, side: Side, fair: Queue) -> None:
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        assert side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=HIGH)) == Lost(LossReason.TAKEN_OVER)
+        assert holders(side, fair)["m:1"].depth == 1
+
+
+class TestBatch:
+    def test_answers_each(self, side: Side, fair: Queue) -> None:
+        other = Queue(RW, "other", want=1)
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        answers = side.run(
+            fair.enter(
+                [
+                    fair.refresh("m:2", TTL, 0, "", 0),
+                    other.refresh("m:3", TTL, HIGH, "", 0),
+                    fair.refresh("m:4", TTL, 0, "", 7),
+                ]
+            )
+        )
+        assert [type(answer) for answer in answers] == [Queued, Granted, Queued]
+        assert answers[1] == Granted(HIGH + 1, TTL, abandoned=False, capacity=FULL)
+        assert line(side, fair) == ["m:4", "m:2"]
+
+    @pytest.mark.parametrize("which", range(5))
+    def test_one_bad_key_spoils_no_other(self, which: int, side: Side, fair: Queue) -> None:
+        """Guards `pcall` (C5). Nobody holds a name one of whose keys is another's."""
+        other = Queue(FAIR, "other")
+        if which == 3:
+            side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        side.set(fair.keys[which], "a string")
+        failed, granted = side.run(fair.enter([q.refresh("m:2", TTL, 0, "", 0) for q in (fair, other)]))
+        assert isinstance(failed, Failed)
+        assert failed.error.startswith("WRONGTYPE")
+        assert isinstance(granted, Granted)
+        if which != 0:
+            assert "m:2" not in side.hash(fair.holders)
+
+    def test_an_error_alone_is_raised(self, side: Side, fair: Queue) -> None:
+        side.set(fair.state, "a string")
+        with pytest.raises(Failure, match="WRONGTYPE"):
+            side.run(fair.acquire("m:1", TTL, 0, ""))

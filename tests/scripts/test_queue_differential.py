@@ -1,0 +1,311 @@
+"""The queue family's Lua and its twins, run on the same requests, answer the same and leave the same; and what both
+leave keeps the family's promises.
+
+Fences: floors are above every server's time, so both sides mint the same ones; serials: so is the one that a name
+starts with. Time: nothing waits. That a holder's or a waiter's time is over is written from outside; every owner has
+ttls of its own, so that the order of expiries is the same on both sides.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aiolock.scripts.base import Call
+from tests.support.queues import FAIR, FULL, RW, SEMAPHORE, Holder, Queue, Shape, holders
+from tests.support.scripting import LuaSide, Refused, Seen, Side, TwinSide
+
+T = TypeVar("T")
+
+FLOOR = 2**51
+OWNERS = ("a:1", "a:2", "b:1", "b:2")
+NAMES = 2
+UNIT = 100_000
+TOLERANCE = 20_000
+_examples = itertools.count()
+
+
+class Step(NamedTuple):
+    """One thing that happens on each side: a request, or something to the keys."""
+
+    kind: str
+    name: int
+    facts: tuple[Any, ...]
+
+
+owners = st.sampled_from(OWNERS)
+wants = st.integers(0, 2)
+fences = st.sampled_from(["none", "own", "own", "older"])
+floors = st.integers(FLOOR, FLOOR + 3)
+longer = st.booleans()
+names = st.integers(0, NAMES - 1)
+
+
+def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.builds(Step, st.just(kind), names, st.tuples(*facts))
+
+
+steps = st.one_of(
+    step(
+        "acquire", owners, wants, longer, floors, st.sampled_from(["", "me", "ü☃ {} \n"]), st.just(1), st.just("none")
+    ),
+    step("acquire", owners, wants, longer, floors, st.just(""), st.integers(1, 3), fences),
+    step("enter", st.lists(st.tuples(names, owners, wants, st.sampled_from([0, 0, FLOOR, FLOOR + 2])), max_size=3)),
+    step("release", owners, wants, st.integers(0, 2), st.sampled_from(["clean", "undone", "dirty"]), st.booleans()),
+    step("release", owners, wants, st.just(0), st.just("clean"), st.just(False)),
+    step("transfer", owners, wants, fences, owners, floors, st.booleans()),
+    step("renew", st.lists(st.tuples(names, owners, wants, fences, longer), max_size=3)),
+    step("force_release", owners, fences),
+    step("set_capacity", st.sampled_from([1, 2, 3, FULL])),
+    step("info", owners),
+    step("again", st.integers(0, 20)),
+    step("crash", owners),
+    step("dead waiter", owners),
+    step("delete", st.integers(0, 4)),
+    step("unbury", owners),
+    step("spoil", st.integers(0, 4)),
+    step("listen"),
+)
+
+
+class Standing(NamedTuple):
+    """What is kept of one name: who holds, who waits with which ticket, and which of those are alive."""
+
+    holders: dict[str, Holder]
+    tickets: dict[str, int]
+    live: set[str]
+    capacity: int
+
+    @property
+    def used(self) -> int:
+        return sum(holder.weight for holder in self.holders.values())
+
+
+class World:
+    """Both sides, on names that no other example uses."""
+
+    def __init__(self, lua: LuaSide, shape: Shape) -> None:
+        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        self.shape = shape
+        example = next(_examples)
+        self.names = [Queue(shape, f"{example} {{{i}}}") for i in range(NAMES)]
+        self.highest = [0] * NAMES
+        self.spoilt: set[int] = set()
+        self.sent: list[Call[Any]] = []
+        self.listening = False
+        for name in self.names:
+            self.lose_state(name)
+
+    def both(self, act: Callable[[Side], T]) -> tuple[T, T]:
+        return act(self.sides[0]), act(self.sides[1])
+
+    def lose_state(self, name: Queue) -> None:
+        """All of the state but the serial, which would start again at each side's time."""
+        self.both(lambda side: side.delete(name.state))
+        self.both(lambda side: side.hset(name.state, {"serial": str(FLOOR + 1000 * len(self.sent))}))
+
+    def take(self, step: Step) -> None:
+        before = [self.standing(i) for i in range(NAMES)]
+        call = self.request(step)
+        if call is None:
+            self.meddle(step)
+        else:
+            self.sent.append(call)
+            lua, twin = self.both(lambda side: outcome(side, call))
+            assert same(lua, twin), f"{call}: the Lua answers {lua}, its twin {twin}"
+        self.compare()
+        for i in range(NAMES):
+            if call is not None and i not in self.spoilt:
+                self.check(i, before[i], self.standing(i), call)
+
+    def request(self, step: Step) -> Call[Any] | None:
+        name, i = self.names[step.name], step.name
+        match step.kind, step.facts:
+            case "acquire", (owner, want, longer, floor, about, depth, fence):
+                calls, ticket = self.calls(i, owner, want), (-1, 0)[len(self.sent) % 2]
+                return calls.acquire(
+                    owner, ttl(owner, longer), floor, about, depth, self.fence(i, owner, fence), ticket
+                )
+            case "enter", (batch,):
+                parts = [
+                    self.calls(i, owner, want).refresh(owner, ttl(owner), FLOOR, "again", ticket)
+                    for i, owner, want, ticket in batch
+                ]
+                return name.enter(parts)
+            case "release", (owner, want, left, ending, tainted):
+                return self.calls(i, owner, want).release(owner, ttl(owner), left, ending, tainted)
+            case "transfer", (owner, want, fence, successor, floor, tainted):
+                calls, fence = self.calls(i, owner, want), self.fence(i, owner, fence)
+                return calls.transfer(owner, fence, successor, ttl(successor), floor, "moved", tainted)
+            case "renew", (batch,):
+                parts = [
+                    self.calls(i, owner, want).renewal(owner, self.fence(i, owner, fence), ttl(owner, longer))
+                    for i, owner, want, fence, longer in batch
+                ]
+                return name.batch(parts)
+            case "force_release", (owner, fence):
+                return name.force_release(self.fence(i, owner, fence))
+            case "set_capacity", (capacity,):
+                return name.set_capacity(capacity)
+            case "info", (owner,):
+                return name.info(owner)
+            case "again", (back,):
+                return self.sent[-1 - back % len(self.sent)] if self.sent else None
+        return None
+
+    def meddle(self, step: Step) -> None:
+        name = self.names[step.name]
+        match step.kind, step.facts:
+            case "crash", (owner,) if owner in self.scores(name.expiry):
+                self.both(lambda side: side.score(name.expiry, owner, 1))
+            case "dead waiter", (owner,):
+                ((waiting, _),) = self.sides[1].snapshot([name.waiting])
+                if waiting and owner in waiting:
+                    entry = f"1 {waiting[owner].partition(' ')[2]}"
+                    self.both(lambda side: side.hset(name.waiting, {owner: entry}))
+            case "delete", (which,):
+                self.highest[step.name] = 0
+                if name.keys[which] == name.state:
+                    self.lose_state(name)
+                else:
+                    self.both(lambda side: side.delete(name.keys[which]))
+            case "unbury", (owner,):
+                self.both(lambda side: side.delete(name.dead(owner)))
+            case "spoil", (which,):
+                self.spoilt.add(step.name)
+                self.both(lambda side: side.set(name.keys[which], "a string"))
+            case "listen", _ if not self.listening:
+                self.listening = True
+                self.both(lambda side: side.listen(name.manager("a"), name.manager("b")))
+
+    def calls(self, i: int, owner: str, want: int) -> Queue:
+        """The requests of one owner: each has a liveness of its own."""
+        want %= len(self.shape.wants)
+        liveness = UNIT // 2 + UNIT * (1 + OWNERS.index(owner))
+        return Queue(self.shape, self.names[i].name, want=want, liveness_ms=liveness)
+
+    def scores(self, key: str) -> dict[str, str]:
+        ((content, _),) = self.sides[1].snapshot([key])
+        return content or {}
+
+    def fence(self, i: int, owner: str, which: str) -> int:
+        """A fence to name in a request: that of the owner's hold, one before it, or none."""
+        held = self.standing(i).holders.get(owner)
+        fence = held.fence if held else FLOOR
+        return {"none": 0, "own": fence, "older": fence - 1}[which]
+
+    def compare(self) -> None:
+        keys = [(name, key) for name in self.names for key in (*name.keys, *map(name.dead, OWNERS))]
+        lua, twin = self.both(lambda side: side.snapshot([key for _, key in keys]))
+        for (name, key), one, other in zip(keys, lua, twin, strict=True):
+            told = f"{key}: the Lua leaves {one}, its twin {other}"
+            assert close(one[1], other[1]), told
+            assert alike(name, key, one, other), told
+        if self.listening:
+            said, said_ = self.both(lambda side: side.heard())
+            assert said == said_, f"the Lua tells {said}, its twin {said_}"
+
+    def standing(self, i: int) -> Standing:
+        name, twin = self.names[i], self.sides[1]
+        if i in self.spoilt:
+            return Standing({}, {}, set(), 0)
+        wishes = {owner: entry.split(" ", 3) for owner, entry in twin.hash(name.waiting).items()}
+        capacity = int(twin.hash(name.state).get("capacity", self.shape.capacity))
+        live = {owner for owner, wish in wishes.items() if int(wish[0]) > 1 and int(wish[2]) <= capacity}
+        return Standing(holders(twin, name), twin.scores(name.queue), live, capacity)
+
+    def check(self, i: int, before: Standing, after: Standing, call: Call[Any]) -> None:
+        """What must hold behind every request, whatever happened to the keys."""
+        assert after.used == int(self.sides[1].hash(self.names[i].holders).get("used", "0"))
+        assert after.used <= max(after.capacity, before.used), f"{after} holds more than it has"
+        assert not after.holders.keys() & after.tickets.keys(), f"{after}: one holds and waits"
+        assert self.sides[1].scores(self.names[i].queue) == dict(sorted(after.tickets.items(), key=lambda one: one[1]))
+        if self.shape is RW and any(holder.weight == FULL for holder in after.holders.values()):
+            assert len(after.holders) == 1, f"{after}: a writer is not alone"
+        # Whoever was alive in the line, and is in it still, was overtaken by none but a hand-off.
+        stayed = before.live & before.tickets.keys() & after.tickets.keys()
+        granted = [owner for owner in after.holders if not same_hold(before, after, owner)]
+        for owner in granted:
+            ticket = before.tickets.get(owner) or old_ticket(call, owner) or FLOOR**2
+            ahead = [one for one in stayed if before.tickets[one] < ticket]
+            assert not ahead or call.script.name == "transfer", f"{owner} overtook {ahead}: {before} became {after}"
+        minted = sorted(after.holders[owner].fence for owner in granted if after.holders[owner].mints)
+        assert all(one < other for one, other in itertools.pairwise([self.highest[i], *minted]))
+        self.highest[i] = max([self.highest[i], *minted])
+
+
+def same_hold(before: Standing, after: Standing, owner: str) -> bool:
+    return owner in before.holders and before.holders[owner].fence == after.holders[owner].fence
+
+
+def old_ticket(call: Call[Any], owner: str) -> int:
+    """With which a waiter that was forgotten comes back, in this request."""
+    parts = [call.args[at : at + 11] for at in range(2, len(call.args), 11)] if call.script.name == "acquire" else []
+    return min((int(part[8]) for part in parts if part[0] == owner and int(part[8]) > 0), default=0)
+
+
+def ttl(owner: str, longer: bool = False) -> int:
+    return UNIT * (1 + 2 * OWNERS.index(owner) + longer)
+
+
+def outcome(side: Side, call: Call[Any]) -> object:
+    try:
+        return side.run(call)
+    except Refused as error:
+        return str(error)[:9]
+
+
+def close(one: int, other: int) -> bool:
+    return one == other if min(one, other) < 0 else abs(one - other) < TOLERANCE
+
+
+def alike(name: Queue, key: str, one: Seen, other: Seen) -> bool:
+    """Equal, but for times of the server."""
+    if one[0] is None or other[0] is None or key not in (name.expiry, name.waiting):
+        return one[0] == other[0]
+    if one[0].keys() != other[0].keys():
+        return False
+    pairs = [(one[0][owner].partition(" "), other[0][owner].partition(" ")) for owner in one[0]]
+    return all(close(int(a[0]), int(b[0])) and a[1:] == b[1:] for a, b in pairs)
+
+
+def same(one: object, other: object) -> bool:
+    """Equal, but for what is left of a ttl."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        fields = getattr(one, "_fields", None) or [""] * len(one)
+        pairs = zip(fields, one, other, strict=True) if len(one) == len(other) else ()
+        return len(one) == len(other) and all(close(a, b) if at == "pttl" else same(a, b) for at, a, b in pairs)
+    return one == other
+
+
+@pytest.fixture(scope="module")
+def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
+    made: list[LuaSide] = []
+
+    def make() -> LuaSide:
+        while made:
+            made.pop().close()
+        made.append(LuaSide(link))
+        return made[-1]
+
+    yield make
+    for side in made:
+        side.close()
+    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
+
+
+@pytest.mark.parametrize("shape", [FAIR, SEMAPHORE, RW], ids=lambda shape: shape.kind)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(sequence=st.lists(steps, min_size=1, max_size=30))
+def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], shape: Shape, sequence: list[Step]) -> None:
+    world = World(sides(), shape)
+    for step in sequence:
+        world.take(step)

@@ -1,0 +1,252 @@
+"""Who comes next, whichever script finds that it is somebody's turn: line.lua and its twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from aiolock.scripts.outcomes import Granted, Queued
+from tests.support.queues import FAIR, RW, SEMAPHORE, Queue, crash, enter, forget, holders, line
+from tests.support.scripting import Side
+
+TTL = 30_000
+BRIEF = 3_000
+"""The liveness of a waiter is how long a grant that it did not ask for lasts."""
+SLACK = 10_000
+HIGH = 2**51
+
+
+@pytest.fixture
+def fair() -> Queue:
+    return Queue(FAIR)
+
+
+SETTLING: dict[str, Callable[[Side, Queue], object]] = {
+    "a release": lambda side, fair: side.run(fair.release("m:1", TTL, 0, "clean", False)),
+    "a renewal": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.batch([fair.renewal("m:1", 7, TTL)]))),
+    "an attempt": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.acquire("m:9", TTL, 0, ""))),
+    "a refresh": lambda side, fair: (crash(side, fair, "m:1"), enter(side, fair, ["n:3"])),
+    "force_release": lambda side, fair: side.run(fair.force_release()),
+    "a hand-off": lambda side, fair: (
+        crash(side, fair, "m:1"),
+        side.run(fair.transfer("m:1", HIGH + 1, "m:9", TTL, 0, "", False)),
+    ),
+    "set_capacity": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.set_capacity(1))),
+}
+
+
+@pytest.mark.parametrize("what", SETTLING)
+def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queue) -> None:
+    """Guards `settle` in each script: a crash of the holder, or a lost message, must not stall the line (H6)."""
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["n:2", "n:3"], floor=HIGH + 10)
+    side.listen(fair.manager("n"))
+    SETTLING[what](side, fair)
+    held = holders(side, fair)
+    assert set(held) == {"n:2"}
+    assert held["n:2"].fence == HIGH + 11
+    assert line(side, fair) == ["n:3"]
+    assert set(side.hash(fair.waiting)) == {"n:3"}
+    state = side.hash(fair.state)
+    assert state["metadata"] == "about n:2"
+    abandoned = int(what != "a release")
+    told = f"granted n:2 {state['serial']} {HIGH + 11} {BRIEF} {abandoned}"
+    assert side.heard() == [(fair.manager("n"), told)]
+
+
+def test_a_grant_lasts_as_long_as_a_waiter_counts_as_alive(side: Side, fair: Queue) -> None:
+    """Guards `brief`: nobody may be there to renew it. What its manager asks for then extends it."""
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["n:2"])
+    side.run(fair.release("m:1", TTL, 0, "clean", False))
+    info = side.run(fair.info())
+    assert info.held is not None
+    assert 0 < info.held.pttl <= BRIEF
+    granted = side.run(fair.acquire("n:2", TTL, 0, "", ticket=0))
+    assert isinstance(granted, Granted)
+    assert TTL - SLACK < granted.pttl <= TTL
+
+
+def test_a_shorter_ttl_is_not_exceeded(side: Side, fair: Queue) -> None:
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["n:2"], ttl=500)
+    side.listen(fair.manager("n"))
+    side.run(fair.release("m:1", TTL, 0, "clean", False))
+    ((_, told),) = side.heard()
+    assert told.split(" ")[4] == "500"
+
+
+def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, fair: Queue) -> None:
+    """Guards `serial`: by it a manager knows a grant from one of before."""
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    queued = side.run(fair.acquire("n:2", TTL, 0, "", ticket=0))
+    side.listen(fair.manager("n"))
+    side.run(fair.release("m:1", TTL, 0, "clean", False))
+    ((_, told),) = side.heard()
+    assert isinstance(queued, Queued)
+    assert int(told.split(" ")[2]) > queued.serial >= queued.ticket
+
+
+def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Queue) -> None:
+    """Guards `head ~= me`."""
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["n:2"])
+    crash(side, fair, "m:1")
+    side.listen(fair.manager("n"))
+    granted = side.run(fair.acquire("n:2", TTL, 0, "", ticket=0))
+    assert isinstance(granted, Granted)
+    assert granted.abandoned
+    assert TTL - SLACK < granted.pttl <= TTL
+    assert side.heard() == []
+
+
+def test_the_dead_are_passed_over(side: Side, fair: Queue) -> None:
+    """Guards `alive`: a waiter that vanished must not hold up the others (redisson#1104)."""
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["n:2", "n:3", "n:4", "n:5"])
+    forget(side, fair, "n:2", "n:3")
+    side.run(fair.release("m:1", TTL, 0, "clean", False))
+    assert set(holders(side, fair)) == {"n:4"}
+    assert line(side, fair) == ["n:5"]
+    assert set(side.hash(fair.waiting)) == {"n:5"}
+
+
+def test_the_dead_at_the_head_go_while_the_name_is_held(side: Side, fair: Queue) -> None:
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["n:2", "n:3"])
+    forget(side, fair, "n:2")
+    queued = side.run(fair.acquire("n:3", TTL, 0, "", ticket=0))
+    assert isinstance(queued, Queued)
+    assert queued.rank == 1
+
+
+def test_a_waiter_without_its_entry_is_dead(side: Side, fair: Queue) -> None:
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["n:2", "n:3"])
+    side.delete(fair.waiting)
+    side.run(fair.release("m:1", TTL, 0, "clean", False))
+    assert holders(side, fair) == {}
+    assert line(side, fair) == []
+
+
+def test_as_many_as_fit_are_granted_in_order(side: Side) -> None:
+    one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
+    full = Queue(SEMAPHORE, want=2)
+    side.run(full.acquire("m:1", TTL, HIGH, ""))
+    enter(side, one, ["n:2"])
+    enter(side, two, ["n:3"])
+    enter(side, one, ["n:4"])
+    side.listen(one.manager("n"))
+    side.run(full.release("m:1", TTL, 0, "clean", False))
+    assert [told.split(" ")[1] for _, told in side.heard()] == ["n:2", "n:3"]
+    assert line(side, one) == ["n:4"]
+    assert side.hash(one.holders)["used"] == "3"
+
+
+def test_the_small_wait_behind_a_large_head(side: Side) -> None:
+    """Guards `return` in settle: else many small ones starve a large one."""
+    one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
+    for owner in ("m:1", "m:2"):
+        side.run(one.acquire(owner, TTL, HIGH, ""))
+    enter(side, full, ["n:3"])
+    enter(side, one, ["n:4"])
+    side.run(one.release("m:1", TTL, 0, "clean", False))
+    assert set(holders(side, one)) == {"m:2"}
+    assert line(side, one) == ["n:3", "n:4"]
+    side.run(one.release("m:2", TTL, 0, "clean", False))
+    assert set(holders(side, one)) == {"n:3"}
+
+
+def test_readers_behind_a_writer_wait_and_then_enter_together(side: Side) -> None:
+    read, write = Queue(RW), Queue(RW, want=1)
+    side.run(read.acquire("m:1", TTL, HIGH, ""))
+    enter(side, write, ["n:2"])
+    enter(side, read, ["n:3", "n:4"])
+    enter(side, write, ["n:5"])
+    side.run(read.release("m:1", TTL, 0, "clean", False))
+    assert set(holders(side, read)) == {"n:2"}
+    side.run(write.release("n:2", TTL, 0, "clean", False))
+    assert set(holders(side, read)) == {"n:3", "n:4"}
+    assert line(side, read) == ["n:5"]
+
+
+def test_a_writer_that_vanished_from_the_line_frees_the_readers(side: Side) -> None:
+    """The intent to write is leased (H16)."""
+    read, write = Queue(RW), Queue(RW, want=1)
+    side.run(read.acquire("m:1", TTL, HIGH, ""))
+    enter(side, write, ["n:2"])
+    enter(side, read, ["n:3"])
+    forget(side, write, "n:2")
+    side.run(read.batch([read.renewal("m:1", HIGH + 1, TTL)]))
+    assert set(holders(side, read)) == {"m:1", "n:3"}
+
+
+def test_a_head_that_can_never_be_served_is_dropped(side: Side) -> None:
+    """Guards `weight <= capacity` in settle."""
+    one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
+    side.run(one.acquire("m:1", TTL, HIGH, ""))
+    enter(side, full, ["n:2"])
+    enter(side, one, ["n:3"])
+    side.run(one.set_capacity(2))
+    assert set(holders(side, one)) == {"m:1", "n:3"}
+    assert line(side, one) == []
+
+
+class TestAbandoned:
+    """A holder that minted a fence and vanished is told to the next that mints one."""
+
+    def test_of_a_holder_that_vanished(self, side: Side, fair: Queue) -> None:
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        crash(side, fair, "m:1")
+        granted = side.run(fair.acquire("m:2", TTL, HIGH, ""))
+        assert isinstance(granted, Granted)
+        assert granted.abandoned
+        side.run(fair.release("m:2", TTL, 0, "clean", False))
+        granted = side.run(fair.acquire("m:3", TTL, HIGH, ""))
+        assert isinstance(granted, Granted)
+        assert not granted.abandoned
+
+    def test_of_a_reader_means_nothing(self, side: Side) -> None:
+        read, write = Queue(RW), Queue(RW, want=1)
+        side.run(read.acquire("m:1", TTL, HIGH, ""))
+        crash(side, read, "m:1")
+        granted = side.run(write.acquire("m:2", TTL, HIGH, ""))
+        assert isinstance(granted, Granted)
+        assert not granted.abandoned
+
+    def test_of_a_writer_is_told_to_readers_until_the_next_writer(self, side: Side) -> None:
+        """Guards `if mints == '1' then name.dirty = '0'`: a reader repairs nothing."""
+        read, write = Queue(RW), Queue(RW, want=1)
+        side.run(write.acquire("m:1", TTL, HIGH, ""))
+        crash(side, write, "m:1")
+        for owner in ("m:2", "m:3"):
+            granted = side.run(read.acquire(owner, TTL, 0, ""))
+            assert isinstance(granted, Granted)
+            assert granted.abandoned
+            side.run(read.release(owner, TTL, 0, "clean", False))
+        granted = side.run(write.acquire("m:4", TTL, 0, ""))
+        assert isinstance(granted, Granted)
+        assert granted.abandoned
+
+    def test_one_of_several_that_vanished(self, side: Side) -> None:
+        permits = Queue(SEMAPHORE)
+        for owner in ("m:1", "m:2", "m:3"):
+            side.run(permits.acquire(owner, TTL, HIGH, ""))
+        crash(side, permits, "m:2")
+        granted = side.run(permits.acquire("m:4", TTL, HIGH, ""))
+        assert isinstance(granted, Granted)
+        assert granted.abandoned
+        assert set(holders(side, permits)) == {"m:1", "m:3", "m:4"}
+        assert side.hash(permits.holders)["used"] == "3"
+        assert set(side.scores(permits.expiry)) == {"m:1", "m:3", "m:4"}
+
+    def test_several_that_vanished_leave_the_others(self, side: Side) -> None:
+        read = Queue(RW)
+        for owner in ("m:1", "m:2", "m:3"):
+            side.run(read.acquire(owner, TTL, HIGH, ""))
+        crash(side, read, "m:1", "m:3")
+        side.run(read.batch([read.renewal("m:2", HIGH + 1, TTL)]))
+        assert set(holders(side, read)) == {"m:2"}
+        enter(side, Queue(RW, want=1), ["m:4"])
+        assert line(side, read) == ["m:4"]

@@ -1,0 +1,82 @@
+"""A master and its replica on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from aiolock.testing.server import RedisServer
+
+from . import redis_cli
+
+# So the replica is served as soon as it has loaded, and not once its first acknowledgement came, a second later.
+_QUICKLY = ("--repl-diskless-sync", "no", "--repl-diskless-load", "swapdb")
+
+
+class Pair:
+    """A master, and the one replica that follows it.
+
+    Attributes:
+        master: clients talk to it.
+        replica: to be frozen, or promoted.
+        url: the master's.
+        link: a blocking client of the master.
+    """
+
+    def __init__(self, master: RedisServer, replica: RedisServer, link: redis.Redis) -> None:
+        self.master = master
+        self.replica = replica
+        self.url = master.url
+        self.link = link
+
+    def follow(self) -> None:
+        """Make the replica follow, and return once it acknowledges."""
+        with redis_cli.client(self.replica.url) as replica:
+            replica.replicaof(self.master.host, str(self.master.port))
+        until = time.monotonic() + 20.0
+        while not self.acknowledged():
+            assert time.monotonic() < until, "the replica does not follow"
+
+    def acknowledged(self) -> bool:
+        """Whether the replica has what was written last, after 0.1 s at most."""
+        with self.link.pipeline(transaction=False) as pipe:
+            _, replicas = pipe.publish("nobody", "").execute_command("WAIT", 1, 100).execute()
+        return replicas == 1
+
+    def leave(self) -> None:
+        """The replica goes its own way: it takes nothing more from the master, and can be written to."""
+        with redis_cli.client(self.replica.url) as replica:
+            replica.replicaof("NO", "ONE")
+
+    def calm(self) -> None:
+        """Let the replica go on, and catch up."""
+        self.replica.thaw()
+        if not self.acknowledged():
+            self.follow()
+
+    async def waited_for(self, clients: int = 1) -> None:
+        """Return once so many clients of the master wait for the replica."""
+        async with asyncio.timeout(10):
+            while self.blocked() != clients:  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0.002)
+
+    def blocked(self) -> int:
+        """How many clients of the master wait for something."""
+        return int(self.link.info("clients")["blocked_clients"])  # type: ignore[index, arg-type]
+
+
+@contextlib.contextmanager
+def pair() -> Iterator[Pair]:
+    """Start both; they are gone at the end."""
+    with contextlib.ExitStack() as stack:
+        master, replica = (stack.enter_context(RedisServer.start(*_QUICKLY)) for _ in range(2))
+        if master.kind == "docker":
+            pytest.skip("a container cannot follow a server on this machine's loopback")
+        started = Pair(master, replica, stack.enter_context(redis_cli.client(master.url)))
+        started.follow()
+        yield started

@@ -1,0 +1,255 @@
+"""Two sides of one server: calls about one name keep their order, others do not wait for each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from aiolock.backends.base import Backend, Wake, resolve
+from aiolock.backends.replicated import ReplicatedBackend
+from aiolock.clock import SystemClock
+from aiolock.errors import BackendError, ConfigurationError
+from aiolock.manager import LockManager
+from aiolock.scripts.base import Call
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import SCRIPTS, LockCalls
+from aiolock.scripts.outcomes import Granted, Released
+from aiolock.testing import MemoryBackend
+
+GRANTED = Granted(1, 1000, False)
+RELEASED = Released(1)
+
+
+class Side:
+    """Keeps what it is to run, and answers when the test says so."""
+
+    db = 0
+
+    def __init__(self, log: list[Call[Any]], *, broken: bool = False) -> None:
+        self.clock = SystemClock()
+        self.log = log
+        self.broken = broken
+        self.open_now = False
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        if self.broken:
+            raise BackendError("", "no server")
+        self.open_now = True
+
+    def run(self, call: Call[Any]) -> asyncio.Future[Any]:
+        self.log.append(call)
+        return asyncio.get_running_loop().create_future()
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        raise NotImplementedError
+
+    def unsubscribe(self, channel: str) -> None:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        self.open_now = False
+
+
+class Both:
+    """A backend over two such sides, and calls about names."""
+
+    def __init__(self) -> None:
+        self.written: list[Call[Any]] = []
+        plain, checked = Side(self.written), Side(self.written)
+        self.backend = ReplicatedBackend(plain, checked)
+        self._owners = 0
+
+    def acquire(self, name: str = "n") -> tuple[Call[Any], asyncio.Future[Any]]:
+        self._owners += 1
+        call = LockCalls(Keys("aiolock"), name).acquire(f"m:{self._owners}", 1000, 0, "")
+        return call, self.backend.run(call)
+
+    def release(self, name: str = "n") -> tuple[Call[Any], asyncio.Future[Any]]:
+        call = self.release_call(name)
+        return call, self.backend.run(call)
+
+    def release_call(self, name: str = "n") -> Call[Any]:
+        return LockCalls(Keys("aiolock"), name).release("m:1", 1000, 0, "clean", False)
+
+
+def answer(call: Call[Any], result: object) -> None:
+    assert call.settle is not None
+    call.settle(result)
+
+
+@pytest.fixture
+async def both() -> Both:
+    return Both()
+
+
+async def test_what_stays_on_its_side_does_not_wait(both: Both) -> None:
+    calls = [both.acquire()[0], both.acquire()[0], both.release("other")[0]]
+    assert both.written == calls
+
+
+async def test_what_changes_sides_waits(both: Both) -> None:
+    """Kept by Lane._advance: `not self._under_way or …`."""
+    first, granted = both.acquire()
+    second, _ = both.acquire()
+    undo, released = both.release()
+    third, _ = both.acquire()
+    assert both.written == [first, second]
+    answer(first, GRANTED)
+    assert await granted == GRANTED
+    assert both.written == [first, second]
+    answer(second, BackendError("n", "the connection died", transient=True))
+    assert both.written == [first, second, undo]
+    answer(undo, RELEASED)
+    assert both.written == [first, second, undo, third]
+    assert await released == RELEASED
+
+
+async def test_an_awaiter_that_left_lets_nobody_pass(both: Both) -> None:
+    """Cancelling a future un-sends nothing."""
+    first, granted = both.acquire()
+    granted.cancel()
+    undo, _ = both.release()
+    assert both.written == [first]
+    answer(first, GRANTED)
+    assert both.written == [first, undo]
+
+
+async def test_what_the_end_of_a_call_brings_goes_before_what_waits(both: Both) -> None:
+    """As in the outbox: a transfer that failed is followed by the end of both owners, then by the next acquire."""
+    transfer = LockCalls(Keys("aiolock"), "n").transfer("m:1", 1, "m:2", 1000, 0, "", False)
+    instead = [both.release_call(), both.release_call()]
+    transfer.settle = lambda result: [both.backend.run(call) for call in instead] and None
+    both.backend.run(transfer)
+    late, _ = both.release()
+    answer(transfer, BackendError("n", "the connection died", transient=True))
+    assert both.written == [transfer, *instead, late]
+
+
+async def test_a_callback_that_fails_stops_nobody(both: Both) -> None:
+    first = LockCalls(Keys("aiolock"), "n").acquire("m:1", 1000, 0, "")
+
+    def fail(result: object) -> None:
+        raise ValueError("a bug")
+
+    first.settle = fail
+    granted = both.backend.run(first)
+    undo, _ = both.release()
+    with pytest.raises(ValueError, match="a bug"):
+        answer(first, GRANTED)
+    assert await granted == GRANTED
+    assert both.written == [first, undo]
+    answer(undo, RELEASED)
+    assert not both.backend._lanes
+
+
+async def test_what_was_withdrawn_does_not_pile_up(both: Both) -> None:
+    """A release is without an answer for long, and attempts behind it time out."""
+    both.release()
+    futures = []
+    for _ in range(3):
+        call, future = both.acquire()
+        futures.append(future)
+        call.withdraw()
+    last, _ = both.acquire()
+    for future in futures:
+        with pytest.raises(BackendError, match="withdrawn"):
+            await future
+    answer(both.written[0], RELEASED)
+    assert both.written[1:] == [last]
+
+
+async def test_renewals_of_many_wait_for_nobody(both: Both) -> None:
+    release, _ = both.release()
+    calls = LockCalls(Keys("aiolock"), "n")
+    renewal = calls.batch([calls.renewal("m:1", 1, 1000)])
+    both.backend.run(renewal)
+    assert both.written == [release, renewal]
+
+
+async def test_names_are_forgotten(both: Both) -> None:
+    first, _ = both.acquire()
+    undo, _ = both.release()
+    answer(first, GRANTED)
+    answer(undo, RELEASED)
+    assert not both.backend._lanes
+
+
+async def test_if_one_side_does_not_open_neither_is() -> None:
+    plain = Side([])
+    backend = ReplicatedBackend(plain, Side([], broken=True))
+    with pytest.raises(BackendError, match="no server"):
+        await backend.open(timeout=1.0, reconnected=lambda: None)
+    assert not plain.open_now
+
+
+async def test_cancelled_while_the_second_side_opens() -> None:
+    plain, checked = Side([]), Side([])
+    opening = asyncio.Event()
+
+    async def hang(**_: object) -> None:
+        opening.set()
+        await asyncio.Event().wait()
+
+    checked.open = hang  # type: ignore[method-assign]
+    task = asyncio.ensure_future(ReplicatedBackend(plain, checked).open(timeout=1.0, reconnected=lambda: None))
+    await opening.wait()
+    assert plain.open_now
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert not plain.open_now
+
+
+async def test_it_is_a_backend() -> None:
+    assert isinstance(ReplicatedBackend(Side([]), Side([])), Backend)
+
+
+def test_what_needs_an_acknowledgement() -> None:
+    """A script that grants or extends and does not say so would count before a replica has it."""
+    assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew"}
+
+
+async def test_a_result_nobody_awaits_is_dropped() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    resolve(future, 1)
+    assert future.cancelled()
+
+
+# The manager's options.
+
+URL = "redis://localhost:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"min_replicas": 0}, "min_replicas must be a whole number from 1"),
+        ({"min_replicas": 1.0}, "min_replicas must be a whole number"),
+        ({"min_replicas": True}, "min_replicas must be a whole number"),
+        ({"replica_timeout": 0}, "replica_timeout is 0.* at least 0.001"),
+        ({"replica_timeout": "1"}, "replica_timeout must be a number of seconds"),
+        ({"replica_timeout": 3.1}, "tenth of the manager's ttl of 30 s"),
+        ({"replica_timeout": 0.6, "request_timeout": 1.0}, "half of request_timeout"),
+    ],
+)
+def test_options_that_cannot_work(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        LockManager(URL, **{"min_replicas": 1, **options})
+
+
+def test_a_ttl_too_short_for_the_replicas() -> None:
+    """A renewal that was not acknowledged must have time for another."""
+    locks = LockManager(URL, min_replicas=1, replica_timeout=0.1)
+    with pytest.raises(ConfigurationError, match=r"'order:42'.*lower it, or raise the ttl"):
+        locks.lock("order:42", ttl=0.9)
+    locks.lock("order:42", ttl=1.0)
+
+
+@pytest.mark.parametrize("source", ["memory://", "memory://name", MemoryBackend()])
+def test_memory_has_no_replicas(source: object) -> None:
+    with pytest.raises(ConfigurationError, match="no replicas"):
+        LockManager(cast(str, source), min_replicas=1)
