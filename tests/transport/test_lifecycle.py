@@ -259,11 +259,17 @@ async def test_somebody_cancels_every_task(redis_url: str, turns: int) -> None:
     await backend.aclose()
 
 
-async def test_somebody_cancels_the_writer(backend: RedisBackend) -> None:
+async def test_somebody_cancels_the_writer(own_server: RedisServer, connect: Connect) -> None:
+    backend = await connect(own_server.url)
+    own_server.freeze()
+    large = backend.run(echo("x" * 20_000_000))
     (writer,) = (task for task in others() if task.get_name() == "aiolock writer")
     writer.cancel()
-    assert await result(backend.run(echo("x", lambda: True))) == "x"
+    assert isinstance(await result(large), BackendError)
+    own_server.thaw()
+    assert await result(backend.run(echo("x"))) == "x"
     assert backend.connections_opened == 2
+    assert "aiolock writer" not in {task.get_name() for task in others()}
 
 
 async def test_a_full_buffer_keeps_calls_back(own_server: RedisServer, connect: Connect) -> None:

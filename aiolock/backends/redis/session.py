@@ -10,7 +10,7 @@ from typing import Any
 
 from ...clock import Clock
 from ...errors import BackendError
-from .channels import Channels, Subscribe, Unsubscribe
+from .channels import Channels, Subscribe
 from .connection import Link, pack
 from .heartbeat import Heartbeat
 from .outbox import Outbox
@@ -30,8 +30,8 @@ class Session:
         channels: where messages go; shared likewise.
         clock: stamps calls.
         timeout: seconds in which the server must answer.
-        replicas: who must acknowledge what is written; then there is one write at a time, and what is called
-            meanwhile leaves in the next. None for nobody.
+        replicas: who must acknowledge what is written; then there is one write at a time, never before the end of a
+            turn, and what is called meanwhile leaves in the next. None for nobody.
     """
 
     def __init__(
@@ -62,11 +62,13 @@ class Session:
 
     def wake(self) -> None:
         """Something was put into the outbox."""
-        if not self.replies:
-            self.flush()
-        elif not self._scheduled:
+        if self._scheduled:
+            return
+        if self.replies or self._replicas is not None:
             self._scheduled = True
             self._loop.call_soon(self._flush_turn)
+        else:
+            self.flush()
 
     async def run(self) -> Exception:
         """Read until the connection is lost, and say why. It is abandoned then.
@@ -84,40 +86,27 @@ class Session:
         """Write the outbox now, in one piece."""
         if self._over or self._draining is not None or self.link.gone or not self._outbox:
             return
-        if self._replicas is not None and self.replies:
-            return
         if not self.replies:
             self._heartbeat.heard()
+        elif self._replicas is not None:
+            return
         chunks: list[bytes] = []
-        unwritten: list[tuple[Request[Any], BackendError | None]] = []
         now = self._clock.now()
         together = None if self._replicas is None else Acknowledgement(self._replicas)
         for item in self._outbox.take():
-            if isinstance(item, Subscribe):
+            if isinstance(item, Request):
+                self._add_request(item, chunks, now, together)
+            elif isinstance(item, Subscribe):
                 self._add_subscribe(item, chunks)
-            elif isinstance(item, Unsubscribe):
+            else:
                 chunks.append(pack(b"UNSUBSCRIBE", item.channel))
                 self.replies.expect(Confirmation(b"unsubscribe", item.channel, self._channels, None))
-            elif item.withdrawn:
-                unwritten.append((item, None))
-            else:
-                try:
-                    self._add_request(item, chunks, now, together)
-                except Exception as error:
-                    failure = BackendError(item.call.name, f"{item.doing} cannot be put into bytes: {error}")
-                    failure.__cause__ = error
-                    unwritten.append((item, failure))
         if self._replicas is not None and together:
             chunks.append(self._replicas.question())
             self.replies.expect(together)
             self.replies.expect(together)
         if chunks:
             self._send(b"".join(chunks))
-        for request, reason in unwritten:  # last: their callbacks must not see half a write
-            if reason is None:
-                request.withdraw()
-            else:
-                request.settle(reason)
         self._note_quiet()
 
     async def quiet(self, timeout: float) -> None:
@@ -144,7 +133,17 @@ class Session:
         self, request: Request[Any], chunks: list[bytes], now: float, together: Acknowledgement | None
     ) -> None:
         call = request.call
-        data = pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+        # Whoever calls `run` has it return before he is told the end of his call: so those not written end later.
+        if request.withdrawn:
+            self._loop.call_soon(request.withdraw)
+            return
+        try:
+            data = pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+        except Exception as error:
+            failure = BackendError(call.name, f"{request.doing} cannot be put into bytes: {error}")
+            failure.__cause__ = error
+            self._loop.call_soon(request.settle, failure)
+            return
         if self.scripts.give(call.script.sha):
             chunks.append(pack(b"SCRIPT", b"LOAD", call.script.lua))
             self.replies.expect(Loaded(self.scripts, call.script.sha))
@@ -159,7 +158,7 @@ class Session:
         except Exception as error:
             self._abandon(error)
             return
-        if self.link.congested:
+        if self._draining is None and self.link.congested:
             self._draining = self._loop.create_task(self._drain(), name="aiolock writer")
             self._draining.add_done_callback(self._drained)
 
@@ -183,7 +182,7 @@ class Session:
         if self.replies.receive(reply):
             self._heartbeat.heard()
             self._note_quiet()
-            if self._outbox:
+            if self._replicas is not None and self._outbox:
                 self.wake()
 
     def _abandon(self, cause: Exception) -> None:
