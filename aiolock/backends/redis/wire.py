@@ -75,6 +75,5 @@ class Wire(asyncio.Protocol):
             self._stop(error)  # what comes behind belongs to nobody
 
     def _stop(self, cause: Exception) -> None:
-        self._receive = None
         if not self._end.done():
             self._end.set_result(cause)
