@@ -107,7 +107,8 @@ class Session:
             self.replies.expect(together)
         if chunks:
             self._send(b"".join(chunks))
-        self._note_quiet()
+        else:
+            self._note_quiet()
 
     async def quiet(self, timeout: float) -> None:
         """Wait until everything is written and answered, or the connection is gone; `timeout` seconds at most."""
