@@ -14,6 +14,7 @@ from .errors import LockLost as LockLost
 from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
+from .errors import QuorumError as QuorumError
 from .errors import WaitTimeout as WaitTimeout
 from .manager import LockManager as LockManager
 from .primitives.fair_lock import FairLock as FairLock
@@ -21,6 +22,7 @@ from .primitives.fair_lock import FairLockInfo as FairLockInfo
 from .primitives.latch import Latch as Latch
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
+from .primitives.multi_lock import MultiLock as MultiLock
 from .primitives.rw_lock import RWLock as RWLock
 from .primitives.rw_lock import RWLockInfo as RWLockInfo
 from .primitives.rw_lock import RWLockSide as RWLockSide
@@ -42,10 +44,12 @@ __all__ = [
     "LockLost",
     "LockManager",
     "LossReason",
+    "MultiLock",
     "NotAcquired",
     "NotOwned",
     "Owner",
     "Poll",
+    "QuorumError",
     "RWLock",
     "RWLockInfo",
     "RWLockSide",

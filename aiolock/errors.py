@@ -8,6 +8,7 @@
     ├─ LockLost                       was held, is not any more; `reason` says why
     ├─ NotOwned                       release or renew by one who does not hold it
     └─ BackendError                   Redis unreachable or refusing; the client's error is `__cause__`
+       └─ QuorumError                 too few servers of a quorum answered; `outcomes` says what each did
 
 Contention, outage and loss are three different errors, never one `False`.
 """
@@ -117,3 +118,18 @@ class BackendError(AiolockError):
     def __init__(self, name: str, message: str, transient: bool = False) -> None:
         super().__init__(name, message)
         self.transient = transient
+
+
+class QuorumError(BackendError):
+    """Too few servers of a quorum answered. `__cause__` is the first failure.
+
+    Args:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        transient: True if the same call may succeed later.
+        outcomes: what came of it on each server, in the order in which they were given to `LockManager.quorum()`.
+    """
+
+    def __init__(self, name: str, message: str, transient: bool = False, outcomes: tuple[str, ...] = ()) -> None:
+        super().__init__(name, message, transient)
+        self.outcomes = outcomes

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from .backends.base import Backend
-from .backends.memory import MemoryBackend, named_store
-from .backends.redis import RedisBackend, Replicas
-from .backends.replicated import ReplicatedBackend
+from .backends.quorum import QuorumBackend
+from .backends.redis import Replicas
+from .backends.sources import backend_of
 from .core.acquisition import Acquisition
 from .core.handover import check_kind, resume
 from .core.lease import Lease
@@ -24,17 +25,33 @@ from .core.policy import (
 from .core.poll import Poll
 from .core.runtime import Limits, Runtime
 from .core.ticket import Ticket
-from .errors import BackendError, ConfigurationError, LossReason
+from .errors import ConfigurationError, LossReason
 from .primitives.fair_lock import FairLock
 from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
+from .primitives.multi_lock import MultiLock, check_names
 from .primitives.options import DEFAULT, Default, LockOptions, policy_of
 from .primitives.rw_lock import RWLock
 from .primitives.semaphore import Semaphore
 from .scripts.keys import check_name
+from .scripts.multi import joined
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+
+class QuorumOptions(TypedDict, total=False):
+    """Keywords of `LockManager` that a quorum has, too."""
+
+    namespace: str
+    ttl: float
+    margin: float | None
+    acquire_timeout: float | None
+    renew: bool
+    request_timeout: float
+    recheck: float
+    handoff_limit: int
+    waiting: Poll | None
 
 
 class LockManager:
@@ -59,8 +76,8 @@ class LockManager:
         handoff_limit: how often in a row a release hands the lock on inside this process while others wait.
         liveness: seconds after which a waiter that gives no sign of life is skipped, where the server keeps the queue
             (fair locks, semaphores, read-write locks).
-        waiting: `Poll(…)` looks again and again instead of being told; for servers and proxies without pub/sub. Chosen
-            by itself, with a WARNING, where the server refuses SUBSCRIBE.
+        waiting: `Poll(…)` looks again and again instead of being told, and speaks RESP2; for servers and proxies
+            without pub/sub. `Poll()` is chosen by itself, with a WARNING, where the server refuses SUBSCRIBE.
         min_replicas: replicas that must acknowledge a grant or a renewal before it counts, from 1; else it is undone.
             All that could be promoted, if a failover shall never make two holders. None asks for no replica.
         replica_timeout: seconds they may take; a tenth of the ttl and half of `request_timeout` at most.
@@ -111,14 +128,40 @@ class LockManager:
                 check_duration("", "replica_timeout", replica_timeout, least=0.001),
                 f"{namespace}:replicated",
             )
-            self._check_replicas("", self._policy.ttl)
+            check_replica_timeout("", replica_timeout, self._policy.ttl)
             if self._replicas.timeout > limits.request_timeout / 2:
                 raise ConfigurationError(
                     "",
                     f"replica_timeout is {replica_timeout:g} s, but at most half of request_timeout is allowed",
                 )
-        self._runtime = Runtime(_backend(source, limits, self._replicas), namespace, limits, waiting)
+        backend = backend_of(source, limits.request_timeout, self._replicas, pushes=waiting is None)
+        self._runtime = Runtime(backend, namespace, limits, waiting)
         self._entering = False
+
+    @classmethod
+    def quorum(cls, sources: Sequence[str | Redis | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
+        """A manager whose locks are held on a majority of independent servers, and survive the loss of the others.
+
+        Read docs/quorum.md first: it costs twice the round trips, and most users want one server and fences. Offers
+        `lock()` only.
+
+        Args:
+            sources: three or more masters that share nothing, each as `LockManager` takes one; five survive the loss of
+                two. All processes must be given the same servers.
+            ttl: seconds the servers keep a lock without renewal. A node that does not answer an acquire within a
+                twentieth of it (0.25 s at least) is left out of that attempt.
+            request_timeout: seconds an answer may take; a majority has half of it for anything but an acquire.
+
+        The other arguments are as of `LockManager`.
+
+        Raises:
+            ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
+        """
+        patience = check_duration("", "request_timeout", options.get("request_timeout", 5.0), least=0.01)
+        if isinstance(sources, str) or not isinstance(sources, Sequence):
+            raise ConfigurationError("", "a quorum needs a list of servers: LockManager.quorum([url, url, url])")
+        nodes = [backend_of(source, patience, pushes=options.get("waiting") is None) for source in sources]
+        return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
     def lock(
         self,
@@ -163,13 +206,28 @@ class LockManager:
 
         Arguments and errors: as `lock()`. No I/O. A lock and a fair lock of one name do not know of each other.
         """
+        self._runtime.need_one_server(name, "fair locks")
         return FairLock(self._runtime, *self._named(name, options))
+
+    def multi_lock(self, *names: str, **options: Unpack[LockOptions]) -> MultiLock:
+        """Several locks at once, all or none: the very locks that `lock()` gives.
+
+        Args:
+            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; one given twice counts once.
+            options: as of `lock()`.
+
+        Errors: as `lock()`. No I/O.
+        """
+        parts = check_names(names)
+        self._runtime.need_one_server(joined(parts), "multi locks")
+        return MultiLock(self._runtime, parts, self._policy_of(joined(parts), options))
 
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
         """A lock for many readers or one writer: `async with rw.read`, `async with rw.write`.
 
         Arguments and errors: as `lock()`. No I/O.
         """
+        self._runtime.need_one_server(name, "read-write locks")
         return RWLock(self._runtime, *self._named(name, options))
 
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
@@ -184,6 +242,7 @@ class LockManager:
         Errors: as `lock()`. No I/O.
         """
         name, policy = self._named(name, options)
+        self._runtime.need_one_server(name, "semaphores")
         return Semaphore(self._runtime, name, permits, policy)
 
     def latch(self, name: str, count: int, *, ttl: float = TTL) -> Latch:
@@ -198,6 +257,7 @@ class LockManager:
         Raises:
             ConfigurationError: an argument that cannot work.
         """
+        self._runtime.need_one_server(name, "latches")
         return Latch(self._runtime, name, count, ttl)
 
     def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
@@ -225,6 +285,7 @@ class LockManager:
         `abandoned`; nothing is held once that undo, written at once, has landed. Cost: one round trip.
         """
         read = Ticket.read(ticket)
+        self._runtime.need_one_server(read.name, "tickets")
         read.check_home(self._runtime.keys)
         check_kind(read)
         _, policy = self._named(read.name, options)
@@ -236,9 +297,13 @@ class LockManager:
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name = check_name(name)
+        return name, self._policy_of(name, options)
+
+    def _policy_of(self, name: str, options: LockOptions) -> Policy:
         policy = policy_of(name, self._policy, self._margin, options)
-        self._check_replicas(name, policy.ttl)
-        return name, policy
+        if self._replicas is not None:
+            check_replica_timeout(name, self._replicas.timeout, policy.ttl)
+        return policy
 
     async def __aenter__(self) -> LockManager:
         """Connect.
@@ -247,7 +312,8 @@ class LockManager:
             BackendError: the server does not answer within `request_timeout`, or refuses.
             ConfigurationError: entered already, or the server is too old.
 
-        Cancellation: nothing stays open. Cost: one connection, two with `min_replicas`, and one subscription.
+        Cancellation: nothing stays open. Cost: one connection, two with `min_replicas`, and one subscription, none if
+        it polls.
         """
         runtime = self._runtime
         if runtime.bound and not runtime.usable:
@@ -301,7 +367,7 @@ class LockManager:
             await runtime.backend.open(timeout=patience, reconnected=self._verify)
             runtime.watchdog.start(runtime.backend)
             if runtime.poll is None:
-                await self._listen(patience)
+                await runtime.listen()
         except BaseException:
             runtime.closing = True
             try:
@@ -310,23 +376,6 @@ class LockManager:
                 runtime.unbind()
                 await runtime.watchdog.stop()
             raise
-
-    async def _listen(self, patience: float) -> None:
-        runtime = self._runtime
-        told = runtime.signals.listen(runtime.keys.manager(runtime.id), runtime.on_manager_message)
-        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: runtime.unanswered("", "subscribing for"))
-        try:
-            await told
-        except BackendError as error:
-            if error.transient:
-                raise
-            runtime.fall_back("this manager", error)
-        finally:
-            runtime.watchdog.forget(limit)
-
-    def _check_replicas(self, name: str, ttl: float) -> None:
-        if self._replicas is not None:
-            check_replica_timeout(name, self._replicas.timeout, ttl)
 
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):
@@ -340,17 +389,3 @@ class LockManager:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a LockManager cannot leave its process: make one in the other process")
-
-
-def _backend(source: str | Redis | Backend, limits: Limits, replicas: Replicas | None) -> Backend:
-    in_memory = isinstance(source, str) and source.startswith("memory://")
-    if replicas is not None and (in_memory or isinstance(source, Backend)):
-        raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
-    if isinstance(source, str) and in_memory:
-        return MemoryBackend(named_store(source.removeprefix("memory://")))
-    if isinstance(source, Backend):
-        return source
-    backend = RedisBackend(source, request_timeout=limits.request_timeout)
-    if replicas is None:
-        return backend
-    return ReplicatedBackend(backend, RedisBackend(source, request_timeout=limits.request_timeout, replicas=replicas))

@@ -16,7 +16,7 @@ from aiolock.testing.server import RedisServer
 
 from .support import redis_cli, replication
 
-SERVER_FIXTURES = {"redis_server", "own_server", "replicated", "own_pair"}
+SERVER_FIXTURES = {"redis_server", "own_server", "replicated", "own_pair", "three_servers"}
 SETTLE_TURNS = 20
 TESTS = Path(__file__).parent.resolve()
 
@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
+    config.addinivalue_line("markers", "not_polling(why): what it checks is not there, or no different, under polling")
 
 
 def pytest_asyncio_loop_factories(
@@ -132,6 +133,25 @@ def own_pair() -> Iterator[replication.Pair]:
     with replication.pair() as pair:
         meet(pair.master)
         yield pair
+
+
+@pytest.fixture(scope="session")
+def three_servers() -> Iterator[list[RedisServer]]:
+    """Three for the whole run, for quorums; leave them running."""
+    with (
+        RedisServer.start(owned=True) as one,
+        RedisServer.start(owned=True) as two,
+        RedisServer.start(owned=True) as three,
+    ):
+        yield [meet(server) for server in (one, two, three)]
+
+
+@pytest.fixture
+def three_urls(three_servers: list[RedisServer]) -> list[str]:
+    """URLs of the three, without a key in them."""
+    for server in three_servers:
+        redis_cli.flush(server.url)
+    return [server.url for server in three_servers]
 
 
 @pytest.fixture

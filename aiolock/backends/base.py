@@ -12,9 +12,9 @@ from ..scripts.base import Call
 
 R = TypeVar("R")
 
-Wake = Callable[[str | None], None]
-"""Called with a message's payload, or with None when the subscription was confirmed, or confirmed again after a
-reconnect: then anything may have been missed."""
+Wake = Callable[[str | BackendError | None], None]
+"""Called with a message's payload; with None when the subscription was confirmed, or confirmed again after a reconnect:
+then anything may have been missed; or with an error when it was refused after a reconnect, and has ended."""
 
 
 def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
@@ -30,17 +30,19 @@ def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
 
 @runtime_checkable
 class Backend(Protocol):
-    """One server, seen from one event loop at a time.
+    """One server, or a quorum of them, seen from one event loop at a time.
 
     Attributes:
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 where there are none.
         checked: a grant counts only as the answer to a call that acquires, not by a message or among refreshes.
+        nodes: how many servers decide: 1, or more for a quorum. A quorum runs the lock's scripts only, and no transfer.
     """
 
     clock: Clock
     db: int
     checked: bool
+    nodes: int
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         """Connect, on the running loop; a closed backend can be opened again, on another loop too.

@@ -51,6 +51,7 @@ class MemoryBackend:
 
     db = 0
     checked = False
+    nodes = 1
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store

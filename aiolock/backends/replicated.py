@@ -86,12 +86,15 @@ class ReplicatedBackend:
         clock: that of both.
         db: likewise.
         checked: True.
+        nodes: 1.
     """
+
+    checked = True
+    nodes = 1
 
     def __init__(self, plain: Backend, checked: Backend) -> None:
         self.clock: Clock = plain.clock
         self.db: int = plain.db
-        self.checked: bool = True
         self._plain = plain
         self._checked = checked
         self._lanes: dict[str, Lane] = {}

@@ -116,6 +116,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     hold = sharing or _nesting(gate, task)
     if hold is not None:
         return await _nest(gate, calls, hold, policy, task)
+    _refuse_overlap(gate, task)
     clock = gate.runtime.clock
     expires = math.inf if timeout is None else clock.now() + timeout
     patience = clock.now() + gate.runtime.limits.request_timeout
@@ -152,6 +153,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     hold = _nesting(gate, task)
     if hold is not None:
         return await _nest(gate, calls, hold, policy, task)
+    _refuse_overlap(gate, task)
     if not gate.open:
         return None
     patience = gate.runtime.clock.now() + gate.runtime.limits.request_timeout
@@ -179,7 +181,9 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
     """
     runtime, name, owner = gate.runtime, gate.calls.name, waiter.owner
-    call = waiter.calls.acquire(owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata, ticket=waiter.ticket)
+    call = waiter.calls.acquire(
+        owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata, ticket=waiter.ticket, mark_ms=gate.mark_ms(waiter)
+    )
 
     undo: Release | None = None
 
@@ -223,7 +227,13 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
     if isinstance(outcome, Granted):
         gate.granted(waiter, Grant(outcome, call.sent_at, waiter.policy.margin, brief=False))
     elif isinstance(outcome, Refused):
+        if outcome.spent:
+            news = gate.signals - waiter.seen
+            gate.undo(waiter)
+            waiter.seen = gate.signals - news  # our own undo is none
         gate.refuse(waiter, outcome)
+        if outcome.spent and not outcome.pttl:
+            waiter.pause(runtime.clock.now(), waiter.seen)
     elif isinstance(outcome, Impossible):
         raise ConfigurationError(
             name,
@@ -236,12 +246,33 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
 def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
     """Make the waiter's grant a lease of `task`."""
     hold = gate.admit(waiter)
-    _ancestry.set((hold, *(other for other in _ancestry.get() if not other.ended)))
+    _remember(hold)
     return gate.lease(hold, waiter.calls, task)
+
+
+def _remember(hold: Hold) -> None:
+    _ancestry.set((hold, *(other for other in _ancestry.get() if not other.ended and other is not hold)))
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
     return gate.held_by(task) if gate.contention.reentrant else None
+
+
+def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
+    """Raise at once where the task would wait for what it holds itself, through another queue."""
+    name = gate.calls.name
+    for hold in _ancestry.get():
+        if _overlaps(gate, hold) and any(hold.in_task(task)) and hold.check() is None:
+            raise NotAcquired(
+                name,
+                f"lock {name!r} was not acquired: this task holds {hold.calls.name!r}, which overlaps with it, "
+                "and would wait for itself: release that first, or take all names at once",
+            )
+
+
+def _overlaps(gate: Gate, hold: Hold) -> bool:
+    """The hold has something that the gate's name needs, too."""
+    return gate.runtime.holds.get(hold.owner) is hold and not set(gate.calls.channels).isdisjoint(hold.calls.channels)
 
 
 async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyncio.Task[object] | None) -> Lease:
@@ -283,13 +314,17 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
         raise
     finally:
         runtime.watchdog.forget(limit)
+    _remember(hold)
     return gate.lease(hold, calls, task)
 
 
 def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeout:
     name = gate.calls.name
-    if any(hold in gate.holds for hold in _ancestry.get()):
+    other = next((hold for hold in _ancestry.get() if _overlaps(gate, hold)), None)
+    if gate.contention.reentrant and any(hold in gate.holds for hold in _ancestry.get()):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
+    elif other is not None:
+        who = f"a task that started this one holds {other.calls.name!r}, which overlaps with it"
     elif gate.busy and gate.contention.contenders is not None:
         who = f"held by another task of this process ({gate.runtime.holder})"
     elif waiter.failure is not None:
@@ -297,7 +332,8 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
     elif isinstance(waiter.refusal, Queued):
         who = f"held by {_named(waiter.refusal)}, and this was number {waiter.refusal.rank} in the queue"
     elif waiter.refusal is not None:
-        who = f"held by {_named(waiter.refusal)}"
+        part = f"{waiter.refusal.part!r} is " if waiter.refusal.part else ""
+        who = f"{part}held by {_named(waiter.refusal)}"
     else:
         who = "no answer from Redis"
     return AcquireTimeout(name, f"lock {name!r} was not acquired within {timeout:g} s: {who}")

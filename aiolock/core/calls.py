@@ -50,16 +50,40 @@ class Calls(Protocol):
         """What makes one request of many renewals."""
 
     def acquire(
-        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0, ticket: int = 0
-    ) -> Call[AcquireOutcome]: ...
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        depth: int = 1,
+        fence: int = 0,
+        ticket: int = 0,
+        mark_ms: int = 0,
+    ) -> Call[AcquireOutcome]:
+        """Get it, or learn who has it.
+
+        Args:
+            owner: who wants it.
+            ttl_ms: how long it is kept.
+            floor: the highest fence heard of.
+            metadata: what others are told of the owner.
+            depth: levels, this one included.
+            fence: of the hold it nests in; 0 for none.
+            ticket: in a queue kept by the server; see `NEW_TICKET`.
+            mark_ms: how long a refused owner counts as waiting, in the eyes of who hands the name on; 0 if it listens.
+        """
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
+
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...
+
+
+class HandoffCalls(Calls, Protocol):
+    """Requests about a name that can be handed on inside the process."""
 
     def transfer(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]: ...
-
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...
 
 
 class QueueCalls(Calls, Protocol):

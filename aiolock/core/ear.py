@@ -4,25 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from ..errors import BackendError
 from .runtime import Runtime
-
-
-class Named(Protocol):
-    """Requests about one name, as far as it is listened for.
-
-    Attributes:
-        name: the name, for the log.
-        channels: where releases are told.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def channels(self) -> Sequence[str]: ...
 
 
 class Ear:
@@ -30,19 +14,20 @@ class Ear:
 
     Args:
         runtime: the manager's.
-        calls: the name's.
+        channels: where the name's releases are told.
+        is_own: whether an owner's release was this queue's, which went on when that was written.
         signal: called when the name may be free.
-        own: releases of this process are heard, too: its own queue is not the only one that waits for them.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_name", "_own", "_runtime", "_signal")
+    __slots__ = ("_channels", "_confirmations", "_is_own", "_runtime", "_signal")
 
-    def __init__(self, runtime: Runtime, calls: Named, signal: Callable[[], None], own: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, channels: Sequence[str], is_own: Callable[[str], bool], signal: Callable[[], None]
+    ) -> None:
         self._runtime = runtime
-        self._name = calls.name
-        self._channels = calls.channels
+        self._channels = channels
+        self._is_own = is_own
         self._signal = signal
-        self._own = own
         self._confirmations: list[asyncio.Future[None]] = []
 
     @property
@@ -74,8 +59,8 @@ class Ear:
         if payload is not None:
             who, _, fence = payload.partition(" ")
             self._runtime.heard(int(fence) if fence.isdecimal() else 0)
-            if not self._own and self._runtime.is_own(who):
-                return  # this queue's own release: it went on when that was written
+            if self._is_own(who):
+                return
         self._signal()
 
     def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
@@ -83,7 +68,6 @@ class Ear:
             return  # an earlier subscription, given up before it was confirmed
         error = confirmed.exception()
         if isinstance(error, BackendError):
+            self.stop()  # who waits asks for it again after its next look
             if not error.transient:
-                self._runtime.fall_back(f"a waiter for {self._name!r}", error)
-            self.stop()
-            self._signal()
+                self._signal()  # from now on it polls

@@ -10,7 +10,7 @@ import weakref
 from typing import cast
 
 from ..errors import NotAcquired
-from ..scripts.base import Ending
+from ..scripts.base import NO_TICKET, Ending
 from ..scripts.outcomes import Queued, Refused, Released
 from .calls import Calls, Contention
 from .ear import Ear
@@ -18,7 +18,7 @@ from .handoff import Handoff
 from .hold import Hold
 from .lease import Lease
 from .place import Place
-from .policy import Policy
+from .policy import Policy, milliseconds
 from .runtime import Runtime
 from .settlement import Release, Settlement
 from .waiter import Grant, Waiter
@@ -46,9 +46,10 @@ class Gate:
         self.answered = False  # the server has spoken since somebody of this process wanted the lock
         self.holds: list[Hold] = []  # not ended; lost ones too
         self.waiters: dict[Waiter, None] = {}
-        self.ear = Ear(runtime, calls, self.signal, own=contention.overlapping)
-        self.handoff = Handoff(self)
+        self.ear: Ear = Ear(runtime, calls.channels, self._is_own, self.signal)
+        self.handoff: Handoff = Handoff(self)
         self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
+        self._ended = ""  # the owner whose hold ended last
         self._busy = 0  # slots taken by live holds and by transfers on their way
         self._warned = False
 
@@ -159,20 +160,26 @@ class Gate:
         waiter.offer = False
         self._busy -= 1
 
+    def mark_ms(self, waiter: Waiter) -> int:
+        """For how long others must reckon with the waiter, should it be refused: those who poll nobody can count."""
+        poll = self.runtime.poll
+        return 0 if poll is None or waiter.ticket == NO_TICKET else milliseconds(poll.lasting(waiter.looks))
+
     def refuse(self, waiter: Waiter, refusal: Refused) -> None:
         """Somebody else holds it: try again on a signal, or at the holder's expiry."""
         waiter.refusal, waiter.failure = refusal, None
         self.runtime.heard(refusal.fence)
-        pause = self.runtime.limits.recheck
+        spread = random.uniform(0, JITTER)
+        pause = self.runtime.limits.recheck + spread
         if self.runtime.poll is not None:
             pause = min(pause, self.runtime.poll.pause(waiter.looks))
         waiter.looks += 1
         if refusal.pttl >= 0:
-            pause = min(pause, refusal.pttl / 1000 + 0.001)
+            pause = min(pause, refusal.pttl / 1000 + 0.001 + spread)
         elif not self._warned:
             self._warned = True
             logger.warning("the key of lock %r has no expiry: only its holder can end it", self.calls.name)
-        waiter.retry_at = self.runtime.clock.now() + pause + random.uniform(0, JITTER)
+        waiter.retry_at = self.runtime.clock.now() + pause
 
     def admit(self, waiter: Waiter) -> Hold:
         """Make the waiter's grant a hold."""
@@ -277,7 +284,7 @@ class Gate:
             Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
         self._end(hold)
-        successor = self.handoff.successor(hold, ending)
+        successor = self.handoff.successor(hold, ending, settlement)
         if successor is not None:
             self.handoff.start(hold, successor, settlement)
             return settlement
@@ -298,6 +305,7 @@ class Gate:
 
     def _end(self, hold: Hold) -> None:
         hold.end()
+        self._ended = hold.owner
         self.holds.remove(hold)
         self.runtime.holds.pop(hold.owner, None)
 
@@ -326,6 +334,10 @@ class Gate:
             if not hold.ended:
                 hold.depth = 1
                 self.lower(hold, "dirty")
+
+    def _is_own(self, owner: str) -> bool:
+        """The owner was of this queue, which went on when its release was written."""
+        return owner == self._ended if self.contention.overlapping else self.runtime.is_own(owner)
 
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import BackendError
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Finished, Granted, Missing, Released, TransferOutcome
+from .calls import HandoffCalls
 from .hold import Hold
 from .settlement import Release, Settlement
 from .waiter import Grant, Waiter
@@ -21,7 +22,7 @@ YIELD_PAUSE = 0.05
 
 
 class Handoff:
-    """One name's hand-offs inside the process.
+    """One name's hand-offs inside the process, and when it is the turn of others.
 
     Args:
         gate: the name's.
@@ -30,32 +31,41 @@ class Handoff:
         yield_until: clock time until which the lock is left to other processes.
     """
 
-    __slots__ = ("_gate", "_others", "_streak", "yield_until")
+    __slots__ = ("_began", "_gate", "_mark", "_others", "_released", "_streak", "yield_until")
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._streak = 0  # transfers in a row
+        self._streak = 0  # in a row, without looking whether others wait
+        self._began = -math.inf  # when the first of them was written
         self._others = 0  # managers that listened at the last transfer
+        self._mark = 0.0  # seconds within which somebody who polls would look again, as of the last transfer
+        self._released: Settlement | None = None  # the last release to a local waiter, where there are no transfers
         self.yield_until: float = -math.inf
 
-    def successor(self, hold: Hold, ending: Ending) -> Waiter | None:
+    def successor(self, hold: Hold, ending: Ending, settlement: Settlement) -> Waiter | None:
         """Who gets the lock instead of a release; None if it must be released."""
         gate, limits = self._gate, self._gate.runtime.limits
-        if not gate.contention.handoff or ending != "clean" or hold.reason is not None or gate.runtime.closing:
+        if ending != "clean" or hold.reason is not None or gate.runtime.closing:
             return None
         waiter = next((waiter for waiter in gate.waiters if not waiter.contending and not waiter.offer), None)
         if waiter is not None and self._streak >= limits.handoff_limit:
             self._streak = 0
+            now = gate.runtime.clock.now()
             if self._wanted_elsewhere() or limits.handoff_limit == 0:
-                self.yield_until = gate.runtime.clock.now() + YIELD_PAUSE
+                # Who polls needs time to come by: as much as this process took, but no more than until the next look.
+                self.yield_until = now + max(YIELD_PAUSE, min(self._mark, now - self._began))
                 return None
+        if waiter is not None and not (gate.contention.handoff and gate.runtime.backend.nodes == 1):
+            self._streak += 1  # it is released, and acquired by the next
+            self._released = settlement
+            return None
         return waiter
 
     def start(self, hold: Hold, waiter: Waiter, settlement: Settlement) -> None:
         """Write the transfer."""
         runtime = self._gate.runtime
         request = partial(
-            hold.calls.transfer,
+            cast(HandoffCalls, hold.calls).transfer,
             hold.owner,
             hold.fence,
             waiter.owner,
@@ -80,9 +90,11 @@ class Handoff:
         runtime.backend.run(call)
 
     def _wanted_elsewhere(self) -> bool:
-        """Another process waits, or another queue of this one. Who polls cannot be counted."""
-        gate = self._gate
-        return gate.runtime.poll is not None or gate.ear.shared or self._others > gate.ear.listening
+        """Another process waits, or another queue of this one. Who waits for a quorum cannot be counted."""
+        gate, last = self._gate, self._released
+        others = last.result.others if last is not None and isinstance(last.result, Released) else self._others
+        uncounted = gate.runtime.backend.nodes > 1 or self._mark > 0
+        return uncounted or gate.ear.shared or others > gate.ear.listening
 
     def _settle(
         self,
@@ -96,8 +108,10 @@ class Handoff:
         gate = self._gate
         wanted = waiter in gate.waiters and waiter.owner == owner
         if isinstance(result, Granted):
+            self._began = call.sent_at if self._streak == 0 else self._began
             self._streak += 1
             self._others = result.others
+            self._mark = result.mark / 1000
             settlement.settle(Released(hold.fence))
             if wanted:
                 waiter.grant = Grant(result, call.sent_at, waiter.policy.margin, brief=False)

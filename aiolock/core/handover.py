@@ -8,6 +8,7 @@ from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NO_TICKET
 from ..scripts.outcomes import Granted, Missing
 from .acquisition import own
+from .calls import HandoffCalls
 from .gate import Gate
 from .kinds import KINDS
 from .lease import Lease
@@ -42,7 +43,7 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     waiter.undoing = "dirty"  # what the ticket stood for was begun, and is not finished
     gate.join(waiter)
     try:
-        await _move(gate, waiter, ticket)
+        await _move(gate, calls, waiter, ticket)
         if not gate.accepts(waiter):
             raise NotAcquired(
                 ticket.name,
@@ -57,9 +58,9 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     return lease
 
 
-async def _move(gate: Gate, waiter: Waiter, ticket: Ticket) -> None:
+async def _move(gate: Gate, calls: HandoffCalls, waiter: Waiter, ticket: Ticket) -> None:
     runtime, name, policy = gate.runtime, gate.calls.name, waiter.policy
-    call = waiter.calls.transfer(
+    call = calls.transfer(
         ticket.owner, ticket.fence, waiter.owner, policy.ttl_ms, runtime.floor, waiter.metadata, ticket.tainted
     )
     undo: Release | None = None

@@ -199,7 +199,7 @@ class Lease:
 
         Raises:
             ConfigurationError: nested or shared: other leases of the same owner are open, release them first; or a
-                lease of a kind that cannot move, such as a multi lock's.
+                lease of a kind that cannot move, such as a multi lock's or a quorum's.
             LockLost: it was lost.
             NotOwned: it was released or detached.
             BackendError: no answer within `request_timeout`, or refused; the lease lives on as if nothing had happened.
@@ -209,6 +209,7 @@ class Lease:
         """
         if self.hold.calls.kind not in KINDS:
             raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
+        self._home.runtime.need_one_server(self.name, "tickets")
         self._check_alone()
         await self.renew(ttl)
         self.ensure()

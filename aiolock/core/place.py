@@ -70,9 +70,14 @@ class Place:
             return
         if self._line.runtime.backend.checked:
             self._call()
+            return
+        margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
+        grant = Grant(outcome, self._sent_at, margin, brief=True)
+        if self._line.runtime.clock.now() < grant.deadline:
+            self._line.granted(self.waiter, grant)
         else:
-            margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
-            self._line.granted(self.waiter, Grant(outcome, self._sent_at, margin, brief=True))
+            # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
+            self._line.runtime.verify_places()
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
@@ -109,8 +114,7 @@ class Place:
 
     def unknown(self, error: BackendError) -> None:
         if self.waiter.place is not self:
-            if self._undo is not None:
-                self._undo.taint()  # it may be unwritten yet, and this request may still come to the server
+            self._taint_successor()
             return
         self.waiter.tainted = True
         if error.transient:
@@ -123,9 +127,22 @@ class Place:
         self.waiter.retry_at = -math.inf
         self.waiter.poke()
 
+    def _taint_successor(self) -> None:
+        """What this place has become ends the owner, and a request of it that died may still come to the server."""
+        hold = self._line.runtime.holds.get(self.owner)
+        if self._undo is not None:
+            self._undo.taint()  # which may be unwritten yet
+        elif hold is not None:
+            hold.tainted = True
+        elif self.waiter.owner == self.owner:
+            self.waiter.tainted = True
+
     def _schedule(self) -> None:
         runtime = self._line.runtime
+        now = runtime.clock.now()
         pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
         if runtime.poll is not None:
             pause = min(pause, runtime.poll.pause(self._looks))
-        runtime.watchdog.schedule(self, runtime.clock.now() + pause)
+        # With the manager's other waiters, in one request.
+        pause = runtime.look_by(now + pause / 2, now + pause) - now
+        runtime.watchdog.schedule(self, now + pause)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from ..errors import ConfigurationError
 from .policy import check_duration
 
+LATE = 0.1
+"""Seconds by which a look may be late before its waiter counts as gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Poll:
@@ -34,5 +37,12 @@ class Poll:
 
     def pause(self, looks: int) -> float:
         """Seconds to the next look, after so many in vain."""
-        pause: float = min(self.cap, self.first * 2 ** min(looks, 30))
-        return pause * (1 - random.uniform(0, self.jitter))
+        return self._longest(looks) * (1 - random.uniform(0, self.jitter))
+
+    def lasting(self, looks: int) -> float:
+        """Seconds for which the look after so many in vain tells that somebody waits: until after the next one."""
+        return 2 * self._longest(looks) + LATE
+
+    def _longest(self, looks: int) -> float:
+        longest: float = min(self.cap, self.first * 2 ** min(looks, 30))
+        return longest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import os
 import secrets
 import socket
@@ -84,7 +85,7 @@ class Runtime:
         self.limits = limits
         self.keys: Keys = Keys(namespace, backend.db)
         self.watchdog: Watchdog = Watchdog(self.clock)
-        self.signals: Signals = Signals(backend)
+        self.signals: Signals = Signals(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}
         self.places: dict[str, Place] = {}  # by owner: who waits in a queue kept by the server
@@ -97,6 +98,7 @@ class Runtime:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._owners = itertools.count(1)
+        self._look_at = -math.inf
         self._was_bound = False
         self._drained: asyncio.Future[None] | None = None
         self._closer: asyncio.Task[object] | None = None
@@ -120,7 +122,7 @@ class Runtime:
         self.holder = f"{socket.gethostname()}:{self._pid}"
         self.closing = False
         self.poll = self._waiting
-        self.signals = Signals(self.backend)
+        self.signals = Signals(self.backend, self.fall_back)
         self.watchdog = Watchdog(self.clock)
         self._owners = itertools.count(1)
 
@@ -148,6 +150,17 @@ class Runtime:
         if self.closing:
             raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
 
+    def need_one_server(self, name: str, what: str) -> None:
+        """Raise for what a quorum does not offer; `what` in the plural, such as "fair locks".
+
+        Raises:
+            ConfigurationError: the locks are held on a quorum.
+        """
+        if self.backend.nodes > 1:
+            raise ConfigurationError(
+                name, f"{what} are not offered by a quorum, as for {name!r}: use a LockManager of one server"
+            )  # fmt: skip
+
     def check_process(self, name: str) -> None:
         """Raise in a forked child, whose connection is its parent's.
 
@@ -174,35 +187,58 @@ class Runtime:
         manager, _, number = owner.partition(":")
         return manager == self.id and number.isdecimal()
 
-    def fall_back(self, doing: str, refusal: BackendError) -> None:
-        """The server will not let us subscribe: poll from now on."""
-        if self.poll is None:
+    def fall_back(self, refusal: BackendError) -> None:
+        """The server will not let us subscribe: poll from now on, until the manager is entered again."""
+        if self.poll is None and not self.closing:
             self.poll = Poll()
-            logger.warning("%s is not told of releases, and polls instead: %s", doing, refusal)
+            logger.warning("not told of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
+
+    def look_by(self, earliest: float, latest: float) -> float:
+        """A clock time between these two at which places of this manager look together, in one request."""
+        if not earliest <= self._look_at <= latest:
+            self._look_at = latest
+        return self._look_at
 
     def heard(self, fence: int) -> None:
         """Every later grant that this manager asks for gets a higher fence than any it heard of."""
         if fence > self.floor:
             self.floor = fence
 
+    async def listen(self) -> None:
+        """Hear what this manager is told.
+
+        Raises:
+            BackendError: no answer within `request_timeout`.
+        """
+        patience = self.limits.request_timeout
+        told = self.signals.listen(self.keys.manager(self.id), self.on_manager_message)
+        limit = self.limit(told, self.clock.now() + patience, lambda: _untold(patience))
+        try:
+            await told
+        except BackendError as error:
+            if error.transient:
+                raise
+        finally:
+            self.watchdog.forget(limit)
+
     def on_manager_message(self, payload: str | None) -> None:
         """On the manager's own channel: `revoked <owner> <fence>`,
-        `granted <owner> <serial> <fence> <ttl ms> <abandoned>`, or None if something may have been missed."""
+        `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`, or None: something may have been missed."""
         match (payload or "").split(" "):
             case ["revoked", owner, fence]:
                 hold = self.holds.get(owner)
                 if hold is not None and fence == str(hold.fence):
                     hold.lose(LossReason.REVOKED)
-            case ["granted", owner, serial, fence, ttl_ms, abandoned]:
+            case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
                 place = self.places.get(owner)
                 if place is not None:
-                    place.told(int(serial), Granted(int(fence), int(ttl_ms), abandoned == "1"))
+                    place.told(int(serial), Granted(int(fence), int(ttl_ms), abandoned == "1", capacity=int(capacity)))
             case [""]:
                 self.verify_places()
 
     def verify_places(self) -> None:
         """Look after every place in the servers' queues: something may have been missed."""
-        for place in list(self.places.values()):
+        for place in sorted(self.places.values(), key=lambda place: place.waiter.ticket):  # in the order of their turns
             place.verify()
 
     async def drained(self) -> None:
@@ -280,3 +316,12 @@ class Runtime:
 
 def _this(name: str) -> str:
     return f"lock {name!r}" if name else "the manager"
+
+
+def _untold(patience: float) -> BackendError:
+    return BackendError(
+        "",
+        f"SUBSCRIBE got no answer within {patience:g} s: is Redis reachable? If a proxy or server without pub/sub "
+        "hangs up on it, make the manager with waiting=Poll()",
+        transient=True,
+    )

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from ..backends.base import Backend, Wake
+from ..backends.base import Backend
+from ..errors import BackendError
+
+Hear = Callable[[str | None], None]
+"""Called with each payload, and with None whenever something may have been missed."""
 
 
 class Signals:
@@ -12,14 +17,16 @@ class Signals:
 
     Args:
         backend: what delivers the messages.
+        refused: told if the server will not, be it at once or after a reconnect.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, refused: Callable[[BackendError], None]) -> None:
         self._backend = backend
-        self._listeners: dict[str, list[Wake]] = {}
+        self._refused = refused
+        self._listeners: dict[str, list[Hear]] = {}
         self._confirmed: dict[str, asyncio.Future[None]] = {}
 
-    def listen(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+    def listen(self, channel: str, wake: Hear) -> asyncio.Future[None]:
         """Call `wake` with each payload, and with None whenever something may have been missed.
 
         Returns:
@@ -35,13 +42,14 @@ class Signals:
         confirmed = self._confirmed[channel] = self._backend.subscribe(
             channel, lambda payload: self._deliver(channel, payload)
         )
+        confirmed.add_done_callback(self._on_confirmed)
         return confirmed
 
     def listeners(self, channel: str) -> int:
         """How many listen on `channel` here."""
         return len(self._listeners.get(channel, ()))
 
-    def leave(self, channel: str, wake: Wake) -> None:
+    def leave(self, channel: str, wake: Hear) -> None:
         """Stop calling `wake`; harmless if it does not listen."""
         listeners = self._listeners.get(channel)
         if listeners is None or wake not in listeners:
@@ -51,6 +59,14 @@ class Signals:
             del self._listeners[channel], self._confirmed[channel]
             self._backend.unsubscribe(channel)
 
-    def _deliver(self, channel: str, payload: str | None) -> None:
+    def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
+        error = None if confirmed.cancelled() else confirmed.exception()
+        if isinstance(error, BackendError) and not error.transient:
+            self._refused(error)
+
+    def _deliver(self, channel: str, payload: str | BackendError | None) -> None:
+        if isinstance(payload, BackendError):
+            self._refused(payload)
+            payload = None
         for wake in list(self._listeners.get(channel, ())):
             wake(payload)

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..backends.base import Backend
@@ -21,6 +21,8 @@ logger: logging.Logger = logging.getLogger("aiolock.watchdog")
 
 CHUNK = 250
 """Renewals in one request: some 10,000 leases in 40 of them, each well under a millisecond of the server's time."""
+CHUNK_KEYS = 2000
+"""Keys in one request, where a renewal has many."""
 LATE = 1.0
 """Seconds a wake-up may be late before it is worth a word in the log."""
 
@@ -49,6 +51,10 @@ class Renewable(Protocol):
 
     def unknown(self, error: BackendError) -> None:
         """No verdict: try again."""
+
+
+Asked = tuple[Renewable, Part]
+"""Who asked, and its part of the request."""
 
 
 class Watchdog:
@@ -122,9 +128,9 @@ class Watchdog:
             late = self.lateness(now)
             if late > LATE:
                 logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
-            for batch, renewals in self._look(now, late).items():
-                for start in range(0, len(renewals), CHUNK):
-                    self.renew(batch, renewals[start : start + CHUNK])
+            for batch, asked in self._look(now, late).items():
+                for chunk in _chunks(asked):
+                    self.renew(batch, chunk)
             self._wake_at = self._heap[0][0] if self._heap else math.inf
             self._sleeper = loop.create_future()
             timer = self._clock.call_at(self._wake_at, self._wake) if self._wake_at < math.inf else None
@@ -134,9 +140,9 @@ class Watchdog:
                 if timer is not None:
                     timer.cancel()
 
-    def _look(self, now: float, late: float) -> dict[Batch, list[Renewable]]:
+    def _look(self, now: float, late: float) -> dict[Batch, list[Asked]]:
         """Tell everybody who is due; returns who asked for a renewal."""
-        renewals: dict[Batch, list[Renewable]] = {}
+        renewals: dict[Batch, list[Asked]] = {}
         while self._heap and self._heap[0][0] <= now:
             due, _, item = heapq.heappop(self._heap)
             if item.due != due:
@@ -146,27 +152,28 @@ class Watchdog:
             try:
                 renewal = item.on_due(now, late)
                 if renewal is not None:
-                    renewals.setdefault(renewal.entry()[0], []).append(renewal)
+                    batch, part = renewal.entry()
+                    renewals.setdefault(batch, []).append((renewal, part))
             except Exception:
                 logger.exception("an error in the watchdog; the other leases go on being watched")
         return renewals
 
-    def renew(self, batch: Batch, renewals: list[Renewable]) -> None:
-        """Write one request for all of `renewals`; each is told its own verdict when the reply comes."""
-        call = batch([renewal.entry()[1] for renewal in renewals])
+    def renew(self, batch: Batch, asked: list[Asked]) -> None:
+        """Write one request for all of `asked`; each is told its own verdict when the reply comes."""
+        call = batch([part for _, part in asked])
 
         def settle(result: list[Any] | BackendError) -> None:
             if not isinstance(result, BackendError):
-                for renewal, outcome in zip(renewals, result, strict=True):
+                for (renewal, _), outcome in zip(asked, result, strict=True):
                     renewal.judged(outcome, call.sent_at)
-            elif result.transient or len(renewals) == 1:
-                for renewal in renewals:
+            elif result.transient or len(asked) == 1:
+                for renewal, _ in asked:
                     renewal.unknown(result)
             else:
                 # One key that is denied spoils a whole request: split until it stands alone.
-                middle = len(renewals) // 2
-                self.renew(batch, renewals[:middle])
-                self.renew(batch, renewals[middle:])
+                middle = len(asked) // 2
+                self.renew(batch, asked[:middle])
+                self.renew(batch, asked[middle:])
 
         call.settle = settle
         if self._backend is not None:
@@ -191,3 +198,17 @@ class Limit(Generic[R]):
     def on_due(self, now: float, late: float) -> None:
         if not self._reply.done():
             self._reply.set_exception(self._error())
+
+
+def _chunks(asked: list[Asked]) -> Iterator[list[Asked]]:
+    chunk: list[Asked] = []
+    keys = 0
+    for one in asked:
+        size = len(one[1].keys)
+        if chunk and (len(chunk) == CHUNK or keys + size > CHUNK_KEYS):
+            yield chunk
+            chunk, keys = [], 0
+        chunk.append(one)
+        keys += size
+    if chunk:
+        yield chunk

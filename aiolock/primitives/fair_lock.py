@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
@@ -51,7 +52,7 @@ class FairLock(Queueing, Reentrant):
 
     __slots__ = ()
 
-    contention = Contention(contenders=None, handoff=False)
+    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         super().__init__(runtime, _calls(runtime, name), policy)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy
 from ..core.runtime import Runtime
 from ..scripts.lock import LockCalls
+from ..scripts.outcomes import Held
 from .reentrant import Reentrant
 
 
@@ -31,6 +33,12 @@ class LockInfo:
     metadata: str | None
 
 
+def lock_info(held: Held) -> LockInfo:
+    """The server's answer, for people."""
+    holder, metadata = held.told()
+    return LockInfo(holder, held.depth, max(0, held.pttl) / 1000, held.fence, metadata)
+
+
 class Lock(Reentrant):
     """A reentrant lock across processes. Comes from `LockManager.lock()`; cheap, reusable, shareable between tasks.
 
@@ -46,7 +54,7 @@ class Lock(Reentrant):
     __slots__ = ()
 
     _calls: LockCalls
-    contention = Contention(contenders=1, handoff=True)
+    contention: ClassVar[Contention] = Contention(contenders=1, handoff=True)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         super().__init__(runtime, LockCalls(runtime.keys, name), policy)
@@ -64,10 +72,7 @@ class Lock(Reentrant):
         Cost: one round trip, read-only.
         """
         held = await self._runtime.ask(self._calls.info(), "looking at")
-        if held is None:
-            return None
-        holder, metadata = held.told()
-        return LockInfo(holder, held.depth, max(0, held.pttl) / 1000, held.fence, metadata)
+        return None if held is None else lock_info(held)
 
     async def force_release(self) -> bool:
         """Free it whoever holds it; the holder is told at once and its guarded block cancelled.

@@ -28,6 +28,8 @@ class Reentrant(Primitive):
 
         Raises:
             AcquireTimeout: somebody else held it all the time; names the holder.
+            NotAcquired: this task would wait for itself: it reads and wants to write, or holds part of it through
+                another lock; or the manager closes.
             BackendError: Redis is unreachable or refuses, or too few replicas acknowledged (`min_replicas`). A task
                 that is already waiting rides out an outage.
             LockLost: nested, and the hold was lost.
@@ -36,14 +38,16 @@ class Reentrant(Primitive):
 
         Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.
 
-        Cost: one round trip if it is free; else a SUBSCRIBE and a second attempt, then nothing until it is released.
-        Behind a task of this process: nothing, the release hands it over.
+        Cost: one round trip if it is free. Else, for a lock: a SUBSCRIBE and a second attempt, then nothing until it is
+        released; behind a task of this process nothing, the release hands it over. Where the server keeps the queue: a
+        refresh a second for all waiters of this manager, and one message when it is its turn.
         """
         return self._obtain(self._calls, timeout, owner)
 
     def try_acquire(self) -> Acquisition[Lease | None]:
         """Acquire in one attempt, never waiting: the lease is None if somebody else holds it.
 
-        Raises and cancellation: as `acquire()`. Cost: one round trip; none if a task of this process holds it.
+        Raises and cancellation: as `acquire()`. Cost: one round trip; none if it is a lock that a task of this process
+        holds. Where the server keeps the queue it is refused, too, while somebody waits.
         """
         return self._obtain_now(self._calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
@@ -56,7 +57,7 @@ class RWLockSide(Queueing, Reentrant):
 
     __slots__ = ("_writes",)
 
-    contention = Contention(contenders=None, handoff=False)
+    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy, writes: bool) -> None:
         self._writes = writes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..core.acquisition import Acquisition
 from ..core.calls import Contention
@@ -55,7 +56,7 @@ class Semaphore(Queueing):
 
     __slots__ = ("_permits", "_warned")
 
-    contention = Contention(contenders=None, handoff=False, reentrant=False)
+    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False, reentrant=False)
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
         self._permits = check_permits(name, "permits", permits)
@@ -134,9 +135,9 @@ class Semaphore(Queueing):
             )
 
     def _for(self, n: int) -> QueueCalls:
-        if n == 1:
+        if check_permits(self.name, "n", n) == 1:
             return self._calls
-        return _calls(self._runtime, self.name, self._permits, check_permits(self.name, "n", n))
+        return _calls(self._runtime, self.name, self._permits, n)
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self._permits} ttl={self._policy.ttl:g}>"

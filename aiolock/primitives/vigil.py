@@ -38,7 +38,7 @@ class Vigil:
         self._waiters = 0
         self._naps: list[asyncio.Future[None]] = []
         self._refused: BackendError | None = None
-        self._ear = Ear(runtime, calls, self.signal, own=True)
+        self._ear = Ear(runtime, calls.channels, lambda owner: False, self.signal)
         self._looks = 0
         self._call: Call[Look] | None = None  # the look on its way
         self._again = False  # something was heard since it was made
@@ -114,7 +114,7 @@ class Vigil:
         """Clock time of the next look if nothing is heard until then; each one also refreshes the latch's expiry."""
         pause = min(self._runtime.limits.recheck, self._calls.ttl_ms / 3000)
         if self._runtime.poll is not None:
-            pause = min(pause, self._runtime.poll.pause(self._looks))
+            pause = min(pause, self._runtime.poll.pause(self._looks - 1))
         return self._runtime.clock.now() + (min(pause, RETRY) if failed else pause)
 
     def _look(self) -> None:

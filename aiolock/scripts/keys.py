@@ -49,14 +49,16 @@ class Keys:
 
 
 class NameKeys:
-    """Keys of one name: `lock` (its holders), `state` (last grant), `free` (channel), tombstones, a queue's."""
+    """Keys of one name: `lock` (its holders), `state` (last grant), `free` (channel), `polled` (a mark), tombstones, a
+    queue's."""
 
-    __slots__ = ("free", "lock", "state")
+    __slots__ = ("free", "lock", "polled", "state")
 
     def __init__(self, lock: str, channel_end: str) -> None:
         self.lock: str = lock
         self.state: str = f"{lock}:state"
         self.free: str = f"{lock}:free{channel_end}"
+        self.polled: str = f"{lock}:polled"
 
     @property
     def queue(self) -> tuple[str, str, str, str, str]:

@@ -12,7 +12,8 @@ T = TypeVar("T")
 class Granted(NamedTuple):
     """The owner holds the lock; `pttl` ms were left after the script.
 
-    `others` managers listen for a release; `capacity` is the stored one, where the kind has any.
+    `others` managers listen for a release; for `mark` ms more somebody who polls counts as waiting, if it is above 0;
+    `capacity` is the stored one, where the kind has any.
     """
 
     fence: int
@@ -20,14 +21,22 @@ class Granted(NamedTuple):
     abandoned: bool
     others: int = 0
     capacity: int = 0
+    mark: int = 0
 
 
 class Refused(NamedTuple):
-    """Somebody else holds it, for `pttl` ms more (-1: without expiry); `holder` is what they said of themselves."""
+    """Somebody else holds it, for `pttl` ms more (-1: without expiry); `holder` is what they said of themselves.
+
+    `spent`: some servers of a quorum granted it, or may have, so the owner must be ended and never sent again. With
+    `pttl` 0 nobody has it: a split vote.
+    `part` is the name they hold, where several were asked for.
+    """
 
     pttl: int
     fence: int
     holder: str
+    spent: bool = False
+    part: str = ""
 
 
 class Queued(NamedTuple):
@@ -57,9 +66,13 @@ class Finished(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The lock is free, or was freed by an earlier copy of this request."""
+    """The lock is free, or was freed by an earlier copy of this request.
+
+    `others` managers listened for it, where the request counts them.
+    """
 
     fence: int
+    others: int = 0
 
 
 class Kept(NamedTuple):

@@ -11,16 +11,23 @@ from typing import Any, Literal, TypeVar
 from ..backends.memory import MemoryBackend as PlainMemoryBackend
 from ..backends.memory import finish
 from ..errors import BackendError
+from ..primitives.rw_lock import FULL
 from ..scripts.base import Call
 from ..scripts.keys import Keys
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Granted
+from ..scripts.queue import QueueCalls
 from ..scripts.store import Store
 from .clock import VirtualClock
 
 R = TypeVar("R")
 
 Lost = Literal["request", "reply"]
+Kind = Literal["lock", "fair", "rw", "semaphore"]
+KINDS = {"fair": 1, "rw": FULL, "semaphore": 1}
+"""What a thief takes of one that nobody holds."""
+THIEF = "thief:"
+HOUR_MS = 3_600_000
 
 
 class MemoryBackend(PlainMemoryBackend):
@@ -74,25 +81,52 @@ class MemoryBackend(PlainMemoryBackend):
 
     # What happens to locks.
 
-    def steal(self, name: str) -> int:
-        """Somebody else takes the lock `name`, whoever held it: as after an expiry that the holder did not notice.
+    def steal(self, name: str, kind: Kind = "lock") -> int:
+        """Somebody else takes `name`, whoever held it: as after an expiry that the holder did not notice.
+
+        Args:
+            name: the lock's, or a multi lock's part.
+            kind: the primitive. Of a read-write lock or semaphore every hold is taken.
 
         Returns:
             The thief's fence. Nobody is told; the holder finds out at its next renewal.
         """
-        self.expire(name)
-        calls = LockCalls(self._keys, name)
-        grant = self._execute(calls.acquire("thief:1", 3_600_000, 0, "a thief"))
-        assert isinstance(grant, Granted)
-        return grant.fence
+        calls, key = self._calls(name, kind), self._keys.of(kind, name).lock
+        holders = [owner for owner in self.store.hgetall(key) if owner != "used" and kind != "lock"]
+        fence = 0
+        for number, owner in enumerate(holders, 1):
+            held = int(self.store.hgetall(key)[owner].split()[3])
+            moved = self._execute(calls.transfer(owner, held, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
+            assert isinstance(moved, Granted)
+            fence = moved.fence
+        if not holders:
+            self.expire(name, kind)
+            grant = self._execute(calls.acquire(f"{THIEF}0", HOUR_MS, 0, "a thief"))
+            assert isinstance(grant, Granted)
+            fence = grant.fence
+        return fence
 
-    def give_back(self, name: str) -> None:
-        """The thief releases `name`; waiters are told."""
-        self._execute(LockCalls(self._keys, name).release("thief:1", 3_600_000, 0, "clean", False))
+    def give_back(self, name: str, kind: Kind = "lock") -> None:
+        """The thief releases `name`; who waits is told."""
+        calls = self._calls(name, kind)
+        for owner in list(self.store.hgetall(self._keys.of(kind, name).lock)):
+            if owner.startswith(THIEF):
+                self._execute(calls.release(owner, HOUR_MS, 0, "clean", False))
 
-    def expire(self, name: str) -> None:
-        """The server lets the lock `name` expire, now. Nobody is told, as on a real server."""
-        self.store.delete(self._keys.of("lock", name).lock)
+    def expire(self, name: str, kind: Kind = "lock") -> None:
+        """The server lets every hold of `name` expire, now. Nobody is told, as on a real server."""
+        if kind == "lock":
+            self.store.delete(self._keys.of(kind, name).lock)
+            return
+        expiry = self._keys.of(kind, name).queue[1]
+        for owner in self.store.zrange(expiry, 0, -1):
+            self.store.zadd(expiry, 0, owner)
+
+    def _calls(self, name: str, kind: Kind) -> LockCalls | QueueCalls:
+        if kind == "lock":
+            return LockCalls(self._keys, name)
+        full = KINDS[kind]
+        return QueueCalls(self._keys, kind, name, capacity=full, weight=full, mints=True, liveness_ms=HOUR_MS)
 
     def flush(self) -> None:
         """Every key is gone: FLUSHALL, or a restart without persistence."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -10,7 +11,30 @@ from aiolock import Lock, LockManager
 from tests.support import redis_cli
 from tests.support.replication import Pair
 
-from .places import MemoryPlace, Place, RedisPlace
+from .places import MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test that means nothing at a place is not run there: see the markers."""
+    left_out = [item for item in items if _means_nothing(item, _place_of(item))]
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _means_nothing(item: pytest.Item, place: object) -> bool:
+    if place == "polling":
+        return item.get_closest_marker("not_polling") is not None
+    if place == "quorum":
+        return item.path.name != "test_lock.py"  # it offers no other primitive
+    if place == "replicated":  # what replicas change of the other primitives is in tests/replicas
+        return item.get_closest_marker("short_ttl") is not None or item.path.name != "test_lock.py"
+    return False
+
+
+def _place_of(item: pytest.Item) -> object:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("place")
 
 
 @pytest.fixture
@@ -30,15 +54,29 @@ def replicated_place(replicated: Pair) -> Iterator[RedisPlace]:
     place.side.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["memory", "redis", "replicated"])
+@pytest.fixture
+def polling_place(redis_url: str) -> Iterator[PollingPlace]:
+    """A real server, empty, on which everybody polls."""
+    with redis_cli.client(redis_url) as link:
+        place = PollingPlace(redis_url, link)
+        yield place
+        place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def quorum_place(three_urls: list[str]) -> Iterator[QuorumPlace]:
+    """Three real servers, empty."""
+    with ExitStack() as stack:
+        links = [stack.enter_context(redis_cli.client(url)) for url in three_urls]
+        place = QuorumPlace(three_urls, links)
+        yield place
+        place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=["memory", "redis", "polling", "replicated", "quorum"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """Each place in turn: a lock means the same everywhere."""
+    """Each place in turn: what a primitive means, it means everywhere."""
     return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test whose ttl is too short to wait for a replica is not run there."""
-    items[:] = [item for item in items if not (item.get_closest_marker("short_ttl") and "replicated" in item.name)]
 
 
 @pytest.fixture

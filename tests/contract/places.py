@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 from uuid import uuid4
 
+import pytest
 import redis
 
-from aiolock import LockManager
+from aiolock import LockManager, Poll
 from aiolock.backends.memory import named_store
+from aiolock.core.gate import Gate
+from aiolock.primitives.vigil import Vigil
+from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys, NameKeys
-from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.lock import DIRTY_MS, GRACE_MS, LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
 from tests.support.scripting import LuaSide, Side, TwinSide
 
@@ -31,19 +35,28 @@ async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
             await asyncio.sleep(0.002)
 
 
+nobody_waits = pytest.mark.not_polling("nobody waits")
+revoked = pytest.mark.not_polling("a revocation is noticed at the next renewal: tests/contract/test_poll.py")
+
+
 class Place(Protocol):
     """One store that several managers share.
 
     Attributes:
         side: runs scripts behind the managers' backs and looks at single keys.
+        grace_ms: how long a clean name is remembered beyond its ttl, at most.
     """
 
     side: Side
+    grace_ms: int
 
     def manager(self, **options: Any) -> LockManager: ...
 
     def keys(self) -> set[str]:
         """Every key there is."""
+
+    def settled(self, name: str) -> bool:
+        """All of its servers say the same of the last hold."""
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         """How many managers wait for what is called `name`."""
@@ -51,6 +64,8 @@ class Place(Protocol):
 
 class MemoryPlace:
     """A store of this process, on the real clock."""
+
+    grace_ms = GRACE_MS
 
     def __init__(self) -> None:
         self._name = uuid4().hex
@@ -66,6 +81,9 @@ class MemoryPlace:
 
     def keys(self) -> set[str]:
         return set(self._store.keys())
+
+    def settled(self, name: str) -> bool:
+        return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         return self._store.numsub(keys_of(name, kind).free)
@@ -86,6 +104,8 @@ class RedisPlace:
         options: of every manager.
     """
 
+    grace_ms = GRACE_MS
+
     def __init__(self, url: str, link: redis.Redis, **options: Any) -> None:
         self.url = url
         self.options = options
@@ -98,9 +118,94 @@ class RedisPlace:
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}
 
+    def settled(self, name: str) -> bool:
+        return True
+
     def listeners(self, name: str, kind: str = "lock") -> int:
         ((_, count),) = self.link.pubsub_numsub(keys_of(name, kind).free)
         return int(count)
+
+
+class PollingPlace(RedisPlace):
+    """A real server, whose pub/sub is not used: every manager looks again and again, and often."""
+
+    def __init__(self, url: str, link: redis.Redis) -> None:
+        super().__init__(url, link, waiting=Poll(first=0.002, cap=0.02))
+        self._managers: list[LockManager] = []
+
+    def manager(self, **options: Any) -> LockManager:
+        manager = super().manager(**options)
+        self._managers.append(manager)
+        return manager
+
+    def keys(self) -> set[str]:
+        """Without the marks of those who poll, which soon pass."""
+        return {key for key in RedisPlace.keys(self) if not key.endswith(":polled")}
+
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        return sum(_waits(manager, name, kind) for manager in self._managers)
+
+
+def _waits(manager: LockManager, name: str, kind: str) -> bool:
+    """Somebody of its process waits, and the server has said so."""
+    gate = manager._runtime.gates.get((kind, name))
+    if isinstance(gate, Gate):
+        return any(waiter.refusal is not None for waiter in gate.waiters)
+    return gate is not None and cast(Vigil, gate).seen is not None
+
+
+class QuorumPlace:
+    """Three real servers, of which two decide.
+
+    Args:
+        urls: their addresses.
+        links: a blocking client of each.
+    """
+
+    grace_ms = DIRTY_MS
+
+    def __init__(self, urls: Sequence[str], links: Sequence[redis.Redis]) -> None:
+        self.nodes = [RedisPlace(url, link) for url, link in zip(urls, links, strict=True)]
+        self.side: Side = _EverySide([node.side for node in self.nodes])
+
+    def manager(self, **options: Any) -> LockManager:
+        return LockManager.quorum([node.url for node in self.nodes], **options)
+
+    def keys(self) -> set[str]:
+        return set().union(*(node.keys() for node in self.nodes))
+
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        return sorted(node.listeners(name, kind) for node in self.nodes)[1]
+
+    def settled(self, name: str) -> bool:
+        states = [node.side.hash(keys_of(name).state) for node in self.nodes]
+        return len({(state.get("owner"), state.get("clean")) for state in states}) == 1
+
+
+class _EverySide:
+    """Does everything on all three, and looks at what two of them say."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def on_all(*args: Any) -> Any:
+            answers = [getattr(side, name)(*args) for side in self._sides]
+            return next((answer for answer in answers if answers.count(answer) > 1), answers[0])
+
+        return on_all
+
+    def run(self, call: Call[Any]) -> Any:
+        answers = [side.run(call) for side in self._sides]
+        if isinstance(answers[0], Granted):
+            agreed = max(answer.fence for answer in answers)
+            for side, answer in zip(self._sides, answers, strict=True):
+                side.run(confirm(call, answer.fence, agreed))
+            return answers[0]._replace(fence=agreed)
+        return answers[0]
+
+    def pttl(self, key: str) -> int:
+        return sorted(side.pttl(key) for side in self._sides)[1]
 
 
 def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thief") -> int:

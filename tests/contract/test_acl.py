@@ -108,30 +108,56 @@ async def test_force_release_without_publish_is_found_by_renewal(deny: Deny, the
                 await asyncio.sleep(60)
 
 
-async def test_subscribe(deny: Deny, place: RedisPlace) -> None:
-    """A manager that can be told nothing does not start."""
-    with pytest.raises(BackendError, match=r"(?i)subscri.*ACL"):
-        async with deny("-subscribe"):
-            pytest.fail("entered")
-    assert not place.keys()
+async def test_subscribe(deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture) -> None:
+    """A manager that can be told nothing looks for itself, and says so once. Kept by Runtime.fall_back."""
+    async with deny("-subscribe", recheck=60.0, ttl=30.0) as locks:
+        for _ in range(2):
+            async with there:
+                waiters = [asyncio.create_task(_enter(locks.lock(NAME))) for _ in range(3)]
+                await asyncio.sleep(0.05)
+            async with asyncio.timeout(ENOUGH):
+                assert len(set(await asyncio.gather(*waiters))) == 3
+    (warning,) = _polling(caplog)
+    assert warning.levelno == logging.WARNING
+    assert "ACL" in warning.getMessage()
 
 
-async def test_the_channels_of_names(deny: Deny, place: RedisPlace, there: Lock) -> None:
+def _polling(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if "waiting=Poll()" in record.getMessage()]
+
+
+async def test_the_channels_of_names(
+    deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture
+) -> None:
     """C6: a refused SUBSCRIBE is an error in the order of replies. Kept by replies.Confirmation: it holds a place."""
-    async with deny("resetchannels &aiolock:manager:*", ttl=30.0) as locks:
-        assert await _enter(locks.lock(NAME))  # what needs no message works
+    async with deny("resetchannels &aiolock:manager:*", ttl=30.0, recheck=60.0) as locks:
+        assert await _enter(locks.lock(NAME))
+        assert not _polling(caplog)
         async with there:
-            busy = asyncio.gather(*(_enter(locks.lock(NAME)) for _ in range(5)), return_exceptions=True)
+            busy = asyncio.gather(*(_enter(locks.lock(NAME)) for _ in range(5)))
             free = asyncio.gather(*(_enter(locks.lock(f"n{i}")) for i in range(20)))
             async with asyncio.timeout(ENOUGH):
                 assert len(set(await free)) == 20
-                errors = await busy
-            for error in errors:
-                assert isinstance(error, BackendError)
-                assert "ACL" in str(error)
-                assert NAME in str(error)
+                await until(lambda: _polling(caplog))
+        async with asyncio.timeout(ENOUGH):
+            assert len(set(await busy)) == 5
         assert place.listeners(NAME) == 0
-        assert await _enter(locks.lock(NAME))
+    assert len(_polling(caplog)) == 1
+
+
+async def test_subscribing_is_denied_later(
+    deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rules are changed while a task waits. Kept by Channels.refuse and Signals._deliver."""
+    async with deny("", ttl=30.0, recheck=60.0) as locks:
+        async with there:
+            waiter = asyncio.create_task(_enter(locks.lock(NAME)))
+            await until(lambda: place.listeners(NAME))
+            place.link.execute_command("ACL", "SETUSER", USER, "resetchannels")  # the server hangs up on it
+            await until(lambda: _polling(caplog))
+        async with asyncio.timeout(ENOUGH):
+            assert await waiter
+    assert len(_polling(caplog)) == 1
 
 
 @pytest.mark.parametrize("command", ["hexists", "pubsub|numsub", "set"])

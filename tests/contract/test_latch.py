@@ -97,6 +97,7 @@ async def test_one_key_that_expires(here: Latch, locks: LockManager, place: Plac
     assert 0 < place.side.pttl(KEY) <= 2000
 
 
+@pytest.mark.not_polling("each look refreshes it")
 async def test_waiting_keeps_it_alive(place: Place) -> None:
     """The ttl is shorter than the recheck. Kept by Vigil._next_look."""
     async with place.manager(recheck=60.0) as locks:

@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from aiolock import FairLock, RWLock, Semaphore
+
 from . import journal
 
 ROOT = Path(__file__).parents[2]
+LIVENESS = 1.0
+"""Of those that die. The others give a sign of life once a second, and have three."""
+LATE = 3.0
+"""What a noisy machine may add to a bound."""
 
 
 class Crew:
@@ -93,3 +99,10 @@ def crew(redis_url: str, tmp_path: Path) -> Iterator[Crew]:
     crew = Crew(redis_url, tmp_path)
     yield crew
     crew.close()
+
+
+async def queued(lock: FairLock | RWLock | Semaphore, waiters: int) -> None:
+    """Wait until so many are in the server's queue."""
+    async with asyncio.timeout(20):
+        while (info := await lock.info()) is None or info.waiters != waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 from aiolock import BackendError, ConfigurationError, Lease, Lock, LockLost, LockManager, NotOwned
+from aiolock.core.acquisition import Acquisition
+from aiolock.core.gate import Gate
+from aiolock.core.place import Place
 from tests.crossproc.journal import Counter, Journal, Resource
 
 TTL = 1.0
 NAME = "order:42"
+PERMITS = 3
+HERD = (2, 8, 32)
+LONG = 100_000.0
+"""Seconds: nothing is refreshed or looked at again while a test runs."""
 
 
-async def increment(url: str, folder: str, tasks: str, rounds: str) -> None:
+def take(locks: LockManager, what: str, name: str = NAME) -> Acquisition[Lease]:
+    """Acquire a `lock`, a `fair` lock, the `read` or the `write` side, or so many permits: `permits:2`."""
+    what, _, number = what.partition(":")
+    if what == "permits":
+        return locks.semaphore(name, PERMITS).acquire(int(number))
+    if what == "lock":
+        return locks.lock(name).acquire()
+    if what == "fair":
+        return locks.fair_lock(name).acquire()
+    return getattr(locks.rw_lock(name), what).acquire()  # type: ignore[no-any-return]
+
+
+async def increment(url: str, folder: str, tasks: str, rounds: str, ttl: str) -> None:
     """Tasks add one to a counter again and again: read, wait, write."""
     journal, counter = Journal(f"{folder}/journal"), Counter(f"{folder}/counter")
 
@@ -30,7 +52,7 @@ async def increment(url: str, folder: str, tasks: str, rounds: str) -> None:
                 counter.write(seen + 1)
                 journal.note("leave", fence=lease.fence)
 
-    async with LockManager(url, ttl=TTL) as locks:
+    async with LockManager(url, ttl=float(ttl)) as locks:
         lock = locks.lock(NAME)
         await asyncio.gather(*(add(lock) for _ in range(int(tasks))))
 
@@ -172,11 +194,165 @@ async def history(url: str, folder: str, tasks: str, seconds: str) -> None:
         await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
 
 
+async def stand(url: str, folder: str, what: str, ttl: str, liveness: str, stay: str = "inf") -> None:
+    """Queue up, and stay inside for so many seconds, or for as long as it lasts."""
+    journal = Journal(f"{folder}/journal")
+    async with LockManager(url, ttl=float(ttl), liveness=float(liveness)) as locks:
+        try:
+            async with take(locks, what) as lease:
+                journal.note("inside", fence=lease.fence, abandoned=lease.abandoned)
+                try:
+                    async with asyncio.timeout(float(stay)):
+                        await asyncio.Event().wait()
+                except TimeoutError:
+                    journal.note("left", fence=lease.fence, lost=lease.lost)
+        except LockLost as lost:
+            journal.note("lost", fence=lease.fence, reason=lost.reason.name)
+
+
+class Places(dict[str, Place]):
+    """Remembers what a manager's waiters were told of their places, and when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, tuple[Place, float]] = {}
+
+    def __setitem__(self, owner: str, place: Place) -> None:
+        super().__setitem__(owner, place)
+        self.seen[owner] = place, time.monotonic()
+
+
+async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
+    """Tasks enter a fair lock again and again, and note when they asked, and what they were told of their place.
+
+    Places are refreshed more often than their liveness asks for: that must not cost them their turn.
+    """
+    journal = Journal(f"{folder}/journal")
+
+    async def work(locks: LockManager, places: Places, task: int) -> None:
+        for _ in range(int(rounds)):
+            asked = time.monotonic()
+            async with take(locks, "fair") as lease:
+                place, queued = places.seen.pop(lease.hold.owner, (None, time.monotonic()))
+                # Who finds it free is granted by the same clock that tickets are minted from.
+                ticket = lease.fence if place is None else place.waiter.ticket
+                told = {"asked": asked, "queued": queued, "ticket": ticket, "waited": place is not None}
+                journal.note("enter", task=task, fence=lease.fence, **told)
+                await asyncio.sleep(0)
+                journal.note("leave", task=task, fence=lease.fence, accepted=True)
+
+    async def refresh(locks: LockManager) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            locks._runtime.verify_places()
+
+    async with LockManager(url, ttl=LONG, liveness=LONG) as locks:
+        places = locks._runtime.places = Places()
+        journal.note("ready")
+        while not Path(folder, "go").exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
+            await asyncio.sleep(0.01)
+        refreshing = asyncio.create_task(refresh(locks))
+        await asyncio.gather(*(work(locks, places, task) for task in range(int(tasks))))
+        refreshing.cancel()
+
+
+async def crowd(url: str, folder: str, ttl: str, liveness: str, seconds: str) -> None:
+    """Tasks come and go on a fair lock, a read-write lock and a semaphore, and note when; stalls of the loop, too."""
+    journal, entries = Journal(f"{folder}/journal"), itertools.count()
+    now = time.monotonic
+
+    async def work(locks: LockManager, what: str) -> None:
+        while now() < until:
+            entry = next(entries)
+            try:
+                async with take(locks, what) as lease:
+                    journal.note("enter", what=what, entry=entry, fence=lease.fence)
+                    try:
+                        await asyncio.sleep(random.uniform(0, 0.004))
+                    finally:
+                        journal.note("leave", what=what, entry=entry, fence=lease.fence)
+            except LockLost as lost:
+                journal.note("lost", what=what, entry=entry, reason=lost.reason.name)
+
+    async def watch() -> None:
+        while True:
+            before = now()
+            await asyncio.sleep(0.01)
+            if now() - before > 0.05:
+                journal.note("stalled", since=before, until=now())
+
+    async with LockManager(url, ttl=float(ttl), liveness=float(liveness)) as locks:
+        journal.note("ready")
+        until = now() + float(seconds)
+        watching = asyncio.create_task(watch())
+        await asyncio.gather(*(work(locks, what) for what in CROWD))
+        watching.cancel()
+
+
+CROWD = ("fair", "fair", "read", "read", "write", "permits:1", "permits:1", "permits:2")
+
+
+def herd(url: str, folder: str) -> None:
+    """Fork processes that wait until this one is terminated: all on the largest name, two on the smallest."""
+    stays, ends = os.pipe()
+    for number in range(max(HERD)):
+        if os.fork() == 0:
+            os.close(ends)
+            try:
+                asyncio.run(_wait(url, folder, number, stays))
+            finally:
+                os._exit(0)
+    signal.signal(signal.SIGTERM, lambda *_: os.close(ends))
+    for _ in range(max(HERD)):
+        os.wait()
+
+
+async def _wait(url: str, folder: str, number: int, stays: int) -> None:
+    journal, loop = Journal(f"{folder}/journal"), asyncio.get_running_loop()
+
+    async def enter(what: str, size: int) -> None:
+        async with take(locks, what, f"{what}:{size}") as lease:
+            while lease.remaining() < LONG * 1.5:  # noqa: ASYNC110 - a grant is brief until it was renewed
+                await asyncio.sleep(0.001)
+            journal.note("inside", what=what, size=size)
+            await asyncio.Event().wait()
+
+    async with LockManager(url, ttl=2 * LONG, liveness=LONG, recheck=LONG) as locks:
+        tasks = [loop.create_task(enter("lock", size)) for size in HERD if number < size]
+        loop.add_reader(stays, lambda: [task.cancel() for task in tasks])
+        # What it has to send for them is sent: refused, subscribed, refused again.
+        looks = [0]
+        while min(looks) < 2:
+            await asyncio.sleep(0.01)
+            gates = cast("dict[object, Gate]", locks._runtime.gates).values()
+            looks = [waiter.looks for gate in gates for waiter in gate.waiters] or [0]
+        tasks += [loop.create_task(enter("fair", size)) for size in HERD if number < size]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def overlap(url: str, folder: str, tasks: str, rounds: str) -> None:
+    """Tasks take a few of five names at once, in any order, by multi locks and plain ones."""
+    journal = Journal(f"{folder}/journal")
+
+    async def work(locks: LockManager) -> None:
+        for _ in range(int(rounds)):
+            names = random.sample("abcde", random.randint(1, 3))
+            async with locks.multi_lock(*names) if len(names) > 1 else locks.lock(*names) as lease:
+                journal.note("enter", names=names, fence=lease.fence, abandoned=lease.abandoned)
+                await asyncio.sleep(random.uniform(0, 0.002))
+                journal.note("leave", names=names, fence=lease.fence)
+
+    async with LockManager(url, ttl=TTL) as locks:
+        await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
+
+
 if __name__ == "__main__":
     what, url, folder, *arguments = sys.argv[1:]
     os.environ["AIOLOCK_URL"] = url
-    workers = {
-        "increment": increment, "hold": hold, "detach": detach, "resume": resume, "fork": fork, "history": history
-    }  # fmt: skip
-    asyncio.run(workers[what](url, folder, *arguments))  # type: ignore[operator]
+    if what == "herd":
+        herd(url, folder, *arguments)
+    else:
+        known = (increment, hold, detach, resume, fork, history, stand, queue, crowd, overlap)
+        workers = {worker.__name__: worker for worker in known}
+        asyncio.run(workers[what](url, folder, *arguments))  # type: ignore[operator]
     Path(folder, f"done.{os.getpid()}").touch()

@@ -20,6 +20,7 @@ import pytest
 
 from aiolock import LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
+from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
 
 Namespace = dict[str, Any]
@@ -47,7 +48,22 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
     async with LockManager(url) as manager:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
-        assert [key for key in client.keys("aiolock:lock:*") if not key.endswith(b":state")] == []
+        kept = (b":state", b":polled")  # what a name remembers
+        held = [key for key in client.keys("aiolock:*") if not key.endswith(kept)]
+        assert [key for key in held if not key.startswith(b"aiolock:latch:")] == []
+
+
+@asynccontextmanager
+async def quorum(url: str) -> AsyncIterator[Namespace]:
+    """Two more servers: their URLs, and a block of which no lock stays."""
+    with RedisServer.start(owned=True) as two, RedisServer.start(owned=True) as three:
+        urls = [url, two.url, three.url]
+        yield {"urls": urls, "charge": work}
+        for each in urls:
+            with redis_cli.client(each) as client:
+                states = client.keys("aiolock:lock:*")
+                assert len(states) == 1
+                assert states[0].endswith(b":state")
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from aiolock import Lock, LockLost, LockManager, LossReason
-from aiolock.scripts.lock import SCRIPTS
+from aiolock.scripts import latch, lock, multi, queue
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 
@@ -25,7 +25,9 @@ OF_THE_CLIENT = {
     "script|load",
     "subscribe",
     "unsubscribe",
+    "wait",
 }
+SCRIPTS = (*lock.SCRIPTS, *queue.SCRIPTS, *multi.SCRIPTS, *latch.SCRIPTS)
 
 
 def rule() -> list[str]:
@@ -63,6 +65,19 @@ async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -
         elsewhere = asyncio.create_task(enter(other))
         await asyncio.sleep(0.1)
     await asyncio.gather(here, elsewhere)
+
+    for kind in (one.fair_lock("a"), one.rw_lock("a").write, one.semaphore("a", 1), one.multi_lock("a", "b")):
+        async with kind as lease:
+            await lease.renew()
+            assert await kind.info()
+    async with one.fair_lock("a"):
+        waiting = asyncio.create_task(other.fair_lock("a").acquire())
+        await asyncio.sleep(0.1)
+    await (await waiting).release()
+    await one.semaphore("a", 1).set_permits(2)
+    assert not await one.fair_lock("a").force_release()
+    assert await one.latch("a", 1).count_down() == 0
+    await other.latch("a", 1).wait()
 
     async with lock as lease:
         admin.client_kill_filter(_type="normal", skipme=True)

@@ -30,6 +30,7 @@ def test_grants_a_free_lock(side: Side, lock: Lock) -> None:
         "clean": "0",
         "abandoned": "0",
         "metadata": "me",
+        "before": "0",
     }
 
 
@@ -142,6 +143,16 @@ def test_not_abandoned_after_a_clean_release(side: Side, lock: Lock) -> None:
     granted = side.run(lock.acquire("m:1", TTL, 0, ""))
     assert isinstance(granted, Granted)
     assert not granted.abandoned
+
+
+def test_who_polls_leaves_a_mark_if_refused(side: Side, lock: Lock) -> None:
+    """Guards `SET KEYS[4]`: nobody else can know that somebody waits."""
+    side.run(lock.acquire("m:1", TTL, 0, "", mark_ms=500))
+    assert not side.exists(lock.polled)
+    side.run(lock.acquire("m:2", TTL, 0, ""))
+    assert not side.exists(lock.polled)
+    side.run(lock.acquire("m:2", TTL, 0, "", mark_ms=5000))
+    assert 0 < side.pttl(lock.polled) <= 5000
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.lock import SCRIPTS, renew
+from aiolock.scripts.lock import SCRIPTS, confirm, renew
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Held, Kept, Missing, Refused, Released, Renewed
 from tests.support.scripting import DENIAL, Lock, LuaSide
 from tests.support.scripting import Refused as Failure
@@ -39,6 +39,9 @@ NESTED = LOCK.acquire("m:1", 2 * TTL, 0, "", depth=2, fence=FENCE)
 SITUATIONS = {
     "acquire free": Situation("acquire", [], HELD, Granted),
     "acquire held": Situation("acquire", [HELD], LOCK.acquire("m:2", TTL, 0, ""), Refused),
+    "acquire held, polling": Situation(
+        "acquire", [HELD], LOCK.acquire("m:2", TTL, 0, "", mark_ms=TTL), Refused, frozenset({"set"})
+    ),
     "acquire nested": Situation("acquire", [HELD], NESTED, Granted),
     "acquire again": Situation("acquire", [HELD], LOCK.acquire("m:1", 2 * TTL, 0, ""), Granted),
     "acquire buried": Situation("acquire", [LOCK.release("m:1", TTL, 0, "undone", True)], HELD, Finished),
@@ -64,6 +67,7 @@ SITUATIONS = {
         "transfer", [], LOCK.transfer("m:1", FENCE, "m:2", TTL, 0, "", True), Missing, frozenset({"pubsub", "set"})
     ),
     "renew": Situation("renew", [HELD], renew([LOCK.renewal("m:1", FENCE, 2 * TTL)]), list, frozenset({"hset"})),
+    "confirm": Situation("confirm", [HELD], confirm(HELD, FENCE, FENCE + 7), bool),
     "force_release": Situation("force_release", [HELD], LOCK.force_release(), bool, frozenset({"publish"})),
     "info": Situation("info", [HELD], LOCK.info(), Held),
 }
@@ -103,7 +107,7 @@ def test_what_is_left(situation: str, command: str, lua: LuaSide, denied: Callab
     else:
         assert isinstance(result, answer)
         if command in optional and script != "renew":
-            assert lua.exists(LOCK.key) == (script == "transfer" and answer is Granted)
+            assert lua.exists(LOCK.key) == (answer is Refused or (script == "transfer" and answer is Granted))
     if lua.exists(LOCK.key):
         assert 0 < lua.pttl(LOCK.key) <= 2 * TTL
 

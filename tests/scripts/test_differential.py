@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.lock import renew
+from aiolock.scripts.lock import confirm, renew
+from aiolock.scripts.outcomes import Granted
 from tests.support.scripting import Lock, LuaSide, Refused, Side, TwinSide
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ floors = st.integers(FLOOR, FLOOR + 3)
 fences = st.sampled_from(["none", "current", "older"])
 metadata = st.sampled_from(["", "me", "ü☃ {}"])
 depths = st.integers(1, 3)
+marks = st.sampled_from([0, *TTLS])
 
 
 def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
@@ -51,11 +53,12 @@ def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
 
 renewals = st.lists(st.tuples(st.integers(0, NAMES - 1), owners, fences, ttls), max_size=3)
 steps = st.one_of(
-    step("acquire", owners, ttls, floors, metadata, depths, fences),
-    step("acquire", owners, ttls, floors, metadata, st.just(1), st.just("none")),
+    step("acquire", owners, ttls, floors, metadata, depths, fences, marks),
+    step("acquire", owners, ttls, floors, metadata, st.just(1), st.just("none"), marks),
     step("release", owners, ttls, st.integers(0, 2), st.sampled_from(["clean", "undone", "dirty"]), st.booleans()),
     step("transfer", owners, fences, owners, ttls, floors, metadata, st.booleans()),
     step("renew", renewals),
+    step("confirm", owners, fences, st.integers(-2, 2)),
     step("force_release", fences),
     step("info"),
     step("again", st.integers(0, 20)),
@@ -90,8 +93,8 @@ class World:
 
     def request(self, step: Step, lock: Lock) -> Call[Any] | None:
         match step.kind, step.facts:
-            case "acquire", (owner, ttl, floor, about, depth, fence):
-                return lock.acquire(owner, ttl, floor, about, depth, self.fence(lock, fence))
+            case "acquire", (owner, ttl, floor, about, depth, fence, mark):
+                return lock.acquire(owner, ttl, floor, about, depth, self.fence(lock, fence), mark_ms=mark)
             case "release", (owner, ttl, left, ending, tainted):
                 return lock.release(owner, ttl, left, ending, tainted)
             case "transfer", (owner, fence, successor, ttl, floor, about, tainted):
@@ -102,6 +105,9 @@ class World:
                     lock.renewal(owner, self.fence(lock, fence), ttl)
                     for lock, (_, owner, fence, ttl) in zip(locks, batch, strict=True)
                 )
+            case "confirm", (owner, fence, more):
+                minted = self.fence(lock, fence)
+                return confirm(lock.acquire(owner, TTLS[0], 0, ""), minted, max(0, minted + more))
             case "force_release", (fence,):
                 return lock.force_release(self.fence(lock, fence))
             case "info", _:
@@ -131,7 +137,7 @@ class World:
         return {"none": 0, "current": stored, "older": max(0, stored - 1)}[which]
 
     def compare(self) -> None:
-        keys = [key for lock in self.locks for key in (lock.key, lock.state, *map(lock.dead, OWNERS))]
+        keys = [key for lock in self.locks for key in (lock.key, lock.state, lock.polled, *map(lock.dead, OWNERS))]
         lua, twin = self.both(lambda side: side.snapshot(keys))
         for key, (content, pttl), (content_, pttl_) in zip(keys, lua, twin, strict=True):
             assert content == content_, f"{key}: the Lua leaves {content}, its twin {content_}"
@@ -158,6 +164,10 @@ def same(one: object, other: object) -> bool:
         return False
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Granted) and isinstance(other, Granted):
+        one, other, marks = one._replace(mark=0), other._replace(mark=0), (one.mark, other.mark)
+        if not close(*marks):
+            return False
     if hasattr(one, "pttl") and hasattr(other, "pttl"):
         return close(one.pttl, other.pttl) and one._replace(pttl=0) == other._replace(pttl=0)  # type: ignore[attr-defined]
     return one == other
@@ -179,7 +189,7 @@ def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
     link.connection_pool.disconnect()  # other tests count who is connected to the shared server
 
 
-GRANT = Step("acquire", 0, ("a:1", TTLS[1], FLOOR, "me", 1, "none"))
+GRANT = Step("acquire", 0, ("a:1", TTLS[1], FLOOR, "me", 1, "none", 0))
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import aiolock.scripts
-from aiolock.scripts import lock, queue
+from aiolock.scripts import latch, lock, queue
 
 PACKAGE = Path(aiolock.scripts.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.lua"))
@@ -20,7 +20,7 @@ def test_there_are_scripts() -> None:
     assert {file.stem for file in FILES} >= {"acquire", "release", "transfer", "renew", "force_release", "info"}
 
 
-@pytest.mark.parametrize("family", [lock, queue], ids=["lock", "queue"])
+@pytest.mark.parametrize("family", [lock, queue, latch], ids=["lock", "queue", "latch"])
 def test_every_file_is_a_script_or_stands_in_front_of_one(family: object) -> None:
     folder = Path(str(family.__file__)).parent  # type: ignore[attr-defined]
     files = {file.stem for file in FILES if file.parent == folder}

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from aiolock.errors import LossReason
+from aiolock.scripts.base import NO_TICKET
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Impossible, Lost, Queued, Refused
-from aiolock.scripts.queue import NO_TICKET
 from tests.support.queues import FAIR, FULL, RW, SEMAPHORE, SHAPES, Holder, Queue, Shape, crash, enter, holders, line
 from tests.support.scripting import Refused as Failure
 from tests.support.scripting import Side
@@ -203,6 +203,16 @@ class TestAgain:
         assert isinstance(granted, Granted)
         assert TTL - SLACK < granted.pttl <= TTL
         assert line(side, read) == ["m:2"]
+
+    def test_one_that_was_granted_since_is_not_queued_again(self, side: Side, fair: Queue) -> None:
+        """Guards `read(name, owner)` before its ticket: the message of the grant and this crossed each other."""
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        queued = side.run(fair.acquire("m:2", TTL, 0, "", ticket=0))
+        side.run(fair.release("m:1", TTL, 0, "clean", False))
+        assert isinstance(queued, Queued)
+        assert isinstance(side.run(fair.acquire("m:2", TTL, 0, "", ticket=queued.ticket)), Granted)
+        assert set(holders(side, fair)) == {"m:2"}
+        assert line(side, fair) == []
 
     def test_tickets_survive_a_round_number(self, side: Side, fair: Queue) -> None:
         """Guards `tonumber(…ZSCORE…)`: servers write 1.8e+15."""

@@ -139,9 +139,26 @@ class TestRelease:
         assert isinstance(granted, Granted)
         assert granted.abandoned == left
 
+    def test_who_holds_on_has_no_tombstone(self, side: Side, held: Queue) -> None:
+        """Guards `left == 0`."""
+        side.run(held.acquire("m:1", TTL, 0, "", depth=2, fence=FENCE))
+        side.run(held.release("m:1", TTL, 1, "clean", True))
+        assert not side.exists(held.dead("m:1"))
+
     def test_a_tombstone_lasts(self, side: Side, held: Queue) -> None:
         side.run(held.release("m:1", TTL, 0, "clean", True))
         assert TTL + GRACE_MS - SLACK < side.pttl(held.dead("m:1")) <= TTL + GRACE_MS
+
+
+@pytest.mark.parametrize("how", ["dirty release", "new ticket"])
+def test_a_state_that_was_lost_is_not_written_for_ever(how: str, side: Side, held: Queue) -> None:
+    """Guards `keep(name.state, 0)` in `drop` and in `join`."""
+    side.delete(held.state)
+    if how == "new ticket":
+        enter(side, held, ["m:2"])
+    else:
+        side.run(held.release("m:1", TTL, 0, "dirty", False))
+    assert DAY - SLACK < side.pttl(held.state) <= DAY
 
 
 class TestTransfer:
@@ -174,6 +191,11 @@ class TestTransfer:
         assert isinstance(second, Granted)
         assert second._replace(pttl=first.pttl) == first
 
+    def test_to_itself_keeps_what_it_has(self, side: Side, held: Queue) -> None:
+        """Guards `owner ~= next`."""
+        assert side.run(held.transfer("m:1", FENCE, "m:1", TTL, 0, "", False)).fence == FENCE  # type: ignore[union-attr]
+        assert holders(side, held) == {"m:1": Holder(1, 1, True, FENCE, False)}
+
     def test_a_late_copy_moves_nothing(self, side: Side, held: Queue) -> None:
         call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
         side.run(call)
@@ -181,6 +203,17 @@ class TestTransfer:
         assert side.run(call) == Missing(LossReason.DELETED)
         side.run(held.acquire("m:3", TTL, 0, ""))
         assert side.run(call) == Missing(LossReason.TAKEN_OVER)
+
+    def test_to_one_that_holds_already_ends_the_owner(self, side: Side) -> None:
+        """Guards `drop` before that branch: its permit was granted while this was on its way."""
+        permits = Queue(SEMAPHORE, capacity=2)
+        for owner in ("m:1", "m:2"):
+            side.run(permits.acquire(owner, TTL, HIGH, ""))
+        enter(side, permits, ["m:3"])
+        granted = side.run(permits.transfer("m:1", FENCE, "m:2", TTL, 0, "", False))
+        assert isinstance(granted, Granted)
+        assert granted.fence == FENCE + 1
+        assert set(holders(side, permits)) == {"m:2", "m:3"}
 
     def test_another_fence(self, side: Side, held: Queue) -> None:
         assert side.run(held.transfer("m:1", FENCE - 1, "m:2", TTL, 0, "", True)) == Missing(LossReason.TAKEN_OVER)
@@ -304,9 +337,10 @@ class TestSetCapacity:
             assert isinstance(side.run(permits.acquire("m:4", TTL, 0, "")), Refused)
 
     def test_is_kept_for_a_day_after_the_last_use(self, side: Side) -> None:
-        """Guards `name.capacity == tonumber(ARGV[10])` in release: else it is forgotten with the clean state."""
+        """Guards `resized` in release: else it is forgotten with the clean state."""
         permits = Queue(SEMAPHORE)
         side.run(permits.set_capacity(1))
+        assert DAY - SLACK < side.pttl(permits.state) <= DAY
         side.run(permits.acquire("m:1", TTL, HIGH, ""))
         side.run(permits.release("m:1", TTL, 0, "clean", False))
         assert side.pttl(permits.state) > DAY - SLACK

@@ -51,7 +51,7 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
     state = side.hash(fair.state)
     assert state["metadata"] == "about n:2"
     abandoned = int(what != "a release")
-    told = f"granted n:2 {state['serial']} {HIGH + 11} {BRIEF} {abandoned}"
+    told = f"granted n:2 {state['serial']} {HIGH + 11} {BRIEF} {abandoned} 1"
     assert side.heard() == [(fair.manager("n"), told)]
 
 
@@ -86,6 +86,16 @@ def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, f
     ((_, told),) = side.heard()
     assert isinstance(queued, Queued)
     assert int(told.split(" ")[2]) > queued.serial >= queued.ticket
+
+
+def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair: Queue) -> None:
+    """Guards `name.serial + 1`, of a grant and of a ticket: the server's clock was set back."""
+    side.hset(fair.state, {"serial": str(HIGH)})
+    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    enter(side, fair, ["m:2", "m:3"])
+    assert side.scores(fair.queue) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
+    side.run(fair.release("m:1", TTL, 0, "clean", False))
+    assert side.hash(fair.state)["serial"] == str(HIGH + 4)
 
 
 def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Queue) -> None:

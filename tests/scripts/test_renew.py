@@ -36,6 +36,14 @@ def test_never_shortens(side: Side, held: Lock) -> None:
     assert side.pttl(held.key) > TTL - SLACK
 
 
+def test_a_look_at_a_key_without_expiry_does_not_delete_it(side: Side, held: Lock) -> None:
+    """Guards `ttl > 0`: PEXPIRE to 0 deletes. A fixed lease is looked at so, and somebody may have said PERSIST."""
+    side.delete(held.key)
+    side.hset(held.key, {"m:1": "1"})
+    assert side.run(renew([held.renewal("m:1", FENCE, 0)])) == [Renewed(-1)]
+    assert side.hash(held.key) == {"m:1": "1"}
+
+
 def test_keeps_the_state_alive(side: Side, held: Lock) -> None:
     """Guards `PEXPIRE state`: a lock held for days must not lose its fence."""
     side.expire(held.state)

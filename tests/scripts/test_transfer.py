@@ -34,6 +34,7 @@ def test_moves_under_a_new_fence(side: Side, held: Lock) -> None:
         "clean": "0",
         "abandoned": "0",
         "metadata": "the second",
+        "before": "0",  # of the acquire: only a quorum asks, which has no transfer
     }
     assert side.pttl(held.state) > DIRTY_MS - SLACK
 
@@ -92,6 +93,17 @@ def test_another_fence(side: Side, held: Lock) -> None:
     """Guards `state[1] == fence`."""
     assert side.run(held.transfer("m:1", FENCE - 1, "m:2", TTL, 0, "", False)) == Missing(LossReason.TAKEN_OVER)
     assert side.hash(held.key) == {"m:1": "1"}
+
+
+def test_says_that_somebody_polls(side: Side, held: Lock) -> None:
+    """Guards `PTTL KEYS[5]`; and a copy says it, too."""
+    side.run(held.acquire("m:3", TTL, 0, "", mark_ms=5000))
+    call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
+    for _ in range(2):
+        granted = side.run(call)
+        assert isinstance(granted, Granted)
+        assert 0 < granted.mark <= 5000
+        assert granted.others == 0
 
 
 def test_a_tombstone_of_the_next_refuses(side: Side, held: Lock) -> None:

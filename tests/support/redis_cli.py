@@ -12,10 +12,12 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from aiolock.scripts.lock import SCRIPTS
+from aiolock.scripts import lock, queue
 
 INSIDE_SCRIPTS = frozenset(
-    name.lower() for script in SCRIPTS for name in re.findall(r"redis\.p?call\('(\w+)'", script.lua)
+    name.lower()
+    for script in (*lock.SCRIPTS, *queue.SCRIPTS)
+    for name in re.findall(r"redis\.p?call\('(\w+)'", script.lua)
 )
 """Commands that the scripts issue: the server counts them beside those that clients send."""
 

@@ -17,6 +17,7 @@ from aiolock.scripts.store import Store, WrongType
 
 R = TypeVar("R")
 
+KEYS = Keys("aiolock")
 LONG_MS = 10**9
 DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
 """What a denied command says, on different servers."""
@@ -28,12 +29,12 @@ class Lock(LockCalls):
     """The calls about one name, and where its keys are."""
 
     def __init__(self, name: str = "order:42") -> None:
-        keys = Keys("aiolock")
-        super().__init__(keys, name)
+        super().__init__(KEYS, name)
         self.key = self._keys.lock
         self.state = self._keys.state
         self.dead = self._keys.dead
-        self.manager = keys.manager
+        self.polled = self._keys.polled
+        self.manager = KEYS.manager
 
 
 class Refused(Exception):

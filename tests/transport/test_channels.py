@@ -173,18 +173,25 @@ async def test_subscribing_while_disconnected(own_server: RedisServer, connect: 
         assert await published(raw, "gone", "x") == 0
 
 
-async def test_refused_again_after_a_reconnect_is_kept(
-    connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+async def test_refused_after_a_reconnect_is_told(
+    connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer
 ) -> None:
+    """Kept by Channels.refuse: its owner was told that it listens. The others go on."""
     rules = ("ACL", "SETUSER", "listener", "reset", "on", ">pw", "~*", "+@all")
-    await raw.execute_command(*rules, "&c")
+    await raw.execute_command(*rules, "&c", "&d")
     backend = await connect(f"redis://listener:pw@{redis_server.host}:{redis_server.port}")
-    woken = Log()
-    await backend.subscribe("c", woken)
-    await raw.execute_command(*rules, "&other")  # the server closes the connections that this concerns
-    await until(lambda: "messages are missed" in caplog.text)
+    refused, kept = Log(), Log()
+    await asyncio.gather(backend.subscribe("c", refused), backend.subscribe("d", kept))
+    await raw.execute_command(*rules, "&d")  # the server closes the connections that this concerns
+    _, error = await refused.has(2)
+    assert isinstance(error, BackendError)
+    assert "ACL" in str(error)
+    assert not error.transient
+    assert await kept.has(2) == [None, None]
     assert await backend.run(echo("x")) == "x"
-    await raw.execute_command(*rules, "&c")
-    await raw.client_kill_filter(user="listener")
-    await woken.has(2)
+    again = Log()
+    await raw.execute_command(*rules, "&c", "&d")
+    await backend.subscribe("c", again)
+    assert again.items == [None]
+    assert len(refused.items) == 2
     await raw.acl_deluser("listener")

@@ -17,6 +17,7 @@ from aiolock import (
     LossReason,
     NotAcquired,
     NotOwned,
+    QuorumError,
     WaitTimeout,
 )
 
@@ -29,6 +30,7 @@ ERRORS = [
     LockLost("order:42", "said", LossReason.LOOP_BLOCKED),
     NotOwned("order:42", "said"),
     BackendError("order:42", "said", transient=True),
+    QuorumError("order:42", "said", transient=True, outcomes=("node 1: granted", "node 2: no answer in time")),
 ]
 each = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 

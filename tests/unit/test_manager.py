@@ -398,7 +398,7 @@ async def test_entering_without_an_answer_ends(crew: Crew) -> None:
     backend = Mute()
     task = crew.start(enter(LockManager(backend)))
     await backend.clock.advance(5.1)
-    with pytest.raises(BackendError, match="subscribing"):
+    with pytest.raises(BackendError, match="SUBSCRIBE got no answer"):
         await task
 
 

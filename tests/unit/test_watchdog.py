@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
-from aiolock.core.watchdog import CHUNK, LATE, Watchdog
+from aiolock.core.watchdog import CHUNK, CHUNK_KEYS, LATE, Watchdog
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend, VirtualClock
 
@@ -165,6 +165,18 @@ async def test_renewals_of_one_moment_leave_in_chunks() -> None:
         assert backend.batches == [CHUNK, CHUNK, 20]
         await backend.clock.advance(TTL / 3)
         assert backend.batches == [CHUNK, CHUNK, 20] * 2
+
+
+async def test_a_chunk_has_so_many_keys_at_most() -> None:
+    """`_chunks`: a renewal of a multi lock is as large as those of all its names."""
+    backend = Choosy()
+    async with LockManager(backend) as locks, AsyncExitStack() as stack:
+        for i in range(30):
+            await stack.enter_async_context(locks.multi_lock(*(f"{i}.{part}" for part in range(64))))
+        await backend.clock.advance(TTL / 3)
+        assert sum(backend.batches) == 30 * 64
+        assert max(backend.batches) * 2 <= CHUNK_KEYS
+        assert len(backend.batches) == 2
 
 
 async def test_a_denied_key_spoils_no_other_lease(caplog: pytest.LogCaptureFixture) -> None:

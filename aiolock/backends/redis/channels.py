@@ -23,7 +23,7 @@ class Listener:
 
     Attributes:
         channel: its name.
-        wake: told each payload, and None when it was confirmed.
+        wake: told each payload, None when it was confirmed, and the error when it was refused after that.
         future: done with the first confirmation.
         confirmed: whether there was one.
     """
@@ -102,17 +102,19 @@ class Channels:
             listener.future.set_result(None)
 
     def refuse(self, listener: Listener, error: RedisError) -> None:
-        """The server will not deliver. One that it had granted before is kept: its owner was told so."""
+        """The server will not deliver. One that it had granted before is asked for again if that can help."""
         if not self.has(listener):
             return
         failure = failures.refused("", "a subscription", error)
-        if not listener.confirmed:
-            del self._listeners[listener.channel]
-            listener.fail(failure)
-            return
-        logger.warning("after a reconnect %s; messages are missed until it is granted", failure)
-        if failure.transient:
+        if listener.confirmed and failure.transient:
+            logger.warning("after a reconnect %s; messages are missed until it is granted", failure)
             asyncio.get_running_loop().call_later(RETRY, self._again, listener)
+            return
+        del self._listeners[listener.channel]
+        if listener.confirmed:
+            self._wake(listener, failure)
+        else:
+            listener.fail(failure)
 
     def clear(self, error: BackendError) -> None:
         """Nobody listens any more."""
@@ -120,7 +122,7 @@ class Channels:
             listener.fail(error)
         self._listeners.clear()
 
-    def _wake(self, listener: Listener, payload: str | None) -> None:
+    def _wake(self, listener: Listener, payload: str | BackendError | None) -> None:
         try:
             listener.wake(payload)
         except Exception:

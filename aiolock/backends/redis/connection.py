@@ -76,14 +76,18 @@ class Connector:
 
     Args:
         source: a `redis://`, `rediss://` or `unix://` URL, or a client whose connection settings are taken over.
+        pushes: messages may arrive between replies, which takes RESP3; False makes do with RESP2.
 
     Raises:
         ConfigurationError: not a URL or client of one server.
     """
 
-    def __init__(self, source: str | Redis) -> None:
-        self._class, self._options = _recipe(source)
+    def __init__(self, source: str | Redis, pushes: bool = True) -> None:
+        self._class, self._options = _recipe(source, 3 if pushes else 2)
+        self._pushes = pushes
         self.db: int = int(self._options.get("db") or 0)
+        path, host = self._options.get("path"), self._options.get("host", "localhost")
+        self.address: str = str(path or f"{host}:{self._options.get('port', 6379)}")
         try:
             self._make()
         except (TypeError, RedisError) as error:
@@ -106,6 +110,8 @@ class Connector:
         connection = self._make()
         try:
             await connection.connect()
+            if self._pushes:
+                _mark_pushes(connection)
             return Link(connection)
         except BaseException:
             _close(connection)
@@ -127,7 +133,6 @@ class Link:
         self._socket = self._transport.get_extra_info("socket")
         self._enough = self._transport.get_write_buffer_limits()[1]
         self._wire: Wire | None = None
-        _mark_pushes(connection)
 
     @property
     def gone(self) -> bool:
@@ -250,7 +255,7 @@ def _close(connection: _Connection) -> None:
         connection._close()
 
 
-def _recipe(source: str | Redis) -> tuple[type[Any], dict[str, Any]]:
+def _recipe(source: str | Redis, protocol: int) -> tuple[type[Any], dict[str, Any]]:
     if isinstance(source, str):
         pool = _pool_of_url(source)
     elif isinstance(source, RedisCluster):
@@ -270,7 +275,7 @@ def _recipe(source: str | Redis) -> tuple[type[Any], dict[str, Any]]:
     if host:
         options["host"] = host
     options.update(
-        protocol=3,
+        protocol=protocol,
         retry=Retry(NoBackoff(), 0),
         socket_timeout=None,
         decode_responses=False,

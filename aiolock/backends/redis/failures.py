@@ -107,7 +107,9 @@ def _unconnected(error: BaseException) -> AiolockError:
     if isinstance(error, (AuthenticationError, AuthorizationError)) or code_of(error) == "NOPERM":
         return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
     if isinstance(error, ResponseError) and ("NOPROTO" in text or "unknown command" in text.lower()):
-        return ConfigurationError("", f"the server does not speak RESP3 ({text}): Redis 6 or newer is needed")
+        return ConfigurationError(
+            "", f"the server does not speak RESP3 ({text}): Redis 6 or newer is needed, or waiting=Poll()"
+        )
     if isinstance(error, ResponseError):
         return BackendError("", f"Redis refused the connection: {text}")
     if isinstance(error, (RedisTimeoutError, TimeoutError)):

@@ -51,17 +51,21 @@ class RedisBackend:
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
         replicas: who must acknowledge every call; None for nobody.
+        pushes: False if nobody will subscribe: then RESP2 is spoken, which older proxies know, too.
 
     Attributes:
         clock: as given.
         db: the number of the database.
         checked: False.
+        nodes: 1.
+        address: host and port, or the path of the socket.
         connections_opened: how often it connected, since it was made.
 
     Raises:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
+    nodes = 1
     checked = False
 
     def __init__(
@@ -71,8 +75,10 @@ class RedisBackend:
         clock: Clock | None = None,
         request_timeout: float = 5.0,
         replicas: Replicas | None = None,
+        pushes: bool = True,
     ) -> None:
-        self._connector = Connector(source)
+        self._connector = Connector(source, pushes)
+        self.address: str = self._connector.address
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.connections_opened: int = 0
@@ -123,7 +129,7 @@ class RedisBackend:
         """See `Backend.subscribe`."""
         listener = Listener(channel.encode(), wake, asyncio.get_running_loop().create_future())
         if self._state is not _State.OPEN:
-            listener.fail(self._closed_error(""))
+            listener.fail(self._closed_error("", transient=True))
             return listener.future
         self._channels.add(listener)
         if self._session is not None:
@@ -254,8 +260,10 @@ class RedisBackend:
         if self._session is not None and self._channels.has(listener):
             self._put(Subscribe(listener))
 
-    def _closed_error(self, name: str) -> BackendError:
-        return BackendError(name, "the connection to Redis is closed: use locks inside `async with manager:`")
+    def _closed_error(self, name: str, *, transient: bool = False) -> BackendError:
+        return BackendError(
+            name, "the connection to Redis is closed: use locks inside `async with manager:`", transient
+        )
 
     def _shut(self) -> _Ending:
         session, self._session = self._session, None
@@ -270,7 +278,7 @@ class RedisBackend:
         unfinished += [item for item in self._outbox.take() if isinstance(item, Request)]
         for request in unfinished:
             request.settle(self._closed_error(request.call.name))
-        self._channels.clear(self._closed_error(""))
+        self._channels.clear(self._closed_error("", transient=True))  # no verdict on subscribing
         return ending
 
 

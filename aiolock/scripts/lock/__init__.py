@@ -8,6 +8,7 @@ from ..base import Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
 from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, TransferOutcome, no_grant, no_renewal
 from . import decode, twins
+from .args import AcquireArgs, ReleaseArgs
 
 DIRTY_MS = 24 * 3600 * 1000
 """How long a name remembers that its last holder vanished."""
@@ -16,9 +17,10 @@ ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, dec
 RELEASE = Script(__name__, "release", twins.release, decode.release)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant)
 RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal)
-FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.forced)
+FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.flag)
 INFO = Script(__name__, "info", twins.info, decode.info)
-SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, INFO)
+CONFIRM = Script(__name__, "confirm", twins.confirm, decode.flag)
+SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, INFO, CONFIRM)
 
 
 class LockCalls:
@@ -46,15 +48,23 @@ class LockCalls:
         return renew
 
     def acquire(
-        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int = 1, fence: int = 0, ticket: int = 0
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        depth: int = 1,
+        fence: int = 0,
+        ticket: int = 0,
+        mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
         keys = self._keys
-        args = (owner, ttl_ms, depth, fence, floor, metadata, _dirty(ttl_ms))
-        return Call(self.name, ACQUIRE, (keys.lock, keys.state, keys.dead(owner)), args)
+        args = AcquireArgs(owner, ttl_ms, depth, fence, floor, metadata, _dirty(ttl_ms), mark_ms)
+        return Call(self.name, ACQUIRE, (keys.lock, keys.state, keys.dead(owner), keys.polled), args)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         keys, grace = self._keys, ttl_ms + GRACE_MS
-        args = (owner, left, ending, grace, grace if tainted else 0, keys.free)
+        args = ReleaseArgs(owner, left, ending, grace, grace if tainted else 0, keys.free)
         return Call(self.name, RELEASE, (keys.lock, keys.state, keys.dead(owner)), args)
 
     def transfer(
@@ -63,7 +73,8 @@ class LockCalls:
         keys = self._keys
         dead_ms = ttl_ms + GRACE_MS if tainted else 0
         args = (owner, fence, successor, ttl_ms, floor, metadata, _dirty(ttl_ms), dead_ms, keys.free)
-        return Call(self.name, TRANSFER, (keys.lock, keys.state, keys.dead(owner), keys.dead(successor)), args)
+        named = (keys.lock, keys.state, keys.dead(owner), keys.dead(successor), keys.polled)
+        return Call(self.name, TRANSFER, named, args)
 
     def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
         return Part((self._keys.lock, self._keys.state), (owner, str(fence), ttl_ms))
@@ -90,3 +101,8 @@ def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
         keys += part.keys
         args += part.args
     return Call("", RENEW, keys, args)
+
+
+def confirm(acquire: Call[AcquireOutcome], minted: int, agreed: int) -> Call[bool]:
+    """What follows an `acquire` that was granted under the fence `minted`, where a quorum agreed on another."""
+    return Call(acquire.name, CONFIRM, acquire.keys[:2], (acquire.args[0], minted, agreed))

@@ -23,8 +23,8 @@ from ..outcomes import (
 
 
 def _granted(reply: list[Reply]) -> Granted:
-    others = as_number(reply[4]) if len(reply) > 4 else 0
-    return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", others)
+    granted = Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1")
+    return granted._replace(others=as_number(reply[4]), mark=max(0, as_number(reply[5]))) if len(reply) > 4 else granted
 
 
 def acquire(reply: Reply) -> AcquireOutcome:
@@ -77,5 +77,5 @@ def info(reply: Reply) -> Held | None:
     return Held(as_text(reply[0]), as_number(reply[1]), as_number(reply[2]), as_number(reply[3]), as_text(reply[4]))
 
 
-def forced(reply: Reply) -> bool:
+def flag(reply: Reply) -> bool:
     return reply == 1

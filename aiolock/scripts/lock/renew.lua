@@ -11,7 +11,7 @@ local function renew(lock, state, owner, fence, ttl)
   local known = redis.call('HGET', state, 'fence')
   if known and known ~= fence then return 'taken_over' end
   local pttl = redis.call('PTTL', lock)
-  if ttl > pttl then
+  if ttl > 0 and ttl > pttl then
     redis.call('PEXPIRE', lock, ttl)
     pttl = ttl
   end

@@ -9,8 +9,8 @@ from ..store import Store, WrongType
 
 
 def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key, dead = keys
-    owner, ttl, depth, fence, floor, metadata, state_ttl = args
+    lock, state_key, dead, mark = keys
+    owner, ttl, depth, fence, floor, metadata, state_ttl, mark_ttl = args
     if store.exists(dead):
         return ["finished"]
     pttl = store.pttl(lock)
@@ -19,6 +19,8 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     if count is None and pttl != -2:
         if int(depth) > 1:
             return ["lost", "taken_over"]
+        if mark_ttl != "0":
+            store.set(mark, "1", int(mark_ttl))
         return ["refused", pttl, state.get("fence", "0"), state.get("metadata", "")]
     if count is None and int(depth) > 1:
         return ["lost", "deleted"]
@@ -29,7 +31,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         abandoned = "1" if count is None and state.get("clean") == "0" else "0"
         if fence == "0":
             fence = mint(store, state.get("fence", "0"), floor)
-        state = grant_state(fence, owner, abandoned, metadata)
+        state = grant_state(fence, owner, abandoned, metadata) | {"before": state.get("fence", "0")}
         store.hset(state_key, state)
         store.pexpire(state_key, int(state_ttl))
     if int(depth) > int(count or 0):
@@ -68,14 +70,14 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
 
 
 def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key, dead, next_dead = keys
+    lock, state_key, dead, next_dead, mark_key = keys
     owner, fence, successor, ttl, floor, metadata, state_ttl, dead_ttl, channel = args
     if store.exists(next_dead):
         return ["finished"]
-    others = store.numsub(channel)
+    others, mark = store.numsub(channel), store.pttl(mark_key)
     state = store.hgetall(state_key)
     if state.get("owner") == successor and store.hget(lock, successor) is not None:
-        return ["granted", state["fence"], store.pttl(lock), state["abandoned"], others]
+        return ["granted", state["fence"], store.pttl(lock), state["abandoned"], others, mark]
     answer: TwinReply
     if store.hget(lock, owner) is not None and state.get("fence", fence) == fence:
         minted = mint(store, fence, floor)
@@ -84,7 +86,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
         store.pexpire(state_key, int(state_ttl))
         store.hset(lock, {successor: "1"})
         store.pexpire(lock, int(ttl))
-        answer = ["granted", minted, int(ttl), "0", others]
+        answer = ["granted", minted, int(ttl), "0", others, mark]
     else:
         answer = missing(store, lock)
     if dead_ttl != "0":
@@ -110,7 +112,7 @@ def renew_one(store: Store, lock: str, state: str, owner: str, fence: str, ttl: 
     if known is not None and known != fence:
         return "taken_over"
     pttl = store.pttl(lock)
-    if ttl > pttl:
+    if 0 < ttl > pttl:
         store.pexpire(lock, ttl)
         pttl = ttl
     if known is None:
@@ -140,6 +142,17 @@ def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     owner, depth = next(iter(held.items()))
     state = store.hgetall(keys[1])
     return [owner, int(depth), store.pttl(keys[0]), state.get("fence", "0"), state.get("metadata", "")]
+
+
+def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    lock, state_key = keys
+    owner, minted, agreed = args
+    state = store.hgetall(state_key)
+    if state.get("owner") != owner or store.hget(lock, owner) is None:
+        return 0
+    if state.get("fence") == minted and int(agreed) >= int(state.get("before", minted)):
+        store.hset(state_key, {"fence": agreed})
+    return int(store.hget(state_key, "fence") == agreed)
 
 
 def mint(store: Store, stored: str, floor: str) -> str:

@@ -89,6 +89,7 @@ class QueueCalls:
         depth: int = 1,
         fence: int = 0,
         ticket: int = NO_TICKET,
+        mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
         keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, ticket)
         return Call(self.name, ACQUIRE, keys, (*self._channel, *args))

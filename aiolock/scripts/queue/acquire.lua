@@ -14,6 +14,8 @@ local function acquire(k, a)
   local name = open(k, capacity)
   local entry = { brief, weight, mints, floor, metadata }
   local place = name.head and redis.call('ZSCORE', name.queue, owner)
+  -- Who comes back may be the first in line.
+  if not place and tonumber(ticket) > 0 and read(name, owner) == '0' then place = ticket end
   if place then join(name, owner, place, tonumber(liveness), entry) end
   settle(name, owner)
   local count, held, minted, token, abandoned = read(name, owner)
@@ -29,10 +31,7 @@ local function acquire(k, a)
   end
   local last = redis.call('ZREVRANGE', name.expiry, 0, 0, 'WITHSCORES')[2] or NOW
   if ticket == '-1' then return { 'refused', last - NOW, name.fence, name.metadata } end
-  if not place then
-    join(name, owner, ticket, tonumber(liveness), entry)
-    if ticket ~= '0' then return acquire(k, a) end -- an old ticket may be the first in line
-  end
+  if not place then join(name, owner, ticket, tonumber(liveness), entry) end
   place = tonumber(redis.call('ZSCORE', name.queue, owner))
   return { 'queued', name.serial, place, redis.call('ZRANK', name.queue, owner) + 1, name.fence, name.metadata }
 end

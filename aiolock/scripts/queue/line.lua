@@ -1,6 +1,6 @@
 -- line: who waits for a name, and who comes next. Stands behind holders.lua.
 -- ARGV    manager channel before and after the manager's id: the first two of every script that stands on this
--- Tells a manager 'granted <owner> <serial> <fence> <ttl ms> <abandoned>'.
+-- Tells a manager 'granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>'.
 -- If a command is denied: one leaves the queue before the grant, so at worst a waiter finds itself gone and comes back.
 local function leave(name, owner)
   if not name.head or redis.call('ZREM', name.queue, owner) == 0 then return end
@@ -17,6 +17,7 @@ local function join(name, owner, ticket, liveness, entry)
   redis.call('HSET', name.waiting, owner, table.concat({ text(NOW + liveness), unpack(entry) }, ' '))
   redis.call('ZADD', name.queue, ticket, owner)
   for _, key in ipairs({ name.waiting, name.queue }) do keep(key, liveness) end
+  name.head = redis.call('ZRANGE', name.queue, 0, 0)[1]
 end
 local function settle(name, me)
   prune(name)
@@ -29,8 +30,8 @@ local function settle(name, me)
     leave(name, head)
     if live then
       local granted = grant(name, head, tonumber(brief), weight, mints, floor, metadata)
-      local told = table.concat({ 'granted', head, text(name.serial), granted[2], brief, granted[4] }, ' ')
-      if head ~= me then redis.pcall('PUBLISH', ARGV[1] .. string.match(head, '^[^:]*') .. ARGV[2], told) end
+      local told = { 'granted', head, text(name.serial), granted[2], brief, granted[4], text(name.capacity) }
+      if head ~= me then redis.pcall('PUBLISH', ARGV[1] .. string.match(head, '^[^:]*') .. ARGV[2], table.concat(told, ' ')) end
     end
   end
 end

@@ -8,11 +8,11 @@ local NOW_US, NOW = time[1] * 1000000 + time[2], time[1] * 1000 + math.floor(tim
 local function text(number) return string.format('%.0f', number) end
 local function open(first, capacity)
   local holders, expiry, queue, waiting, state = unpack(KEYS, first, first + 4)
-  local known = redis.call('HMGET', state, 'fence', 'serial', 'dirty', 'capacity', 'metadata')
+  local known = redis.call('HMGET', state, 'fence', 'serial', 'dirty', 'capacity', 'metadata', 'resized')
   return {
     holders = holders, expiry = expiry, queue = queue, waiting = waiting, state = state,
     fence = tonumber(known[1] or 0), serial = tonumber(known[2] or 0), dirty = known[3] or '0',
-    capacity = tonumber(known[4] or capacity), metadata = known[5] or '',
+    capacity = tonumber(known[4] or capacity), metadata = known[5] or '', resized = known[6],
     used = tonumber(redis.call('HGET', holders, 'used') or 0), head = redis.call('ZRANGE', queue, 0, 0)[1]
   }
 end

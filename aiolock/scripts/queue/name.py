@@ -48,16 +48,22 @@ class Name:
     ) -> None:
         self.store = store
         self.now_us = now_us
-        self.now = now_us // 1000
+        self.now: int = now_us // 1000
         self.channel = channel
+        self.holders: str
+        self.expiry: str
+        self.queue: str
+        self.waiting: str
+        self.state: str
         self.holders, self.expiry, self.queue, self.waiting, self.state = keys
         state = store.hgetall(self.state)
-        self.fence = int(state.get("fence", "0"))
-        self.serial = int(state.get("serial", "0"))
-        self.dirty = state.get("dirty", "0")
-        self.capacity = int(state.get("capacity", capacity))
-        self.metadata = state.get("metadata", "")
-        self.used = int(store.hget(self.holders, "used") or 0)
+        self.fence: int = int(state.get("fence", "0"))
+        self.serial: int = int(state.get("serial", "0"))
+        self.dirty: str = state.get("dirty", "0")
+        self.capacity: int = int(state.get("capacity", capacity))
+        self.metadata: str = state.get("metadata", "")
+        self.resized: bool = "resized" in state
+        self.used: int = int(store.hget(self.holders, "used") or 0)
         self.head = self.first()
 
     def first(self) -> str | None:
@@ -145,6 +151,7 @@ class Name:
         self.store.zadd(self.queue, ticket, owner)
         for key in (self.waiting, self.queue):
             self.keep(key, liveness)
+        self.head = self.first()
 
     def settle(self, me: str = "") -> None:
         self.prune()
@@ -157,7 +164,7 @@ class Name:
             self.leave(head)
             if live:
                 granted = self.grant(head, entry.brief, *entry[2:])
-                told = f"granted {head} {self.serial} {granted[1]} {entry.brief} {granted[3]}"
+                told = f"granted {head} {self.serial} {granted[1]} {entry.brief} {granted[3]} {self.capacity}"
                 if head != me:
                     self.tell(head, told)
 

@@ -22,9 +22,8 @@ else
   drop(name, owner, weight, mints == '1' and (ending == 'dirty' or (ending == 'undone' and abandoned == '1')))
   answer = { 'released', fence }
 end
+if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[6], 1, 'PX', ARGV[9]) end
 settle(name)
 -- A capacity that was set stays longer.
-local idle = name.used <= 0 and not name.head and name.dirty == '0' and name.capacity == tonumber(ARGV[10])
-if idle then redis.pcall('PEXPIRE', name.state, ARGV[8]) end
-if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[6], 1, 'PX', ARGV[9]) end
+if name.used <= 0 and name.dirty == '0' and not name.resized then redis.pcall('PEXPIRE', name.state, ARGV[8]) end
 return answer

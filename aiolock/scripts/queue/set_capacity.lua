@@ -6,7 +6,7 @@
 -- If a command is denied: HSET is the first write, so nothing was changed.
 local name = open(1, ARGV[3])
 local before = name.capacity
-redis.call('HSET', name.state, 'capacity', ARGV[3])
+redis.call('HSET', name.state, 'capacity', ARGV[3], 'resized', 1)
 name.capacity = tonumber(ARGV[3])
 keep(name.state, 0)
 settle(name)

@@ -29,6 +29,8 @@ def acquire_one(
     name = Name(store, keys[:5], capacity, now_us, channel)
     entry = Entry(0, min(int(ttl), int(liveness)), int(weight), mints, floor, metadata)
     place = None if name.head is None else store.zscore(name.queue, owner)
+    if place is None and int(ticket) > 0 and name.read(owner).depth == 0:
+        place = int(ticket)
     if place is not None:
         name.join(owner, place, int(liveness), entry)
     name.settle(owner)
@@ -50,8 +52,6 @@ def acquire_one(
         return ["refused", last - name.now, str(name.fence), name.metadata]
     if place is None:
         name.join(owner, int(ticket), int(liveness), entry)
-        if ticket != "0":
-            return acquire_one(store, now_us, channel, keys, args)
     rank = (store.zrank(name.queue, owner) or 0) + 1
     return [
         "queued",
@@ -81,11 +81,11 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         dirty = ending == "dirty" or (ending == "undone" and held.abandoned == "1")
         name.drop(owner, held.weight, held.mints == "1" and dirty)
         answer = ["released", held.fence]
-    name.settle()
-    if name.used <= 0 and name.head is None and name.dirty == "0" and name.capacity == int(capacity):
-        store.pexpire(name.state, int(clean_ttl))
     if left == "0" and dead_ttl != "0":
         store.set(keys[5], "1", int(dead_ttl))
+    name.settle()
+    if name.used <= 0 and name.dirty == "0" and not name.resized:
+        store.pexpire(name.state, int(clean_ttl))
     return answer
 
 
@@ -95,17 +95,17 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
         return ["finished"]
     name = Name(store, keys[:5], capacity, store.wall_us(), (before, after))
     name.settle()
-    again = name.read(successor)
-    if again.depth > 0:
-        return ["granted", again.fence, name.extend(successor, 0, again.fence), again.abandoned, name.capacity]
-    held = name.read(owner)
-    answer: TwinReply
-    if held.depth > 0 and held.fence == fence:
+    again, held = name.read(successor), name.read(owner)
+    moves = held.depth > 0 and held.fence == fence and owner != successor
+    answer: TwinReply = ["missing", name.gone(1)]
+    if moves:
         name.drop(owner, held.weight, False)
+    if again.depth > 0:
+        answer = ["granted", again.fence, name.extend(successor, 0, again.fence), again.abandoned, name.capacity]
+    elif moves:
         name.leave(successor)
         answer = [*name.grant(successor, int(ttl), held.weight, held.mints, floor, metadata)]
-    else:
-        answer = ["missing", name.gone(1)]
+    name.settle()
     if dead_ttl != "0":
         store.set(keys[5], "1", int(dead_ttl))
     return answer
@@ -147,7 +147,7 @@ def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> Twi
 def set_capacity(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     name = Name(store, keys, args[2], store.wall_us(), args[:2])
     before = name.capacity
-    store.hset(name.state, {"capacity": args[2]})
+    store.hset(name.state, {"capacity": args[2], "resized": "1"})
     name.capacity = int(args[2])
     name.keep(name.state, 0)
     name.settle()

@@ -1,0 +1,200 @@
+"""Several independent servers as one: what a majority of them says counts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ...clock import Clock
+from ...errors import BackendError, ConfigurationError, QuorumError
+from ...scripts.base import Call
+from ...scripts.lock.args import AcquireArgs, ReleaseArgs
+from ..base import Backend, Wake
+from ..memory import finish
+from .ballot import Ballot
+from .election import Election
+from .farewell import Farewell
+from .node import Node
+from .panel import Panel
+from .subscription import Subscription
+from .verdicts import RULES
+
+R = TypeVar("R")
+logger: logging.Logger = logging.getLogger("aiolock.quorum")
+
+LEAST = 3
+STRAGGLERS = 0.1
+"""How much of the time for connecting the others have once a majority is connected."""
+
+
+class QuorumBackend:
+    """Independent masters behind a connection each; implements `Backend` for the scripts of the lock.
+
+    Source: the Redlock algorithm (redis.io, "Distributed Locks with Redis"), and what it lacks: fences.
+
+    Args:
+        nodes: a backend for each server, all on one clock; three at least.
+        request_timeout: seconds in which a server must answer.
+
+    Attributes:
+        clock: the nodes'.
+        db: the number of the database, the same on all.
+        nodes: how many there are.
+        checked: False: a majority is its own check.
+
+    Raises:
+        ConfigurationError: fewer than three, two for one server, or different databases.
+    """
+
+    checked = False
+
+    def __init__(self, nodes: Sequence[Backend], *, request_timeout: float = 5.0) -> None:
+        _check(nodes)
+        self.clock: Clock = nodes[0].clock
+        self.db: int = nodes[0].db
+        self.nodes: int = len(nodes)
+        # The manager gives up after request_timeout, and knows less of the nodes than is known here.
+        members = [Node(number, node) for number, node in enumerate(nodes, 1)]
+        self._panel = Panel(members, self.clock, request_timeout / 2)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._opening: list[asyncio.Task[None]] = []
+        self._news: asyncio.Event = asyncio.Event()
+        self._open = False
+
+    def __repr__(self) -> str:
+        ready = sum(node.ready for node in self._panel.nodes)
+        return f"<QuorumBackend nodes={self.nodes} ready={ready}>"
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        """See `Backend.open`: a majority is enough, the others are connected when they can be."""
+        if self._open:
+            raise ConfigurationError("", "the backend is already open: close it first")
+        self._open = True
+        self._news = asyncio.Event()
+        for node in self._panel.nodes:
+            node.suspect, node.failure = False, None
+        self._opening = [
+            asyncio.create_task(node.open(timeout, reconnected, self._told), name=f"aiolock {node.label}")
+            for node in self._panel.nodes
+        ]
+        try:
+            await self._majority(timeout)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        """See `Backend.run`."""
+        if not self._open:
+            return self._fail(call, "the connection to the quorum is closed: use locks inside `async with manager:`")
+        ballot = self._ballot(call)
+        if ballot is None:
+            return self._fail(call, f"a quorum does not offer {call.script.name}: use a manager of one server")
+        return ballot.put()
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        """See `Backend.subscribe`: done once a majority confirmed. Messages come after a short random pause."""
+        subscription = Subscription(self._panel, channel, wake)
+        if not self._open:
+            subscription.fail(BackendError("", "the connection to the quorum is closed"))
+            return subscription.future
+        self._subscriptions[channel] = subscription
+        for node in self._panel.nodes:
+            if node.ready:
+                subscription.join(node)
+        return subscription.future
+
+    def unsubscribe(self, channel: str) -> None:
+        """See `Backend.unsubscribe`."""
+        subscription = self._subscriptions.pop(channel, None)
+        if subscription is not None:
+            subscription.end()
+
+    async def aclose(self) -> None:
+        """See `Backend.aclose`; harmless if it is closed."""
+        if not self._open:
+            return
+        self._open = False
+        for task in self._opening:
+            task.cancel()
+        for channel in list(self._subscriptions):
+            self.unsubscribe(channel)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for node in self._panel.nodes:
+                    group.create_task(node.aclose())
+        finally:
+            opening, self._opening = self._opening, []
+            self._panel.winners.clear()
+            await asyncio.wait(opening)
+
+    def _ballot(self, call: Call[Any]) -> Ballot[Any] | None:
+        if isinstance(call.args, AcquireArgs) and call.args.depth == 1:
+            return Election(self._panel, call)
+        if isinstance(call.args, ReleaseArgs):
+            return Farewell(self._panel, call)
+        rule = RULES.get(call.script)
+        return None if rule is None else Ballot(self._panel, call, rule, self._panel.patience)
+
+    async def _majority(self, timeout: float) -> None:
+        nodes, quorum = self._panel.nodes, self._panel.quorum
+        while True:
+            for node in nodes:
+                if isinstance(node.failure, ConfigurationError):
+                    raise node.failure
+            ready = sum(node.ready for node in nodes)
+            failed = sum(node.failure is not None for node in nodes)
+            if self._panel.hopeless(failed):
+                raise self._unconnected()
+            if ready + failed == len(nodes):
+                return
+            self._news.clear()
+            try:
+                async with asyncio.timeout(timeout * STRAGGLERS if ready >= quorum else None):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+    def _told(self, node: Node) -> None:
+        self._news.set()
+        if node.ready:
+            for subscription in self._subscriptions.values():
+                subscription.join(node)
+
+    def _unconnected(self) -> QuorumError:
+        nodes = self._panel.nodes
+        outcomes = tuple(f"{node.label}: {node.failure or ('connected' if node.ready else 'none')}" for node in nodes)
+        failures = [node.failure for node in nodes if isinstance(node.failure, BackendError)]
+        error = QuorumError(
+            "",
+            f"{self._panel.quorum} of {len(nodes)} nodes must be connected: " + "; ".join(outcomes),
+            transient=not self._panel.hopeless(sum(not failure.transient for failure in failures)),
+            outcomes=outcomes,
+        )
+        error.__cause__ = failures[0]
+        return error
+
+    def _fail(self, call: Call[R], why: str) -> asyncio.Future[R]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        loop.call_soon(finish, call, future, BackendError(call.name, why))
+        return future
+
+
+def _check(nodes: Sequence[Backend]) -> None:
+    if len(nodes) < LEAST:
+        raise ConfigurationError(
+            "", f"a quorum of {len(nodes)} cannot do without any of them: give {LEAST} or more independent servers, "
+            "or use LockManager(url) for one"
+        )  # fmt: skip
+    addresses = [getattr(node, "address", str(id(node))) for node in nodes]
+    twice = {address for address in addresses if addresses.count(address) > 1}
+    if twice:
+        raise ConfigurationError(
+            "", f"{', '.join(sorted(twice))} is in the quorum more than once: each must be a server of its own, as one "
+            "that fails would be several votes"
+        )  # fmt: skip
+    if len({node.db for node in nodes}) > 1:
+        raise ConfigurationError("", "the servers of a quorum must be given with one database number")

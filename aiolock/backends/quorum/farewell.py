@@ -1,0 +1,75 @@
+"""The end of an owner on every node: told to each until it answers, or must have forgotten the lock by itself."""
+
+from __future__ import annotations
+
+from ...errors import BackendError
+from ...scripts.base import Arg, Call
+from ...scripts.keys import GRACE_MS
+from ...scripts.lock import DIRTY_MS
+from ...scripts.lock.args import ReleaseArgs
+from ...scripts.outcomes import ReleaseOutcome
+from .ballot import Ballot, Vote
+from .panel import Panel
+from .verdicts import released
+
+
+class Farewell(Ballot[ReleaseOutcome]):
+    """A release. The majority's answer is the call's; the other nodes are told all the same.
+
+    Args:
+        panel: the nodes.
+        whole: the call.
+    """
+
+    def __init__(self, panel: Panel, whole: Call[ReleaseOutcome]) -> None:
+        args = whole.args
+        assert isinstance(args, ReleaseArgs)
+        super().__init__(panel, whole, released, max(0, args.clean_ms - GRACE_MS) / 1000)
+        self._owner = args.owner
+        self._silent = args.owner not in panel.winners
+
+    def args(self) -> tuple[Arg, ...]:
+        args = self.whole.args
+        assert isinstance(args, ReleaseArgs)
+        # Fences of skewed nodes must be remembered for longer than a clean name is on one server. And what only a
+        # minority had granted frees nothing: nobody listens on a channel called like the key.
+        channel = str(self.whole.keys[0]) if self._silent else args.channel
+        return args._replace(clean_ms=max(args.clean_ms, DIRTY_MS), channel=channel)
+
+    def again(self, vote: Vote[ReleaseOutcome]) -> bool:
+        self.whole.unanswered()
+        vote.args = self.args()  # it may leave a tombstone from now on
+        return self.panel.clock.now() < self.until
+
+    def counted(self, vote: Vote[ReleaseOutcome]) -> None:
+        if self.decided and not any(vote.pending for vote in self.votes):
+            self.unwatch()
+
+    def final(self, overdue: bool) -> bool:
+        # A node that is away is waited for: it alone may know, and asking all again would not help.
+        pending = sum(vote.pending for vote in self.votes)
+        failed = len(self.votes) - len(self.answers()) - pending
+        return overdue or not pending or self.panel.hopeless(failed)
+
+    def failure(self) -> BackendError:
+        self.whole.unanswered()  # some nodes may have done it: the next attempt must not wonder
+        return super().failure()
+
+    def over(self) -> None:
+        args = self.whole.args
+        assert isinstance(args, ReleaseArgs)
+        if args.left == 0 and len(self.answers()) >= self.panel.quorum:
+            self.panel.winners.discard(self._owner)
+        if not any(vote.pending for vote in self.votes):
+            self.unwatch()
+
+    def judge(self, overdue: bool) -> None:
+        if not overdue:
+            super().judge(overdue)
+            return
+        for vote in self.votes:
+            if vote.pending:
+                vote.withdraw()
+        self.panel.winners.discard(self._owner)
+        if not self.decided:
+            super().judge(overdue)

@@ -1,0 +1,52 @@
+"""The servers of a quorum, and how many of them decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...clock import Clock
+from .node import Node
+
+LEAST_TIMEOUT = 0.25
+"""Seconds that a node has at least to answer an acquire: less, and a busy event loop alone would make it late."""
+LEAST_SPREAD = 0.01
+"""Seconds over which processes that were woken by the same release spread their attempts, at least."""
+MOST_SPREAD = 0.25
+
+
+class Panel:
+    """What the ballots of one backend share.
+
+    Args:
+        nodes: the servers, in the user's order.
+        clock: the clock of all nodes.
+        patience: seconds any answer may take.
+
+    Attributes:
+        quorum: how many nodes are a majority.
+        winners: owners of whom a majority was granted, until they end: only their ends are worth a message.
+        pace: seconds that a majority took to answer, lately.
+    """
+
+    __slots__ = ("clock", "nodes", "pace", "patience", "quorum", "winners")
+
+    def __init__(self, nodes: Sequence[Node], clock: Clock, patience: float) -> None:
+        self.nodes: Sequence[Node] = nodes
+        self.clock: Clock = clock
+        self.patience: float = patience
+        self.quorum: int = len(nodes) // 2 + 1
+        self.winners: set[str] = set()
+        self.pace: float = 0.0
+
+    def timeout(self, ttl: float) -> float:
+        """Seconds that a node has for each of an acquire's two answers: a twentieth of the ttl."""
+        return min(max(ttl / 20, LEAST_TIMEOUT), self.patience)
+
+    @property
+    def spread(self) -> float:
+        """Seconds over which rivals spread their attempts: several times what an attempt takes, or all would split."""
+        return min(max(LEAST_SPREAD, 4 * self.pace), MOST_SPREAD)
+
+    def hopeless(self, against: int) -> bool:
+        """True if so many are against it, or silent, that the rest is no majority."""
+        return len(self.nodes) - against < self.quorum

@@ -1,0 +1,105 @@
+"""One channel, listened to on every node."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+
+from ...clock import Timer
+from ...errors import BackendError, QuorumError
+from ..base import Wake
+from .node import Node
+from .panel import Panel
+
+
+class Subscription:
+    """Confirmed once a majority of the nodes has: a release is told on a majority, so on one of these.
+
+    Messages are told a moment later, at random, and those that several nodes send once: if all who wait asked at the
+    same time, each would get a node or two, and nobody a majority.
+
+    Args:
+        panel: the nodes.
+        channel: its name.
+        wake: told payloads and confirmations.
+    """
+
+    def __init__(self, panel: Panel, channel: str, wake: Wake) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._panel = panel
+        self._channel = channel
+        self._wake = wake
+        self._confirmed: set[Node] = set()
+        self._refused: dict[Node, BackendError] = {}
+        self._pending: dict[str | None, None] = {}
+        self._timer: Timer | None = None
+        self._over = False
+
+    def join(self, node: Node) -> None:
+        """Listen on a node that is ready."""
+        told = node.backend.subscribe(self._channel, partial(self._heard, node))
+        told.add_done_callback(partial(self._answered, node))
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for node in self._panel.nodes:
+            if node.ready:
+                node.backend.unsubscribe(self._channel)
+        self.fail(BackendError("", "the subscription was given up before it was confirmed", transient=True))
+
+    def fail(self, error: BackendError) -> None:
+        """It will not be confirmed."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # nobody need await it
+
+    def _heard(self, node: Node, payload: str | BackendError | None) -> None:
+        if isinstance(payload, BackendError):  # refused after a reconnect
+            if (failure := self._refuse(node, payload)) is not None:
+                self._wake(failure)
+            return
+        self._refused.pop(node, None)
+        if payload is None and node not in self._confirmed:
+            self._confirmed.add(node)
+            if len(self._confirmed) == self._panel.quorum and not self.future.done():
+                self._wake(None)
+                self.future.set_result(None)
+            return
+        self._pending[payload] = None
+        if self._timer is None:
+            clock = self._panel.clock
+            self._timer = clock.call_at(clock.now() + self._panel.spread * random.uniform(0.2, 1), self._deliver)
+
+    def _deliver(self) -> None:
+        self._timer = None
+        pending, self._pending = self._pending, {}
+        for payload in pending:
+            if not self._over:
+                self._wake(payload)
+
+    def _answered(self, node: Node, told: asyncio.Future[None]) -> None:
+        error = None if told.cancelled() else told.exception()
+        if self._over or not isinstance(error, BackendError):
+            return
+        if (failure := self._refuse(node, error)) is not None:
+            self.fail(failure)
+
+    def _refuse(self, node: Node, error: BackendError) -> QuorumError | None:
+        """Why there is no majority any more; None if there may be one."""
+        self._refused[node] = error
+        if not self._panel.hopeless(len(self._refused)):
+            return None
+        outcomes = tuple(f"{node.label}: {self._refused.get(node, 'no answer yet')}" for node in self._panel.nodes)
+        failure = QuorumError(
+            "",
+            f"{self._panel.quorum} of {len(self._panel.nodes)} nodes must confirm a subscription: "
+            + "; ".join(outcomes),
+            transient=all(error.transient for error in self._refused.values()),
+            outcomes=outcomes,
+        )
+        failure.__cause__ = error
+        return failure

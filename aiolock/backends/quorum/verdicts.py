@@ -1,0 +1,147 @@
+"""What a majority of the nodes' answers means, script by script."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from ...errors import LossReason
+from ...scripts.base import Script
+from ...scripts.lock import ACQUIRE, FORCE_RELEASE, INFO, RELEASE, RENEW
+from ...scripts.outcomes import (
+    AcquireOutcome,
+    Failed,
+    Granted,
+    Held,
+    Kept,
+    Lost,
+    Missing,
+    Released,
+    ReleaseOutcome,
+    Renewed,
+    RenewOutcome,
+)
+from .panel import Panel
+
+R = TypeVar("R")
+
+DRIFT = 0.01
+"""How far apart two clocks may go in one ttl, as a part of it: a hundredth, as Redlock reckons."""
+DRIFT_MS = 2
+"""And as much again for a server that expires to the millisecond."""
+
+Answer = tuple[float, R]
+"""A node's answer, and when the request was written there."""
+
+
+class Tally(Generic[R]):
+    """The answers so far; a node that failed is not among them.
+
+    Args:
+        panel: who was asked.
+        answers: what they said.
+        final: no more will come in time.
+    """
+
+    def __init__(self, panel: Panel, answers: Sequence[Answer[R]], final: bool) -> None:
+        self.answers: Sequence[Answer[R]] = answers
+        self.final: bool = final
+        self.quorum: int = panel.quorum
+        self.began: float = min((sent_at for sent_at, _ in answers), default=0.0)
+        self._panel = panel
+
+    def hopeless(self, against: int) -> bool:
+        """True if so many nodes are against it that no majority can be for it."""
+        return self._panel.hopeless(against)
+
+    def lasting(self, terms: Sequence[tuple[float, int]]) -> int:
+        """Milliseconds from `began` for which a majority keeps the lock.
+
+        Args:
+            terms: when the request was written, and the PTTL in the answer; of a majority at least.
+        """
+        # Until the quorum-th largest of their ends: then so many still keep it that the others are no majority.
+        ends = sorted(sent_at * 1000 + pttl - pttl * DRIFT - DRIFT_MS for sent_at, pttl in terms)
+        return math.floor(ends[-self.quorum] - self.began * 1000)
+
+
+Rule = Callable[[Tally[R]], tuple[R] | None]
+"""The quorum's answer in a tuple; None while, or because, no majority says one thing."""
+
+
+def nested(tally: Tally[AcquireOutcome]) -> tuple[AcquireOutcome] | None:
+    granted = [(sent_at, outcome) for sent_at, outcome in tally.answers if isinstance(outcome, Granted)]
+    if len(granted) >= tally.quorum:
+        pttl = tally.lasting([(sent_at, outcome.pttl) for sent_at, outcome in granted])
+        return (granted[0][1]._replace(pttl=pttl),)
+    reasons = [outcome.reason for _, outcome in tally.answers if isinstance(outcome, Lost)]
+    against = len(tally.answers) - len(granted)
+    return (Lost(_commonest(reasons or [LossReason.TAKEN_OVER])),) if tally.hopeless(against) else None
+
+
+def released(tally: Tally[ReleaseOutcome]) -> tuple[ReleaseOutcome] | None:
+    fences = [outcome.fence for _, outcome in tally.answers if isinstance(outcome, Released)]
+    if len(fences) >= tally.quorum:
+        return (Released(max(fences)),)
+    kept = [outcome.pttl for _, outcome in tally.answers if isinstance(outcome, Kept)]
+    if len(kept) >= tally.quorum:
+        return (Kept(min(kept)),)
+    reasons = [outcome.reason for _, outcome in tally.answers if isinstance(outcome, Missing)]
+    return (Missing(_commonest(reasons)),) if tally.hopeless(len(reasons)) else None
+
+
+def renewed(tally: Tally[list[RenewOutcome]]) -> tuple[list[RenewOutcome]] | None:
+    if len(tally.answers) < tally.quorum:
+        return None
+    lines = zip(*(outcomes for _, outcomes in tally.answers), strict=True)
+    sent = [sent_at for sent_at, _ in tally.answers]
+    verdicts = [_renewed(tally, list(zip(sent, line, strict=True))) for line in lines]
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return (known,) if len(known) == len(verdicts) else None
+
+
+def _renewed(tally: Tally[list[RenewOutcome]], line: Sequence[tuple[float, RenewOutcome]]) -> RenewOutcome | None:
+    terms = [(sent_at, outcome.pttl) for sent_at, outcome in line if isinstance(outcome, Renewed)]
+    if len(terms) >= tally.quorum:
+        return Renewed(tally.lasting(terms))
+    reasons = [outcome.reason for _, outcome in line if isinstance(outcome, Missing)]
+    if tally.hopeless(len(reasons)):
+        return Missing(_commonest(reasons))
+    errors = [outcome.error for _, outcome in line if isinstance(outcome, Failed)]
+    detail = "; ".join(errors) or "the others did not answer"
+    if tally.final:
+        return Failed(f"{len(terms)} nodes renewed it, {len(reasons)} do not have it: {detail}")
+    return None
+
+
+def forced(tally: Tally[bool]) -> tuple[bool] | None:
+    return (any(freed for _, freed in tally.answers),) if tally.final and len(tally.answers) >= tally.quorum else None
+
+
+def seen(tally: Tally[Held | None]) -> tuple[Held | None] | None:
+    found = [(sent_at, held) for sent_at, held in tally.answers if held is not None]
+    owners = Counter(held.owner for _, held in found)
+    for owner, count in owners.most_common(1):
+        if count >= tally.quorum:
+            views = [(sent_at, held) for sent_at, held in found if held.owner == owner]
+            # A majority has the agreed fence; a node that was slow may still have the one it minted.
+            fence = Counter(held.fence for _, held in views).most_common(1)[0][0]
+            pttl = tally.lasting([(sent_at, held.pttl) for sent_at, held in views])
+            return (views[0][1]._replace(fence=fence, pttl=pttl),)
+    most = max(owners.values(), default=0)
+    return (None,) if tally.hopeless(len(tally.answers) - most) else None
+
+
+def _commonest(reasons: Sequence[LossReason]) -> LossReason:
+    return Counter(reasons).most_common(1)[0][0]
+
+
+RULES: dict[Script[Any], Rule[Any]] = {
+    ACQUIRE: nested,
+    RELEASE: released,
+    RENEW: renewed,
+    FORCE_RELEASE: forced,
+    INFO: seen,
+}

@@ -1,0 +1,41 @@
+"""What a manager can be made with: a URL, a client, or a backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigurationError
+from .base import Backend
+from .memory import MemoryBackend, named_store
+from .redis import RedisBackend, Replicas
+from .replicated import ReplicatedBackend
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+
+def backend_of(
+    source: str | Redis | Backend, request_timeout: float, replicas: Replicas | None = None, pushes: bool = True
+) -> Backend:
+    """The backend of what a manager is made with.
+
+    Args:
+        source: a URL, a client, or a backend.
+        request_timeout: seconds one answer of a server may take.
+        replicas: who must acknowledge what is granted; None for nobody.
+        pushes: False if nobody will subscribe.
+
+    Raises:
+        ConfigurationError: a source that cannot work, or has no replicas.
+    """
+    in_memory = isinstance(source, str) and source.startswith("memory://")
+    if replicas is not None and (in_memory or isinstance(source, Backend)):
+        raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
+    if isinstance(source, str) and in_memory:
+        return MemoryBackend(named_store(source.removeprefix("memory://")))
+    if isinstance(source, Backend):
+        return source
+    backend = RedisBackend(source, request_timeout=request_timeout, pushes=pushes)
+    if replicas is None:
+        return backend
+    return ReplicatedBackend(backend, RedisBackend(source, request_timeout=request_timeout, replicas=replicas))

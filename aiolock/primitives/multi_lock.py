@@ -1,0 +1,78 @@
+"""Several locks at once, all or none: its calls and its contention rule."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..core.calls import Contention
+from ..core.policy import Policy
+from ..core.runtime import Runtime
+from ..errors import ConfigurationError
+from ..scripts.keys import check_name
+from ..scripts.multi import MultiCalls
+from .lock import LockInfo, lock_info
+from .reentrant import Reentrant
+
+MAX_NAMES = 64
+"""One script reads and writes three keys a name; the server does nothing else meanwhile."""
+
+
+class MultiLock(Reentrant):
+    """Several locks as one, across processes: one script takes all or none, so that no order can end in a deadlock.
+
+    Comes from `LockManager.multi_lock()`; cheap, reusable, shareable between tasks. It takes the very locks of
+    `LockManager.lock()`: whoever holds one of the names, that way or through another multi lock, excludes it. A task
+    that holds the same names nests; one that holds only some of them gets `NotAcquired`. One lease, one fence for all
+    names, lost if one of them is.
+
+    Args:
+        runtime: the manager's.
+        names: what is locked, sorted, each once.
+        policy: how.
+    """
+
+    __slots__ = ("_names",)
+
+    _calls: MultiCalls
+    contention: ClassVar[Contention] = Contention(contenders=1, handoff=False, overlapping=True)
+
+    def __init__(self, runtime: Runtime, names: tuple[str, ...], policy: Policy) -> None:
+        super().__init__(runtime, MultiCalls(runtime.keys, names), policy)
+        self._names = names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is locked: sorted, each name once."""
+        return self._names
+
+    async def is_locked(self) -> bool:
+        """True if anybody holds any of the names. Cost: one round trip."""
+        return bool(await self.info())
+
+    async def info(self) -> dict[str, LockInfo]:
+        """Who holds which of the names, at one moment; free ones are left out.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only.
+        """
+        answers = await self._runtime.ask(self._calls.info(), "looking at")
+        return {name: lock_info(held) for name, held in zip(self._names, answers, strict=True) if held is not None}
+
+
+def check_names(names: tuple[object, ...]) -> tuple[str, ...]:
+    """Return `names` sorted, each once.
+
+    Raises:
+        ConfigurationError: none, more than 64, or one that cannot name a lock.
+    """
+    different = tuple(sorted({check_name(name) for name in names}))
+    if not different:
+        raise ConfigurationError("", "a multi lock needs names: multi_lock('a', 'b')")
+    if len(different) > MAX_NAMES:
+        few = f"{MAX_NAMES} at most: lock something coarser"
+        raise ConfigurationError(
+            different[0], f"a multi lock has {len(different)} names from {different[0]!r} on, {few}"
+        )
+    return different

@@ -1,0 +1,527 @@
+"""What the lock's contract says of anything that locks exclusively, for all that queues on the server.
+
+A fair lock, the write side of a read-write lock, a semaphore of one permit.
+"""
+
+# ruff: noqa: PT012 - what raises is the whole guarded block
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiolock import (
+    AcquireTimeout,
+    BackendError,
+    ConfigurationError,
+    Lease,
+    LockLost,
+    LockManager,
+    LossReason,
+    NotAcquired,
+    NotOwned,
+)
+from aiolock.scripts.keys import GRACE_MS
+
+from .places import KEYS, Place, nobody_waits, revoked, until
+from .strangers import Stranger, queued
+
+NAME = "order:42"
+ENOUGH = 5.0
+"""Far more than anything here needs, far less than any ttl that could help instead."""
+
+
+on_a_server = pytest.mark.parametrize("place", ["redis"], indirect=True)
+"""For what takes its time: tests/unit/test_place.py has it in memory, on a clock that needs none."""
+
+
+class Kind(NamedTuple):
+    """One of them: the kind in its keys, and how it is made."""
+
+    kind: str
+    make: Callable[..., Any]
+
+    def keys(self, name: str = NAME) -> tuple[str, ...]:
+        return KEYS.of(self.kind, name).queue
+
+
+def semaphore(locks: LockManager, name: str, **options: Any) -> Any:
+    return locks.semaphore(name, 1, **options)
+
+
+KINDS = {
+    "fair": Kind("fair", LockManager.fair_lock),
+    "write": Kind("rw", lambda locks, name, **options: locks.rw_lock(name, **options).write),
+    "semaphore": Kind("semaphore", semaphore),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def here(kind: Kind, locks: LockManager) -> Any:
+    return kind.make(locks, NAME)
+
+
+@pytest.fixture
+def there(kind: Kind, others: LockManager) -> Any:
+    return kind.make(others, NAME)
+
+
+@pytest.fixture
+def stranger(kind: Kind, place: Place) -> Stranger:
+    return Stranger(place, kind.kind, NAME)
+
+
+async def tried(lock: Any) -> int | None:
+    async with lock.try_acquire() as lease:
+        return None if lease is None else lease.fence
+
+
+async def entered(lock: Any) -> int:
+    async with lock as lease:
+        assert lease.remaining() > 0
+        return int(lease.fence)
+
+
+# Holding and releasing.
+
+
+async def test_one_holder_at_a_time(here: Any, there: Any) -> None:
+    """Invariant 1. Kept by acquire.lua: `name.used + weight <= name.capacity`."""
+    async with here:
+        assert await tried(there) is None
+        assert (await there.info()) is not None
+    async with there.try_acquire() as lease:
+        assert lease is not None
+        assert await tried(here) is None
+
+
+async def test_nothing_is_left_but_a_clean_state_that_expires(here: Any, kind: Kind, place: Place) -> None:
+    """Invariant 8. Kept by release.lua: `redis.pcall('PEXPIRE', name.state, ARGV[8])`."""
+    holders, expiry, _, _, state = kind.keys()
+    async with here:
+        assert place.keys() == {holders, expiry, state}
+        assert min(map(place.side.pttl, kind.keys()[:2])) > 2000
+        waiter = asyncio.create_task(entered(here))
+        await queued(here)
+        assert place.keys() == set(kind.keys())
+        assert min(map(place.side.pttl, kind.keys())) > 2000
+        waiter.cancel()
+        await asyncio.gather(waiter, return_exceptions=True)
+        await until(lambda: place.keys() == {holders, expiry, state})
+    assert place.keys() == {state}
+    assert 2000 < place.side.pttl(state) <= 2000 + GRACE_MS
+
+
+@nobody_waits
+async def test_plain_acquire_and_release(here: Any, there: Any) -> None:
+    lease = await here.acquire()
+    assert await tried(there) is None
+    await lease.release()
+    await lease.release()  # idempotent
+    assert await tried(there) is not None
+    second = await here.acquire()
+    await here.release()
+    assert second.released
+    with pytest.raises(NotOwned, match=NAME):
+        await here.release()
+
+
+async def test_release_is_sent_when_called(here: Any, there: Any) -> None:
+    lease = await here.acquire()
+    lease.release()
+    async with asyncio.timeout(ENOUGH), there as other:
+        assert other.fence > lease.fence
+
+
+@pytest.mark.parametrize("name", ["fair", "write"])
+async def test_nested_leases_end_in_any_order(locks: LockManager, others: LockManager, name: str) -> None:
+    here, there = (KINDS[name].make(manager, NAME) for manager in (locks, others))
+    one = await here.acquire()
+    two = await here.acquire()
+    assert (one.fence, one.depth) == (two.fence, 2)
+    await one.release()
+    assert await tried(there) is None
+    await two.release()
+    assert await tried(there) is not None
+
+
+@pytest.mark.parametrize("name", ["fair", "write"])
+async def test_a_child_task_shares_by_owner_only(locks: LockManager, name: str) -> None:
+    here = KINDS[name].make(locks, NAME)
+
+    async def child(**options: Any) -> int:
+        async with here.acquire(**options) as lease:
+            return int(lease.depth)
+
+    async with here as lease:
+        assert await asyncio.create_task(child(owner=lease.owner, timeout=ENOUGH)) == 2
+        with pytest.raises(AcquireTimeout, match="owner=lease"):
+            await asyncio.create_task(child(timeout=0.2))
+        owner = lease.owner
+    with pytest.raises(NotOwned, match=NAME):
+        await here.acquire(owner=owner)
+
+
+async def test_nobody_is_inside_twice(kind: Kind, locks: LockManager, others: LockManager) -> None:
+    """Invariants 1 and 2 under load: 2 managers × 5 tasks, some of whom give up."""
+    inside = 0
+    fences: list[int] = []
+
+    async def work(manager: LockManager, number: int) -> None:
+        nonlocal inside
+        for turn in range(6):
+            try:
+                async with kind.make(manager, NAME).acquire(timeout=0.02 if (turn + number) % 4 == 0 else 20) as lease:
+                    inside += 1
+                    assert inside == 1
+                    fences.append(lease.fence)
+                    await asyncio.sleep(0.003)
+                    inside -= 1
+            except (AcquireTimeout, BackendError):
+                pass  # the latter if not even the first answer came in time
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        for number in range(10):
+            group.create_task(work((locks, others)[number % 2], number))
+    assert len(fences) >= 40
+    assert fences == sorted(set(fences))
+
+
+# Waiting.
+
+
+async def test_a_timeout_names_the_holder_and_the_place(kind: Kind, locks: LockManager, there: Any) -> None:
+    async with kind.make(locks, NAME, metadata="invoice run"):
+        before = time.monotonic()
+        with pytest.raises(AcquireTimeout) as caught:
+            await there.acquire(timeout=0.3)
+        assert time.monotonic() - before >= 0.3
+        for word in (NAME, "0.3 s", f":{os.getpid()}", "invoice run", "number 1 in the queue"):
+            assert word in str(caught.value)
+        with pytest.raises(AcquireTimeout, match=r"within 0 s.*invoice run"):
+            await there.acquire(timeout=0)
+    assert await tried(there) is not None
+
+
+async def test_a_release_lets_a_waiter_in_another_manager_in(here: Any, there: Any, kind: Kind, place: Place) -> None:
+    holder = await here.acquire()
+    waiter = asyncio.create_task(there.acquire())
+    await queued(here)
+    assert not waiter.done()
+    await holder.release()
+    async with asyncio.timeout(ENOUGH):
+        lease: Lease = await waiter
+        assert (lease.fence > holder.fence, lease.abandoned, lease.lost) == (True, False, False)
+        await until(lambda: lease.remaining() > 1.5)  # its first renewal: no longer that of a grant
+    assert set(place.side.hash(kind.keys()[0])) == {lease.hold.owner, "used"}
+    await lease.release()
+
+
+async def test_nobody_barges_in(here: Any, there: Any, stranger: Stranger) -> None:
+    """H6: free, but somebody alive waits. Kept by acquire.lua: `if not name.head and …`."""
+    async with here:
+        stranger.queue()
+    assert stranger.holds  # granted
+    stranger.leave()
+    assert await tried(there) is not None
+
+
+@on_a_server
+async def test_an_expiry_lets_the_next_in(there: Any, stranger: Stranger) -> None:
+    """A crashed holder delays others by its ttl. Kept by acquire.lua's settle, in a waiter's refresh."""
+    fence = stranger.take(ttl=0.3)
+    async with asyncio.timeout(ENOUGH), there as lease:
+        assert lease.fence > fence
+        assert lease.abandoned
+
+
+@on_a_server
+@pytest.mark.not_polling("who is dead, the server knows")
+async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> None:
+    """And one that the lock was granted to. Kept by line.lua: `tonumber(alive) > NOW`."""
+    dead = Stranger(place, kind.kind, NAME, liveness=0.25)
+    async with place.manager(liveness=0.5) as third:
+        for before_release in (True, False):
+            lease = await here.acquire()
+            dead.queue()
+            waiter = asyncio.create_task(entered(kind.make(third, NAME)))
+            await queued(here, 2)
+            if before_release:
+                await asyncio.sleep(0.27)
+            await lease.release()
+            assert dead.holds is not before_release
+            async with asyncio.timeout(ENOUGH):
+                assert await waiter > lease.fence
+
+
+async def test_looking_on(kind: Kind, here: Any, there: Any, place: Place) -> None:
+    """Reading changes nothing; one's own place is known."""
+    async with here:
+        stranger = Stranger(place, kind.kind, NAME)
+        stranger.queue()
+        waiters = [asyncio.create_task(entered(there))]
+        await queued(there, 2)
+        waiters.append(asyncio.create_task(entered(there)))
+        await queued(there, 3)
+        mine, theirs = await here.info(), await there.info()
+        assert (mine.waiters, mine.position) == (3, None)
+        assert (theirs.waiters, theirs.position) == (3, 2)
+        stranger.leave()
+        assert (await there.info()).position == 1
+    async with asyncio.timeout(ENOUGH):
+        await asyncio.gather(*waiters)
+
+
+# Fences and abandonment.
+
+
+async def test_fences_rise_whatever_happens(kind: Kind, here: Any, there: Any, place: Place) -> None:
+    """Invariant 2. Kept by name.lua: `math.max(name.fence + 1, tonumber(floor) + 1, NOW_US)`."""
+    fences: list[int] = []
+    stranger = Stranger(place, kind.kind, NAME)
+
+    async def take(lock: Any) -> None:
+        async with lock.acquire(timeout=ENOUGH) as lease:
+            fences.append(lease.fence)
+
+    await take(here)
+    await take(there)
+    fences.append(stranger.take(ttl=0.02))
+    await asyncio.sleep(0.03)
+    await take(here)
+    fences.append(stranger.take())
+    assert await there.force_release()
+    await take(there)
+    place.side.flush()
+    async with place.manager() as newcomer:  # has heard of nothing
+        await take(kind.make(newcomer, NAME))
+    place.side.flush()
+    await take(there)
+    await asyncio.gather(*(take(lock) for lock in (here, there) * 3))
+    assert fences == sorted(set(fences))
+
+
+async def test_abandoned_after_a_crash_and_only_then(here: Any, there: Any, stranger: Stranger) -> None:
+    async with here as lease:
+        assert not lease.abandoned
+    stranger.take(ttl=0.02)
+    await asyncio.sleep(0.03)
+    async with there.acquire(timeout=ENOUGH) as lease:
+        assert lease.abandoned
+    async with here as lease:
+        assert not lease.abandoned
+
+
+async def test_an_undo_keeps_the_mark(kind: Kind, locks: LockManager, place: Place) -> None:
+    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `ending == 'undone' and abandoned`."""
+    lock, stranger = kind.make(locks, NAME), Stranger(place, kind.kind, NAME)
+    stranger.take(ttl=0.02)
+    await asyncio.sleep(0.03)
+    task = asyncio.ensure_future(lock.acquire())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(ENOUGH), lock as lease:
+        assert lease.abandoned
+
+
+# Staying and losing.
+
+
+@revoked
+async def test_force_release_tells_the_holder_at_once(kind: Kind, locks: LockManager, there: Any) -> None:
+    """H9. Kept by force_release.lua's PUBLISH to the manager."""
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), kind.make(locks, NAME, ttl=60.0) as lease:
+            assert await there.force_release()
+            await asyncio.sleep(60)
+    assert caught.value.reason is lease.reason is LossReason.REVOKED
+    assert not await there.force_release()
+    async with there as lease:
+        assert lease.abandoned
+
+
+async def test_force_release_grants_to_the_next(there: Any, stranger: Stranger, kind: Kind, place: Place) -> None:
+    """In its own script: no waiter has to look. Kept by force_release.lua's settle."""
+    stranger.take()
+    behind = Stranger(place, kind.kind, NAME, owner="another:1")
+    behind.queue()
+    assert await there.force_release()
+    assert behind.holds
+    behind.leave()
+
+
+@on_a_server
+@nobody_waits
+async def test_renewal_keeps_it_beyond_its_ttl(kind: Kind, locks: LockManager, there: Any) -> None:
+    """Also one that was waited for. Kept by Hold.extend: `_renew_at`."""
+    holder = await there.acquire()
+    waiter = asyncio.ensure_future(kind.make(locks, NAME, ttl=0.6).acquire())
+    await queued(there)
+    await holder.release()
+    lease = await waiter
+    await asyncio.sleep(0.7)
+    assert lease.remaining() > 0
+    assert await tried(there) is None
+    await lease.release()
+
+
+@on_a_server
+@nobody_waits
+async def test_a_fixed_lease_ends_before_the_server_lets_it_go(
+    kind: Kind, locks: LockManager, there: Any, place: Place
+) -> None:
+    """Invariant 6, where it was waited for. Kept by Hold.extend: `deadline = expiry - margin`."""
+    held = False
+
+    async def hold() -> None:
+        nonlocal held
+        async with kind.make(locks, NAME, ttl=0.5, renew=False).acquire(timeout=ENOUGH) as lease:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                held = lease.hold.owner in place.side.hash(kind.keys()[0])
+                raise
+
+    holder = await there.acquire()
+    waiter = asyncio.create_task(hold())
+    await queued(there)
+    await holder.release()
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH):
+            await waiter
+    assert caught.value.reason is LossReason.EXPIRED
+    assert held
+
+
+@nobody_waits
+async def test_a_fixed_lease_lives_on_when_renewed_by_hand(kind: Kind, locks: LockManager) -> None:
+    async with kind.make(locks, NAME, ttl=0.5, renew=False) as lease:
+        await lease.renew(ttl=5.0)
+        assert lease.remaining() > 3
+        await lease.renew(ttl=0.5)  # never shortens
+        assert lease.remaining() > 3
+
+
+@nobody_waits
+async def test_max_hold(kind: Kind, locks: LockManager, there: Any) -> None:
+    """Kept by Hold.on_due: `_acquired_at + max_hold`."""
+    with pytest.raises(LockLost) as caught:
+        async with asyncio.timeout(ENOUGH), kind.make(locks, NAME, max_hold=0.1):
+            await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.MAX_HOLD
+    async with asyncio.timeout(ENOUGH), there:
+        pass
+
+
+@on_a_server
+@nobody_waits
+@pytest.mark.parametrize(("takes_over", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
+async def test_a_lock_that_is_gone_is_lost(
+    kind: Kind, locks: LockManager, place: Place, stranger: Stranger, takes_over: bool, reason: LossReason
+) -> None:
+    """Found out by the renewal or the release, whichever is first. Kept by renew.lua and release.lua: `gone`."""
+    for waits in (60.0, 0.0):
+        with pytest.raises(LockLost) as caught:
+            async with asyncio.timeout(ENOUGH), kind.make(locks, NAME, ttl=0.6):
+                place.side.delete(*kind.keys()[:2])
+                if takes_over:
+                    stranger.take()
+                await asyncio.sleep(waits)
+        assert caught.value.reason is reason
+        assert stranger.holds is takes_over
+        place.side.flush()
+
+
+@revoked
+async def test_cancel_on_loss_false_lets_the_body_run_on(kind: Kind, locks: LockManager, there: Any) -> None:
+    ran = False
+    with pytest.raises(LockLost):
+        async with asyncio.timeout(ENOUGH), kind.make(locks, NAME, cancel_on_loss=False) as lease:
+            await there.force_release()
+            assert await lease.wait_lost() is LossReason.REVOKED
+            await asyncio.sleep(0)
+            ran = True
+    assert ran
+
+
+async def test_closing_turns_away_and_releases(kind: Kind, place: Place, there: Any) -> None:
+    """H4. Kept by LockManager.aclose: it waits for the blocks to end before it releases."""
+    manager = place.manager(ttl=30.0)
+    inside = asyncio.Event()
+    overlapped = False
+
+    async def body() -> None:
+        nonlocal overlapped
+        async with kind.make(manager, NAME):
+            inside.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.05)
+                overlapped = not place.side.exists(kind.keys()[0])
+
+    async with manager:
+        task = asyncio.create_task(body())
+        await inside.wait()
+        waiter = asyncio.create_task(entered(kind.make(manager, NAME)))
+        await queued(there)
+        behind = asyncio.create_task(entered(there))
+        await queued(there, 2)
+    with pytest.raises(LockLost) as caught:
+        await task
+    assert caught.value.reason is LossReason.CLOSED
+    assert not overlapped
+    with pytest.raises(NotAcquired, match="closed"):
+        await waiter
+    with pytest.raises(ConfigurationError, match=NAME):
+        await kind.make(manager, NAME).acquire()
+    async with asyncio.timeout(ENOUGH):
+        await behind
+
+
+# Names and neighbours.
+
+
+NAMES = [" a b ", "}x", "{a}{b}", "%7Dx", "a:b::c:", "a\nb\r\nc\n", "🔒 ключ", "x" * 512]
+
+
+@nobody_waits
+async def test_names(kind: Kind, locks: LockManager, others: LockManager) -> None:
+    for name in NAMES:
+        async with kind.make(locks, name, metadata="a b\nc ") as lease:
+            waiter = asyncio.create_task(entered(kind.make(others, name, metadata="1 2 3")))
+            await queued(kind.make(others, name))
+        async with asyncio.timeout(ENOUGH):
+            assert await waiter > lease.fence
+
+
+async def test_kinds_of_one_name_do_not_know_of_each_other(locks: LockManager, others: LockManager) -> None:
+    async with locks.lock(NAME):
+        for kind in KINDS.values():
+            async with kind.make(locks, NAME):
+                assert await tried(others.lock(NAME)) is None
+
+
+async def test_a_key_of_another_type_is_left_alone(kind: Kind, here: Any, there: Any, place: Place) -> None:
+    place.side.set(kind.keys()[0], "mine")
+    for call in (here.acquire, there.try_acquire, here.info, here.force_release):
+        with pytest.raises(BackendError, match="another") as caught:
+            await call()
+        assert NAME in str(caught.value)
+        assert not caught.value.transient
+    assert place.keys() == {kind.keys()[0]}
+    place.side.delete(kind.keys()[0])
+    async with here:
+        pass

@@ -1,0 +1,74 @@
+"""Leases of every kind move to another manager; what waits behind them goes on waiting, and comes next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiolock import ConfigurationError, LockManager, NotOwned
+
+from .places import Place, until
+
+NAME = "order:42"
+ENOUGH = 5.0
+
+KINDS: dict[str, Callable[[LockManager], Any]] = {
+    "fair": lambda locks: locks.fair_lock(NAME).acquire(),
+    "read": lambda locks: locks.rw_lock(NAME).read.acquire(),
+    "write": lambda locks: locks.rw_lock(NAME).write.acquire(),
+    "semaphore": lambda locks: locks.semaphore(NAME, 3).acquire(2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_it_moves_and_is_renewed_there(locks: LockManager, others: LockManager, place: Place, kind: str) -> None:
+    """Kept by core/kinds.py, to which each primitive adds itself, and `Ticket.weight`."""
+    lease = await KINDS[kind](locks)
+    ticket = await lease.detach()
+    assert not locks._runtime.holds
+    moved = await others.resume(ticket, ttl=30.0)
+    assert moved.fence > lease.fence or kind == "read"
+    assert moved.hold.calls.weight == lease.hold.calls.weight
+    assert not moved.abandoned
+    assert moved.remaining() > 20
+    await moved.renew(60.0)
+    assert moved.remaining() > 40
+    with pytest.raises(NotOwned):
+        await locks.resume(ticket)
+    await moved.release()
+    async with asyncio.timeout(ENOUGH), KINDS[kind](locks):
+        pass
+
+
+async def test_who_waits_is_next_after_the_resumed_one(locks: LockManager, others: LockManager) -> None:
+    lease = await locks.rw_lock(NAME).write.acquire()
+    waiting = asyncio.create_task(others.rw_lock(NAME).read.acquire())
+    await until(lambda: others._runtime.places)
+    ticket = await lease.detach()
+    async with locks.resume(ticket):
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    async with asyncio.timeout(ENOUGH):
+        await (await waiting).release()
+
+
+async def test_a_resumed_writer_may_read_and_a_resumed_reader_may_not_write(
+    locks: LockManager, others: LockManager
+) -> None:
+    """Kept by `Ticket.weight`: the hold knows how strong it is."""
+    rw = others.rw_lock(NAME)
+    async with others.resume(await (await locks.rw_lock(NAME).write.acquire()).detach()), rw.read, rw.write:
+        pass
+    async with others.resume(await (await locks.rw_lock(NAME).read.acquire()).detach()), rw.read:
+        with pytest.raises(Exception, match="wait for itself"):
+            await rw.write.acquire()
+
+
+async def test_a_multi_lock_does_not_move(locks: LockManager) -> None:
+    async with locks.multi_lock("a", "b") as lease:
+        with pytest.raises(ConfigurationError, match="cannot be detached"):
+            await lease.detach()
+        assert not lease.released

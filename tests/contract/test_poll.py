@@ -1,0 +1,179 @@
+"""Polling on real servers: nothing is subscribed to, and servers and proxies without pub/sub are met."""
+
+# ruff: noqa: PT012 - what raises is the whole guarded block
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import redis.asyncio
+from redis._parsers import _AsyncRESP2Parser
+
+from aiolock import BackendError, ConfigurationError, Lock, LockLost, LockManager, LossReason, Poll
+from aiolock.testing.server import RedisServer
+from tests.support.proxy import FaultProxy
+from tests.support.redis_cli import CommandStats
+
+from .places import PollingPlace, RedisPlace, until
+
+NAME = "order:42"
+ENOUGH = 5.0
+OFTEN = Poll(first=0.002, cap=0.05)
+
+
+async def _enter(lock: Lock) -> int:
+    async with lock as lease:
+        return lease.fence
+
+
+async def test_nothing_is_subscribed_to(
+    polling_place: PollingPlace, raw: redis.asyncio.Redis, commandstats: CommandStats
+) -> None:
+    """By waiters of every kind. Kept by Ear.listen and LockManager._connect: `runtime.poll`."""
+    place = polling_place
+    async with place.manager(ttl=30.0) as locks, place.manager(ttl=30.0) as others:
+        async with locks.lock(NAME), locks.fair_lock(NAME), locks.rw_lock(NAME).write:
+            waiters = [
+                asyncio.create_task(others.lock(NAME).acquire()),
+                asyncio.create_task(others.fair_lock(NAME).acquire()),
+                asyncio.create_task(others.rw_lock(NAME).read.acquire()),
+                asyncio.create_task(others.latch(NAME, 1).wait()),
+            ]
+            for kind in ("lock", "latch"):
+                await until(lambda kind=kind: place.listeners(NAME, kind))
+            assert await raw.pubsub_channels() == []
+            assert {client["sub"] for client in await raw.client_list()} == {"0"}
+        await locks.latch(NAME, 1).count_down()
+        async with asyncio.timeout(ENOUGH):
+            for lease in await asyncio.gather(*waiters):
+                if lease is not None:
+                    await lease.release()
+    assert (await commandstats.counts())["subscribe"] == 0
+
+
+async def test_a_revocation_is_noticed_at_the_next_renewal(polling_place: PollingPlace) -> None:
+    async with polling_place.manager(ttl=0.6) as locks, polling_place.manager() as others:
+        with pytest.raises(LockLost) as caught:
+            async with asyncio.timeout(ENOUGH), locks.lock(NAME):
+                assert await others.lock(NAME).force_release()
+                await asyncio.sleep(60)
+    assert caught.value.reason is LossReason.DELETED
+
+
+async def test_who_polls_and_who_listens(redis_place: RedisPlace) -> None:
+    """A fleet of both, under load: nobody is inside twice, and everybody gets in."""
+    inside = 0
+
+    async def work(manager: LockManager) -> None:
+        nonlocal inside
+        for _ in range(10):
+            async with manager.lock(NAME):
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(0)
+                inside -= 1
+
+    async with (
+        redis_place.manager(waiting=OFTEN) as polling,
+        redis_place.manager(recheck=60.0) as listening,
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as group,
+    ):
+        for manager in (polling, listening) * 5:
+            group.create_task(work(manager))
+
+
+# Servers and proxies without pub/sub.
+
+
+@pytest.fixture
+def deaf_server() -> Iterator[RedisServer]:
+    """A server that does not know SUBSCRIBE."""
+    with RedisServer.start("--rename-command", "SUBSCRIBE", "") as server:
+        yield server
+
+
+async def test_a_server_that_does_not_know_subscribe(
+    deaf_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing need be configured. Kept by Signals._on_confirmed."""
+    async with LockManager(deaf_server.url, ttl=30.0) as locks, LockManager(deaf_server.url, ttl=30.0) as others:
+        for lock, there in ((locks.lock(NAME), others.lock(NAME)), (locks.fair_lock(NAME), others.fair_lock(NAME))):
+            async with there:
+                waiter = asyncio.create_task(lock.acquire())
+                await asyncio.sleep(0.05)
+                assert not waiter.done()
+            async with asyncio.timeout(ENOUGH):
+                await (await waiter).release()
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 2  # one a manager
+    assert all("waiting=Poll()" in warning and "unknown command" in warning for warning in warnings)
+
+
+@pytest.fixture
+def old_server() -> Iterator[RedisServer]:
+    """A server that speaks RESP2 only, as many proxies do."""
+    with RedisServer.start("--rename-command", "HELLO", "") as server:
+        yield server
+
+
+async def test_a_server_without_resp3(old_server: RedisServer) -> None:
+    """Nothing is pushed to who polls. Kept by Connector: `3 if pushes else 2`."""
+    with pytest.raises(ConfigurationError, match=r"RESP3.*waiting=Poll\(\)"):
+        async with LockManager(old_server.url):
+            pytest.fail("entered")
+    for options in ({}, {"parser_class": _AsyncRESP2Parser}):
+        client = redis.asyncio.Redis.from_url(old_server.url, protocol=2, **options)  # type: ignore[arg-type]
+        async with (
+            LockManager(client, ttl=1.0, waiting=OFTEN) as locks,
+            LockManager(old_server.url, waiting=OFTEN) as others,
+        ):
+            async with locks.lock(NAME) as lease:
+                waiter = asyncio.create_task(_enter(others.lock(NAME)))
+                info = await others.lock(NAME).info()
+                assert info is not None
+                await until(lambda lease=lease: lease.remaining() < 0.7)
+                await until(lambda lease=lease: lease.remaining() > 0.7)  # renewed
+            async with asyncio.timeout(ENOUGH):
+                assert await waiter > lease.fence
+        await client.aclose()
+
+
+@pytest.fixture
+async def hanging_up(redis_place: RedisPlace) -> AsyncIterator[FaultProxy]:
+    """A proxy that closes the connection on SUBSCRIBE instead of refusing it."""
+    host, port = redis_place.url.removeprefix("redis://").split("/")[0].split(":")
+    async with FaultProxy(host, int(port)) as proxy:
+
+        async def hang_up() -> None:
+            while True:
+                await proxy.drop("requests", 1, matching=b"$9\r\nSUBSCRIBE").hit()
+                proxy.reset()
+
+        task = asyncio.create_task(hang_up())
+        yield proxy
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_a_proxy_that_hangs_up_on_subscribe(hanging_up: FaultProxy) -> None:
+    """It cannot be told from a bad line: the error names the remedy, and with it all is well."""
+    with pytest.raises(BackendError, match=r"waiting=Poll\(\)") as caught:
+        async with LockManager(hanging_up.url, request_timeout=0.5):
+            pytest.fail("entered")
+    assert caught.value.transient
+    assert hanging_up.connections > 1
+    seen = hanging_up.connections
+    async with (
+        LockManager(hanging_up.url, waiting=OFTEN) as locks,
+        LockManager(hanging_up.url, waiting=OFTEN) as others,
+    ):
+        async with others.lock(NAME):
+            waiter = asyncio.create_task(_enter(locks.lock(NAME)))
+            await asyncio.sleep(0.05)
+        async with asyncio.timeout(ENOUGH):
+            assert await waiter
+    assert hanging_up.connections == seen + 2

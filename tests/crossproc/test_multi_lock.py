@@ -1,0 +1,63 @@
+"""Sets of names that overlap, taken in any order by processes of which one is killed: nobody is stuck, none overlap."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+from .conftest import Crew
+
+PROCESSES, TASKS, ROUNDS = 2, 5, 10
+
+
+def check_names(events: list[dict[str, Any]], killed: int) -> None:
+    """Each name has one holder at a time, and its fences rise; what the killed process held has ended with it."""
+    live: dict[str, dict[str, Any]] = {}
+    highest: dict[str, int] = {}
+    orphaned = 0
+    for event in events:
+        for name in event["names"]:
+            if event["event"] == "leave":
+                assert live.pop(name)["fence"] == event["fence"]
+                continue
+            before = live.get(name)
+            if before is not None:
+                assert before["pid"] == killed, (before, event)
+                assert event["abandoned"]
+                orphaned += 1
+            assert event["fence"] > highest.get(name, 0)
+            highest[name] = event["fence"]
+            live[name] = event
+    assert {event["pid"] for event in live.values()} <= {killed}
+    assert orphaned
+
+
+def inside(events: list[dict[str, Any]], pid: int) -> bool:
+    """The process holds several names at once."""
+    left = {event["fence"] for event in events if event["event"] == "leave"}
+    return any(event["pid"] == pid and event["fence"] not in left and len(event["names"]) > 1 for event in events)
+
+
+async def test_any_order_any_end(crew: Crew) -> None:
+    """Invariants 1 and 2 of each name. Kept by acquire.lua: all or none, in one step."""
+    victim = crew.start("overlap", TASKS, 10_000)
+    workers = [crew.start("overlap", TASKS, ROUNDS) for _ in range(PROCESSES)]
+    await crew.until(lambda: len(crew.events("enter")) > 20)
+    while True:
+        os.kill(victim.pid, signal.SIGSTOP)
+        await asyncio.sleep(0.01)  # for the signal to arrive
+        if inside(crew.events(), victim.pid):
+            break
+        os.kill(victim.pid, signal.SIGCONT)
+        await asyncio.sleep(0.003)
+    victim.kill()
+    victim.wait()
+    workers.append(crew.start("overlap", TASKS, ROUNDS))
+    await crew.done(*workers)
+    events = crew.events()
+    check_names(events, victim.pid)
+    survivors = {worker.pid for worker in workers}
+    entries = [event for event in events if event["event"] == "enter" and event["pid"] in survivors]
+    assert len(entries) == len(survivors) * TASKS * ROUNDS

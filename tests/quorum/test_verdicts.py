@@ -1,0 +1,28 @@
+"""How long a majority keeps what it granted."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiolock.backends.quorum.node import Node
+from aiolock.backends.quorum.panel import Panel
+from aiolock.backends.quorum.verdicts import Tally
+
+from .world import Link, Trio
+
+
+@pytest.mark.parametrize(
+    ("terms", "lasting"),
+    [
+        ([(0.0, 10_000), (0.0, 20_000), (0.0, 30_000)], 20_000),  # from then on one node keeps it, and two may grant it
+        ([(0.0, 30_000), (0.0, 10_000)], 10_000),  # of the third nothing is known
+        ([(5.0, 10_000), (0.0, 12_000), (0.0, 1_000)], 12_000),  # 15 s, 12 s, 1 s
+    ],
+)
+def test_until_the_second_of_three_ends(trio: Trio, terms: list[tuple[float, int]], lasting: int) -> None:
+    """Kept by Tally.lasting: `ends[-self.quorum]`. Broken by the greatest, which one node alone keeps."""
+    panel = Panel([Node(number, Link(store, trio.clock)) for number, store in enumerate(trio.stores)], trio.clock, 1.0)
+    tally = Tally(panel, [(sent_at, None) for sent_at, _ in terms], final=True)
+    drift = lasting / 100 + 2
+    assert tally.began == 0.0
+    assert tally.lasting(terms) == pytest.approx(lasting - drift, abs=1)

@@ -1,0 +1,141 @@
+"""Three nodes in memory on one virtual clock, each with a server clock and faults of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from aiolock import BackendError, LockManager
+from aiolock.backends.memory import finish
+from aiolock.scripts.base import Call
+from aiolock.scripts.keys import Keys, NameKeys
+from aiolock.scripts.store import Store
+from aiolock.testing import MemoryBackend, VirtualClock
+
+R = TypeVar("R")
+
+NAME = "order:42"
+TTL = 30.0
+
+
+def keys_of(name: str = NAME) -> NameKeys:
+    return Keys("aiolock").of("lock", name)
+
+
+class Link(MemoryBackend):
+    """One manager's connection to a node: may hang, with all that was written to it unanswered.
+
+    Args:
+        store: the node's.
+        clock: everybody's.
+    """
+
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
+        super().__init__()
+        self.store = store
+        self.clock = clock
+        self.down = False
+        self.sent: list[tuple[str, str]] = []  # scripts in the order of writing, and their first argument: the owner
+        self.hangs_on: Callable[[Call[Any]], bool] = lambda call: False
+        self._stuck: list[tuple[Call[Any], asyncio.Future[Any]]] = []
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        if self.down:
+            raise BackendError("", "Redis cannot be reached: it is down", transient=True)
+        await super().open(timeout=timeout, reconnected=reconnected)
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        self.sent.append((call.script.name, str(call.args[0]) if call.args else ""))
+        if not (self._stuck or self.hangs_on(call)):
+            return super().run(call)
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        call.writes += 1
+        call.sent_at = self.clock.now()
+        self._stuck.append((call, future))
+        return future
+
+    def hang(self, script: str = "") -> None:
+        """From the next call (of that script) on nothing is executed."""
+        self.hangs_on = lambda call: script in ("", call.script.name)
+
+    def thaw(self) -> None:
+        """What was written is executed now, in order, and answered."""
+        self.hangs_on = lambda call: False
+        stuck, self._stuck = self._stuck, []
+        for call, future in stuck:
+            sent_at, writes = call.sent_at, call.writes
+            self._answer(call, future)
+            call.sent_at, call.writes = sent_at, writes
+
+    def die(self, *, executed: bool) -> None:
+        """The connection is lost under what was written; it is back at once."""
+        self.hangs_on = lambda call: False
+        stuck, self._stuck = self._stuck, []
+        if executed:
+            for call, _ in stuck:
+                self._execute(call)
+        for call, future in stuck:
+            if call.unanswered():
+                self._answer(call, future)
+            else:
+                finish(call, future, BackendError(call.name, "the connection died", transient=True))
+
+
+class Trio:
+    """Three stores that share nothing.
+
+    Args:
+        ahead: seconds by which each node's wall clock is ahead.
+        rates: how fast each node's wall clock goes.
+    """
+
+    def __init__(self, ahead: tuple[float, ...] = (0, 0, 0), rates: tuple[float, ...] = (1, 1, 1)) -> None:
+        self.clock = VirtualClock()
+        began = self.clock.wall_us()
+
+        def wall(ahead: float, rate: float) -> Callable[[], int]:
+            return lambda: began + round(ahead * 1e6 + (self.clock.wall_us() - began) * rate)
+
+        self.stores = [Store(wall(*skew)) for skew in zip(ahead, rates, strict=True)]
+
+    def links(self) -> list[Link]:
+        return [Link(store, self.clock) for store in self.stores]
+
+    def manager(self, links: list[Link], **options: Any) -> LockManager:
+        return LockManager.quorum(links, **{"ttl": TTL, "recheck": 600.0, "request_timeout": 4.0, **options})
+
+    def holders(self, name: str = NAME) -> list[set[str]]:
+        """The managers' ids that hold it, node by node."""
+        key = keys_of(name).lock
+        return [{owner.partition(":")[0] for owner in store.hgetall(key)} for store in self.stores]
+
+    def held(self, name: str = NAME) -> list[bool]:
+        return [bool(owners) for owners in self.holders(name)]
+
+    def fences(self, name: str = NAME) -> list[int]:
+        return [int(store.hget(keys_of(name).state, "fence") or 0) for store in self.stores]
+
+    def set_fences(self, *fences: int) -> None:
+        for store, fence in zip(self.stores, fences, strict=True):
+            store.hset(keys_of().state, {"fence": str(fence), "owner": "x:1", "clean": "1", "abandoned": "0"})
+
+    def tombstones(self) -> list[int]:
+        return [len([key for key in store.keys() if ":dead:" in key]) for store in self.stores]  # noqa: SIM118
+
+    def drop(self, *nodes: int) -> None:
+        """The nodes, counted from 0, restart empty."""
+        for node in nodes:
+            self.stores[node].flush()
+
+
+@contextmanager
+def away(*links: Link) -> Iterator[None]:
+    """The links have no connection inside the block: what is asked of them waits."""
+    outages = [link.outage() for link in links]
+    for outage in outages:
+        outage.__enter__()
+    yield
+    for outage in outages:
+        outage.__exit__(None, None, None)

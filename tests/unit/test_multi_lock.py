@@ -1,0 +1,108 @@
+"""The multi lock in one process: queues that overlap, whose turn it is, and what hears of what."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiolock import LockManager, LossReason, MultiLock
+from aiolock.testing import MemoryBackend
+
+from .world import DEADLINE, TTL, Crew, Holder, assert_empty, expect_loss, lock_keys, runtime_of, settle
+
+
+@pytest.mark.parametrize("listening", [False, True])
+async def test_after_so_many_local_turns_it_is_the_turn_of_others(
+    backend: MemoryBackend, peer: LockManager, crew: Crew, listening: bool
+) -> None:
+    """Kept by Handoff.successor: `_streak`; and Gate._is_own, or its own message would end the pause at once."""
+    order: list[str] = []
+
+    async def enter(lock: MultiLock, who: str) -> None:
+        async with lock:
+            order.append(who)
+            await asyncio.sleep(0)
+
+    async with LockManager(MemoryBackend(backend), handoff_limit=3) as locks:
+        first = Holder(crew, (peer if listening else locks).multi_lock("a", "b"))
+        await first.entered
+        here = [crew.start(enter(locks.multi_lock("a", "b"), "here")) for _ in range(12)]
+        await settle(backend)
+        there = crew.start(enter(peer.multi_lock("b", "c"), "there"))
+        await settle(backend)
+        await first.end()
+        await backend.clock.advance(1.0)
+        await asyncio.gather(there, *here)
+        assert 1 <= order.index("there") <= 5
+        await settle(backend)
+        assert_empty(locks)
+
+
+async def test_nobody_else_no_pause(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
+    """Kept by Handoff._wanted_elsewhere: the release says how many listened."""
+    holders = [Holder(crew, locks.multi_lock("a", "b")) for _ in range(40)]
+    for holder in holders:
+        holder.leave.set()
+    for _ in holders:
+        await settle(backend)
+    assert all(holder.task.done() for holder in holders)
+
+
+async def test_the_queue_of_each_set_is_one_step(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
+    """No local deadlock: whoever waits for {a, b} holds neither."""
+    holders = [Holder(crew, locks.lock("a")), Holder(crew, locks.multi_lock("a", "b"))]
+    await settle(backend)
+    holders.append(Holder(crew, locks.lock("b")))
+    await settle(backend)
+    assert [holder.entered.done() for holder in holders] == [True, False, True]
+    await holders[0].end()
+    await settle(backend)
+    assert not holders[1].entered.done()
+    await holders[2].end()
+    await settle(backend)
+    assert holders[1].entered.done()
+    await holders[1].end()
+
+
+async def test_one_attempt_a_release(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
+    """Its own releases wake its queue once, not by their messages again. Kept by Gate._is_own."""
+    held = Holder(crew, locks.lock("b"))
+    await held.entered
+    waiters = [Holder(crew, locks.multi_lock("a", "b")) for _ in range(2)]
+    await settle(backend)
+    await held.end()
+    await settle(backend)
+    assert waiters[0].entered.done()
+    gate = runtime_of(locks).gates["multi", "a + b"]
+    before = gate.signals  # type: ignore[attr-defined]
+    await waiters[0].end()
+    await settle(backend)
+    assert gate.signals == before + 1  # type: ignore[attr-defined]
+    await waiters[1].end()
+
+
+async def test_a_lost_part_is_noticed_at_the_next_renewal(backend: MemoryBackend, locks: LockManager) -> None:
+    with expect_loss(LossReason.DELETED):
+        async with locks.multi_lock("a", "b"):
+            backend.store.delete("aiolock:lock:{b}")
+            await backend.clock.advance(TTL / 3 + 0.1)
+            await asyncio.Event().wait()
+    await settle(backend)
+    assert lock_keys(backend) == []
+
+
+async def test_it_lives_by_the_deadline_in_an_outage(backend: MemoryBackend, locks: LockManager) -> None:
+    with expect_loss(LossReason.UNREACHABLE):
+        async with locks.multi_lock("a", "b"):
+            with backend.outage():
+                await backend.clock.advance(DEADLINE + 0.1)
+                await asyncio.Event().wait()
+    await backend.clock.advance(TTL)
+    assert lock_keys(backend) == []
+
+
+async def test_two_managers_of_two_servers_do_not_meet(locks: LockManager) -> None:
+    """Names of another server are other locks. Kept by acquisition._overlaps: `runtime.holds`."""
+    async with LockManager(MemoryBackend()) as elsewhere, locks.lock("a"), elsewhere.multi_lock("a", "b"):
+        pass
