@@ -48,7 +48,7 @@ async def test_nothing_else_waits_for_the_replica(patient: LockManager, replicat
 
 
 async def test_what_is_called_meanwhile_leaves_together(patient: LockManager, replicated: Pair) -> None:
-    """One WAIT at a time, and one for all that came meanwhile. Kept by Session.flush: `and self.replies`."""
+    """One WAIT at a time, and one for all that came meanwhile. Kept by Session.flush: `elif self._replicas`."""
     await enter(patient.lock(NAME))
     async with asking(replicated) as raw:
         stats = redis_cli.CommandStats(raw)
@@ -56,11 +56,24 @@ async def test_what_is_called_meanwhile_leaves_together(patient: LockManager, re
         replicated.replica.freeze()
         first = asyncio.ensure_future(patient.lock("first").acquire())
         await replicated.waited_for()
-        others = [asyncio.ensure_future(patient.lock(f"n{i}").acquire()) for i in range(50)]
-        await asyncio.sleep(0)
+        others = []
+        for i in range(50):
+            others.append(asyncio.ensure_future(patient.lock(f"n{i}").acquire()))
+            await asyncio.sleep(0)
         replicated.replica.thaw()
         leases = await asyncio.gather(first, *others)
         assert await asked(stats) == Counter(evalsha=51, wait=2)
+        await asyncio.gather(*(lease.release() for lease in leases))
+
+
+async def test_what_is_called_in_one_turn_leaves_together(patient: LockManager, replicated: Pair) -> None:
+    """Else 50 grants that come in one read would be followed by a WAIT for the first and one for all others."""
+    await enter(patient.lock(NAME))
+    async with asking(replicated) as raw:
+        stats = redis_cli.CommandStats(raw)
+        await stats.reset()
+        leases = await asyncio.gather(*(patient.lock(f"n{i}").acquire() for i in range(50)))
+        assert await asked(stats) == Counter(evalsha=50, wait=1)
         await asyncio.gather(*(lease.release() for lease in leases))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
-from aiolock.backends.redis import RedisBackend
+from aiolock.backends.redis import RedisBackend, connection
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 
@@ -49,3 +52,30 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[FaultProxy]:
     """In front of the shared server."""
     async with FaultProxy(redis_server.host, redis_server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture(params=["wire", "stream"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways in which replies are read: by a `Wire`, or through redis-py where that is not safe."""
+    if request.param == "stream":
+        monkeypatch.setattr(connection, "_unread", lambda connection: True)
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a server's certificate, and that of who vouches for it."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "authority.pem"))
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
+        str(folder / "cert.pem")
+    )
+    return folder
+
+
+def server_tls(certificate: Path) -> ssl.SSLContext:
+    """What a server needs of `certificate`."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate / "cert.pem")
+    return context

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -13,18 +12,18 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-import trustme
 from redis._parsers import _AsyncHiredisParser, _AsyncRESP2Parser, _AsyncRESP3Parser
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
 from aiolock.backends.redis import RedisBackend
+from aiolock.backends.redis.wire import Wire
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 
 from .calls import Log, append, echo, result
-from .conftest import Connect
+from .conftest import Connect, server_tls
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -82,8 +81,15 @@ async def test_a_cluster_client_is_turned_away() -> None:
         RedisBackend(cluster)  # type: ignore[arg-type]
 
 
-async def works(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+def read_by(backend: RedisBackend) -> str:
+    """What reads its connection."""
+    assert backend._session is not None
+    return "wire" if isinstance(backend._session.link._transport.get_protocol(), Wire) else "stream"
+
+
+async def works(backend: RedisBackend, raw: redis.asyncio.Redis, reading: str = "wire") -> None:
     """Scripts, subscriptions and a reconnect."""
+    assert read_by(backend) == reading
     woken = Log()
     await backend.subscribe("c", woken)
     before = backend.connections_opened
@@ -94,12 +100,21 @@ async def works(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     await woken.has(3002)
     assert await backend.run(echo("again")) == "again"
     assert backend.connections_opened == before + 1
+    assert read_by(backend) == reading
+
+
+@pytest.mark.any_loop
+async def test_tcp(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+    await works(backend, raw)
 
 
 @pytest.mark.parametrize("parser", [_AsyncHiredisParser, _AsyncRESP3Parser, _AsyncRESP2Parser])
-async def test_every_parser(connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer, parser: Any) -> None:
+async def test_every_parser(
+    connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer, parser: Any, reading: str
+) -> None:
     pool = redis.asyncio.ConnectionPool.from_url(redis_server.url, parser_class=parser)
-    await works(await connect(redis.asyncio.Redis(connection_pool=pool)), raw)
+    backend = await connect(redis.asyncio.Redis(connection_pool=pool))
+    await works(backend, raw, reading if parser is _AsyncHiredisParser else "stream")
 
 
 async def test_a_client_as_odd_as_can_be(connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer) -> None:
@@ -147,10 +162,10 @@ def socket_server(tmp_path: Path) -> Iterator[tuple[RedisServer, Path]]:
 
 
 @pytest.mark.any_loop
-async def test_a_unix_socket(connect: Connect, socket_server: tuple[RedisServer, Path]) -> None:
+async def test_a_unix_socket(connect: Connect, socket_server: tuple[RedisServer, Path], reading: str) -> None:
     server, path = socket_server
     async with redis.asyncio.Redis.from_url(server.url) as raw:
-        await works(await connect(f"unix://{path}?db=1"), raw)
+        await works(await connect(f"unix://{path}?db=1"), raw, reading)
         await raw.config_set("requirepass", "secret")
         with pytest.raises(BackendError) as caught:
             await connect(f"unix://{path}")
@@ -161,30 +176,20 @@ async def test_a_unix_socket(connect: Connect, socket_server: tuple[RedisServer,
         await connect(f"unix://{path}.not")
 
 
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "authority.pem"))
-    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
-        str(folder / "cert.pem")
-    )
-    return folder
-
-
 @pytest.mark.any_loop
-async def test_tls(connect: Connect, redis_server: RedisServer, raw: redis.asyncio.Redis, certificate: Path) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate / "cert.pem")
-    async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
-        backend = await connect(f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}", request_timeout=2.0)
-        await works(backend, raw)
+async def test_tls(
+    connect: Connect, redis_server: RedisServer, raw: redis.asyncio.Redis, certificate: Path, reading: str
+) -> None:
+    async with FaultProxy(redis_server.host, redis_server.port, tls=server_tls(certificate)) as proxy:
+        backend = await connect(f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}", request_timeout=1.0)
+        await works(backend, raw, reading)
         large = "x" * 1_000_000
         assert await backend.run(echo(large)) == large
         hole = proxy.blackhole("requests")
         assert isinstance(await result(backend.run(echo("lost"))), BackendError)
         hole.lift()
         assert await result(backend.run(echo("found"))) == "found"
+        assert read_by(backend) == reading
         await backend.aclose()
         with pytest.raises(BackendError):
             await connect(proxy.url)  # nobody vouches for the certificate
@@ -269,6 +274,7 @@ async def test_a_server_that_is_not_redis(parser: Any, serve: Serve, kind: type[
         assert caught.value.__cause__ is not None or kind is ConfigurationError
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.any_loop
 @pytest.mark.parametrize("abandoned", [True, False])
 async def test_abandoned_with_a_reset_and_closed_without(abandoned: bool) -> None:
@@ -297,6 +303,38 @@ async def test_abandoned_with_a_reset_and_closed_without(abandoned: bool) -> Non
             assert isinstance(await result(future), BackendError)
         await backend.aclose()
         assert await asyncio.wait_for(ends.get(), 10) == ("reset" if abandoned else "end")
+
+
+@pytest.mark.any_loop
+async def test_a_server_that_ends_while_it_does_not_read(reading: str) -> None:
+    """Its end is seen although what is still to be sent keeps the connection from closing in order."""
+    ends: asyncio.Queue[str] = asyncio.Queue()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in (HELLO + OK + OK, b"$0\r\n\r\n" * 3):
+            await reader.read(1000)
+            writer.write(answer)
+        await reader.read(10)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write_eof()
+        await closed.wait()
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        try:
+            while await reader.read(1_000_000):
+                pass
+            ends.put_nowait("end")
+        except ConnectionResetError:
+            ends.put_nowait("reset")
+
+    closed = asyncio.Event()
+    async with fake(serve) as url:
+        backend = RedisBackend(url, request_timeout=30.0)
+        await backend.open(timeout=5, reconnected=lambda: None)
+        assert read_by(backend) == reading
+        assert isinstance(await result(backend.run(echo("x" * 20_000_000))), BackendError)
+        closed.set()
+        assert await asyncio.wait_for(ends.get(), 10) == "reset"
+        await backend.aclose()
 
 
 async def test_nobody_listens() -> None:

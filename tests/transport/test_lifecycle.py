@@ -30,6 +30,7 @@ def others() -> set[asyncio.Task[object]]:
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.any_loop
 async def test_nothing_is_left(redis_url: str, raw: redis.asyncio.Redis) -> None:
     await raw.ping()
@@ -55,6 +56,7 @@ async def test_a_connection_closed_in_order_is_not_killed(redis_url: str, comman
     assert (counts["client|info"], counts["client|kill"]) == (2, 0)
 
 
+@pytest.mark.usefixtures("reading")
 async def test_what_was_run_is_written_and_awaited(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     futures = [backend.run(append(i)) for i in range(100)]
     await backend.aclose()
@@ -73,6 +75,7 @@ async def test_a_callback_may_run_more_while_closing(backend: RedisBackend, raw:
     assert await raw.lrange("seen", 0, -1) == [b"first", b"second"]
 
 
+@pytest.mark.usefixtures("reading")
 async def test_waiting_for_replies_is_bounded(connect: Connect, proxy: FaultProxy) -> None:
     backend = await connect(proxy.url, request_timeout=0.3)
     hole = proxy.blackhole("replies")
@@ -87,6 +90,7 @@ async def test_waiting_for_replies_is_bounded(connect: Connect, proxy: FaultProx
     assert subscription.transient  # nobody refused it
 
 
+@pytest.mark.usefixtures("reading")
 async def test_closing_while_disconnected(own_server: RedisServer) -> None:
     backend = RedisBackend(own_server.url)
     await backend.open(timeout=5, reconnected=lambda: None)
@@ -118,6 +122,7 @@ async def test_closing_with_a_frozen_server(own_server: RedisServer) -> None:
     own_server.thaw()
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("turns", range(5))
 async def test_closing_cancelled(redis_url: str, raw: redis.asyncio.Redis, turns: int) -> None:
     await raw.ping()
@@ -174,6 +179,7 @@ async def test_never_opened(redis_url: str) -> None:
     assert others() == set()
 
 
+@pytest.mark.usefixtures("reading")
 async def test_opening_cancelled_anywhere(redis_url: str, raw: redis.asyncio.Redis) -> None:
     await raw.ping()
     opened = 0
@@ -221,6 +227,7 @@ def test_two_loops_in_turn(redis_url: str) -> None:
     assert [asyncio.run(use(word)) for word in ("a", "b", "c")] == ["a", "b", "c"]
 
 
+@pytest.mark.usefixtures("reading")
 def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
     """`asyncio.run` cancels what runs; nothing may hang, and the backend can be used again."""
     backend = RedisBackend(redis_url)
@@ -245,6 +252,7 @@ def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
     assert asyncio.run(use()) == "y"
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("turns", range(4))
 async def test_somebody_cancels_every_task(redis_url: str, turns: int) -> None:
     """A crude shutdown handler: calls fail instead of waiting for ever."""
@@ -261,13 +269,21 @@ async def test_somebody_cancels_every_task(redis_url: str, turns: int) -> None:
     await backend.aclose()
 
 
-async def test_somebody_cancels_the_writer(backend: RedisBackend) -> None:
+@pytest.mark.usefixtures("reading")
+async def test_somebody_cancels_the_writer(own_server: RedisServer, connect: Connect) -> None:
+    backend = await connect(own_server.url)
+    own_server.freeze()
+    large = backend.run(echo("x" * 20_000_000))
     (writer,) = (task for task in others() if task.get_name() == "aiolock writer")
     writer.cancel()
-    assert await result(backend.run(echo("x", lambda: True))) == "x"
+    assert isinstance(await result(large), BackendError)
+    own_server.thaw()
+    assert await result(backend.run(echo("x"))) == "x"
     assert backend.connections_opened == 2
+    assert "aiolock writer" not in {task.get_name() for task in others()}
 
 
+@pytest.mark.usefixtures("reading")
 async def test_a_full_buffer_keeps_calls_back(own_server: RedisServer, connect: Connect) -> None:
     """While the server does not read, what was not handed to the transport can still be withdrawn."""
     backend = await connect(own_server.url)

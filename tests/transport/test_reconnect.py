@@ -38,6 +38,7 @@ class Asked:
         return unanswered
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.any_loop
 async def test_killed_from_outside(backend: RedisBackend, raw: redis.asyncio.Redis, reconnected: Log) -> None:
     await backend.run(echo("x"))
@@ -47,6 +48,7 @@ async def test_killed_from_outside(backend: RedisBackend, raw: redis.asyncio.Red
     assert backend.connections_opened == 2
 
 
+@pytest.mark.usefixtures("reading")
 async def test_unwritten_calls_stay_in_order_behind_those_written_again(
     connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis
 ) -> None:
@@ -71,6 +73,7 @@ async def test_unwritten_calls_stay_in_order_behind_those_written_again(
     assert [call.writes for call in written] == [2, 1, 2]
 
 
+@pytest.mark.usefixtures("reading")
 async def test_a_lost_reply_was_executed(connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis) -> None:
     backend = await connect(proxy.url)
     asked = Asked()
@@ -96,6 +99,7 @@ async def test_asked_once_for_each_connection(connect: Connect, proxy: FaultProx
     assert backend.connections_opened == 3
 
 
+@pytest.mark.usefixtures("reading")
 async def test_a_call_made_when_asked_takes_the_place(
     connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis
 ) -> None:
@@ -168,6 +172,7 @@ async def test_a_cancelled_call_is_asked_about_too(
     assert (await seen(raw))[0] == "x"
 
 
+@pytest.mark.usefixtures("reading")
 async def test_nothing_is_written_to_a_connection_known_to_be_lost(backend: RedisBackend) -> None:
     await backend.run(echo("warm"))
     assert backend._session is not None
@@ -188,6 +193,22 @@ async def test_withdrawn_while_disconnected(own_server: RedisServer, connect: Co
     assert await result(futures[1]) == 1
     assert isinstance(await result(futures[0]), BackendError)
     assert gone.writes == 0
+
+
+async def test_what_a_withdrawn_call_leads_to_comes_last(own_server: RedisServer, connect: Connect) -> None:
+    """Its callback may run a call, which must not get into the middle of the write that leaves it out."""
+    backend = await connect(own_server.url)
+    own_server.kill()
+    await until(lambda: "open" in repr(backend))
+    gone = append("withdrawn")
+    gone.settle = lambda outcome: made.append(backend.run(append("instead")))
+    made: list[asyncio.Future[int]] = []
+    backend.run(gone)
+    kept = backend.run(append("kept"))
+    assert gone.withdraw()
+    own_server.restart()
+    assert await result(kept) == 1
+    assert await result(made[0]) == 2
 
 
 async def test_withdrawn_calls_do_not_pile_up(own_server: RedisServer, connect: Connect) -> None:
@@ -293,6 +314,7 @@ async def test_a_broken_reconnected_hurts_nobody(
     await backend.aclose()
 
 
+@pytest.mark.usefixtures("reading")
 async def test_survives_a_restart(own_server: RedisServer, connect: Connect, reconnected: Log) -> None:
     backend = await connect(own_server.url)
     assert await backend.run(append(1)) == 1
@@ -303,6 +325,7 @@ async def test_survives_a_restart(own_server: RedisServer, connect: Connect, rec
     assert await reconnected.has(1)
 
 
+@pytest.mark.usefixtures("reading")
 async def test_many_kills_under_load(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     wrong: list[object] = []
     rounds = 0

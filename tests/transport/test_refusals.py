@@ -16,6 +16,8 @@ from aiolock.testing.server import RedisServer
 from .calls import append, echo, result
 from .conftest import Connect
 
+pytestmark = pytest.mark.usefixtures("reading")
+
 
 @pytest.fixture
 async def limited(raw: redis.asyncio.Redis) -> AsyncIterator[redis.asyncio.Redis]:

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from aiolock.backends.redis.channels import Channels, Listener
-from aiolock.backends.redis.connection import Push
+from aiolock.backends.redis.push import Push
 from aiolock.backends.redis.replies import Confirmation, Desync, Echo, Loaded, Replies, Scripts
 
 BUSY = ResponseError("BUSY Redis is busy running a script")

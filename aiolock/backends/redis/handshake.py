@@ -8,7 +8,8 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
-from .connection import Link, Push, pack
+from .connection import Link, pack
+from .push import Push
 
 logger: logging.Logger = logging.getLogger("aiolock.redis")
 

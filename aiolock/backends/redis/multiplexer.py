@@ -41,8 +41,8 @@ class _State(enum.Enum):
 class RedisBackend:
     """One Redis server behind one connection; implements `Backend`.
 
-    The calls of one turn of the loop leave in one write, in order. Nothing is written twice unless whoever made the
-    call says so.
+    A call leaves at once if none is on its way, else with all others of the same turn of the loop in one write, in
+    order. Nothing is written twice unless whoever made the call says so.
 
     Args:
         source: a `redis://`, `rediss://` or `unix://` URL, or a `redis.asyncio.Redis` whose address, credentials, TLS
@@ -174,6 +174,7 @@ class RedisBackend:
             async with asyncio.timeout(timeout):
                 link = await self._connector.connect()
                 await self._handshake.greet(link)
+                link.attach()
         except BaseException as error:
             if link is not None:
                 link.reset()

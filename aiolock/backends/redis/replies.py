@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from redis.exceptions import RedisError
 
 from .channels import Channels, Listener
-from .connection import Push
+from .push import Push
 from .replicas import Replicas
 from .requests import Request
 

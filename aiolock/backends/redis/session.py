@@ -10,7 +10,7 @@ from typing import Any
 
 from ...clock import Clock
 from ...errors import BackendError
-from .channels import Channels, Subscribe, Unsubscribe
+from .channels import Channels, Subscribe
 from .connection import Link, pack
 from .heartbeat import Heartbeat
 from .outbox import Outbox
@@ -22,7 +22,7 @@ logger: logging.Logger = logging.getLogger("aiolock.redis")
 
 
 class Session:
-    """Writes in the next turn of the loop what was put into the outbox in this one, at once and in order.
+    """Writes what was put into the outbox: at once if nothing is on its way, else all of a turn of the loop together.
 
     Args:
         link: connected and greeted.
@@ -30,8 +30,8 @@ class Session:
         channels: where messages go; shared likewise.
         clock: stamps calls.
         timeout: seconds in which the server must answer.
-        replicas: who must acknowledge what is written; then there is one write at a time, and what is called
-            meanwhile leaves in the next. None for nobody.
+        replicas: who must acknowledge what is written; then there is one write at a time, never before the end of a
+            turn, and what is called meanwhile leaves in the next. None for nobody.
     """
 
     def __init__(
@@ -51,33 +51,32 @@ class Session:
         self._clock = clock
         self._timeout = timeout
         self._replicas = replicas
-        self._wanted = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
         self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
         self._cause: Exception | None = None
         self._over = False
         self._quiet: asyncio.Future[None] | None = None
-        self._writer: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[None] | None = None
         self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
 
     def wake(self) -> None:
         """Something was put into the outbox."""
-        self._wanted.set()
+        if self._scheduled:
+            return
+        if self.replies or self._replicas is not None:
+            self._scheduled = True
+            self._loop.call_soon(self._flush_turn)
+        else:
+            self.flush()
 
     async def run(self) -> Exception:
         """Read until the connection is lost, and say why. It is abandoned then.
 
         Cancellation: stops; closing is up to the caller.
         """
-        self._writer = asyncio.create_task(self._write(), name="aiolock writer")
-        self._writer.add_done_callback(self._writer_ended)
         try:
-            while True:
-                if self.replies.receive(await self.link.read()):
-                    self._heartbeat.heard()
-                    self._note_quiet()
-                    if self._outbox:
-                        self.wake()
-        except Exception as error:
+            error = await self.link.pump(self._receive)
             self.link.reset()
             return self._cause or error
         finally:
@@ -85,41 +84,31 @@ class Session:
 
     def flush(self) -> None:
         """Write the outbox now, in one piece."""
-        if self._over or self.link.gone or not self._outbox or (self._replicas is not None and self.replies):
+        if self._over or self._draining is not None or self.link.gone or not self._outbox:
             return
         if not self.replies:
             self._heartbeat.heard()
+        elif self._replicas is not None:
+            return
         chunks: list[bytes] = []
-        unwritten: list[tuple[Request[Any], BackendError | None]] = []
         now = self._clock.now()
         together = None if self._replicas is None else Acknowledgement(self._replicas)
         for item in self._outbox.take():
-            if isinstance(item, Subscribe):
+            if isinstance(item, Request):
+                self._add_request(item, chunks, now, together)
+            elif isinstance(item, Subscribe):
                 self._add_subscribe(item, chunks)
-            elif isinstance(item, Unsubscribe):
+            else:
                 chunks.append(pack(b"UNSUBSCRIBE", item.channel))
                 self.replies.expect(Confirmation(b"unsubscribe", item.channel, self._channels, None))
-            elif item.withdrawn:
-                unwritten.append((item, None))
-            else:
-                try:
-                    self._add_request(item, chunks, now, together)
-                except Exception as error:
-                    failure = BackendError(item.call.name, f"{item.doing} cannot be put into bytes: {error}")
-                    failure.__cause__ = error
-                    unwritten.append((item, failure))
         if self._replicas is not None and together:
             chunks.append(self._replicas.question())
             self.replies.expect(together)
             self.replies.expect(together)
         if chunks:
             self._send(b"".join(chunks))
-        for request, reason in unwritten:  # last: their callbacks must not see half a write
-            if reason is None:
-                request.withdraw()
-            else:
-                request.settle(reason)
-        self._note_quiet()
+        else:
+            self._note_quiet()
 
     async def quiet(self, timeout: float) -> None:
         """Wait until everything is written and answered, or the connection is gone; `timeout` seconds at most."""
@@ -134,7 +123,7 @@ class Session:
         self.flush()
         self._end()
         self.link.close()
-        return self._writer
+        return self._draining
 
     def _add_subscribe(self, item: Subscribe, chunks: list[bytes]) -> None:
         if self._channels.has(item.listener):
@@ -145,7 +134,17 @@ class Session:
         self, request: Request[Any], chunks: list[bytes], now: float, together: Acknowledgement | None
     ) -> None:
         call = request.call
-        data = pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+        # Whoever calls `run` has it return before he is told the end of his call: so those not written end later.
+        if request.withdrawn:
+            self._loop.call_soon(request.withdraw)
+            return
+        try:
+            data = pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+        except Exception as error:
+            failure = BackendError(call.name, f"{request.doing} cannot be put into bytes: {error}")
+            failure.__cause__ = error
+            self._loop.call_soon(request.settle, failure)
+            return
         if self.scripts.give(call.script.sha):
             chunks.append(pack(b"SCRIPT", b"LOAD", call.script.lua))
             self.replies.expect(Loaded(self.scripts, call.script.sha))
@@ -159,20 +158,33 @@ class Session:
             self.link.write(data)
         except Exception as error:
             self._abandon(error)
+            return
+        if self._draining is None and self.link.congested:
+            self._draining = self._loop.create_task(self._drain(), name="aiolock writer")
+            self._draining.add_done_callback(self._drained)
 
-    async def _write(self) -> None:
-        try:
-            while True:
-                await self._wanted.wait()
-                self._wanted.clear()
-                self.flush()
-                # While the transport has enough to send, calls stay here, where they can still be withdrawn.
-                await self.link.drained()
-        except Exception as error:
-            self._abandon(error)
+    async def _drain(self) -> None:
+        # While the transport has enough to send, calls stay here, where they can still be withdrawn.
+        await self.link.drained()
 
-    def _writer_ended(self, writer: asyncio.Task[None]) -> None:
-        self._abandon(ConnectionError("the writer was cancelled"))
+    def _drained(self, draining: asyncio.Task[None]) -> None:
+        self._draining = None
+        error = asyncio.CancelledError() if draining.cancelled() else draining.exception()
+        if error is None:
+            self.flush()
+        else:
+            self._abandon(error if isinstance(error, Exception) else ConnectionError("the writer was cancelled"))
+
+    def _flush_turn(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    def _receive(self, reply: object) -> None:
+        if self.replies.receive(reply):
+            self._heartbeat.heard()
+            self._note_quiet()
+            if self._replicas is not None and self._outbox:
+                self.wake()
 
     def _abandon(self, cause: Exception) -> None:
         """Lose the connection; the reader notices and ends."""
@@ -184,8 +196,8 @@ class Session:
     def _end(self) -> None:
         self._over = True
         self._heartbeat.stop()
-        if self._writer is not None:
-            self._writer.cancel()
+        if self._draining is not None:
+            self._draining.cancel()
         self._note_quiet()
 
     def _note_quiet(self) -> None:

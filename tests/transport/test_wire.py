@@ -1,0 +1,350 @@
+"""A transport read without a stream: each reply given out once, in order, until the end and not beyond it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from redis._parsers import _AsyncHiredisParser
+from redis.exceptions import BusyLoadingError, InvalidResponse
+
+from aiolock.backends.redis import RedisBackend
+from aiolock.backends.redis.connection import Connector, Link
+from aiolock.backends.redis.push import Push
+from aiolock.backends.redis.replies import Desync
+from aiolock.backends.redis.wire import Wire
+from aiolock.testing.server import RedisServer
+from tests.support.proxy import FaultProxy
+from tests.support.redis_cli import CommandStats
+
+from .calls import ECHO, append, echo
+from .conftest import Connect, server_tls
+
+LOST = ConnectionResetError("reset by peer")
+
+
+class Stream(asyncio.Protocol):
+    """The protocol that the wire replaces; keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def data_received(self, data: bytes) -> None:
+        self.told.append("data")
+
+    def eof_received(self) -> bool:
+        self.told.append("eof")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.told.append(exc)
+
+    def pause_writing(self) -> None:
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        self.told.append("resume")
+
+
+class Transport(asyncio.Transport):
+    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self.protocol
+
+
+@pytest.fixture
+def stream() -> Stream:
+    return Stream()
+
+
+@pytest.fixture
+async def wire(stream: Stream) -> Wire:
+    transport = Transport(stream)
+    wire = Wire(transport, _AsyncHiredisParser.parse_error)
+    assert transport.get_protocol() is wire
+    return wire
+
+
+async def pumping(wire: Wire, receive: Any) -> asyncio.Task[Exception]:
+    task = asyncio.create_task(wire.pump(receive))
+    await asyncio.sleep(0)
+    return task
+
+
+async def end(task: asyncio.Task[Exception]) -> Exception:
+    return await asyncio.wait_for(task, 10)
+
+
+async def test_what_came_before_anybody_asked_is_given_out_first(wire: Wire) -> None:
+    got: list[object] = []
+    wire.data_received(b":1\r\n:")
+    wire.data_received(b"2\r\n")
+    task = await pumping(wire, got.append)
+    assert got == [1, 2]
+    wire.data_received(b":3\r\n")
+    assert got == [1, 2, 3]
+    wire.connection_lost(LOST)
+    assert await end(task) is LOST
+
+
+async def test_what_came_before_anybody_asked_and_then_the_end(wire: Wire) -> None:
+    got: list[object] = []
+    wire.data_received(b":1\r\n")
+    wire.eof_received()
+    wire.connection_lost(None)
+    assert isinstance(await end(await pumping(wire, got.append)), ConnectionError)
+    assert got == [1]
+
+
+async def test_every_byte_alone(wire: Wire) -> None:
+    got: list[object] = []
+    task = await pumping(wire, got.append)
+    for byte in b"$4\r\n\r\n$1\r\n*2\r\n:1\r\n$-1\r\n_\r\n#f\r\n*0\r\n+OK\r\n":
+        wire.data_received(bytes([byte]))
+    assert got == [b"\r\n$1", [1, None], None, False, [], b"OK"]
+    wire.connection_lost(LOST)
+    await end(task)
+
+
+async def test_errors_are_replies_whatever_their_class(wire: Wire) -> None:
+    got: list[Any] = []
+    task = await pumping(wire, got.append)
+    wire.data_received(b"-LOADING Redis is loading\r\n-ERR no\r\n:1\r\n")
+    assert [type(reply).__name__ for reply in got] == ["BusyLoadingError", "ResponseError", "int"]
+    assert isinstance(got[0], BusyLoadingError)
+    assert not task.done()
+    wire.connection_lost(LOST)
+    await end(task)
+
+
+async def test_thousands_in_one_read(wire: Wire) -> None:
+    got: list[Any] = []
+    task = await pumping(wire, got.append)
+    wire.data_received(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n*1\r\n:1\r\n" * 10_000)
+    assert [type(item) for item in got] == [Push, list] * 10_000
+    assert got[-2].items == [b"message", b"c", b"x"]
+    wire.connection_lost(LOST)
+    await end(task)
+
+
+async def test_nothing_is_given_out_behind_a_failure(wire: Wire) -> None:
+    got: list[object] = []
+
+    def receive(reply: object) -> None:
+        got.append(reply)
+        if reply == 2:
+            raise Desync("out of step")
+
+    task = await pumping(wire, receive)
+    wire.data_received(b":1\r\n:2\r\n:3\r\n")
+    wire.data_received(b":4\r\n")
+    assert isinstance(await end(task), Desync)
+    wire.data_received(b":5\r\n")
+    wire.connection_lost(LOST)
+    assert got == [1, 2]
+
+
+async def test_what_is_no_resp_ends_it(wire: Wire) -> None:
+    got: list[object] = []
+    task = await pumping(wire, got.append)
+    wire.data_received(b":1\r\nHTTP/1.1 400 Bad Request\r\n")
+    assert isinstance(await end(task), InvalidResponse)
+    assert got == [1]
+
+
+async def test_cancelled(wire: Wire, stream: Stream) -> None:
+    got: list[object] = []
+    task = await pumping(wire, got.append)
+    task.cancel()
+    await asyncio.wait((task,))
+    wire.data_received(b":1\r\n")
+    wire.connection_lost(LOST)
+    assert task.cancelled()
+    assert got == []
+    assert stream.told == [LOST]
+
+
+async def test_the_end_of_what_the_server_says_is_the_end(wire: Wire, stream: Stream) -> None:
+    """Although unsent bytes may keep the transport from being lost for long."""
+    task = await pumping(wire, lambda reply: None)
+    assert wire.eof_received() is True
+    assert isinstance(await end(task), ConnectionError)
+    assert stream.told == ["eof"]
+
+
+async def test_the_stream_hears_what_it_needs_for_writing_and_closing(wire: Wire, stream: Stream) -> None:
+    wire.pause_writing()
+    wire.data_received(b":1\r\n")
+    wire.resume_writing()
+    wire.connection_lost(None)
+    assert stream.told == ["pause", "resume", None]
+
+
+# When the transport is taken over:
+
+
+@pytest.fixture
+async def link(redis_url: str) -> Any:
+    link = await Connector(redis_url).connect()
+    yield link
+    link.reset()
+    await link.closed()
+
+
+def taken_over(link: Link) -> bool:
+    link.attach()
+    return isinstance(link._transport.get_protocol(), Wire)
+
+
+@pytest.mark.any_loop
+async def test_a_silent_connection_is_taken_over(link: Link) -> None:
+    assert taken_over(link)
+
+
+@pytest.mark.parametrize("came", [b"+left in the stream\r\n", b"+unfin"])
+async def test_not_while_something_is_left_in_the_stream(link: Link, came: bytes) -> None:
+    protocol: Any = link._transport.get_protocol()
+    protocol.data_received(came)
+    assert not taken_over(link)
+
+
+async def test_not_while_something_is_left_in_the_parser(link: Link) -> None:
+    protocol: Any = link._transport.get_protocol()
+    protocol.data_received(b"+read\r\n+left in the parser\r\n")
+    assert await link.read() == b"read"
+    assert not taken_over(link)
+    assert await link.read() == b"left in the parser"
+
+
+async def test_not_past_the_end(link: Link) -> None:
+    protocol: Any = link._transport.get_protocol()
+    protocol.eof_received()
+    assert not taken_over(link)
+
+
+async def test_not_if_it_cannot_be_told_at_once(link: Link) -> None:
+    async def can_read() -> bool:
+        await asyncio.sleep(0)
+        return False
+
+    link._connection._parser.can_read = can_read  # type: ignore[method-assign]
+    assert not taken_over(link)
+
+
+class OwnParser(_AsyncHiredisParser):
+    """Somebody's, who looks at what is read."""
+
+
+class OwnConnection(redis.asyncio.Connection):
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        return await super().read_response(*args, **options)
+
+
+@pytest.mark.parametrize("own", [{"parser_class": OwnParser}, {"connection_class": OwnConnection}])
+async def test_not_where_somebody_reads_in_a_way_of_his_own(redis_url: str, own: dict[str, Any]) -> None:
+    pool = redis.asyncio.ConnectionPool.from_url(redis_url, **own)
+    link = await Connector(redis.asyncio.Redis(connection_pool=pool)).connect()
+    assert not taken_over(link)
+    link.reset()
+    await link.closed()
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("turns", range(4))
+async def test_lost_just_before_it_would_be_taken_over(
+    redis_server: RedisServer, certificate: Path, tls: bool, turns: int
+) -> None:
+    """TLS tells its loss to the protocol it had then: whoever comes after that would never hear of it."""
+    context: ssl.SSLContext | None = server_tls(certificate) if tls else None
+    async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
+        url = f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}" if tls else proxy.url
+        link = await Connector(url).connect()
+        link._transport.abort()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        link.attach()
+        assert isinstance(await asyncio.wait_for(link.pump(lambda reply: None), 10), Exception)
+        link.reset()
+        await asyncio.wait_for(link.closed(), 10)
+
+
+# What callbacks do while replies are given out:
+
+
+async def test_calls_made_while_replies_are_given_out_stay_in_step(backend: RedisBackend) -> None:
+    inner: list[tuple[str, asyncio.Future[str]]] = []
+
+    def more(outcome: object) -> None:
+        for word in (f"{outcome} a", f"{outcome} b"):
+            inner.append((word, backend.run(echo(word))))
+
+    calls = [echo(i) for i in range(1000)]
+    for call in calls:
+        call.settle = more
+    assert await asyncio.gather(*(backend.run(call) for call in calls)) == [str(i) for i in range(1000)]
+    assert len(inner) == 2000
+    assert [await future for _, future in inner] == [word for word, _ in inner]
+
+
+async def test_calls_that_answer_each_other_pile_up_no_frames(backend: RedisBackend) -> None:
+    depths: list[int] = []
+    done = asyncio.get_running_loop().create_future()
+
+    def again(outcome: object) -> None:
+        frame, depth = sys._getframe(), 0
+        while frame := frame.f_back:  # type: ignore[assignment]
+            depth += 1
+        depths.append(depth)
+        if len(depths) == 200:
+            done.set_result(None)
+        else:
+            run()
+
+    def run() -> None:
+        call = echo("x")
+        call.settle = again
+        backend.run(call)
+
+    run()
+    await asyncio.wait_for(done, 10)
+    assert max(depths) == min(depths)
+
+
+async def test_what_is_written_again_comes_before_what_a_callback_ran_meanwhile(
+    connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis, commandstats: CommandStats
+) -> None:
+    """Replies of one read: the first has a callback that runs a call, the second says that the script is unknown."""
+    backend = await connect(proxy.url)
+    assert await backend.run(append("first")) == 1
+    await backend.run(echo("known"))
+    await raw.script_flush()
+    await raw.script_load(ECHO.lua)
+    made: list[asyncio.Future[int]] = []
+
+    def make(word: str) -> bool:
+        made.append(backend.run(append(word)))
+        return True
+
+    ahead = echo("ahead")
+    ahead.settle = lambda outcome: make("new") and None
+    hold = proxy.hold("replies")
+    futures = [backend.run(ahead), backend.run(append("again", lambda: make("beside")))]
+    await proxy.wait_held()
+    async with asyncio.timeout(10):
+        while (await commandstats.sent())["evalsha"] < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    hold.lift()
+    await asyncio.gather(*futures)
+    await asyncio.gather(*made)
+    assert await raw.lrange("seen", 0, -1) == [b"first", b"again", b"beside", b"new"]
