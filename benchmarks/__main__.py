@@ -19,7 +19,9 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and the nearest peers: under two minutes")
     parser.add_argument("--loop", choices=loops(), default="asyncio", help="the event loop of all rows and peers")
-    parser.add_argument("--rows", default=None, metavar="A,B,…", help=f"only these, or 'none': {', '.join(row.key for row in ROWS)}")
+    parser.add_argument(
+        "--rows", default=None, metavar="A,B,…", help=f"only these, or 'none': {', '.join(row.key for row in ROWS)}"
+    )
     parser.add_argument("--peers", default=None, metavar="NAME,…", help="only these, or 'none'")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="where the results go")
     asked = parser.parse_args(words)

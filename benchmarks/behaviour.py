@@ -64,9 +64,7 @@ async def _cut_release(library: Adapter, name: str, after: float) -> None:
     await _cut(inside, then, after)
 
 
-async def _cut(
-    inside: Callable[[], Awaitable[None]], then: Callable[[float], Awaitable[None]], after: float
-) -> None:
+async def _cut(inside: Callable[[], Awaitable[None]], then: Callable[[float], Awaitable[None]], after: float) -> None:
     task = asyncio.ensure_future(inside())
     try:
         await then(after)
@@ -114,7 +112,7 @@ async def lost(url: str, adapter: str) -> dict[str, Any]:
                 entered.set()
                 try:
                     until = time.monotonic() + 3 * SHORT
-                    while time.monotonic() < until:
+                    while time.monotonic() < until:  # noqa: ASYNC110 - work that goes on
                         await asyncio.sleep(0.005)
                 finally:
                     ended = time.monotonic()

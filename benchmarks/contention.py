@@ -1,4 +1,4 @@
-"""Many tasks that want one lock: when each asked, entered and left. The clock is the machine's, the same in processes."""
+"""Many tasks that want one lock: when each asked, entered and left, by the clock that all processes share."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ async def contend(
     return seen
 
 
-async def visits(adapter: str, url: str, name: str, tasks: int, seconds: float, **more: float | bool) -> dict[str, object]:
+async def visits(
+    adapter: str, url: str, name: str, tasks: int, seconds: float, **more: float | bool
+) -> dict[str, object]:
     """`contend`, as a worker is asked for it: the adapter by its name, the result as JSON."""
     async with opened(adapter, url) as library:
         seen = await contend(library, name, tasks, seconds, **more)  # type: ignore[arg-type]

@@ -9,13 +9,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 300.0
-"""Seconds one request may take; nothing takes nearly so long."""
+PATIENCE = 600.0
+"""Seconds one request may take; no row takes nearly so long."""
 
 
 class WorkerFailed(Exception):
@@ -28,11 +28,13 @@ class Worker:
     Args:
         python: its interpreter; this one's if not given.
         loop: "asyncio" or "uvloop".
+        patience: seconds one request may take.
     """
 
-    def __init__(self, python: str = sys.executable, loop: str = "asyncio") -> None:
+    def __init__(self, python: str = sys.executable, loop: str = "asyncio", patience: float = PATIENCE) -> None:
         self._loop = loop
-        self._errors = tempfile.TemporaryFile()
+        self._patience = patience
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [python, "-m", "benchmarks.worker"],
@@ -64,14 +66,14 @@ class Worker:
     def receive(self) -> Any:
         """The answer to what was sent first; blocks."""
         assert self._process.stdout is not None
-        timer = threading.Timer(PATIENCE, self._process.kill)
+        timer = threading.Timer(self._patience, self._process.kill)
         timer.start()
         try:
             line = self._process.stdout.readline()
         finally:
             timer.cancel()
         if not line:
-            raise WorkerFailed(f"a worker died, or took longer than {PATIENCE:.0f} s: {self._last_words()}")
+            raise WorkerFailed(f"no answer within {self._patience:.0f} s, or died: {self._last_words()}")
         answer = json.loads(line)
         if "error" in answer:
             raise WorkerFailed(f"{answer['error']}\n{answer['trace']}")
@@ -83,10 +85,8 @@ class Worker:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            try:
+            with suppress(BrokenPipeError):
                 pipe.close()
-            except BrokenPipeError:
-                pass
         self._errors.close()
 
     def _last_words(self) -> str:
@@ -95,12 +95,14 @@ class Worker:
 
 
 @contextmanager
-def crew(number: int, python: str = sys.executable, loop: str = "asyncio") -> Iterator[Sequence[Worker]]:
+def crew(
+    number: int, python: str = sys.executable, loop: str = "asyncio", patience: float = PATIENCE
+) -> Iterator[Sequence[Worker]]:
     """So many workers; ended at the end, whatever happens."""
     workers: list[Worker] = []
     try:
         for _ in range(number):
-            workers.append(Worker(python, loop))
+            workers.append(Worker(python, loop, patience))
         yield workers
     finally:
         for worker in workers:

@@ -58,7 +58,9 @@ class Axis:
         return [self.low + step * number for number in range(int((self.high - self.low) / step + 1.001))]
 
 
-def draw(title: str, x_label: str, y_label: str, lines: Sequence[Series], log_x: bool = True, log_y: bool = True) -> str:
+def draw(
+    title: str, x_label: str, y_label: str, lines: Sequence[Series], log_x: bool = True, log_y: bool = True
+) -> str:
     """An SVG of the lines, each with its name beside the plot."""
     lines = [line for line in lines if line.points]
     points = [point for line in lines for point in line.points]

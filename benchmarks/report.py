@@ -1,8 +1,8 @@
 """The report of a run, its plots, and its tables in the documentation.
 
-    python -m benchmarks.report RESULTS.json                            # the report beside the results, and the plots
-    python -m benchmarks.report RESULTS.json --into docs/benchmarks.md  # fills the page's marked blocks
-    python -m benchmarks.report RESULTS.json --into README.md           # the same: the block `headline`
+python -m benchmarks.report RESULTS.json                            # the report beside the results, and the plots
+python -m benchmarks.report RESULTS.json --into docs/benchmarks.md  # fills the page's marked blocks
+python -m benchmarks.report RESULTS.json --into README.md           # the same: the block `headline`
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from .plot import draw
 Json = dict[str, Any]
 BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 PLOTS = {
-    "handoff": ("Hand-off between processes, 4 × 5 tasks", "ms from release to entry", "share of hand-offs", True, False),
+    "handoff": (
+        "Hand-off between processes, 4 × 5 tasks",
+        "ms from release to entry",
+        "share of hand-offs",
+        True,
+        False,
+    ),
     "throughput": ("Throughput, a name for each task", "tasks", "pairs/s", True, True),
     "cost against number of names": ("Cost of an operation", "names", "µs", True, True),
     "cost against number of waiters": ("Cost of an operation", "waiters", "µs", True, True),

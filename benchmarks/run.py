@@ -62,7 +62,8 @@ class Run:
         self._done = 0
         self._steps = len(list(plan.row_runs())) + len(plan.peers)
         self.results: dict[str, Any] = {
-            "schema": SCHEMA, "quick": plan.quick, "figures": [], "series": [], "peers": [], "left_out": plan.left_out(),
+            "schema": SCHEMA, "quick": plan.quick, "left_out": plan.left_out(),
+            "figures": [], "series": [], "peers": [],
         }  # fmt: skip
 
     def measure(self) -> dict[str, Any]:

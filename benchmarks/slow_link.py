@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import signal
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from .crew import ROOT
@@ -75,10 +76,8 @@ async def relay(host: str, port: int, delay: float) -> None:
     listener = await loop.create_server(accept, "127.0.0.1", 0)
     print(listener.sockets[0].getsockname()[1], flush=True)
     threading.Thread(target=_await_end, args=(loop, asyncio.current_task()), daemon=True).start()
-    try:
+    with suppress(asyncio.CancelledError):
         await listener.serve_forever()
-    except asyncio.CancelledError:
-        pass
 
 
 def _await_end(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> None:
@@ -110,8 +109,6 @@ def _precise_loop() -> asyncio.AbstractEventLoop:
 
 
 if __name__ == "__main__":
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=_precise_loop) as runner:
         runner.run(relay(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))

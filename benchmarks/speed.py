@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 from typing import Any
@@ -11,14 +12,17 @@ from .figure import percentile
 from .peers.adapter import load, opened
 from .peers.base import Base
 from .scale import Scale
-from .turns import base_pairs, in_turns, lock_pairs, ratios
+from .turns import TTL, base_pairs, in_turns, lock_pairs, ratios
 
+PROBE = 10.0
 CROWDS = (1, 10, 50, 200)
 TASKS = 20
 
 
-async def identity(adapter: str, distributions: list[str]) -> dict[str, Any]:
-    """Versions and settings; fails if the library cannot be imported."""
+async def identity(url: str, adapter: str, distributions: list[str]) -> dict[str, Any]:
+    """Versions and settings; fails if the library cannot be imported, or cannot acquire a free lock."""
+    async with opened(adapter, url) as library, asyncio.timeout(PROBE), library.lock("probe", TTL):
+        pass
     return {"settings": load(adapter).settings, "versions": {name: _version(name) for name in distributions}}
 
 

@@ -120,8 +120,8 @@ def speeds(results: Json) -> str:
 def behaviour(results: Json) -> str:
     """What each library did."""
     head = [
-        "library", "entered beside another", "longest wait", "left locked by cancelled acquires", "by cancelled releases",
-        "its lease taken away", "both bodies ran", "connections, 200 waiters",
+        "library", "entered beside another", "longest wait", "left locked by cancelled acquires",
+        "by cancelled releases", "its lease taken away", "both bodies ran", "connections, 200 waiters",
     ]  # fmt: skip
     return table(head, [_did(peer) for peer in _present(results)])
 
@@ -183,7 +183,15 @@ def settings(results: Json) -> str:
 
 def headline(results: Json) -> str:
     """The short table: speed and behaviour side by side."""
-    head = ["library", "1 task", "200 tasks", "hand-off", "200 waiters, 5 s", "entered beside another", "lease taken away"]
+    head = [
+        "library",
+        "1 task",
+        "200 tasks",
+        "hand-off",
+        "200 waiters, 5 s",
+        "entered beside another",
+        "lease taken away",
+    ]
     rows = []
     for peer in _present(results):
         crowds = dict(peer.get("uncontended", {}).get("crowds", []))

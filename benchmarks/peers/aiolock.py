@@ -114,4 +114,3 @@ PRIMITIVES = {
 def offered() -> dict[str, type[Lock]]:
     """Those that this version has."""
     return {label: kind for label, kind in PRIMITIVES.items() if hasattr(LockManager, label.split()[0].rstrip(","))}
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
+import aioredis
 from aioredlock import Aioredlock
 
 
@@ -15,7 +16,10 @@ class Lock:
     permits = 1
 
     async def open(self, url: str) -> None:
-        """Nothing yet: it connects at the first use."""
+        """Connect once, with its client: the library itself would try for ever, whatever the reason."""
+        client = await aioredis.create_redis(url)
+        client.close()
+        await client.wait_closed()
         self._url = url
         self._managers: dict[float, Aioredlock] = {}
 

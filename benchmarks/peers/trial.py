@@ -23,6 +23,8 @@ WAITERS = 200
 IDLE = 5.0
 LINK = 0.001
 SHORT_TTL = 1.0
+PATIENCE = 60.0
+"""Seconds one step may take; what takes longer has hung."""
 
 
 class Trial:
@@ -46,7 +48,7 @@ class Trial:
             self._stage = replace(self._stage, python=python)
             with self._worker() as worker:
                 identity = worker.call(
-                    "benchmarks.speed:identity", adapter=self._peer.adapter,
+                    "benchmarks.speed:identity", url=self._stage.url, adapter=self._peer.adapter,
                     distributions=list(self._peer.distributions),
                 )  # fmt: skip
         except (Unavailable, WorkerFailed) as error:
@@ -71,7 +73,7 @@ class Trial:
 
     @contextmanager
     def _worker(self) -> Iterator[Worker]:
-        with crew(1, self._stage.python, self._stage.loop) as (worker,):
+        with crew(1, self._stage.python, self._stage.loop, PATIENCE) as (worker,):
             yield worker
 
     def _ask(self, function: str, **more: Any) -> Any:
@@ -84,14 +86,16 @@ class Trial:
             Series("throughput", self._peer.name, [(tasks, crowd["pairs"]) for tasks, crowd in seen["crowds"]])
         )
         if self._peer.adapter == "benchmarks.peers.aiolock:Lock":
-            self.series.append(Series("throughput", "base", [(tasks, crowd["base"]) for tasks, crowd in seen["crowds"]]))
+            self.series.append(
+                Series("throughput", "base", [(tasks, crowd["base"]) for tasks, crowd in seen["crowds"]])
+            )
         return seen
 
     def _contended(self) -> Any:
         return self._ask("benchmarks.speed:contended", quick=self._stage.quick)
 
     def _handoff(self) -> Any:
-        with crew(PROCESSES, self._stage.python, self._stage.loop) as workers:
+        with crew(PROCESSES, self._stage.python, self._stage.loop, PATIENCE) as workers:
             seconds = self._stage.scale.handoffs * (1 if self._stage.quick else 2)
             bare = handoffs(contended(workers, BARE, self._stage.url, seconds))
             seen = contended(workers, self._peer.adapter, self._stage.url, seconds)
@@ -108,7 +112,7 @@ class Trial:
 
     def _exclusion(self) -> Any:
         """Two processes; in each the first section lasts longer than the ttl."""
-        with crew(2, self._stage.python, self._stage.loop) as workers:
+        with crew(2, self._stage.python, self._stage.loop, PATIENCE) as workers:
             seen: list[Visits] = contended(
                 workers, self._peer.adapter, self._stage.url, 4 * SHORT_TTL, ttl=SHORT_TTL, outlast=True
             )

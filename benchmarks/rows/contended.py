@@ -25,9 +25,14 @@ async def one_name(**given: object) -> dict[str, object]:
         [
             Figure.median("C", f"acquisitions/s of {TASKS} tasks against one task alone", speeds, must=0.8, aim=1.3),
             Figure.median(
-                "C", f"p99 wait against {TASKS} × the mean turn", waits, must=3, aim=1.5, at_least=False,
+                "C",
+                f"p99 wait against {TASKS} × the mean turn",
+                waits,
+                must=3,
+                aim=1.5,
+                at_least=False,
                 note="a turn: from one entry to the next, body and hand-off",
-            ),  # fmt: skip
+            ),
             Figure.median("C", "acquisitions/s", absolute, "1/s", note=SECTION),
         ]
     ).as_json()

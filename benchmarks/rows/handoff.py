@@ -56,16 +56,23 @@ def _compare(
         name = prefix.format(label=label)
         found.figures += [
             Figure.median(
-                "D", f"{name}hand-off p50 against bare BLPOP", [a / b for a, b in zip(halves, bare, strict=False)],
-                must=must, aim=aim, at_least=False, note=f"{len(whole)} hand-offs between processes",
-            ),  # fmt: skip
+                "D",
+                f"{name}hand-off p50 against bare BLPOP",
+                [a / b for a, b in zip(halves, bare, strict=False)],
+                must=must,
+                aim=aim,
+                at_least=False,
+                note=f"{len(whole)} hand-offs between processes",
+            ),
             Figure.median("D", f"{name}hand-off p50", [half * 1e3 for half in halves], "ms"),
             Figure("D", f"{name}hand-off p99", percentile(whole, 0.99) * 1e3, "ms"),
         ]
         found.series.append(Series("handoff", label, _ms(whole)))
     if must:
         found.figures.append(Figure.median("D", "bare BLPOP p50", [half * 1e3 for half in bare], "ms"))
-        found.series.append(Series("handoff", "bare BLPOP", _ms([value for some in times["bare BLPOP"] for value in some])))
+        found.series.append(
+            Series("handoff", "bare BLPOP", _ms([value for some in times["bare BLPOP"] for value in some]))
+        )
 
 
 def _ms(times: Sequence[float]) -> list[tuple[float, float]]:

@@ -33,7 +33,9 @@ async def bytes_each(**given: object) -> dict[str, object]:
             Figure("G", "bytes of an idle lock, used once", idle, "B", LIMIT, None, False, told),
             Figure("G", "bytes of a waiter, net of its task", waiter, "B", LIMIT, None, False, told),
             Figure("G", "bytes of a lease", lease, "B", LIMIT, None, False, f"{told}, acquired by as many tasks"),
-            Figure("G", "bytes of a lease, one task", one_task, "B", LIMIT, None, False, f"{told}, acquired by one task"),
+            Figure(
+                "G", "bytes of a lease, one task", one_task, "B", LIMIT, None, False, f"{told}, acquired by one task"
+            ),
         ]
     ).as_json()
 

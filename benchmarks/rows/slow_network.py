@@ -45,9 +45,15 @@ async def delayed(**given: object) -> dict[str, object]:
         [
             Figure.median("I", "pairs/s against base, 2 ms each way", speed, must=1),
             Figure.median(
-                "I", f"round trips an acquisition, {TASKS} tasks, one name", trips, "RTT", 1.2, None, False,
+                "I",
+                f"round trips an acquisition, {TASKS} tasks, one name",
+                trips,
+                "RTT",
+                1.2,
+                None,
+                False,
                 f"a PING takes {round_trip * 1e3:.2f} ms",
-            ),  # fmt: skip
+            ),
         ]
     ).as_json()
 
