@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from .ending import end
 from .peers.adapter import Adapter, opened
 
 SWEEP = 0.012
@@ -88,8 +89,7 @@ async def _acquirable(lock: AbstractAsyncContextManager[object]) -> bool:
     task = asyncio.ensure_future(enter())
     done, _ = await asyncio.wait({task}, timeout=PATIENCE)
     if not done:
-        task.cancel()
-        await asyncio.wait({task}, timeout=PATIENCE)
+        await end({task})
         return False
     return task.exception() is None
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .ending import end
 from .peers.adapter import Adapter, opened
 from .peers.base import Blpop
 
@@ -85,9 +86,7 @@ async def contend(
     _, late = await asyncio.wait(everybody, timeout=max(0.0, until - time.monotonic()) + GRACE)
     now = time.monotonic()
     seen.waiting = [now - asked for asked in asking.values()]
-    for task in late:
-        task.cancel()
-    await asyncio.wait(everybody)
+    await end(late)
     return seen
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .crew import crew
+from .ending import end
 from .peers.adapter import Adapter, load, opened
 from .server_stats import ServerStats
 
@@ -60,9 +61,7 @@ async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idl
             commands = await stats.commands()
             spent, cpu = time.monotonic() - began, time.process_time() - used
             connections = await aside.connections() - 1  # `stats` has one
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await end(tasks)
             for task in tasks:
                 if not task.cancelled() and (error := task.exception()) is not None:
                     raise error

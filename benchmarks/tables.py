@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import Any
 
 from .figure import Figure
@@ -44,7 +45,7 @@ def environment(results: Json) -> str:
         "libraries": libraries,
         "commit": where["commit"],
     }
-    return "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
+    return "\n".join(fill(f"- {name}: {fact}", 118, subsequent_indent="  ") for name, fact in facts.items())
 
 
 def targets(results: Json) -> str:

@@ -10,14 +10,16 @@ from typing import Any
 from aiolock import LockManager
 
 PERMITS = 5
-CALL = re.compile(r"redis\.p?call\('(\w+)'")
+CALL = re.compile(r"redis\.p?call\('(\w+)'(?:, '(NUMSUB)')?", re.IGNORECASE)
+"""A command in a script; the server counts PUBSUB by its subcommands."""
 
 
 def _scripted() -> frozenset[str]:
     folder = files("aiolock.scripts")
     scripts = (file for kind in folder.iterdir() if kind.is_dir() for file in kind.iterdir())
     sources = (script.read_text() for script in scripts if script.name.endswith(".lua"))
-    return frozenset(name.lower() for source in sources for name in CALL.findall(source))
+    found = (f"{one}|{two}" if two else one for source in sources for one, two in CALL.findall(source))
+    return frozenset(name.lower() for name in found)
 
 
 class Lock:

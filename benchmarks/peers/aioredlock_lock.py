@@ -16,23 +16,21 @@ class Lock:
     permits = 1
 
     async def open(self, url: str) -> None:
-        """Connect once, with its client: the library itself would try for ever, whatever the reason."""
-        client = await aioredis.create_redis(url)
-        client.close()
-        await client.wait_closed()
-        self._url = url
+        """Connect here: the library itself would try for ever, whatever the reason, and not say it."""
+        self._client = await aioredis.create_redis_pool(url, maxsize=1000)
         self._managers: dict[float, Aioredlock] = {}
 
     async def close(self) -> None:
         """Disconnect."""
         for manager in self._managers.values():
             await manager.destroy()
+        self._client.close()
+        await self._client.wait_closed()
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
         """A lock, renewed."""
         if ttl not in self._managers:
-            servers = [{"address": self._url, "maxsize": 1000}]
-            self._managers[ttl] = Aioredlock(servers, retry_count=100_000, internal_lock_timeout=ttl)
+            self._managers[ttl] = Aioredlock([self._client], retry_count=100_000, internal_lock_timeout=ttl)
         return _Lock(self._managers[ttl], name)
 
 
