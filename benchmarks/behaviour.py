@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from .crew import crew
 from .ending import end
 from .peers.adapter import Adapter, opened
 
@@ -81,17 +82,27 @@ async def _locked(library: Adapter, names: list[str]) -> int:
     return len(names) - sum(free)
 
 
-async def _acquirable(lock: AbstractAsyncContextManager[object]) -> bool:
+async def _acquirable(lock: AbstractAsyncContextManager[object], patience: float = PATIENCE) -> bool:
     async def enter() -> None:
         async with lock:
             pass
 
     task = asyncio.ensure_future(enter())
-    done, _ = await asyncio.wait({task}, timeout=PATIENCE)
+    done, _ = await asyncio.wait({task}, timeout=patience)
     if not done:
         await end({task})
         return False
     return task.exception() is None
+
+
+async def orphaned(url: str, adapter: str) -> float | None:
+    """Seconds until somebody else gets in, after the holder of a lock of 1 s was killed; None if not within 8."""
+    with crew(1) as (holder,):
+        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter, ttl=SHORT)
+    killed = time.monotonic()
+    async with opened(adapter, url) as library:
+        free = await _acquirable(library.lock("kept", SHORT), 8 * SHORT)
+    return time.monotonic() - killed if free else None
 
 
 async def lost(url: str, adapter: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from .peers.base import Blpop
 
 GRACE = 8.0
 """Seconds that whoever still waits at the end is given to enter a last time."""
-SETTLE = 0.7
+SETTLE = 0.3
 """Seconds from the request to the start, for connections to be made in every process."""
 
 

@@ -68,11 +68,11 @@ async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idl
     return Idle(spent, commands, arriving, connections, cpu / spent)
 
 
-async def take(url: str, adapter: str) -> None:
+async def take(url: str, adapter: str, ttl: float = TTL) -> None:
     """Acquire, and never release: for a process that is killed next."""
     library = load(adapter)
     await library.open(url)
-    lock = library.lock("kept", TTL)
+    lock = library.lock("kept", ttl)
     await lock.__aenter__()
     KEPT.append((library, lock))
 

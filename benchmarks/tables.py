@@ -97,7 +97,7 @@ def speeds(results: Json) -> str:
     """How fast each library is."""
     head = [
         "library", "version", "1 task, × base", "µs a pair", "200 tasks, × base", "client CPU, 200 tasks, × base",
-        "20 tasks, 1 name: 1/s", "p99 wait", "hand-off p50", "p99", "× bare BLPOP", "200 idle, 5 s: commands", "CPU",
+        "20 tasks, 1 name: 1/s", "p99 wait", "hand-off p50", "p99", "× bare BLPOP", "200 idle: commands", "CPU",
     ]  # fmt: skip
     rows = []
     for peer in _present(results):
@@ -111,7 +111,7 @@ def speeds(results: Json) -> str:
                 number(one.get("ratio")), number(None if pairs is None else 1e6 / pairs), number(many.get("ratio")),
                 number(many.get("cpu")), number(contended.get("acquisitions")),
                 _milliseconds(contended.get("p99")), _milliseconds(handoff.get("p50")),
-                _milliseconds(handoff.get("p99")), number(handoff.get("ratio")), number(idle.get("commands")),
+                _milliseconds(handoff.get("p99")), number(handoff.get("ratio")), _rate(idle),
                 number(_percent(idle.get("cpu")), "%"),
             ]
         )  # fmt: skip
@@ -122,7 +122,8 @@ def behaviour(results: Json) -> str:
     """What each library did."""
     head = [
         "library", "entered beside another", "longest wait", "left locked by cancelled acquires",
-        "by cancelled releases", "its lease taken away", "both bodies ran", "connections, 200 waiters",
+        "by cancelled releases", "its lease taken away", "both bodies ran",
+        "holder killed, ttl 1 s", "connections, 200 waiters",
     ]  # fmt: skip
     return table(head, [_did(peer) for peer in _present(results)])
 
@@ -145,8 +146,14 @@ def _did(peer: Json) -> list[str]:
         cells.append(number(lost["beside"], "s") if lost["beside"] is not None else "nobody else got in")
     else:
         cells += [_why(failed, "lost")] * 2
+    cells.append(_freed(peer["orphaned"]) if "orphaned" in peer else _why(failed, "orphaned"))
     cells.append(number(idle["connections"]) if idle else _why(failed, "idle"))
     return cells
+
+
+def _freed(orphaned: Json) -> str:
+    after = orphaned["after"]
+    return "**locked for good**" if after is None else f"free after {number(after, 's')}"
 
 
 def lost_lease(lost: Json) -> str:
@@ -189,7 +196,7 @@ def headline(results: Json) -> str:
         "1 task",
         "200 tasks",
         "hand-off",
-        "200 waiters, 5 s",
+        "200 waiters",
         "entered beside another",
         "lease taken away",
     ]
@@ -197,7 +204,11 @@ def headline(results: Json) -> str:
     for peer in _present(results):
         crowds = dict(peer.get("uncontended", {}).get("crowds", []))
         idle, exclusion, lost = peer.get("idle"), peer.get("exclusion"), peer.get("lost")
-        waiting = f"{idle['commands']:,} commands, {idle['connections']} connections" if idle else "–"
+        waiting = (
+            (f"{idle['commands']:,} commands in {idle['seconds']:.0f} s, {idle['connections']} connections")
+            if idle
+            else "–"
+        )
         rows.append(
             [
                 f"{peer['name']} {_version(peer)}", number(crowds.get(1, {}).get("ratio"), "×"),
@@ -223,6 +234,10 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else share * 100
+
+
+def _rate(idle: Json) -> str:
+    return f"{idle['commands']:,} in {idle['seconds']:.1f} s" if idle else "–"
 
 
 def _bad(some: int, of: int) -> str:

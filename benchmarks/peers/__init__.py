@@ -39,7 +39,7 @@ PEERS = [
     _peer("aiolock fair_lock", "aiolock:Fair", versions=("aiolock-redis", "redis", "hiredis")),
     _peer("aiolock renew=False", "aiolock:Fixed", versions=("aiolock-redis", "redis", "hiredis")),
     _peer("redis-py", "redis_py:Default", versions=("redis", "hiredis"), quick=True),
-    _peer("redis-py sleep=0.01", "redis_py:Eager", versions=("redis", "hiredis"), quick=True),
+    _peer("redis-py sleep=0.01", "redis_py:Eager", versions=("redis", "hiredis")),
     _peer("valkey-py", "valkey_py:Lock", "valkey[libvalkey]", versions=("valkey", "libvalkey")),
     _peer("coredis", "coredis_lock:Lock", "coredis"),
     _peer("aioredlock", "aioredlock_lock:Lock", "aioredlock", versions=("aioredlock", "aioredis")),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from .environment import Unavailable, python_of
 
 WAITERS = 200
 IDLE = 5.0
+QUICK_IDLE = 2.5
 LINK = 0.001
 SHORT_TTL = 1.0
 PATIENCE = 60.0
@@ -44,13 +45,8 @@ class Trial:
     def run(self) -> bool:
         """Measure all; False if the peer cannot be had here, and then the result says why."""
         try:
-            python = python_of(self._peer)
-            self._stage = replace(self._stage, python=python)
-            with self._worker() as worker:
-                identity = worker.call(
-                    "benchmarks.speed:identity", url=self._stage.url, adapter=self._peer.adapter,
-                    distributions=list(self._peer.distributions),
-                )  # fmt: skip
+            self._stage = replace(self._stage, python=python_of(self._peer))
+            identity = self._ask("benchmarks.speed:identity", distributions=list(self._peer.distributions))
         except (Unavailable, WorkerFailed) as error:
             self.result["absent"] = str(error).partition("\n")[0]
             return False
@@ -58,6 +54,7 @@ class Trial:
         steps: dict[str, Callable[[], Any]] = {
             "uncontended": self._uncontended, "contended": self._contended, "handoff": self._handoff,
             "idle": self._idle, "exclusion": self._exclusion, "cancelled": self._cancelled, "lost": self._lost,
+            "orphaned": self._orphaned,
         }  # fmt: skip
         for name, step in steps.items():
             self._flush()
@@ -71,14 +68,12 @@ class Trial:
         with Redis.from_url(self._stage.url) as raw:
             raw.flushall()
 
-    @contextmanager
-    def _worker(self) -> Iterator[Worker]:
-        with crew(1, self._stage.python, self._stage.loop, PATIENCE) as (worker,):
-            yield worker
-
     def _ask(self, function: str, **more: Any) -> Any:
-        with self._worker() as worker:
+        with self._crew(1) as (worker,):
             return worker.call(function, url=self._stage.url, adapter=self._peer.adapter, **more)
+
+    def _crew(self, number: int) -> AbstractContextManager[Sequence[Worker]]:
+        return crew(number, self._stage.python, self._stage.loop, PATIENCE)
 
     def _uncontended(self) -> Any:
         seen = self._ask("benchmarks.speed:uncontended", quick=self._stage.quick)
@@ -95,7 +90,7 @@ class Trial:
         return self._ask("benchmarks.speed:contended", quick=self._stage.quick)
 
     def _handoff(self) -> Any:
-        with crew(PROCESSES, self._stage.python, self._stage.loop, PATIENCE) as workers:
+        with self._crew(PROCESSES) as workers:
             seconds = self._stage.scale.handoffs * (1 if self._stage.quick else 2)
             bare = handoffs(contended(workers, BARE, self._stage.url, seconds))
             seen = contended(workers, self._peer.adapter, self._stage.url, seconds)
@@ -108,11 +103,11 @@ class Trial:
         }  # fmt: skip
 
     def _idle(self) -> Any:
-        return self._ask("benchmarks.idle:measured", waiters=WAITERS, seconds=IDLE)
+        return self._ask("benchmarks.idle:measured", waiters=WAITERS, seconds=QUICK_IDLE if self._stage.quick else IDLE)
 
     def _exclusion(self) -> Any:
         """Two processes; in each the first section lasts longer than the ttl."""
-        with crew(2, self._stage.python, self._stage.loop, PATIENCE) as workers:
+        with self._crew(2) as workers:
             seen: list[Visits] = contended(
                 workers, self._peer.adapter, self._stage.url, 4 * SHORT_TTL, ttl=SHORT_TTL, outlast=True
             )
@@ -126,6 +121,9 @@ class Trial:
         parts = urlsplit(self._stage.url)
         with slow_link(parts.hostname or "127.0.0.1", parts.port or 6379, LINK) as slow:
             return self._ask("benchmarks.behaviour:cancelled", slow_url=slow, rounds=self._stage.scale.loss_rounds)
+
+    def _orphaned(self) -> Any:
+        return {"after": self._ask("benchmarks.behaviour:orphaned")}
 
     def _lost(self) -> Any:
         return self._ask("benchmarks.behaviour:lost")

@@ -20,7 +20,7 @@ SECTION = "section: `sleep(0)`"
 async def one_name(**given: object) -> dict[str, object]:
     """Acquisitions a second against the pairs a second of one task alone, and the waits."""
     stage = Stage(**given)  # type: ignore[arg-type]
-    speeds, waits, absolute = await _rounds(stage, OURS)
+    speeds, waits, absolute = await _rounds(stage, OURS, stage.scale.rounds)
     return Findings(
         [
             Figure.median("C", f"acquisitions/s of {TASKS} tasks against one task alone", speeds, must=0.8, aim=1.3),
@@ -43,7 +43,9 @@ async def other_primitives(**given: object) -> dict[str, object]:
     stage = Stage(**given)  # type: ignore[arg-type]
     found = Findings()
     for label, kind in offered().items():
-        speeds, waits, absolute = await _rounds(stage, f"{kind.__module__}:{kind.__name__}")
+        speeds, waits, absolute = await _rounds(
+            stage, f"{kind.__module__}:{kind.__name__}", 1 if stage.quick else stage.scale.rounds
+        )
         found.figures += [
             Figure.median("C", f"{label}: acquisitions/s of {TASKS} tasks against one task alone", speeds),
             Figure.median("C", f"{label}: p99 wait against {TASKS} × the mean turn", waits),
@@ -52,10 +54,10 @@ async def other_primitives(**given: object) -> dict[str, object]:
     return found.as_json()
 
 
-async def _rounds(stage: Stage, adapter: str) -> tuple[list[float], list[float], list[float]]:
+async def _rounds(stage: Stage, adapter: str, rounds: int) -> tuple[list[float], list[float], list[float]]:
     scale = stage.scale
     speeds, waits, absolute = [], [], []
-    for number in range(scale.rounds + 1):
+    for number in range(rounds + 1):
         async with opened(adapter, stage.url) as library:
             alone = await _alone(library, scale.contended / 2)
             seen = await contend(library, "contended", TASKS, scale.contended)

@@ -15,6 +15,7 @@ from ..turns import TTL
 
 OURS = "benchmarks.peers.aiolock:Lock"
 LEASE_TTL = 3.0
+QUICK_LEASE_TTL = 1.5
 LEAST = 200
 Cost = Callable[[Adapter, str, int], Awaitable[float]]
 
@@ -115,7 +116,7 @@ async def _arrive(library: Adapter, url: str, number: int) -> float:
 async def _renewals(stage: Stage, found: Findings) -> None:
     renewing, acquiring = [], []
     for number in stage.scale.growth:
-        held = await hold(stage.url, number, LEASE_TTL, periods=2)
+        held = await hold(stage.url, number, QUICK_LEASE_TTL if stage.quick else LEASE_TTL, periods=2)
         renewing.append((float(number), held.cpu / number * 1e6))
         acquiring.append((float(number), held.acquiring * 1e6))
     _judge(found, "client CPU of a renewal, n leases", "leases", renewing)

@@ -12,7 +12,7 @@ from aiolock import LockManager
 from ..figure import Figure, Findings
 from ..stage import Stage
 
-NUMBER = 1_000
+NUMBER = 500
 LIMIT = 2_048
 
 

@@ -25,10 +25,11 @@ def peer(name: str, **changes: Any) -> dict[str, Any]:
         "uncontended": {"crowds": [[1, crowd], [200, crowd]]},
         "contended": {"acquisitions": 900.0, "p50": 0.001, "p99": 0.2, "errors": {}},
         "handoff": {"p50": 0.002, "p99": 0.1, "ratio": 4.0, "number": 9, "longest": 1.5, "stuck": 0, "seconds": 3.0},
-        "idle": {"commands": 8846, "connections": 200, "cpu": 0.4},
+        "idle": {"commands": 8846, "connections": 200, "cpu": 0.4, "seconds": 5.0},
         "exclusion": {"overlaps": 0, "visits": 100, "errors": {}},
         "cancelled": {"acquires": 0, "releases": 0, "rounds": 20},
         "lost": {"ran_on": False, "after": 0.3, "error": "LockLost", "beside": 0.2},
+        "orphaned": {"after": 1.02},
         **changes,
     }  # fmt: skip
 
@@ -38,7 +39,7 @@ def results() -> dict[str, Any]:
     wrong = peer(
         "wrong", exclusion={"overlaps": 7, "visits": 100, "errors": {}},
         cancelled={"acquires": 3, "releases": 0, "rounds": 20},
-        lost={"ran_on": True, "after": 3.0, "error": "", "beside": 2.9},
+        lost={"ran_on": True, "after": 3.0, "error": "", "beside": 2.9}, orphaned={"after": None},
     )  # fmt: skip
     half = peer("half", failed={"handoff": "WorkerFailed: " + "long " * 50})
     del half["handoff"]
@@ -72,6 +73,7 @@ def test_a_fast_lock_that_is_wrong_looks_wrong(results: dict[str, Any]) -> None:
     assert "**7 of 100**" in did
     assert "**3 of 20**" in did
     assert any(cell.startswith("**ran on**") for cell in did)
+    assert "**locked for good**" in did
     assert row(tables.speeds(results), "wrong")[0] == "wrong ⚠"
     assert row(tables.speeds(results), "aiolock")[0] == "aiolock"
     assert "**7 of 100**" in row(tables.headline(results), "wrong 1.2.3")
