@@ -25,7 +25,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--peers", default=None, metavar="NAME,…", help="only these, or 'none'")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="where the results go")
     asked = parser.parse_args(words)
-    rows = ROWS if asked.rows is None else [row for row in ROWS if row.key in asked.rows.split(",")]
+    rows = [row for row in ROWS if row.quick or not asked.quick]
+    if asked.rows is not None:
+        rows = [row for row in ROWS if row.key in asked.rows.split(",")]
     peers = [peer for peer in PEERS if peer.quick or not asked.quick]
     if asked.peers is not None:
         peers = [peer for peer in PEERS if peer.name in asked.peers.split(",")]

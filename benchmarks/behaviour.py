@@ -35,11 +35,10 @@ async def cancelled(url: str, slow_url: str, adapter: str, rounds: int) -> dict[
             await cut
         await asyncio.sleep(0.5)  # what the library undoes, or releases after all, has landed
         async with opened(adapter, url) as other:
-            return {
-                "acquires": await _locked(other, [f"cut:a{number}" for number in range(rounds)]),
-                "releases": await _locked(other, [f"cut:r{number}" for number in range(rounds)]),
-                "rounds": rounds,
-            }
+            locked = await asyncio.gather(
+                *(_locked(other, [f"cut:{kind}{number}" for number in range(rounds)]) for kind in "ar")
+            )
+            return {"acquires": locked[0], "releases": locked[1], "rounds": rounds}
 
 
 async def _cut_acquire(library: Adapter, name: str, after: float) -> None:
@@ -98,7 +97,7 @@ async def _acquirable(lock: AbstractAsyncContextManager[object], patience: float
 async def orphaned(url: str, adapter: str) -> float | None:
     """Seconds until somebody else gets in, after the holder of a lock of 1 s was killed; None if not within 8."""
     with crew(1) as (holder,):
-        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter, ttl=SHORT)
+        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter, name="kept", ttl=SHORT)
     killed = time.monotonic()
     async with opened(adapter, url) as library:
         free = await _acquirable(library.lock("kept", SHORT), 8 * SHORT)

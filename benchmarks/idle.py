@@ -47,14 +47,15 @@ class Idle:
 
 async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idle:
     """Let so many tasks of this process wait for so long for a lock whose holder was killed, and so is silent."""
+    name = f"kept:{time.monotonic_ns()}"
     with crew(1) as (holder,):
-        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter)
+        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter, name=name, ttl=TTL)
     async with ServerStats(url) as aside, opened(adapter, url) as library:
         async with library.lock("warm", TTL):
             pass
         async with ServerStats(url, library.scripted) as stats:
             began, used = time.monotonic(), time.process_time()
-            tasks = [asyncio.create_task(_wait(library)) for _ in range(waiters)]
+            tasks = [asyncio.create_task(_wait(library, name)) for _ in range(waiters)]
             await asyncio.sleep(FIRST)
             arriving = await stats.commands()
             await asyncio.sleep(seconds - FIRST)
@@ -68,17 +69,17 @@ async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idl
     return Idle(spent, commands, arriving, connections, cpu / spent)
 
 
-async def take(url: str, adapter: str, ttl: float = TTL) -> None:
+async def take(url: str, adapter: str, name: str, ttl: float) -> None:
     """Acquire, and never release: for a process that is killed next."""
     library = load(adapter)
     await library.open(url)
-    lock = library.lock("kept", ttl)
+    lock = library.lock(name, ttl)
     await lock.__aenter__()
     KEPT.append((library, lock))
 
 
-async def _wait(library: Adapter) -> None:
-    async with library.lock("kept", TTL):
+async def _wait(library: Adapter, name: str) -> None:
+    async with library.lock(name, TTL):
         raise RuntimeError("the lock was not kept")
 
 

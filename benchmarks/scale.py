@@ -15,6 +15,8 @@ class Scale:
         crowd_pairs: the same of each of 200 tasks.
         contended: how long tasks contend in one round, in one process.
         handoffs: the same across processes.
+        handoff_rounds: of those.
+        outlasting: how long tasks contend while sections outlast the ttl of 1 s.
         waiting: how long 200 waiters wait.
         ttl: of the leases that are held; a period is a third of it.
         leases: how many are held.
@@ -29,6 +31,8 @@ class Scale:
     crowd_pairs: int
     contended: float
     handoffs: float
+    handoff_rounds: int
+    outlasting: float
     waiting: float
     ttl: float
     leases: int
@@ -49,6 +53,8 @@ WHOLE = Scale(
     crowd_pairs=20,
     contended=1.5,
     handoffs=3.0,
+    handoff_rounds=7,
+    outlasting=4.0,
     waiting=30.0,
     ttl=30.0,
     leases=10_000,
@@ -63,11 +69,13 @@ QUICK = Scale(
     crowd_pairs=5,
     contended=0.4,
     handoffs=1.0,
-    waiting=4.0,
+    handoff_rounds=2,
+    outlasting=2.5,
+    waiting=3.0,
     ttl=3.0,
     leases=10_000,
     growth=(1, 10, 100, 1_000),
-    processes=(2, 8),
-    window=1.0,
-    loss_rounds=20,
+    processes=(2, 6),
+    window=0.7,
+    loss_rounds=12,
 )

@@ -109,7 +109,7 @@ class Trial:
         """Two processes; in each the first section lasts longer than the ttl."""
         with self._crew(2) as workers:
             seen: list[Visits] = contended(
-                workers, self._peer.adapter, self._stage.url, 4 * SHORT_TTL, ttl=SHORT_TTL, outlast=True
+                workers, self._peer.adapter, self._stage.url, self._stage.scale.outlasting, ttl=SHORT_TTL, outlast=True
             )
         errors: dict[str, int] = {}
         for each in seen:

@@ -14,12 +14,14 @@ class Row:
         title: what it is.
         call: what measures it: `module:function`, run in a process of its own.
         both_loops: measured on uvloop too, if it is installed.
+        quick: measured in a quick run too.
     """
 
     key: str
     title: str
     call: str
     both_loops: bool = False
+    quick: bool = True
 
 
 ROWS = [
@@ -31,9 +33,11 @@ ROWS = [
     Row("F", "holding", "benchmarks.rows.holding:held"),
     Row("G", "growth", "benchmarks.rows.growth:growth"),
     Row("M", "memory (part of G)", "benchmarks.rows.memory:bytes_each"),
+    Row("GD", "growth of row D", "benchmarks.rows.handoff:growing", quick=False),
+    Row("GE", "growth of row E", "benchmarks.rows.waiting:growing", quick=False),
     Row("H", "many processes", "benchmarks.rows.many_processes:commands"),
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
     Row("P", "the other primitives, uncontended", "benchmarks.rows.primitives:uncontended"),
     Row("PC", "the other primitives, contended in one process", "benchmarks.rows.contended:other_primitives"),
-    Row("PD", "the other primitives, across processes", "benchmarks.rows.handoff:other_primitives"),
+    Row("PD", "the other primitives, across processes", "benchmarks.rows.handoff:other_primitives", quick=False),
 ]

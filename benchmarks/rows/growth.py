@@ -40,12 +40,13 @@ async def _measure(stage: Stage, found: Findings, what: str, plot: str, cost: Co
     points = []
     for number in stage.scale.growth:
         async with opened(OURS, stage.url) as library:
-            costs = [await cost(library, stage.url, number) for _ in range(min(5, stage.scale.rounds))]
+            costs = [await cost(library, stage.url, number) for _ in range(2 if stage.quick else 5)]
         points.append((float(number), median(costs) * 1e6))
-    _judge(found, what, plot, points)
+    judge(found, what, plot, points)
 
 
-def _judge(found: Findings, what: str, plot: str, points: list[tuple[float, float]]) -> None:
+def judge(found: Findings, what: str, plot: str, points: list[tuple[float, float]]) -> None:
+    """Note a line of a plot, and the worst of its points against that at 10."""
     found.series.append(Series(f"cost against number of {plot}", what, points))
     at = dict(points)
     worst = max((number for number in at if number > 10), key=lambda number: at[number])
@@ -119,5 +120,5 @@ async def _renewals(stage: Stage, found: Findings) -> None:
         held = await hold(stage.url, number, QUICK_LEASE_TTL if stage.quick else LEASE_TTL, periods=2)
         renewing.append((float(number), held.cpu / number * 1e6))
         acquiring.append((float(number), held.acquiring * 1e6))
-    _judge(found, "client CPU of a renewal, n leases", "leases", renewing)
-    _judge(found, "acquiring one of n leases at once", "leases", acquiring)
+    judge(found, "client CPU of a renewal, n leases", "leases", renewing)
+    judge(found, "acquiring one of n leases at once", "leases", acquiring)

@@ -13,6 +13,7 @@ from ..figure import Figure, Findings, Series, cdf, percentile
 from ..peers.adapter import load
 from ..peers.aiolock import offered
 from ..stage import Stage
+from .growth import judge
 
 PROCESSES = 4
 TASKS = 5
@@ -30,19 +31,33 @@ async def across_processes(**given: object) -> dict[str, object]:
 
 
 async def other_primitives(**given: object) -> dict[str, object]:
-    """The others; readers exclude nobody, so they have no hand-off. A quick look takes the fair lock alone."""
+    """The others; readers exclude nobody, so they have no hand-off."""
     stage = Stage(**given)  # type: ignore[arg-type]
     found = Findings()
-    some = list(offered().items())[: 1 if stage.quick else None]
-    kinds = {label: f"{kind.__module__}:{kind.__name__}" for label, kind in some if kind.permits}
+    kinds = {label: f"{kind.__module__}:{kind.__name__}" for label, kind in offered().items() if kind.permits}
     _compare(stage, found, kinds)
+    return found.as_json()
+
+
+async def growing(**given: object) -> dict[str, object]:
+    """Part of row G: with ever more waiters, shared out between the processes."""
+    stage = Stage(**given)  # type: ignore[arg-type]
+    points = []
+    with crew(PROCESSES, stage.python, stage.loop) as workers:
+        for number in stage.scale.growth:
+            if number < 2 * PROCESSES:
+                continue
+            seen = contended(workers, OURS, stage.url, stage.scale.handoffs, number // PROCESSES)
+            points.append((float(number), median(handoffs(seen)) * 1e6))
+    found = Findings()
+    judge(found, f"hand-off p50 between {PROCESSES} processes, n waiters", "waiters", points)
     return found.as_json()
 
 
 def _compare(
     stage: Stage, found: Findings, adapters: dict[str, str], must: float | None = None, aim: float | None = None
 ) -> None:
-    rounds = stage.scale.rounds
+    rounds = stage.scale.handoff_rounds
     times: dict[str, list[list[float]]] = {label: [] for label in ("bare BLPOP", *adapters)}
     with crew(PROCESSES, stage.python, stage.loop) as workers:
         for _ in range(rounds):

@@ -7,7 +7,19 @@ from ..idle import wait_idly
 from ..stage import Stage
 
 WAITERS = 200
+SHORT = 4.0
 OURS = "benchmarks.peers.aiolock:Lock"
+
+
+async def growing(**given: object) -> dict[str, object]:
+    """Part of row G: commands of ever more waiters."""
+    stage = Stage(**given)  # type: ignore[arg-type]
+    seen = {number: await wait_idly(stage.url, OURS, number, SHORT) for number in stage.scale.growth}
+    most = max(idle.commands for idle in seen.values())
+    told = ", ".join(f"{number:,}: {idle.commands}" for number, idle in seen.items())
+    what = f"commands of n waiters in {SHORT:g} s: most against n = 10"
+    growth = most / max(1, seen[10].commands)
+    return Findings([Figure("G", what, growth, "×", 1.5, None, False, f"commands at n: {told}")]).as_json()
 
 
 async def idle(**given: object) -> dict[str, object]:
