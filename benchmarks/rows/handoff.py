@@ -20,6 +20,7 @@ TASKS = 5
 SECTION = 0.001
 BARE = "benchmarks.peers.base:Blpop"
 OURS = "benchmarks.peers.aiolock:Lock"
+PATIENT = "benchmarks.peers.aiolock:Patient"
 
 
 async def across_processes(**given: object) -> dict[str, object]:
@@ -47,7 +48,7 @@ async def growing(**given: object) -> dict[str, object]:
         for number in stage.scale.growth:
             if number < 2 * PROCESSES:
                 continue
-            seen = contended(workers, OURS, stage.url, stage.scale.handoffs, number // PROCESSES)
+            seen = contended(workers, PATIENT, stage.url, stage.scale.handoffs, number // PROCESSES)
             points.append((float(number), median(handoffs(seen)) * 1e6))
     found = Findings()
     judge(found, f"hand-off p50 between {PROCESSES} processes, n waiters", "waiters", points)

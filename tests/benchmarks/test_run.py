@@ -61,9 +61,9 @@ def listens(port: int) -> bool:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
 def test_an_interrupted_run_leaves_nothing(how: signal.Signals, tmp_path: Path, redis_server: object) -> None:
-    """Broken by a worker that does not end with its standard input, or a server that outlives the run.
+    """Broken by a server that outlives the run, or workers that end neither with their standard input nor without it.
 
-    Row D has workers of a worker, which nobody but the end of their input tells.
+    Row D has workers of a worker, which the run itself does not know.
     """
     run = start(tmp_path, "--rows", "D", "--peers", "none")
     assert run.stderr is not None
