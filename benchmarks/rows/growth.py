@@ -17,6 +17,9 @@ OURS = "benchmarks.peers.aiolock:Patient"
 LEASE_TTL = 3.0
 QUICK_LEASE_TTL = 1.5
 LEAST = 200
+"""Operations of one round, at least."""
+MANY = 1_000
+"""More take so long that two rounds must do."""
 Cost = Callable[[Adapter, str, int], Awaitable[float]]
 
 
@@ -39,8 +42,9 @@ async def growth(**given: object) -> dict[str, object]:
 async def _measure(stage: Stage, found: Findings, what: str, plot: str, cost: Cost) -> None:
     points = []
     for number in stage.scale.growth:
+        rounds = 2 if stage.quick or number > MANY else 5
         async with opened(OURS, stage.url) as library:
-            costs = [await cost(library, stage.url, number) for _ in range(2 if stage.quick else 5)]
+            costs = [await cost(library, stage.url, number) for _ in range(rounds)]
         points.append((float(number), median(costs) * 1e6))
     judge(found, what, plot, points)
 

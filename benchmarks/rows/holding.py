@@ -20,7 +20,9 @@ async def held(**given: object) -> dict[str, object]:
     return Findings(
         [
             Figure("F", f"leases lost of {scale.leases:,}", seen.lost, "", 0, None, False, told),
-            Figure("F", "commands a period", seen.commands, "", 40, None, False, "the heartbeat's PING included"),
+            Figure(
+                "F", "commands a period", seen.commands, "", 40, None, False, f"the heartbeat's PING included; {told}"
+            ),
             Figure("F", "client CPU", seen.cpu / PERIOD * 100, "% of a core", 5, 2, False, scaled),
         ]
     ).as_json()
