@@ -77,8 +77,9 @@ def draw(
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(f"{across(one):.1f},{up(two):.1f}" for one, two in line.points)
+        dash = ' stroke-dasharray="5 3"' if number >= len(COLOURS) else ""
         width = 3 if line.label == "aiolock" else 1.5
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dash}/>')
         row = TOP + 18 * number
         parts.append(f'<rect x="{WIDTH - RIGHT + 15}" y="{row}" width="14" height="4" fill="{colour}"/>')
         parts.append(_text((WIDTH - RIGHT + 35, row + 7, "start", line.label)))

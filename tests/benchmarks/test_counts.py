@@ -19,6 +19,8 @@ from tests.support.proxy import FaultProxy
 OURS = "benchmarks.peers.aiolock:Lock"
 PAIRS = 20
 WAITERS = 200
+PINGS = 2
+"""That a stalled machine may bring in between."""
 
 
 @pytest.fixture
@@ -69,8 +71,8 @@ async def test_round_trips_of_a_free_lock(redis_server: RedisServer, redis_url: 
         requests, chunks = proxy.requests, proxy.chunks
         for _ in range(PAIRS):
             await enter(locks, "free")
-        assert proxy.requests - requests == 2 * PAIRS
-        assert proxy.chunks - chunks == 2 * PAIRS
+        assert 2 * PAIRS <= proxy.requests - requests <= 2 * PAIRS + PINGS
+        assert 2 * PAIRS <= proxy.chunks - chunks <= 2 * PAIRS + PINGS
 
 
 async def test_round_trips_of_many_tasks(redis_server: RedisServer, redis_url: str) -> None:
