@@ -206,11 +206,7 @@ def headline(results: Json) -> str:
     for peer in _present(results):
         crowds = dict(peer.get("uncontended", {}).get("crowds", []))
         idle, exclusion, lost = peer.get("idle"), peer.get("exclusion"), peer.get("lost")
-        waiting = (
-            (f"{idle['commands']:,} commands in {idle['seconds']:.0f} s, {idle['connections']} connections")
-            if idle
-            else "–"
-        )
+        waiting = _idle(idle) if idle else "–"
         rows.append(
             [
                 f"{peer['name']} {_version(peer)}", number(crowds.get(1, {}).get("ratio"), "×"),
@@ -242,6 +238,11 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else share * 100
+
+
+def _idle(idle: Json) -> str:
+    some = "connection" if idle["connections"] == 1 else "connections"
+    return f"{idle['commands']:,} commands in {idle['seconds']:.0f} s, {idle['connections']} {some}"
 
 
 def _rate(idle: Json) -> str:

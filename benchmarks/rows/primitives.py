@@ -19,7 +19,7 @@ async def uncontended(**given: object) -> dict[str, object]:
     """What a pair costs against a pair of the plain lock."""
     stage = Stage(**given)  # type: ignore[arg-type]
     scale = stage.scale
-    pairs = scale.pairs
+    pairs = scale.pairs // 2
     async with opened(PLAIN, stage.url) as library:
         contestants: dict[str, Pairs] = {"lock": lock_pairs(library, 1, pairs)}
         for label, kind in offered().items():
