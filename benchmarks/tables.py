@@ -1,0 +1,261 @@
+"""The tables of a run, as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from textwrap import fill
+from typing import Any
+
+from .figure import Figure
+
+Json = dict[str, Any]
+VERDICTS = {"aim": "✓ aim", "must": "✓", "missed": "**missed**", "measured": "", "absent": "not measured"}
+WRONG = " ⚠"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """Three digits that count, and the unit."""
+    if value is None or math.isnan(value):
+        return "–"
+    if value == 0 or abs(value) >= 100:
+        told = f"{value:,.0f}"
+    else:
+        digits = max(0, 2 - math.floor(math.log10(abs(value))))
+        told = f"{value:.{min(digits, 4)}f}"
+    return f"{told} {unit}".rstrip()
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; bars in cells are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def environment(results: Json) -> str:
+    """Where it was measured, one fact a line."""
+    where = results["environment"]
+    libraries = ", ".join(f"{name} {version}" for name, version in where["libraries"].items())
+    facts = {
+        "taken": f"{results['taken']}, in {results['seconds']:.0f} s" + (", a quick run" if results["quick"] else ""),
+        "machine": f"{where['cpu']}, {where['cores']} cores ({where['fingerprint']}); load before: {where['load']}",
+        "system": where["kernel"],
+        "Python": f"{where['python']}, {where['loop']}",
+        "server": f"{where['server']} ({where['server_from']}), loopback",
+        "libraries": libraries,
+        "commit": where["commit"],
+    }
+    return "\n".join(fill(f"- {name}: {fact}", 118, subsequent_indent="  ") for name, fact in facts.items())
+
+
+def targets(results: Json) -> str:
+    """What has to reach something."""
+    rows = []
+    for told in results["figures"]:
+        if told.get("must") is None and told["value"] is not None:
+            continue
+        figure = _figure(told)
+        sense = "≥" if figure.at_least else "≤"
+        rows.append(
+            [
+                figure.row, f"{figure.what}{_loop(told, results)}", _value(figure),
+                "" if figure.must is None else f"{sense} {number(figure.must)}",
+                "" if figure.aim is None else f"{sense} {number(figure.aim)}",
+                VERDICTS[figure.verdict], figure.note,
+            ]
+        )  # fmt: skip
+    return table(["row", "what", "measured", "must", "aim", "", "note"], rows)
+
+
+def measured(results: Json) -> str:
+    """What was only measured."""
+    rows = [
+        [figure.row, f"{figure.what}{_loop(told, results)}", _value(figure), figure.note]
+        for told in results["figures"]
+        if told["value"] is not None and told.get("must") is None
+        for figure in [_figure(told)]
+    ]
+    return table(["row", "what", "measured", "note"], rows)
+
+
+def _figure(told: Json) -> Figure:
+    return Figure.from_json({name: value for name, value in told.items() if name != "loop"})
+
+
+def _loop(told: Json, results: Json) -> str:
+    return f" ({told['loop']})" if told["loop"] != results["environment"]["loop"] else ""
+
+
+def _value(figure: Figure) -> str:
+    if figure.value is not None and not figure.unit and float(figure.value).is_integer():
+        return f"{figure.value:,.0f}"  # a count
+    told = number(figure.value, figure.unit)
+    if len(figure.samples) > 1:
+        told += f" ({number(min(figure.samples))} … {number(max(figure.samples))})"
+    return told
+
+
+def speeds(results: Json) -> str:
+    """How fast each library is."""
+    head = [
+        "library", "version", "1 task, × base", "µs a pair", "200 tasks, × base", "client CPU, 200 tasks, × base",
+        "20 tasks, 1 name: 1/s", "p99 wait", "hand-off p50", "p99", "× bare BLPOP", "200 idle: commands", "CPU",
+    ]  # fmt: skip
+    rows = []
+    for peer in _present(results):
+        crowds = dict(peer.get("uncontended", {}).get("crowds", []))
+        one, many = crowds.get(1, {}), crowds.get(200, {})
+        contended, handoff, idle = (peer.get(part, {}) for part in ("contended", "handoff", "idle"))
+        pairs = one.get("pairs")
+        rows.append(
+            [
+                peer["name"] + (WRONG if is_wrong(peer) else ""), _version(peer),
+                number(one.get("ratio")), number(None if pairs is None else 1e6 / pairs), number(many.get("ratio")),
+                number(many.get("cpu")), number(contended.get("acquisitions")),
+                _milliseconds(contended.get("p99")), _milliseconds(handoff.get("p50")),
+                _milliseconds(handoff.get("p99")), number(handoff.get("ratio")), _rate(idle),
+                number(_percent(idle.get("cpu")), "%"),
+            ]
+        )  # fmt: skip
+    return table(head, rows)
+
+
+def behaviour(results: Json) -> str:
+    """What each library did."""
+    head = [
+        "library", "entered beside another", "longest wait", "left locked by cancelled acquires",
+        "by cancelled releases", "its lease taken away", "both bodies ran",
+        "holder killed, ttl 1 s", "connections, 200 waiters",
+    ]  # fmt: skip
+    return table(head, [_did(peer) for peer in _present(results)])
+
+
+def _did(peer: Json) -> list[str]:
+    failed = peer["failed"]
+    exclusion, handoff, cut, idle = (peer.get(part) for part in ("exclusion", "handoff", "cancelled", "idle"))
+    cells = [peer["name"]]
+    cells.append(_bad(exclusion["overlaps"], exclusion["visits"]) if exclusion else _why(failed, "exclusion"))
+    if handoff:
+        stuck = f", {handoff['stuck']} never got in" if handoff["stuck"] else ""
+        cells.append(f"{number(handoff['longest'], 's')} of {handoff['seconds']:g}{stuck}")
+    else:
+        cells.append(_why(failed, "handoff"))
+    for part in ("acquires", "releases"):
+        cells.append(_bad(cut[part], cut["rounds"]) if cut else _why(failed, "cancelled"))
+    lost = peer.get("lost")
+    if lost:
+        cells.append(lost_lease(lost))
+        cells.append(number(lost["beside"], "s") if lost["beside"] is not None else "nobody else got in")
+    else:
+        cells += [_why(failed, "lost")] * 2
+    cells.append(_freed(peer["orphaned"]) if "orphaned" in peer else _why(failed, "orphaned"))
+    cells.append(f"{idle['connections']:,}" if idle else _why(failed, "idle"))
+    return cells
+
+
+def _freed(orphaned: Json) -> str:
+    after = orphaned["after"]
+    return "**locked for good**" if after is None else f"free after {number(after, 's')}"
+
+
+def lost_lease(lost: Json) -> str:
+    """What the body did, in words."""
+    error = f"`{lost['error']}` at its end" if lost["error"] else "no error"
+    if lost["ran_on"]:
+        return f"**ran on**, {error}"
+    return f"cancelled after {number(lost['after'], 's')}, {error}"
+
+
+def is_wrong(peer: Json) -> bool:
+    """It let two in at once."""
+    return bool(peer.get("exclusion", {}).get("overlaps"))
+
+
+def absent(results: Json) -> str:
+    """What could not be measured here, and why."""
+    lines = [f"- {peer['name']}: {peer['absent']}" for peer in results["peers"] if "absent" in peer]
+    for peer in _present(results):
+        lines += [f"- {peer['name']}, {part}: {why}" for part, why in peer["failed"].items()]
+    lines += [f"- {name}: left out of this run" for name in results["left_out"]]
+    return "\n".join(_shortened(line) for line in lines) or "Nothing: every row and library was measured."
+
+
+def settings(results: Json) -> str:
+    """How each library was used."""
+    return table(
+        ["library", "versions", "settings"],
+        [
+            [peer["name"], ", ".join(f"{name} {found}" for name, found in peer["versions"].items()), peer["settings"]]
+            for peer in _present(results)
+        ],
+    )
+
+
+def headline(results: Json) -> str:
+    """The short table: speed and behaviour side by side."""
+    head = [
+        "library",
+        "1 task",
+        "200 tasks",
+        "hand-off",
+        "200 waiters",
+        "entered beside another",
+        "lease taken away",
+    ]
+    rows = []
+    for peer in _present(results):
+        crowds = dict(peer.get("uncontended", {}).get("crowds", []))
+        idle, exclusion, lost = peer.get("idle"), peer.get("exclusion"), peer.get("lost")
+        waiting = _idle(idle) if idle else "–"
+        rows.append(
+            [
+                f"{peer['name']} {_version(peer)}", number(crowds.get(1, {}).get("ratio"), "×"),
+                number(crowds.get(200, {}).get("ratio"), "×"), _milliseconds(peer.get("handoff", {}).get("p50")),
+                waiting, _bad(exclusion["overlaps"], exclusion["visits"]) if exclusion else "–",
+                lost_lease(lost) if lost else "–",
+            ]
+        )  # fmt: skip
+    where = results["environment"]
+    told = (
+        f"One run of `make bench`: {results['taken'][:10]}, {where['cpu']}, {where['cores']} cores, {where['python']}, "
+        f"{where['server']}, commit {where['commit']}. × is against the cheapest lock that redis-py allows, without "
+        "waiting, renewal or fence, measured in turns with it."
+    )
+    return f"{table(head, rows)}\n\n{fill(told, 118)}"
+
+
+def _present(results: Json) -> list[Json]:
+    return [peer for peer in results["peers"] if "absent" not in peer]
+
+
+def _version(peer: Json) -> str:
+    return str(next(iter(peer["versions"].values())))
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return number(None if seconds is None else seconds * 1e3, "ms")
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else share * 100
+
+
+def _idle(idle: Json) -> str:
+    some = "connection" if idle["connections"] == 1 else "connections"
+    return f"{idle['commands']:,} commands in {idle['seconds']:.0f} s, {idle['connections']} {some}"
+
+
+def _rate(idle: Json) -> str:
+    return f"{idle['commands']:,} in {idle['seconds']:.1f} s" if idle else "–"
+
+
+def _bad(some: int, of: int) -> str:
+    return f"**{some} of {of:,}**" if some else f"0 of {of:,}"
+
+
+def _why(failed: Json, part: str) -> str:
+    return "failed" if part in failed else "–"
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= 120 else f"{line[:117]}..."

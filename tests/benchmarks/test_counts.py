@@ -1,0 +1,105 @@
+"""The regression guard: counts of the benchmark's rows, which must not grow; never times."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from aiolock import LockManager
+from aiolock.testing.server import RedisServer
+from benchmarks.idle import wait_idly
+from benchmarks.peers.aiolock import Lock
+from benchmarks.server_stats import ServerStats
+from tests.support.proxy import FaultProxy
+
+OURS = "benchmarks.peers.aiolock:Lock"
+PAIRS = 20
+WAITERS = 200
+PINGS = 2
+"""That a stalled machine may bring in between."""
+
+
+@pytest.fixture
+async def stats(redis_url: str) -> AsyncIterator[ServerStats]:
+    async with ServerStats(redis_url, Lock.scripted | {"ping"}) as stats:
+        yield stats
+
+
+@contextmanager
+def tasks_made() -> Iterator[list[str]]:
+    """Names of the tasks that are made meanwhile."""
+    made: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def make(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
+        made.append(repr(work))
+        return asyncio.Task(work, loop=loop, **more)
+
+    loop.set_task_factory(make)
+    try:
+        yield made
+    finally:
+        loop.set_task_factory(None)
+
+
+async def enter(locks: LockManager, name: str) -> None:
+    async with locks.lock(name):
+        pass
+
+
+async def test_a_free_lock(redis_url: str, stats: ServerStats) -> None:
+    """Row A: two commands a pair, no task, no connection beside the manager's."""
+    async with LockManager(redis_url) as locks:
+        await enter(locks, "warm")
+        await stats.reset()
+        with tasks_made() as made:
+            for _ in range(PAIRS):
+                await enter(locks, "free")
+        assert await stats.commands() == 2 * PAIRS
+        assert await stats.connections() == 0
+        assert made == []
+
+
+async def test_round_trips_of_a_free_lock(redis_server: RedisServer, redis_url: str) -> None:
+    """Row A: each pair is two requests, each in one write."""
+    async with FaultProxy(redis_server.host, redis_server.port) as proxy, LockManager(proxy.url) as locks:
+        await enter(locks, "warm")
+        requests, chunks = proxy.requests, proxy.chunks
+        for _ in range(PAIRS):
+            await enter(locks, "free")
+        assert 2 * PAIRS <= proxy.requests - requests <= 2 * PAIRS + PINGS
+        assert 2 * PAIRS <= proxy.chunks - chunks <= 2 * PAIRS + PINGS
+
+
+async def test_round_trips_of_many_tasks(redis_server: RedisServer, redis_url: str) -> None:
+    """Row B: what tasks ask in one turn of the loop leaves in one write."""
+    async with FaultProxy(redis_server.host, redis_server.port) as proxy, LockManager(proxy.url) as locks:
+        await enter(locks, "warm")
+        chunks = proxy.chunks
+        await asyncio.gather(*(enter(locks, f"name:{number}") for number in range(WAITERS)))
+        assert proxy.chunks - chunks < WAITERS
+
+
+async def test_a_contended_handoff(redis_url: str, stats: ServerStats) -> None:
+    """Row C: one command each, and no task; at most one in `handoff_limit` costs more."""
+    async with LockManager(redis_url) as locks:
+        async with locks.lock("busy"):
+            await enter(locks, "warm")
+            waiting = [asyncio.create_task(enter(locks, "busy")) for _ in range(PAIRS)]
+            await asyncio.sleep(0)
+            await stats.reset()
+        with tasks_made() as made:
+            await asyncio.gather(*waiting)
+        assert await stats.commands() <= PAIRS + 5
+        assert made == []
+
+
+async def test_waiting(redis_url: str) -> None:
+    """Row E: 200 waiters are one connection and next to no commands, however long they wait."""
+    idle = await wait_idly(redis_url, OURS, WAITERS, 2.0)
+    assert idle.connections == 1
+    assert idle.commands <= 6

@@ -1,0 +1,134 @@
+"""Tables and plots, and the pages that they are put into."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import report, tables
+from benchmarks.figure import Figure, Series
+from benchmarks.plot import draw
+
+ROOT = Path(__file__).parents[2]
+MARKED = ROOT / "docs" / "benchmarks.md"
+
+
+def peer(name: str, **changes: Any) -> dict[str, Any]:
+    crowd = {"ratio": 0.9, "pairs": 5000.0, "base": 5500.0, "cpu": 1.1}
+    return {
+        "name": name, "failed": {}, "settings": "timeout=ttl", "versions": {name: "1.2.3"},
+        "uncontended": {"crowds": [[1, crowd], [200, crowd]]},
+        "contended": {"acquisitions": 900.0, "p50": 0.001, "p99": 0.2, "errors": {}},
+        "handoff": {"p50": 0.002, "p99": 0.1, "ratio": 4.0, "number": 9, "longest": 1.5, "stuck": 0, "seconds": 3.0},
+        "idle": {"commands": 8846, "connections": 200, "cpu": 0.4, "seconds": 5.0},
+        "exclusion": {"overlaps": 0, "visits": 100, "errors": {}},
+        "cancelled": {"acquires": 0, "releases": 0, "rounds": 20},
+        "lost": {"ran_on": False, "after": 0.3, "error": "LockLost", "beside": 0.2},
+        "orphaned": {"after": 1.02},
+        **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def results() -> dict[str, Any]:
+    wrong = peer(
+        "wrong", exclusion={"overlaps": 7, "visits": 100, "errors": {}},
+        cancelled={"acquires": 3, "releases": 0, "rounds": 20},
+        lost={"ran_on": True, "after": 3.0, "error": "", "beside": 2.9}, orphaned={"after": None},
+    )  # fmt: skip
+    half = peer("half", failed={"handoff": "WorkerFailed: " + "long " * 50})
+    del half["handoff"]
+    figures = [
+        Figure.median("A", "pairs/s | base", [1.0, 1.4, 1.2], must=1.35, aim=1.6),
+        Figure("A", "pinned", None, must=1.35, note="not measured: no"),
+        Figure("A", "µs a pair", 123.4, "µs"),
+    ]
+    plots = [Series("handoff", name, [(0.1, 0.0), (2.0, 1.0)]) for name in ("aiolock", "<other>")]
+    environment = {
+        "cpu": "a CPU", "cores": 2, "kernel": "Linux", "python": "CPython", "loop": "asyncio", "server": "valkey 9",
+        "server_from": "path", "libraries": {"redis": "8"}, "commit": "abc", "load": 0.1, "fingerprint": "00ff00ff",
+    }  # fmt: skip
+    told = {
+        "schema": 1, "quick": True, "taken": "2026-01-02T03:04:05Z", "seconds": 99.0, "environment": environment,
+        "figures": [{**figure.as_json(), "loop": "asyncio"} for figure in figures],
+        "series": [{"plot": line.plot, "label": line.label, "points": line.points} for line in plots],
+        "peers": [peer("aiolock"), wrong, half, {"name": "gone", "failed": {}, "absent": "needs Python 2"}],
+        "left_out": ["row E"],
+    }  # fmt: skip
+    return json.loads(json.dumps(told))
+
+
+def row(table: str, name: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {name}")]
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def test_a_fast_lock_that_is_wrong_looks_wrong(results: dict[str, Any]) -> None:
+    did = row(tables.behaviour(results), "wrong")
+    assert "**7 of 100**" in did
+    assert "**3 of 20**" in did
+    assert any(cell.startswith("**ran on**") for cell in did)
+    assert "**locked for good**" in did
+    assert row(tables.speeds(results), "wrong")[0] == "wrong ⚠"
+    assert row(tables.speeds(results), "aiolock")[0] == "aiolock"
+    assert "**7 of 100**" in row(tables.headline(results), "wrong 1.2.3")
+
+
+def test_nothing_is_left_out_in_silence(results: dict[str, Any]) -> None:
+    missing = tables.absent(results)
+    assert "- gone: needs Python 2" in missing
+    assert "- half, handoff: WorkerFailed" in missing
+    assert "- row E: left out of this run" in missing
+    assert "failed" in row(tables.behaviour(results), "half")
+    assert row(tables.targets(results), "A | pinned")[2:6] == ["–", "≥ 1.35", "", "not measured"]
+
+
+def test_targets(results: dict[str, Any]) -> None:
+    cells = row(tables.targets(results), r"A | pairs/s \| base")
+    assert cells[2:6] == ["1.20 × (1.00 … 1.40)", "≥ 1.35", "≥ 1.60", "**missed**"]
+    assert "µs a pair" not in tables.targets(results)
+    assert row(tables.measured(results), "A | µs a pair")[2] == "123 µs"
+
+
+def test_the_report_and_its_plots(results: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "2026-01-02-00ff00ff.json"
+    text = report.write_report(results, path).read_text()
+    (image,) = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    drawn = ElementTree.parse(tmp_path / image)
+    labels = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"aiolock", "<other>"} <= set(labels)
+
+
+def test_a_flat_line_and_a_zero_can_be_drawn() -> None:
+    for log in (True, False):
+        ElementTree.fromstring(draw("t", "x", "y", [Series("p", "l", [(0.0, 1.0), (1.0, 1.0)])], log, log))
+
+
+def test_the_page_is_filled(results: dict[str, Any], tmp_path: Path) -> None:
+    """Broken by a block of the page that the generator does not know, and by prose that is too long for a page."""
+    page = tmp_path / "docs" / "benchmarks.md"
+    page.parent.mkdir()
+    page.write_text(MARKED.read_text(encoding="utf-8"), encoding="utf-8")
+    path = tmp_path / "benchmarks" / "results" / "r.json"
+    path.parent.mkdir(parents=True)
+    report.fill(page, results, path)
+    once = page.read_text(encoding="utf-8")
+    assert "Not filled in yet" not in once
+    assert "**7 of 100**" in once
+    assert [line for line in once.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+    (image,) = re.findall(r"!\[.*?\]\((.*?)\)", once)
+    assert (page.parent / image).exists()
+    report.fill(page, results, path)
+    assert page.read_text(encoding="utf-8") == once
+
+
+def test_a_page_without_a_block_is_refused(results: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n")
+    with pytest.raises(report.NoBlock, match="benchmarks: headline"):
+        report.fill(page, results, tmp_path / "r.json")
