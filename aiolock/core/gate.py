@@ -248,7 +248,8 @@ class Gate:
     def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
         """Another acquisition of `hold`, by `task`, of the weight of `calls`."""
         if task is not None and self.held_by(task) is None:
-            task.add_done_callback(self._on_task_end)
+            # In the manager's context: one of this moment would keep what the task holds now, for each of its leases.
+            task.add_done_callback(self._on_task_end, context=self.runtime.context)
         lease = Lease(self, hold, calls, task)
         hold.leases.append(lease)
         return lease

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import logging
 import math
@@ -95,6 +96,7 @@ class Runtime:
         self.id: str = ""
         self.holder: str = ""  # host:pid, for people
         self.closing: bool = False
+        self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive their moment
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._owners = itertools.count(1)
