@@ -11,8 +11,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from .crew import crew
 from .ending import end
+from .orphan import orphan
 from .peers.adapter import Adapter, opened
 
 SWEEP = 0.012
@@ -96,8 +96,7 @@ async def _acquirable(lock: AbstractAsyncContextManager[object], patience: float
 
 async def orphaned(url: str, adapter: str) -> float | None:
     """Seconds until somebody else gets in, after the holder of a lock of 1 s was killed; None if not within 8."""
-    with crew(1) as (holder,):
-        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter, name="kept", ttl=SHORT)
+    await orphan(url, adapter, "kept", SHORT)
     killed = time.monotonic()
     async with opened(adapter, url) as library:
         free = await _acquirable(library.lock("kept", SHORT), 8 * SHORT)

@@ -7,16 +7,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .crew import crew
 from .ending import end
-from .peers.adapter import Adapter, load, opened
+from .orphan import orphan
+from .peers.adapter import Adapter, opened
 from .server_stats import ServerStats
 
 TTL = 120.0
 """Of the lock that is kept: not renewed while they are watched."""
 FIRST = 1.0
 """Seconds in which they arrive; the rest is nothing but waiting."""
-KEPT: list[object] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,7 @@ class Idle:
 async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idle:
     """Let so many tasks of this process wait for so long for a lock whose holder was killed, and so is silent."""
     name = f"kept:{time.monotonic_ns()}"
-    with crew(1) as (holder,):
-        await asyncio.to_thread(holder.call, "benchmarks.idle:take", url=url, adapter=adapter, name=name, ttl=TTL)
+    await orphan(url, adapter, name, TTL)
     async with ServerStats(url) as aside, opened(adapter, url) as library:
         async with library.lock("warm", TTL):
             pass
@@ -67,15 +65,6 @@ async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idl
                 if not task.cancelled() and (error := task.exception()) is not None:
                     raise error
     return Idle(spent, commands, arriving, connections, cpu / spent)
-
-
-async def take(url: str, adapter: str, name: str, ttl: float) -> None:
-    """Acquire, and never release: for a process that is killed next."""
-    library = load(adapter)
-    await library.open(url)
-    lock = library.lock(name, ttl)
-    await lock.__aenter__()
-    KEPT.append((library, lock))
 
 
 async def _wait(library: Adapter, name: str) -> None:
