@@ -50,7 +50,8 @@ class Nodes:
         return [int(link.hget(keys_of().state, "fence") or 0) for link in self.links]  # type: ignore[arg-type]
 
     def tombstones(self) -> list[int]:
-        return [len(link.keys("*:dead:*")) for link in self.links]  # type: ignore[arg-type]
+        """Of the name: one that was released before may have left its own, if that was unanswered."""
+        return [len(link.keys(f"{keys_of().lock}:dead:*")) for link in self.links]  # type: ignore[arg-type]
 
     def connections(self) -> list[int]:
         return [len(link.client_list()) for link in self.links]  # type: ignore[arg-type]
