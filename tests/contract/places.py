@@ -55,9 +55,6 @@ class Place(Protocol):
     def keys(self) -> set[str]:
         """Every key there is."""
 
-    def settled(self, name: str) -> bool:
-        """All of its servers say the same of the last hold."""
-
     def listeners(self, name: str, kind: str = "lock") -> int:
         """How many managers wait for what is called `name`."""
 
@@ -81,9 +78,6 @@ class MemoryPlace:
 
     def keys(self) -> set[str]:
         return set(self._store.keys())
-
-    def settled(self, name: str) -> bool:
-        return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         return self._store.numsub(keys_of(name, kind).free)
@@ -117,9 +111,6 @@ class RedisPlace:
 
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}
-
-    def settled(self, name: str) -> bool:
-        return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         ((_, count),) = self.link.pubsub_numsub(keys_of(name, kind).free)
@@ -176,10 +167,6 @@ class QuorumPlace:
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         return sorted(node.listeners(name, kind) for node in self.nodes)[1]
-
-    def settled(self, name: str) -> bool:
-        states = [node.side.hash(keys_of(name).state) for node in self.nodes]
-        return len({(state.get("owner"), state.get("clean")) for state in states}) == 1
 
 
 class _EverySide:

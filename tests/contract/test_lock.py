@@ -321,7 +321,6 @@ async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, pl
         assert lease.abandoned
         async with there as nested:
             assert nested.abandoned
-    await until(lambda: place.settled(NAME))
     async with here as lease:
         assert not lease.abandoned
 
