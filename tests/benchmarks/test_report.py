@@ -106,7 +106,8 @@ def test_the_report_and_its_plots(results: dict[str, Any], tmp_path: Path) -> No
 
 def test_a_flat_line_and_a_zero_can_be_drawn() -> None:
     for log in (True, False):
-        ElementTree.fromstring(draw("t", "x", "y", [Series("p", "l", [(0.0, 1.0), (1.0, 1.0)])], log, log))
+        drawn = ElementTree.fromstring(draw("t", "x", "y", [Series("p", "l", [(0.0, 1.0), (1.0, 1.0)])], log, log))
+        assert "nan" not in ElementTree.tostring(drawn, encoding="unicode")
 
 
 def test_the_page_is_filled(results: dict[str, Any], tmp_path: Path) -> None:

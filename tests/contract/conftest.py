@@ -26,8 +26,7 @@ def _means_nothing(item: pytest.Item, place: object) -> bool:
     if place == "polling":
         return item.get_closest_marker("not_polling") is not None
     if place == "quorum":
-        # It offers no other primitive; and a node that was late says `abandoned` once more: see docs/quorum.md.
-        return item.path.name != "test_lock.py" or "test_abandoned_after_a_crash_and_only_then" in item.name
+        return item.path.name != "test_lock.py"  # it offers no other primitive
     if place == "replicated":  # what replicas change of the other primitives is in tests/replicas
         return item.get_closest_marker("short_ttl") is not None or item.path.name != "test_lock.py"
     return False

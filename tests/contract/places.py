@@ -55,6 +55,12 @@ class Place(Protocol):
     def keys(self) -> set[str]:
         """Every key there is."""
 
+    def gone(self, name: str) -> bool:
+        """None of its servers has the lock."""
+
+    def settled(self, name: str) -> bool:
+        """All of its servers say the same of the last hold."""
+
     def listeners(self, name: str, kind: str = "lock") -> int:
         """How many managers wait for what is called `name`."""
 
@@ -78,6 +84,12 @@ class MemoryPlace:
 
     def keys(self) -> set[str]:
         return set(self._store.keys())
+
+    def gone(self, name: str) -> bool:
+        return not self.side.exists(keys_of(name).lock)
+
+    def settled(self, name: str) -> bool:
+        return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         return self._store.numsub(keys_of(name, kind).free)
@@ -111,6 +123,12 @@ class RedisPlace:
 
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}
+
+    def gone(self, name: str) -> bool:
+        return not self.side.exists(keys_of(name).lock)
+
+    def settled(self, name: str) -> bool:
+        return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         ((_, count),) = self.link.pubsub_numsub(keys_of(name, kind).free)
@@ -167,6 +185,13 @@ class QuorumPlace:
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         return sorted(node.listeners(name, kind) for node in self.nodes)[1]
+
+    def gone(self, name: str) -> bool:
+        return all(node.gone(name) for node in self.nodes)
+
+    def settled(self, name: str) -> bool:
+        states = [node.side.hash(keys_of(name).state) for node in self.nodes]
+        return len({(state.get("owner"), state.get("clean")) for state in states}) == 1
 
 
 class _EverySide:

@@ -58,6 +58,7 @@ async def test_all_who_wait_go_on(here: Latch, there: Latch, place: Place) -> No
     tasks = [await waiting(place, latch) for latch in (here, there) for _ in range(20)]
     await asyncio.gather(*(latch.count_down() for latch in (here, there, here)))
     await asyncio.gather(*tasks)
+    assert await here.count() == 0
     await until(lambda: place.listeners(NAME, "latch") == 0)
 
 

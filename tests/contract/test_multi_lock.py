@@ -308,8 +308,9 @@ async def timed(lock: MultiLock, timeout: float) -> None:
 
 
 async def test_names_apart_do_not_matter(locks: LockManager) -> None:
-    async with locks.lock("c"), locks.multi_lock("a", "b"), locks.lock("d"), locks.multi_lock("e", "f"):
-        pass
+    async with locks.lock("c"), locks.multi_lock("a", "b") as one, locks.lock("d"), locks.multi_lock("e", "f") as other:
+        assert (one.name, other.name) == ("a + b", "e + f")
+        assert not one.lost
 
 
 # Losing it.

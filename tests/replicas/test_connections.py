@@ -269,6 +269,7 @@ async def test_either_dies_at_any_moment(
         await enter(lock)
         await enter(there)
     await until(lambda: not server.held())
+    assert not locks._runtime.holds
 
 
 async def test_closing_while_a_grant_is_pending(opened: Opener, replicated: Pair, server: Server) -> None:

@@ -136,6 +136,7 @@ async def test_a_replica_that_comes_back_in_time_saves_the_lease(
         await until(lambda: "by 0 of 1 replicas" in caplog.text)
         replicated.replica.thaw()
         await until(lambda: lease.remaining() > 1.6)
+        assert not lease.lost
 
 
 async def test_renewing_by_hand(hasty: LockManager, replicated: Pair) -> None:

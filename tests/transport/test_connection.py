@@ -106,6 +106,7 @@ async def works(backend: RedisBackend, raw: redis.asyncio.Redis, reading: str = 
 @pytest.mark.any_loop
 async def test_tcp(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     await works(backend, raw)
+    assert backend.connections_opened == 2
 
 
 @pytest.mark.parametrize("parser", [_AsyncHiredisParser, _AsyncRESP3Parser, _AsyncRESP2Parser])
@@ -115,6 +116,7 @@ async def test_every_parser(
     pool = redis.asyncio.ConnectionPool.from_url(redis_server.url, parser_class=parser)
     backend = await connect(redis.asyncio.Redis(connection_pool=pool))
     await works(backend, raw, reading if parser is _AsyncHiredisParser else "stream")
+    assert backend.connections_opened == 2
 
 
 async def test_a_client_as_odd_as_can_be(connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer) -> None:

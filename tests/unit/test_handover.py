@@ -147,8 +147,9 @@ async def test_a_fixed_lease_moves(locks: LockManager, peer: LockManager, backen
 async def test_the_old_process_may_end(backend: MemoryBackend, peer: LockManager) -> None:
     async with LockManager(MemoryBackend(backend)) as first:
         ticket = await ticket_of(first)
-    async with peer.resume(ticket):
-        pass
+    async with peer.resume(ticket) as lease:
+        assert not lease.lost
+        assert await peer.lock("a").is_locked()
 
 
 async def test_back_and_forth(locks: LockManager, peer: LockManager) -> None:
@@ -459,7 +460,9 @@ async def test_never_awaited(locks: LockManager, peer: LockManager) -> None:
     ticket = await ticket_of(locks)
     with pytest.warns(RuntimeWarning, match=r"resume\(\) of lock 'a' was never awaited"):
         peer.resume(ticket)
-    await (await peer.resume(ticket)).release()
+    lease = await peer.resume(ticket)  # as good as before
+    assert not lease.lost
+    await lease.release()
 
 
 # Whoever else wants the lock.
