@@ -20,7 +20,7 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(self, event: str, **fields: Any) -> None:
-        """One line, with the time by a clock that all processes of the machine share."""
+        """One line, with the time by a clock that all processes of the machine share; `at`, if it was read before."""
         line = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **fields}
         os.write(self._file, (json.dumps(line) + "\n").encode())
 

@@ -176,7 +176,7 @@ async def history(url: str, folder: str, tasks: str, seconds: str) -> None:
             lease = None
             try:
                 async with locks.lock(NAME, acquire_timeout=2.0) as lease:
-                    journal.note("enter", fence=lease.fence, lost=lease.lost)
+                    journal.note("enter", at=time.monotonic(), fence=lease.fence, lost=lease.lost)
                     try:
                         accepted = resource.write(lease.fence)
                         await asyncio.sleep(random.uniform(0, 0.003))
@@ -266,7 +266,8 @@ async def crowd(url: str, folder: str, ttl: str, liveness: str, seconds: str) ->
             entry = next(entries)
             try:
                 async with take(locks, what) as lease:
-                    journal.note("enter", what=what, entry=entry, fence=lease.fence)
+                    entered = {"what": what, "entry": entry, "fence": lease.fence}
+                    journal.note("enter", at=now(), lost=lease.lost, **entered)
                     try:
                         await asyncio.sleep(random.uniform(0, 0.004))
                     finally:
