@@ -12,14 +12,14 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NEW_TICKET, NO_TICKET
-from ..scripts.outcomes import AcquireOutcome, Granted, Impossible, Lost, Queued, Refused
+from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
+from .attempt import Attempt, Expired
 from .calls import Calls
 from .gate import Gate
 from .guard import Guard
 from .hold import Hold
 from .lease import Lease
 from .policy import Policy
-from .settlement import Release
 from .waiter import Grant, Waiter
 
 L = TypeVar("L", bound="Lease | None")
@@ -60,7 +60,7 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
     ) -> None:
         guard, self._guard = self._guard, None
         if guard is not None:
-            await guard.exit(kind, error, trace)
+            await guard.exit(asyncio.current_task(), kind, error, trace)
 
     # What makes it a coroutine, for asyncio.create_task().
 
@@ -98,10 +98,6 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
             )
 
 
-class _Expired(Exception):
-    """The acquire's own timeout passed while an attempt was on its way."""
-
-
 async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None, sharing: Hold | None = None) -> Lease:
     """Acquire, waiting for at most `timeout` seconds.
 
@@ -117,29 +113,30 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     if hold is not None:
         return await _nest(gate, calls, hold, policy, task)
     _refuse_overlap(gate, task)
-    clock = gate.runtime.clock
-    expires = math.inf if timeout is None else clock.now() + timeout
-    patience = clock.now() + gate.runtime.limits.request_timeout
+    runtime = gate.runtime
+    now = runtime.clock.now()
+    expires = math.inf if timeout is None else now + timeout
+    patience = now + runtime.limits.request_timeout
     waiter = gate.waiter(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET)
     at_once = gate.open
     gate.join(waiter)
     try:
         if at_once:
-            await _attempt(gate, waiter, expires, patience)
+            await _attempt(gate, waiter, now, expires, patience)
         while not gate.accepts(waiter):
-            now = clock.now()
+            now = runtime.clock.now()
             if now >= expires:
                 if gate.answered or gate.busy:
                     raise _timeout(gate, waiter, timeout)
-                raise gate.runtime.unanswered(calls.name, "acquiring", timeout)
+                raise runtime.unanswered(calls.name, "acquiring", timeout)
             if waiter.wants(now, gate.signals):
                 # Who waits rides out an outage; but not behind others who never had an answer either.
-                await _attempt(gate, waiter, expires, math.inf if gate.answered else patience)
+                await _attempt(gate, waiter, now, expires, math.inf if gate.answered else patience)
             else:
                 due = min(expires, waiter.retry_at) if waiter.contending else expires
                 if waiter.contending and waiter.refusal is not None:
                     gate.ear.listen()
-                gate.runtime.watchdog.schedule(waiter, due)
+                runtime.watchdog.schedule(waiter, due)
                 await waiter.sleep()
     except BaseException:
         gate.leave_queue(waiter)
@@ -156,11 +153,11 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     _refuse_overlap(gate, task)
     if not gate.open:
         return None
-    patience = gate.runtime.clock.now() + gate.runtime.limits.request_timeout
+    now = gate.runtime.clock.now()
     waiter = gate.waiter(calls, policy, NO_TICKET)
     gate.join(waiter)
     try:
-        await _attempt(gate, waiter, math.inf, patience)
+        await _attempt(gate, waiter, now, math.inf, now + gate.runtime.limits.request_timeout)
         granted = gate.accepts(waiter)
     except BaseException:
         gate.leave_queue(waiter)
@@ -171,61 +168,37 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     return own(gate, waiter, task)
 
 
-async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) -> None:
+async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patience: float) -> None:
     """One request for the lock. The answer becomes the waiter's grant, or decides when it tries again.
 
     Args:
         gate: the name's.
         waiter: who wants it.
+        now: clock time.
         expires: clock time of the acquire's own timeout.
         patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
     """
-    runtime, name, owner = gate.runtime, gate.calls.name, waiter.owner
-    call = waiter.calls.acquire(
-        owner, waiter.policy.ttl_ms, runtime.floor, waiter.metadata, ticket=waiter.ticket, mark_ms=gate.mark_ms(waiter)
-    )
-
-    undo: Release | None = None
-
-    def unanswered() -> bool:
-        if undo is not None:  # nobody wants it any more, and its undo may be unwritten yet
-            undo.taint()
-            return False
-        waiter.tainted = True
-        return True
-
-    def settle(result: AcquireOutcome | BackendError) -> None:
+    runtime, owner, policy = gate.runtime, waiter.owner, waiter.policy
+    mark_ms = 0 if runtime.poll is None else gate.mark_ms(waiter)
+    call = waiter.calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.ticket, mark_ms)
+    if gate.contention.contenders is None:
         # At once, not when the task runs again: the message of a grant may come right behind.
-        if isinstance(result, Queued) and waiter.owner == owner:
-            gate.queued(waiter, result, call.sent_at)
-
-    call.unanswered = unanswered
-    call.settle = settle
+        call.settle = lambda result: gate.queued(waiter, owner, result, call.sent_at)
     waiter.seen, waiter.retry_at = gate.signals, math.inf
-    now = runtime.clock.now()
-    reply = runtime.backend.run(call)
     until = expires if now < expires < patience else patience
-    if patience == math.inf:
-        limit = runtime.limit(reply, until, _Expired)
-    else:
-        limit = runtime.limit(reply, until, lambda: runtime.unanswered(name, "acquiring", until - now))
     try:
-        outcome = await reply
-    except BaseException as error:
-        if not call.withdraw():
-            undo = gate.undo(waiter)
-        rides_out = isinstance(error, BackendError) and error.transient and patience == math.inf
-        if isinstance(error, _Expired) or rides_out or (isinstance(error, BackendError) and runtime.closing):
-            waiter.pause(now, gate.signals)
-            if isinstance(error, BackendError):
-                waiter.failure = error
-            return
-        raise
-    finally:
-        runtime.watchdog.forget(limit)
+        outcome = await Attempt(gate, waiter, call).answer(now, until, "" if patience == math.inf else "acquiring")
+    except (Expired, BackendError) as error:
+        failure = error if isinstance(error, BackendError) else None
+        rides_out = failure is not None and failure.transient and patience == math.inf
+        if failure is not None and not rides_out and not runtime.closing:
+            raise
+        waiter.pause(now, gate.signals)
+        waiter.failure = failure or waiter.failure
+        return
     gate.answered = True
     if isinstance(outcome, Granted):
-        gate.granted(waiter, Grant(outcome, call.sent_at, waiter.policy.margin, brief=False))
+        gate.granted(waiter, Grant(outcome, call.sent_at, policy.margin, brief=False))
     elif isinstance(outcome, Refused):
         if outcome.spent:
             news = gate.signals - waiter.seen
@@ -235,6 +208,7 @@ async def _attempt(gate: Gate, waiter: Waiter, expires: float, patience: float) 
         if outcome.spent and not outcome.pttl:
             waiter.pause(runtime.clock.now(), waiter.seen)
     elif isinstance(outcome, Impossible):
+        name = gate.calls.name
         raise ConfigurationError(
             name,
             f"{name!r} was asked for {waiter.calls.weight} at once, but has {outcome.capacity} in all: ask for less",
@@ -251,18 +225,18 @@ def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
 
 
 def _remember(hold: Hold) -> None:
-    _ancestry.set((hold, *(other for other in _ancestry.get() if not other.ended and other is not hold)))
+    _ancestry.set((hold, *[other for other in _ancestry.get() if not other.ended and other is not hold]))
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
-    return gate.held_by(task) if gate.contention.reentrant else None
+    return gate.held_by(task) if gate.holds and gate.contention.reentrant else None
 
 
 def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
     """Raise at once where the task would wait for what it holds itself, through another queue."""
-    name = gate.calls.name
     for hold in _ancestry.get():
-        if _overlaps(gate, hold) and any(hold.in_task(task)) and hold.check() is None:
+        if not hold.ended and _overlaps(gate, hold) and any(hold.in_task(task)) and hold.check() is None:
+            name = gate.calls.name
             raise NotAcquired(
                 name,
                 f"lock {name!r} was not acquired: this task holds {hold.calls.name!r}, which overlaps with it, "

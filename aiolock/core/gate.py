@@ -38,17 +38,35 @@ class Gate:
         contention: the primitive's rule.
     """
 
+    __slots__ = (
+        "_busy",
+        "_ear",
+        "_ended",
+        "_handoff",
+        "_strays",
+        "_warned",
+        "answered",
+        "calls",
+        "contention",
+        "holds",
+        "runtime",
+        "signals",
+        "waiters",
+        "yield_until",
+    )
+
     def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
-        self.runtime = runtime
-        self.calls = calls
-        self.contention = contention
+        self.runtime: Runtime = runtime
+        self.calls: Calls = calls
+        self.contention: Contention = contention
         self.signals: int = 0
-        self.answered = False  # the server has spoken since somebody of this process wanted the lock
+        self.answered: bool = False  # the server has spoken since somebody of this process wanted the lock
         self.holds: list[Hold] = []  # not ended; lost ones too
         self.waiters: dict[Waiter, None] = {}
-        self.ear: Ear = Ear(runtime, calls.channels, self._is_own, self.signal)
-        self.handoff: Handoff = Handoff(self)
-        self._strays: weakref.WeakSet[Lease] = weakref.WeakSet()  # plain leases whose task has ended
+        self.yield_until: float = -math.inf  # clock time until which the lock is left to other processes
+        self._ear: Ear | None = None  # this one and the next made by the first who has to wait
+        self._handoff: Handoff | None = None
+        self._strays: weakref.WeakSet[Lease] | None = None  # plain leases whose task has ended
         self._ended = ""  # the owner whose hold ended last
         self._busy = 0  # slots taken by live holds and by transfers on their way
         self._warned = False
@@ -58,6 +76,20 @@ class Gate:
         """The gate of a name; a new one if nobody of this process uses it."""
         gate = runtime.gates.get((calls.kind, calls.name))
         return cls(runtime, calls, contention) if gate is None else cast(Gate, gate)
+
+    @property
+    def ear(self) -> Ear:
+        """Hears of releases elsewhere."""
+        if self._ear is None:
+            self._ear = Ear(self.runtime, self.calls.channels, self._is_own, self.signal)
+        return self._ear
+
+    @property
+    def handoff(self) -> Handoff:
+        """Hands it on inside the process."""
+        if self._handoff is None:
+            self._handoff = Handoff(self)
+        return self._handoff
 
     # The queue.
 
@@ -94,7 +126,8 @@ class Gate:
         self.waiters[waiter] = None
         if self.contention.contenders is None:
             waiter.contending = True
-        self._promote()
+        else:
+            self._promote()
 
     def leave_queue(self, waiter: Waiter) -> None:
         """Stop waiting; a grant that is there, or on its way, is undone."""
@@ -113,9 +146,10 @@ class Gate:
         name = self.calls.name
         if self.runtime.closing:
             raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed")
-        if waiter.grant is None:
+        grant = waiter.grant
+        if grant is None:
             return False
-        if self.runtime.clock.now() < waiter.grant.deadline:
+        if self.runtime.clock.now() < grant.deadline:
             return True
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.requeue(waiter)
@@ -141,11 +175,12 @@ class Gate:
         waiter.retry_at = -math.inf
         waiter.poke()
 
-    def queued(self, waiter: Waiter, outcome: Queued, sent_at: float) -> None:
-        """The server has put it into its queue."""
-        if waiter.place is None:
-            waiter.place = Place(self, waiter)
-        waiter.place.queued(outcome, sent_at)
+    def queued(self, waiter: Waiter, owner: str, outcome: object, sent_at: float) -> None:
+        """The end of a request under the id `owner`: if that is still the waiter's, the server may have queued it."""
+        if isinstance(outcome, Queued) and waiter.owner == owner:
+            if waiter.place is None:
+                waiter.place = Place(self, waiter)
+            waiter.place.queued(outcome, sent_at)
 
     def granted(self, waiter: Waiter, grant: Grant) -> None:
         """The waiter is in, at once or from the server's queue."""
@@ -201,10 +236,12 @@ class Gate:
         if self.waiters:
             self._promote()
         else:
-            self.ear.stop()
-            key = (self.calls.kind, self.calls.name)
-            if not self.holds and not self._busy and self.runtime.gates.get(key) is self:
-                del self.runtime.gates[key]
+            if self._ear is not None:
+                self._ear.stop()
+            if not self.holds and not self._busy:
+                key = (self.calls.kind, self.calls.name)
+                if self.runtime.gates.get(key) is self:
+                    del self.runtime.gates[key]
         self.runtime.progress()
 
     def signal(self) -> None:
@@ -232,8 +269,8 @@ class Gate:
             slots -= 1
             if not waiter.contending and not waiter.offer:
                 waiter.contending = True
-                if self.runtime.clock.now() < self.handoff.yield_until:
-                    waiter.seen, waiter.retry_at = self.signals, self.handoff.yield_until
+                if self.runtime.clock.now() < self.yield_until:
+                    waiter.seen, waiter.retry_at = self.signals, self.yield_until
                 waiter.poke()
 
     # Holds and their leases.
@@ -241,8 +278,9 @@ class Gate:
     def held_by(self, task: asyncio.Task[object] | None) -> Hold | None:
         """The hold that `task` has a lease of."""
         for hold in self.holds:
-            for _ in hold.in_task(task):
-                return hold
+            for lease in hold.leases:
+                if lease.task is task:
+                    return hold
         return None
 
     def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
@@ -259,7 +297,7 @@ class Gate:
         for hold in reversed(self.holds):
             for lease in hold.in_task(task):
                 return lease
-        strays = [lease for lease in self._strays if not lease.released]
+        strays = [lease for lease in self._strays or () if not lease.released]
         return strays[0] if len(strays) == 1 else None
 
     def leave(self, lease: Lease, ending: Ending) -> Settlement:
@@ -267,7 +305,8 @@ class Gate:
         hold, task = lease.hold, lease.task
         if lease in hold.leases:
             hold.leases.remove(lease)
-        self._strays.discard(lease)
+        if self._strays:
+            self._strays.discard(lease)
         if task is not None and self.held_by(task) is None:
             task.remove_done_callback(self._on_task_end)
         return self.lower(hold, ending)
@@ -280,12 +319,12 @@ class Gate:
             return settlement
         hold.depth -= 1
         if hold.depth > 0:
-            leases = [*hold.leases, *(stray for stray in self._strays if stray.hold is hold)]
+            leases = [*hold.leases, *(stray for stray in self._strays or () if stray.hold is hold)]
             hold.calls = max((lease.calls for lease in leases), key=lambda calls: calls.weight, default=hold.calls)
             Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
         self._end(hold)
-        successor = self.handoff.successor(hold, ending, settlement)
+        successor = self.handoff.successor(hold, ending, settlement) if self.waiters else None
         if successor is not None:
             self.handoff.start(hold, successor, settlement)
             return settlement
@@ -329,7 +368,7 @@ class Gate:
         for hold in list(self.holds):
             if any(lease.guard for lease in hold.leases):
                 continue  # its block still runs: nobody else may enter before the ttl
-            for lease in [*hold.leases, *self._strays]:
+            for lease in [*hold.leases, *(self._strays or ())]:
                 if lease.hold is hold:
                     lease.give_up("dirty")
             if not hold.ended:
@@ -353,6 +392,8 @@ class Gate:
             lease.task = None
             if lease.guard is None:
                 lease.hold.leases.remove(lease)
+                if self._strays is None:
+                    self._strays = weakref.WeakSet()
                 self._strays.add(lease)
             else:
                 logger.error(

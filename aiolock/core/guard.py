@@ -28,13 +28,13 @@ class Guard:
 
     def __init__(self, lease: Lease) -> None:
         self.lease: Lease = lease
-        self.task: asyncio.Task[object] | None = asyncio.current_task()
+        self.task: asyncio.Task[object] | None = lease.task
         hold = lease.hold
-        self._outermost = not any(other.guard for other in hold.in_task(self.task) if other is not lease)
+        self._outermost = not any(other.guard and other.task is self.task for other in hold.leases)
         self._scope: anyio.CancelScope | None = None
         lease.guard = self
         if self._outermost and hold.policy.cancel_on_loss:
-            self._scope = anyio.CancelScope()
+            self._scope = _new_scope()
             self._scope.__enter__()
             hold.scopes.append(self)
             if hold.reason is not None:  # lost between the grant and this line
@@ -45,9 +45,14 @@ class Guard:
             self._scope.cancel(reason)
 
     async def exit(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        task: asyncio.Task[object] | None,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        """Leave the block: write the release first, then say how it went. No exception of the body is swallowed.
+        """Leave the block, in `task`: write the release first, then say how it went. No exception of the body is
+        swallowed.
 
         Raises:
             LockLost: the lease was lost, and the body did not raise an error of its own; it takes the place of the
@@ -57,7 +62,7 @@ class Guard:
         lease, hold = self.lease, self.lease.hold
         lost = hold.check() is not None
         settlement = lease.give_up("dirty" if lost else "clean")
-        ours = self._leave_scope(kind, error, trace)
+        ours = self._leave_scope(task, kind, error, trace)
         if lost:
             if self._outermost and (kind is None or ours):
                 loss = hold.loss()
@@ -66,9 +71,8 @@ class Guard:
                 error.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
             return
         await settlement.wait()
-        failure = settlement.error() if kind is None else None
-        if failure is not None:
-            raise failure
+        if kind is None:
+            settlement.raise_failure()
 
     def abandon(self) -> None:
         """The task ended without leaving the block: nothing of the scope must outlive it."""
@@ -80,9 +84,13 @@ class Guard:
         getattr(scope, "_tasks", set()).clear()
 
     def _leave_scope(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        task: asyncio.Task[object] | None,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool:
-        if asyncio.current_task() is not self.task:  # an async generator closed elsewhere
+        if task is not self.task:  # an async generator closed elsewhere
             self.abandon()
             return False
         scope, self._scope = self._scope, None
@@ -90,3 +98,14 @@ class Guard:
             return False
         self.lease.hold.scopes.remove(self)
         return bool(scope.__exit__(kind, error, trace))
+
+
+_kind: type[anyio.CancelScope] | None = None
+
+
+def _new_scope() -> anyio.CancelScope:
+    # What anyio makes for asyncio, made again: its front door initialises each one twice.
+    global _kind
+    if _kind is None:
+        _kind = type(anyio.CancelScope())
+    return _kind()

@@ -26,12 +26,9 @@ class Handoff:
 
     Args:
         gate: the name's.
-
-    Attributes:
-        yield_until: clock time until which the lock is left to other processes.
     """
 
-    __slots__ = ("_began", "_gate", "_mark", "_others", "_released", "_streak", "yield_until")
+    __slots__ = ("_began", "_gate", "_mark", "_others", "_released", "_streak")
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -40,7 +37,6 @@ class Handoff:
         self._others = 0  # managers that listened at the last transfer
         self._mark = 0.0  # seconds within which somebody who polls would look again, as of the last transfer
         self._released: Settlement | None = None  # the last release to a local waiter, where there are no transfers
-        self.yield_until: float = -math.inf
 
     def successor(self, hold: Hold, ending: Ending, settlement: Settlement) -> Waiter | None:
         """Who gets the lock instead of a release; None if it must be released."""
@@ -53,7 +49,7 @@ class Handoff:
             now = gate.runtime.clock.now()
             if self._wanted_elsewhere() or limits.handoff_limit == 0:
                 # Who polls needs time to come by: as much as this process took, but no more than until the next look.
-                self.yield_until = now + max(YIELD_PAUSE, min(self._mark, now - self._began))
+                gate.yield_until = now + max(YIELD_PAUSE, min(self._mark, now - self._began))
                 return None
         if waiter is not None and not (gate.contention.handoff and gate.runtime.backend.nodes == 1):
             self._streak += 1  # it is released, and acquired by the next

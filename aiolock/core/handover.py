@@ -8,13 +8,13 @@ from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NO_TICKET
 from ..scripts.outcomes import Granted, Missing
 from .acquisition import own
+from .attempt import Attempt
 from .calls import HandoffCalls
 from .gate import Gate
 from .kinds import KINDS
 from .lease import Lease
 from .policy import Policy
 from .runtime import Runtime
-from .settlement import Release
 from .ticket import Ticket
 from .waiter import Grant, Waiter
 
@@ -63,27 +63,8 @@ async def _move(gate: Gate, calls: HandoffCalls, waiter: Waiter, ticket: Ticket)
     call = calls.transfer(
         ticket.owner, ticket.fence, waiter.owner, policy.ttl_ms, runtime.floor, waiter.metadata, ticket.tainted
     )
-    undo: Release | None = None
-
-    def unanswered() -> bool:
-        if undo is not None:  # nobody wants it any more, and its undo may be unwritten yet
-            undo.taint()
-            return False
-        waiter.tainted = True
-        return True
-
-    call.unanswered = unanswered
-    reply = runtime.backend.run(call)
-    patience = runtime.clock.now() + runtime.limits.request_timeout
-    limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "resuming"))
-    try:
-        outcome = await reply
-    except BaseException:
-        if not call.withdraw():
-            undo = gate.undo(waiter)
-        raise
-    finally:
-        runtime.watchdog.forget(limit)
+    now = runtime.clock.now()
+    outcome = await Attempt(gate, waiter, call).answer(now, now + runtime.limits.request_timeout, "resuming")
     gate.answered = True
     if not isinstance(outcome, Granted):
         raise _worthless(name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)

@@ -271,9 +271,8 @@ class Hold:
         else:
             self.lose(LossReason.UNREACHABLE)
 
-    def _next_due(self) -> float:
-        limit = math.inf if self.policy.max_hold is None else self._acquired_at + self.policy.max_hold
-        return min(self.deadline, self._renew_at, limit)
-
     def _rewatch(self) -> None:
-        self._watchdog.schedule(self, self._next_due())
+        due = min(self.deadline, self._renew_at)
+        if self.policy.max_hold is not None:
+            due = min(due, self._acquired_at + self.policy.max_hold)
+        self._watchdog.schedule(self, due)

@@ -292,9 +292,7 @@ class _Observed:
 
     def __await__(self) -> Generator[object, None, None]:
         yield from self._settlement.wait().__await__()
-        error = self._settlement.error()
-        if error is not None:
-            raise error
+        self._settlement.raise_failure()
 
 
 class _Shielded(AbstractAsyncContextManager[T], Generic[T]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError
 
@@ -25,6 +25,7 @@ class Policy:
         max_hold: the longest a hold may last, however well it is renewed; None for no limit.
         cancel_on_loss: False lets the guarded body run on after a loss.
         metadata: what `info()` and `AcquireTimeout` say of the holder, next to its host and pid.
+        ttl_ms: the ttl as the wire has it.
     """
 
     ttl: float
@@ -34,11 +35,10 @@ class Policy:
     max_hold: float | None
     cancel_on_loss: bool
     metadata: str | None
+    ttl_ms: int = field(init=False)
 
-    @property
-    def ttl_ms(self) -> int:
-        """The ttl as the wire has it."""
-        return milliseconds(self.ttl)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ttl_ms", milliseconds(self.ttl))
 
 
 def milliseconds(seconds: float) -> int:

@@ -13,7 +13,6 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
-from weakref import WeakKeyDictionary
 
 from ..backends.base import Backend
 from ..clock import Clock
@@ -26,7 +25,6 @@ from .signals import Signals
 from .watchdog import Limit, Watchdog
 
 if TYPE_CHECKING:
-    from .guard import Guard
     from .hold import Hold
     from .place import Place
 
@@ -90,8 +88,6 @@ class Runtime:
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}
         self.places: dict[str, Place] = {}  # by owner: who waits in a queue kept by the server
-        # Entered through an object that keeps no state: a Lock. Weak: a block that is never left keeps nothing.
-        self.blocks: WeakKeyDictionary[object, list[Guard]] = WeakKeyDictionary()
         self.floor: int = 0  # the highest fence heard of, on any name
         self.id: str = ""
         self.holder: str = ""  # host:pid, for people
@@ -141,7 +137,10 @@ class Runtime:
         Raises:
             ConfigurationError: before entry, after closing, on another loop, or in a forked child.
         """
-        if self._loop is None:
+        loop = self._loop
+        if loop is not None and self._pid == os.getpid() and asyncio.get_running_loop() is loop and not self.closing:
+            return
+        if loop is None:
             when = "after its manager was closed" if self._was_bound else "before its manager was entered"
             raise ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `async with manager:`")
         self.check_process(name)
@@ -149,8 +148,7 @@ class Runtime:
             raise ConfigurationError(
                 name, f"{_this(name)} was used on another event loop than its manager's: one manager a loop"
             )
-        if self.closing:
-            raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
+        raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
 
     def need_one_server(self, name: str, what: str) -> None:
         """Raise for what a quorum does not offer; `what` in the plural, such as "fair locks".
@@ -264,24 +262,6 @@ class Runtime:
             return
         if not any(gate.occupied(self._closer) for gate in self.gates.values()):
             drained.set_result(None)
-
-    def enter(self, via: object, guard: Guard) -> None:
-        """Remember that `guard`'s block was entered through `via`."""
-        self.blocks.setdefault(via, []).append(guard)
-
-    def exit(self, via: object) -> Guard | None:
-        """The block that ends in this task; one that was entered in another task if there is only that."""
-        blocks = self.blocks.get(via, [])
-        task = asyncio.current_task()
-        guard = next((guard for guard in reversed(blocks) if guard.task is task), None)
-        if guard is None and blocks:
-            over = (guard for guard in reversed(blocks) if guard.task is None or guard.task.done() or guard.lease.lost)
-            guard = next(over, blocks[-1])  # one whose block runs on only if there is no other
-        if guard is not None:
-            blocks.remove(guard)
-            if not blocks:
-                del self.blocks[via]
-        return guard
 
     def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:
         """Fail `reply` with `error()` if it is not there at clock time `due`; to be forgotten when it came."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 
-from ..errors import AiolockError, BackendError, LockLost
+from ..errors import BackendError, LockLost
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Missing, ReleaseOutcome
 from .calls import Calls
@@ -56,12 +56,12 @@ class Settlement:
         self._runtime.watchdog.forget(self)
         self._wake()
 
-    def error(self) -> AiolockError | None:
-        """What the holder must be told: it was lost, or the server will not let it go. None for an outage."""
+    def raise_failure(self) -> None:
+        """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""
         if self._loss is not None:
-            return self._loss
-        refused = isinstance(self.result, BackendError) and not self.result.transient
-        return self.result if refused and isinstance(self.result, BackendError) else None
+            raise self._loss
+        if isinstance(self.result, BackendError) and not self.result.transient:
+            raise self.result
 
     async def wait(self) -> None:
         """Wait for the answer, `request_timeout` at most: longer is left to the background, with a WARNING."""
@@ -145,13 +145,7 @@ class Release:
             self._settle(BackendError(self._calls.name, "the manager was closed", transient=True))
             return
         call = self._call = self._calls.release(*self._request, self._tainted)
-
-        def unanswered() -> bool:
-            self._resent = True
-            self.taint()
-            return True
-
-        call.unanswered = unanswered
+        call.unanswered = self._unanswered
         call.settle = self._settle
         self._runtime.backend.run(call)
 
@@ -161,17 +155,24 @@ class Release:
         if self._call is not None:
             self._call.args = self._calls.release(*self._request, True).args
 
+    def _unanswered(self) -> bool:
+        self._resent = True
+        self.taint()
+        return True
+
     def _settle(self, result: ReleaseOutcome | BackendError) -> None:
-        now = self._runtime.clock.now()
-        if isinstance(result, BackendError) and result.transient and self._runtime.usable and now < self._until:
-            self._attempts += 1
-            self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
-            return
+        if isinstance(result, BackendError) and result.transient and self._runtime.usable:
+            now = self._runtime.clock.now()
+            if now < self._until:
+                self._attempts += 1
+                self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
+                return
         if self._settlement is not None:
-            self._settlement.settle(result, resent=self._resent)
-        gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
-        if self._attempts and gate is not None:
-            gate.signal()  # the local queue went on when this was first written, and was refused since
+            self._settlement.settle(result, self._resent)
+        if self._attempts:
+            gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
+            if gate is not None:
+                gate.signal()  # the local queue went on when this was first written, and was refused since
 
     def on_due(self, now: float, late: float) -> None:
         self._write()

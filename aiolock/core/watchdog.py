@@ -19,8 +19,8 @@ R = TypeVar("R")
 
 logger: logging.Logger = logging.getLogger("aiolock.watchdog")
 
-CHUNK = 250
-"""Renewals in one request: some 10,000 leases in 40 of them, each well under a millisecond of the server's time."""
+CHUNK = 320
+"""Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
 CHUNK_KEYS = 2000
 """Keys in one request, where a renewal has many."""
 LATE = 1.0
@@ -93,14 +93,14 @@ class Watchdog:
 
     def schedule(self, item: Watched, due: float) -> None:
         """Look at `item` at `due`, instead of whenever it was to be looked at before."""
-        self.forget(item)
+        if item.due != math.inf:
+            self.forget(item)
         item.due = due
-        if due == math.inf:
-            return
-        self._count += 1
-        heapq.heappush(self._heap, (due, self._count, item))
-        if due < self._wake_at:
-            self._wake()
+        if due != math.inf:
+            self._count += 1
+            heapq.heappush(self._heap, (due, self._count, item))
+            if due < self._wake_at:
+                self._wake()
 
     def forget(self, item: Watched) -> None:
         """Stop looking at `item`."""

@@ -14,11 +14,12 @@ from ..core.lease import Lease, Owner
 from ..core.policy import Policy, check_timeout
 from ..core.runtime import Runtime
 from ..errors import NotOwned
-from .options import DEFAULT, Default
+from .options import Default
 
 
 class Primitive:
-    """A name, a kind and a policy; keeps no state of its own. What differs is its requests and its contention rule.
+    """A name, a kind and a policy; its only state is which blocks were entered through it. What differs is its requests
+    and its contention rule.
 
     Args:
         runtime: the manager's.
@@ -26,7 +27,7 @@ class Primitive:
         policy: how it is held.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_policy", "_runtime")
+    __slots__ = ("__weakref__", "_blocks", "_calls", "_policy", "_runtime")
 
     contention: ClassVar[Contention]
 
@@ -34,6 +35,7 @@ class Primitive:
         self._runtime = runtime
         self._calls: Calls = calls
         self._policy = policy
+        self._blocks: list[Guard] = []
 
     @property
     def name(self) -> str:
@@ -58,16 +60,19 @@ class Primitive:
         await lease.release()
 
     async def __aenter__(self) -> Lease:
-        lease = await self._obtain(self._calls, DEFAULT)
-        self._runtime.enter(self, Guard(lease))
+        policy = self._policy
+        lease = await obtain(self._gate(), self._calls, policy, policy.acquire_timeout)
+        self._obtained(lease)
+        self._blocks.append(Guard(lease))
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        guard = self._runtime.exit(self)
+        task = asyncio.current_task()
+        guard = self._left(task)
         if guard is not None:
-            await guard.exit(kind, error, trace)
+            await guard.exit(task, kind, error, trace)
 
     def _obtain(self, calls: Calls, timeout: float | Default | None, owner: Owner | None = None) -> Acquisition[Lease]:
         limit = self._policy.acquire_timeout
@@ -93,6 +98,18 @@ class Primitive:
 
     def _obtained(self, lease: Lease) -> None:
         """Called with each new lease."""
+
+    def _left(self, task: asyncio.Task[object] | None) -> Guard | None:
+        """The block that ends in `task`; one that was entered in another task if there is only that."""
+        blocks = self._blocks
+        if not blocks:
+            return None
+        guard = next((guard for guard in reversed(blocks) if guard.task is task), None)
+        if guard is None:
+            over = (guard for guard in reversed(blocks) if guard.task is None or guard.task.done() or guard.lease.lost)
+            guard = next(over, blocks[-1])  # one whose block runs on only if there is no other
+        blocks.remove(guard)
+        return guard
 
     def _gate(self) -> Gate:
         self._runtime.check(self.name)

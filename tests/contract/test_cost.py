@@ -152,7 +152,6 @@ async def test_memory_of_many_names_goes_away(locks: LockManager, place: RedisPl
     runtime = locks._runtime
     assert not runtime.gates
     assert not runtime.holds
-    assert not runtime.blocks
     assert not runtime.signals._listeners.keys() - {runtime.keys.manager(runtime.id)}
     keys = place.keys()
     assert keys == {keys_of(f"n{i}").state for i in range(500)}

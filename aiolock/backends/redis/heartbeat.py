@@ -18,13 +18,29 @@ class Heartbeat:
     which this loop ran counts: a tick that comes late counts for two at most.
 
     Args:
-        timeout: seconds that an answer may take; idle for half of it, the server is asked.
+        timeout: seconds that an answer may take; idle for as long, the server is asked.
         waiting: whether answers are outstanding.
         ask: writes a request that must be answered.
         give_up: the server is dead to us; called once.
+
+    Attributes:
+        heard: set it when an answer came, or when the first question since all was answered went out; the time without
+            a sign of life counts from the next look.
     """
 
-    __slots__ = ("_ask", "_give_up", "_last", "_loop", "_overdue", "_quiet", "_tick", "_timeout", "_timer", "_waiting")
+    __slots__ = (
+        "_ask",
+        "_give_up",
+        "_last",
+        "_loop",
+        "_overdue",
+        "_quiet",
+        "_tick",
+        "_timeout",
+        "_timer",
+        "_waiting",
+        "heard",
+    )
 
     def __init__(
         self, timeout: float, waiting: Callable[[], bool], ask: Callable[[], None], give_up: Callable[[], None]
@@ -36,14 +52,10 @@ class Heartbeat:
         self._give_up = give_up
         self._quiet = 0.0
         self._overdue = False
+        self.heard: bool = False
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
         self._timer = self._loop.call_later(self._tick, self._look)
-
-    def heard(self) -> None:
-        """An answer came, or the first question since all was answered went out."""
-        self._quiet = 0.0
-        self._overdue = False
 
     def stop(self) -> None:
         """No more looks."""
@@ -53,12 +65,13 @@ class Heartbeat:
         now = self._loop.time()
         elapsed, self._last = now - self._last, now
         self._timer = self._loop.call_later(self._tick, self._look)
-        if elapsed > STALL * self._tick:
-            self.heard()
+        if self.heard or elapsed > STALL * self._tick:
+            self.heard = self._overdue = False
+            self._quiet = 0.0
             return
         self._quiet += min(elapsed, 2 * self._tick)
         if not self._waiting():
-            if self._quiet >= self._timeout / 2:
+            if self._quiet >= self._timeout:
                 self._ask()
         elif self._quiet >= self._timeout:
             # What arrived while the loop was busy is read before the next look.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from typing import Any
 
 from ...errors import BackendError
@@ -29,18 +30,19 @@ class Outbox:
 
     def put(self, item: Item) -> None:
         """To be written after all others; or, while an unanswered request is asked about, in that one's place."""
-        if self._instead is not None:
+        if self._instead is None:
+            self._new.append(item)
+            if len(self._new) >= self._sweep_at:
+                self._sweep()
+        else:
             self._instead.append(item)
-            return
-        self._new.append(item)
-        if len(self._new) >= self._sweep_at:
-            self._sweep()
 
-    def take(self) -> list[Item]:
+    def take(self) -> Collection[Item]:
         """Everything, to be written now."""
-        items = [*self._again, *self._new]
-        self._again.clear()
-        self._new.clear()
+        if self._again:
+            self._new.extendleft(reversed(self._again))
+            self._again.clear()
+        items, self._new = self._new, deque()
         self._sweep_at = _SWEEP
         return items
 

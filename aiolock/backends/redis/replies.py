@@ -146,24 +146,21 @@ class Replies:
 
     Args:
         channels: where messages go.
+
+    Attributes:
+        places: what is outstanding, in the order of writing; whoever writes appends.
     """
 
-    __slots__ = ("_channels", "_places")
+    __slots__ = ("_channels", "places")
 
     def __init__(self, channels: Channels) -> None:
-        self._places: deque[Expected] = deque()
+        self.places: deque[Expected] = deque()
         self._channels = channels
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def expect(self, place: Expected) -> None:
-        """One more, in the order of writing."""
-        self._places.append(place)
 
     def requests(self) -> Iterator[Request[Any]]:
         """Take out the calls that were not answered; the rest died with the connection."""
-        places, self._places = self._places, deque()
+        places = list(self.places)
+        self.places.clear()
         for place in places:
             if isinstance(place, Request):
                 yield place
@@ -176,11 +173,11 @@ class Replies:
         Raises:
             Desync: it belongs to nobody.
         """
-        if isinstance(reply, Push):
+        if type(reply) is Push:
             return self._push(reply.items)
-        if not self._places:
+        if not self.places:
             raise Desync("an answer came that nobody had asked for")
-        self._places.popleft().answer(reply)
+        self.places.popleft().answer(reply)
         return True
 
     def _push(self, items: list[Any]) -> bool:
@@ -188,9 +185,9 @@ class Replies:
         if kind == b"message":
             self._channels.deliver(items[1], items[2])
         elif kind in (b"subscribe", b"unsubscribe"):
-            place = self._places[0] if self._places else None
+            place = self.places[0] if self.places else None
             if isinstance(place, Confirmation) and place.push == (kind, items[1]):
-                self._places.popleft()
+                self.places.popleft()
                 place.confirm()
                 return True
             if kind == b"subscribe":

@@ -64,19 +64,21 @@ class Request(Generic[R]):
 
     def answer(self, reply: object, doubt: BackendError | None = None) -> None:
         """The server's reply, or its error reply; `doubt` says why it may not outlast the server."""
-        if isinstance(reply, NoScriptError):
-            self._missing(self, reply)
-        elif isinstance(reply, RedisError):
-            self.settle(failures.refused(self.call.name, self.doing, reply))
-        else:
-            try:
-                result: R | BackendError = self.call.script.decode(cast(Reply, reply))
-                if doubt is not None and self.call.script.unacknowledged is not None:
-                    result = self.call.script.unacknowledged(cast(R, result), doubt)
-            except Exception as error:
-                result = BackendError(self.call.name, f"Redis answered {self.doing} with something unexpected")
-                result.__cause__ = error
-            self.settle(result)
+        if isinstance(reply, RedisError):
+            if isinstance(reply, NoScriptError):
+                self._missing(self, reply)
+            else:
+                self.settle(failures.refused(self.call.name, self.doing, reply))
+            return
+        script = self.call.script
+        try:
+            result: R | BackendError = script.decode(cast(Reply, reply))
+            if doubt is not None and script.unacknowledged is not None:
+                result = script.unacknowledged(cast(R, result), doubt)
+        except Exception as error:
+            result = BackendError(self.call.name, f"Redis answered {self.doing} with something unexpected")
+            result.__cause__ = error
+        self.settle(result)
 
     def withdraw(self) -> None:
         """Never written, never will be."""

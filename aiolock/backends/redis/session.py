@@ -45,6 +45,7 @@ class Session:
     ) -> None:
         self.link = link
         self.replies: Replies = Replies(channels)
+        self._places = self.replies.places
         self.scripts: Scripts = Scripts()
         self._outbox = outbox
         self._channels = channels
@@ -64,7 +65,7 @@ class Session:
         """Something was put into the outbox."""
         if self._scheduled:
             return
-        if self.replies or self._replicas is not None:
+        if self._places or self._replicas is not None:
             self._scheduled = True
             self._loop.call_soon(self._flush_turn)
         else:
@@ -86,8 +87,8 @@ class Session:
         """Write the outbox now, in one piece."""
         if self._over or self._draining is not None or self.link.gone or not self._outbox:
             return
-        if not self.replies:
-            self._heartbeat.heard()
+        if not self._places:
+            self._heartbeat.heard = True
         elif self._replicas is not None:
             return
         chunks: list[bytes] = []
@@ -100,11 +101,11 @@ class Session:
                 self._add_subscribe(item, chunks)
             else:
                 chunks.append(pack(b"UNSUBSCRIBE", item.channel))
-                self.replies.expect(Confirmation(b"unsubscribe", item.channel, self._channels, None))
+                self._places.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
         if self._replicas is not None and together:
             chunks.append(self._replicas.question())
-            self.replies.expect(together)
-            self.replies.expect(together)
+            self._places.append(together)
+            self._places.append(together)
         if chunks:
             self._send(b"".join(chunks))
         else:
@@ -113,7 +114,7 @@ class Session:
     async def quiet(self, timeout: float) -> None:
         """Wait until everything is written and answered, or the connection is gone; `timeout` seconds at most."""
         self.wake()
-        if self._over or not (self._outbox or self.replies):
+        if self._over or not (self._outbox or self._places):
             return
         self._quiet = asyncio.get_running_loop().create_future()
         await asyncio.wait((self._quiet,), timeout=timeout)
@@ -128,7 +129,7 @@ class Session:
     def _add_subscribe(self, item: Subscribe, chunks: list[bytes]) -> None:
         if self._channels.has(item.listener):
             chunks.append(pack(b"SUBSCRIBE", item.listener.channel))
-            self.replies.expect(Confirmation(b"subscribe", item.listener.channel, self._channels, item.listener))
+            self._places.append(Confirmation(b"subscribe", item.listener.channel, self._channels, item.listener))
 
     def _add_request(
         self, request: Request[Any], chunks: list[bytes], now: float, together: Acknowledgement | None
@@ -138,18 +139,19 @@ class Session:
         if request.withdrawn:
             self._loop.call_soon(request.withdraw)
             return
+        script = call.script
         try:
-            data = pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+            data = pack(b"EVALSHA", script.sha, len(call.keys), *call.keys, *call.args)
         except Exception as error:
             failure = BackendError(call.name, f"{request.doing} cannot be put into bytes: {error}")
             failure.__cause__ = error
             self._loop.call_soon(request.settle, failure)
             return
-        if self.scripts.give(call.script.sha):
-            chunks.append(pack(b"SCRIPT", b"LOAD", call.script.lua))
-            self.replies.expect(Loaded(self.scripts, call.script.sha))
+        if self.scripts.give(script.sha):
+            chunks.append(pack(b"SCRIPT", b"LOAD", script.lua))
+            self._places.append(Loaded(self.scripts, script.sha))
         chunks.append(data)
-        self.replies.expect(request if together is None else together.of(request))
+        self._places.append(request if together is None else together.of(request))
         call.sent_at = now
         call.writes += 1
 
@@ -181,8 +183,9 @@ class Session:
 
     def _receive(self, reply: object) -> None:
         if self.replies.receive(reply):
-            self._heartbeat.heard()
-            self._note_quiet()
+            self._heartbeat.heard = True
+            if self._quiet is not None:
+                self._note_quiet()
             if self._replicas is not None and self._outbox:
                 self.wake()
 
@@ -202,16 +205,16 @@ class Session:
 
     def _note_quiet(self) -> None:
         quiet = self._quiet
-        if quiet is not None and not quiet.done() and (self._over or not (self._outbox or self.replies)):
+        if quiet is not None and not quiet.done() and (self._over or not (self._outbox or self._places)):
             quiet.set_result(None)
 
     def _waiting(self) -> bool:
-        return len(self.replies) > 0
+        return bool(self._places)
 
     def _ping(self) -> None:
-        self._heartbeat.heard()
+        self._heartbeat.heard = True
         nonce = next(self._nonces)
-        self.replies.expect(Echo(nonce))
+        self._places.append(Echo(nonce))
         self._send(pack(b"PING", nonce))
 
     def _overdue(self) -> None:

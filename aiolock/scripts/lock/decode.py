@@ -22,16 +22,11 @@ from ..outcomes import (
 )
 
 
-def _granted(reply: list[Reply]) -> Granted:
-    granted = Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1")
-    return granted._replace(others=as_number(reply[4]), mark=max(0, as_number(reply[5]))) if len(reply) > 4 else granted
-
-
 def acquire(reply: Reply) -> AcquireOutcome:
     reply = as_list(reply)
     match as_text(reply[0]):
         case "granted":
-            return _granted(reply)
+            return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1")
         case "refused":
             return Refused(as_number(reply[1]), as_number(reply[2]), as_text(reply[3]))
         case "lost":
@@ -53,7 +48,8 @@ def transfer(reply: Reply) -> TransferOutcome:
     reply = as_list(reply)
     match as_text(reply[0]):
         case "granted":
-            return _granted(reply)
+            others, mark = as_number(reply[4]), max(0, as_number(reply[5]))
+            return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", others, mark=mark)
         case "missing":
             return Missing(LossReason(as_text(reply[1])))
     return Finished()
