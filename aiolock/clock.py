@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 
@@ -32,10 +33,9 @@ SLICE = 1.0
 class SystemClock:
     """CLOCK_BOOTTIME where there is one, so that a lease ages while the machine sleeps; else the monotonic clock."""
 
-    _id: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-
-    def now(self) -> float:
-        return time.monotonic() if self._id is None else time.clock_gettime(self._id)
+    def __init__(self) -> None:
+        boot: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+        self.now: Callable[[], float] = time.monotonic if boot is None else partial(time.clock_gettime, boot)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         return _SystemTimer(self, when, callback)

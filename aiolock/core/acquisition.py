@@ -7,21 +7,22 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
-from ..scripts.base import NEW_TICKET, NO_TICKET
+from ..scripts.base import NEW_TICKET, NO_TICKET, Call
 from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
-from .attempt import Attempt, Expired
 from .calls import Calls
 from .gate import Gate
 from .guard import Guard
 from .hold import Hold
 from .lease import Lease
 from .policy import Policy
-from .waiter import Grant, Waiter
+from .waiter import Expired, Grant, Waiter
 
+R = TypeVar("R")
 L = TypeVar("L", bound="Lease | None")
 
 _ancestry: ContextVar[tuple[Hold, ...]] = ContextVar("aiolock_ancestry", default=())
@@ -109,17 +110,17 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         sharing: the hold to nest in; None for the calling task's own, if it has one.
     """
     task = asyncio.current_task()
-    hold = sharing or _nesting(gate, task)
-    if hold is not None:
-        return await _nest(gate, calls, hold, policy, task)
-    _refuse_overlap(gate, task)
     runtime = gate.runtime
+    if sharing is not None or runtime.holds:
+        hold = sharing or _nesting(gate, task)
+        if hold is not None:
+            return await _nest(gate, calls, hold, policy, task)
+        _refuse_overlap(gate, task)
     now = runtime.clock.now()
     expires = math.inf if timeout is None else now + timeout
     patience = now + runtime.limits.request_timeout
-    waiter = gate.waiter(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET)
     at_once = gate.open
-    gate.join(waiter)
+    waiter = gate.join(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET)
     try:
         if at_once:
             await _attempt(gate, waiter, now, expires, patience)
@@ -154,8 +155,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     if not gate.open:
         return None
     now = gate.runtime.clock.now()
-    waiter = gate.waiter(calls, policy, NO_TICKET)
-    gate.join(waiter)
+    waiter = gate.join(calls, policy, NO_TICKET)
     try:
         await _attempt(gate, waiter, now, math.inf, now + gate.runtime.limits.request_timeout)
         granted = gate.accepts(waiter)
@@ -178,16 +178,17 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         expires: clock time of the acquire's own timeout.
         patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
     """
-    runtime, owner, policy = gate.runtime, waiter.owner, waiter.policy
+    runtime, calls, owner, policy = gate.runtime, waiter.calls, waiter.owner, waiter.policy
     mark_ms = 0 if runtime.poll is None else gate.mark_ms(waiter)
-    call = waiter.calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.ticket, mark_ms)
+    call = calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.ticket, mark_ms)
     if gate.contention.contenders is None:
         # At once, not when the task runs again: the message of a grant may come right behind.
-        call.settle = lambda result: gate.queued(waiter, owner, result, call.sent_at)
+        call.settle = partial(gate.queued, waiter, call, owner)
     waiter.seen, waiter.retry_at = gate.signals, math.inf
     until = expires if now < expires < patience else patience
+    late = Expired if patience == math.inf else partial(runtime.unanswered, calls.name, "acquiring", until - now)
     try:
-        outcome = await Attempt(gate, waiter, call).answer(now, until, "" if patience == math.inf else "acquiring")
+        outcome = await answered(gate, waiter, call, until, late)
     except (Expired, BackendError) as error:
         failure = error if isinstance(error, BackendError) else None
         rides_out = failure is not None and failure.transient and patience == math.inf
@@ -215,6 +216,32 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         )
     elif not isinstance(outcome, Queued):
         gate.undo(waiter)
+
+
+async def answered(gate: Gate, waiter: Waiter, call: Call[R], until: float, late: Callable[[], BaseException]) -> R:
+    """Write a request that may get the waiter the lock, and wait for the answer until clock time `until`.
+
+    Whoever leaves before that withdraws it; what a server may have seen is undone.
+
+    Raises:
+        BaseException: what `late` makes, at `until`.
+        BackendError: the server refuses, or the connection died and it is not to be written again.
+    """
+    runtime = gate.runtime
+    call.unanswered = waiter.unanswered
+    waiter.late = late
+    reply: asyncio.Future[R] = runtime.backend.run(call)
+    waiter.reply = reply
+    runtime.watchdog.schedule(waiter, until)
+    try:
+        return await reply
+    except BaseException:
+        if not call.withdraw():
+            call.unanswered = gate.undo(waiter).outlive
+        raise
+    finally:
+        waiter.reply = None
+        runtime.watchdog.forget(waiter)
 
 
 def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:

@@ -7,10 +7,10 @@ import logging
 import math
 import random
 import weakref
-from typing import cast
+from typing import Any
 
 from ..errors import NotAcquired
-from ..scripts.base import NO_TICKET, Ending
+from ..scripts.base import NO_TICKET, Call, Ending
 from ..scripts.outcomes import Queued, Refused, Released
 from .calls import Calls, Contention
 from .ear import Ear
@@ -74,8 +74,9 @@ class Gate:
     @classmethod
     def of(cls, runtime: Runtime, calls: Calls, contention: Contention) -> Gate:
         """The gate of a name; a new one if nobody of this process uses it."""
-        gate = runtime.gates.get((calls.kind, calls.name))
-        return cls(runtime, calls, contention) if gate is None else cast(Gate, gate)
+        gate: Any = runtime.gates.get((calls.kind, calls.name))
+        known: Gate | None = gate
+        return cls(runtime, calls, contention) if known is None else known
 
     @property
     def ear(self) -> Ear:
@@ -99,14 +100,9 @@ class Gate:
         return self._busy > 0
 
     @property
-    def idle(self) -> bool:
-        """Nobody of this process holds or queues."""
-        return not self._busy and not self.waiters
-
-    @property
     def open(self) -> bool:
         """Whoever comes asks the server: it keeps the queue, or nobody of this process is before them."""
-        return self.contention.contenders is None or self.idle
+        return self.contention.contenders is None or not (self._busy or self.waiters)
 
     @property
     def foremost(self) -> str:
@@ -115,19 +111,16 @@ class Gate:
         first = min(queued, key=lambda waiter: waiter.ticket, default=None)
         return "" if first is None else first.owner
 
-    def waiter(self, calls: Calls, policy: Policy, ticket: int) -> Waiter:
-        """One more who wants it."""
-        owner = self.runtime.new_owner(self.contention.overlapping)
-        return Waiter(calls, owner, policy, self.runtime.holder, ticket)
-
-    def join(self, waiter: Waiter) -> None:
-        """Queue up."""
-        self.runtime.gates[self.calls.kind, self.calls.name] = self
+    def join(self, calls: Calls, policy: Policy, ticket: int, contending: bool = False) -> Waiter:
+        """One more who wants it; `contending` if it may talk to Redis whoever is before it."""
+        runtime, contention = self.runtime, self.contention
+        waiter = Waiter(calls, runtime.new_owner(contention.overlapping), policy, runtime.holder, ticket)
+        waiter.contending = contending or contention.contenders is None
+        runtime.gates[self.calls.kind, self.calls.name] = self
         self.waiters[waiter] = None
-        if self.contention.contenders is None:
-            waiter.contending = True
-        else:
+        if not waiter.contending:
             self._promote()
+        return waiter
 
     def leave_queue(self, waiter: Waiter) -> None:
         """Stop waiting; a grant that is there, or on its way, is undone."""
@@ -175,12 +168,12 @@ class Gate:
         waiter.retry_at = -math.inf
         waiter.poke()
 
-    def queued(self, waiter: Waiter, owner: str, outcome: object, sent_at: float) -> None:
+    def queued(self, waiter: Waiter, call: Call[Any], owner: str, outcome: object) -> None:
         """The end of a request under the id `owner`: if that is still the waiter's, the server may have queued it."""
         if isinstance(outcome, Queued) and waiter.owner == owner:
             if waiter.place is None:
                 waiter.place = Place(self, waiter)
-            waiter.place.queued(outcome, sent_at)
+            waiter.place.queued(outcome, call.sent_at)
 
     def granted(self, waiter: Waiter, grant: Grant) -> None:
         """The waiter is in, at once or from the server's queue."""
@@ -242,7 +235,8 @@ class Gate:
                 key = (self.calls.kind, self.calls.name)
                 if self.runtime.gates.get(key) is self:
                     del self.runtime.gates[key]
-        self.runtime.progress()
+        if self.runtime.draining is not None:
+            self.runtime.progress()
 
     def signal(self) -> None:
         """The lock may be free."""

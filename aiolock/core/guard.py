@@ -30,7 +30,9 @@ class Guard:
         self.lease: Lease = lease
         self.task: asyncio.Task[object] | None = lease.task
         hold = lease.hold
-        self._outermost = not any(other.guard and other.task is self.task for other in hold.leases)
+        self._outermost = len(hold.leases) == 1 or not any(
+            other.guard for other in hold.in_task(self.task) if other is not lease
+        )
         self._scope: anyio.CancelScope | None = None
         lease.guard = self
         if self._outermost and hold.policy.cancel_on_loss:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NO_TICKET
 from ..scripts.outcomes import Granted, Missing
-from .acquisition import own
-from .attempt import Attempt
+from .acquisition import answered, own
 from .calls import HandoffCalls
 from .gate import Gate
 from .kinds import KINDS
@@ -38,10 +38,8 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     kind = KINDS[ticket.kind]
     calls = kind.calls(runtime, ticket.name, ticket.weight)
     gate = Gate.of(runtime, calls, kind.contention)
-    waiter = gate.waiter(calls, policy, NO_TICKET)
-    waiter.contending = True  # so no release of this process hands it the lock
+    waiter = gate.join(calls, policy, NO_TICKET, contending=True)  # so no release of this process hands it the lock
     waiter.undoing = "dirty"  # what the ticket stood for was begun, and is not finished
-    gate.join(waiter)
     try:
         await _move(gate, calls, waiter, ticket)
         if not gate.accepts(waiter):
@@ -64,7 +62,8 @@ async def _move(gate: Gate, calls: HandoffCalls, waiter: Waiter, ticket: Ticket)
         ticket.owner, ticket.fence, waiter.owner, policy.ttl_ms, runtime.floor, waiter.metadata, ticket.tainted
     )
     now = runtime.clock.now()
-    outcome = await Attempt(gate, waiter, call).answer(now, now + runtime.limits.request_timeout, "resuming")
+    late = partial(runtime.unanswered, name, "resuming")
+    outcome = await answered(gate, waiter, call, now + runtime.limits.request_timeout, late)
     gate.answered = True
     if not isinstance(outcome, Granted):
         raise _worthless(name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)

@@ -98,7 +98,7 @@ class Runtime:
         self._owners = itertools.count(1)
         self._look_at = -math.inf
         self._was_bound = False
-        self._drained: asyncio.Future[None] | None = None
+        self.draining: asyncio.Future[None] | None = None  # closing waits for who is still inside
         self._closer: asyncio.Task[object] | None = None
 
     @property
@@ -244,7 +244,7 @@ class Runtime:
     async def drained(self) -> None:
         """Wait until no other task waits or is inside a guarded block; `request_timeout` at most."""
         self._closer = asyncio.current_task()
-        drained = self._drained = asyncio.get_running_loop().create_future()
+        drained = self.draining = asyncio.get_running_loop().create_future()
         limit = self.limit(drained, self.clock.now() + self.limits.request_timeout, TimeoutError)
         self.progress()
         try:
@@ -253,11 +253,11 @@ class Runtime:
             logger.warning("closing while guarded blocks still run: their locks stay until they expire")
         finally:
             self.watchdog.forget(limit)
-            self._closer = self._drained = None
+            self._closer = self.draining = None
 
     def progress(self) -> None:
         """Somebody left a gate: that may have been the last one for whom closing waits."""
-        drained = self._drained
+        drained = self.draining
         if drained is None or drained.done():
             return
         if not any(gate.occupied(self._closer) for gate in self.gates.values()):

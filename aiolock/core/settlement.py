@@ -67,10 +67,11 @@ class Settlement:
         """Wait for the answer, `request_timeout` at most: longer is left to the background, with a WARNING."""
         if self.result is not None or self._loss is not None:
             return
+        runtime = self._runtime
         observer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._observers.append(observer)
         if self.due == math.inf:
-            self._runtime.watchdog.schedule(self, self._runtime.clock.now() + self._runtime.limits.request_timeout)
+            runtime.watchdog.schedule(self, runtime.clock.now() + runtime.limits.request_timeout)
         await observer
 
     def on_due(self, now: float, late: float) -> None:
@@ -154,6 +155,11 @@ class Release:
         self._tainted = True
         if self._call is not None:
             self._call.args = self._calls.release(*self._request, True).args
+
+    def outlive(self) -> bool:
+        """The connection died under the request that this one undoes: that is not written again."""
+        self.taint()
+        return False
 
     def _unanswered(self) -> bool:
         self._resent = True

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError
 from ..scripts.base import Ending
@@ -17,29 +18,35 @@ if TYPE_CHECKING:
     from .place import Place
 
 
-class Grant(NamedTuple):
+class Grant:
     """What the server gave.
 
-    Attributes:
+    Args:
         outcome: its answer.
         sent_at: clock time before which it cannot have been given.
         margin: seconds before the server's expiry at which it counts as lost here, until it was renewed.
         brief: it must be renewed at once to last for the policy's ttl.
+
+    Attributes:
+        deadline: clock time at which it is lost unless renewed.
     """
 
-    outcome: Granted
-    sent_at: float
-    margin: float
-    brief: bool
+    __slots__ = ("brief", "deadline", "margin", "outcome", "sent_at")
 
-    @property
-    def deadline(self) -> float:
-        """Clock time at which it is lost unless renewed."""
-        return self.sent_at + self.outcome.pttl / 1000 - self.margin
+    def __init__(self, outcome: Granted, sent_at: float, margin: float, brief: bool) -> None:
+        self.outcome: Granted = outcome
+        self.sent_at: float = sent_at
+        self.margin: float = margin
+        self.brief: bool = brief
+        self.deadline: float = sent_at + outcome.pttl / 1000 - margin
+
+
+class Expired(Exception):
+    """The acquire's own timeout passed while its request was on its way."""
 
 
 class Waiter:
-    """One task's place in the queue of a name.
+    """One task's place in the queue of a name, and its request on its way.
 
     Attributes:
         calls: its requests.
@@ -55,6 +62,7 @@ class Waiter:
         refusal: the last answer that named a holder.
         undoing: how the server is told that a grant is undone.
         failure: why an attempt after that got no verdict.
+        reply: the end of its request on its way, to be failed with `late()` at `due`; None if it has none.
     """
 
     __slots__ = (
@@ -65,6 +73,7 @@ class Waiter:
         "due",
         "failure",
         "grant",
+        "late",
         "looks",
         "metadata",
         "offer",
@@ -72,6 +81,7 @@ class Waiter:
         "place",
         "policy",
         "refusal",
+        "reply",
         "retry_at",
         "seen",
         "tainted",
@@ -96,6 +106,8 @@ class Waiter:
         self.refusal: Refused | Queued | None = None
         self.undoing: Ending = "undone"
         self.failure: BackendError | None = None
+        self.reply: asyncio.Future[Any] | None = None
+        self.late: Callable[[], BaseException] = Expired
         self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None
@@ -121,5 +133,13 @@ class Waiter:
         if self._sleep is not None and not self._sleep.done():
             self._sleep.set_result(None)
 
+    def unanswered(self) -> bool:
+        """The connection died under its request: write it again, and end the owner with a tombstone."""
+        self.tainted = True
+        return True
+
     def on_due(self, now: float, late: float) -> None:
-        self.poke()
+        if self.reply is None:
+            self.poke()
+        elif not self.reply.done():
+            self.reply.set_exception(self.late())

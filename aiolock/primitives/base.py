@@ -104,16 +104,19 @@ class Primitive:
         blocks = self._blocks
         if not blocks:
             return None
-        guard = next((guard for guard in reversed(blocks) if guard.task is task), None)
-        if guard is None:
+        for guard in reversed(blocks):
+            if guard.task is task:
+                break
+        else:
             over = (guard for guard in reversed(blocks) if guard.task is None or guard.task.done() or guard.lease.lost)
             guard = next(over, blocks[-1])  # one whose block runs on only if there is no other
         blocks.remove(guard)
         return guard
 
     def _gate(self) -> Gate:
-        self._runtime.check(self.name)
-        return Gate.of(self._runtime, self._calls, self.contention)
+        runtime, calls = self._runtime, self._calls
+        runtime.check(calls.name)
+        return Gate.of(runtime, calls, self.contention)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ttl={self._policy.ttl:g}>"

@@ -53,7 +53,7 @@ class Handshake:
         if self._previous is not None:
             kill = (b"CLIENT", b"KILL", b"ID", self._previous.id, b"ADDR", self._previous.addr)
             commands.insert(0, kill)
-        link.write(b"".join(pack(*command) for command in commands))
+        link.write(b"".join(pack(command) for command in commands))
         replies = [await _reply(link) for _ in commands]
         if self._previous is not None:
             self._judge_kill(replies.pop(0))

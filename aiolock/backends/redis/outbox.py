@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Collection
 from typing import Any
 
 from ...errors import BackendError
@@ -20,8 +18,8 @@ class Outbox:
     """First what is written again, then what is new. Outlives connections."""
 
     def __init__(self) -> None:
-        self._again: deque[Item] = deque()
-        self._new: deque[Item] = deque()
+        self._again: list[Item] = []
+        self._new: list[Item] = []
         self._instead: list[Item] | None = None
         self._sweep_at = _SWEEP
 
@@ -37,12 +35,11 @@ class Outbox:
         else:
             self._instead.append(item)
 
-    def take(self) -> Collection[Item]:
+    def take(self) -> list[Item]:
         """Everything, to be written now."""
+        items, self._new = self._new, []
         if self._again:
-            self._new.extendleft(reversed(self._again))
-            self._again.clear()
-        items, self._new = self._new, deque()
+            items, self._again = self._again + items, []
         self._sweep_at = _SWEEP
         return items
 
@@ -67,14 +64,14 @@ class Outbox:
 
     def disconnected(self) -> None:
         """Forget what only concerned the connection: on the next one all channels are subscribed to anyway."""
-        self._again = deque(item for item in self._again if isinstance(item, Request))
-        self._new = deque(item for item in self._new if isinstance(item, Request))
+        self._again = [item for item in self._again if isinstance(item, Request)]
+        self._new = [item for item in self._new if isinstance(item, Request)]
 
     def _sweep(self) -> None:
         # Else the attempts that timed out during a long outage would pile up.
         gone = [item for item in self._new if isinstance(item, Request) and item.withdrawn]
         if gone:
-            self._new = deque(item for item in self._new if not (isinstance(item, Request) and item.withdrawn))
+            self._new = [item for item in self._new if not (isinstance(item, Request) and item.withdrawn)]
         self._sweep_at = max(_SWEEP, 2 * len(self._new))
         for request in gone:
             asyncio.get_running_loop().call_soon(request.withdraw)

@@ -34,7 +34,7 @@ class Replicas(NamedTuple):
         it is the newest write of this connection and comes after all others.
         """
         milliseconds = max(1, math.ceil(self.timeout * 1000))  # 0 would wait for ever
-        return pack(b"PUBLISH", self.channel, b"") + pack(b"WAIT", self.least, milliseconds)
+        return pack((b"PUBLISH", self.channel, b"")) + pack((b"WAIT", str(self.least), str(milliseconds)))
 
     def doubt(self, request: Request[Any], published: object, acknowledged: object) -> BackendError | None:
         """Why the answer to `request` may not outlast the server; None if it does."""

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 from redis.exceptions import NoScriptError, RedisError
 
 from ...errors import BackendError
-from ...scripts.base import Call, Reply
+from ...scripts.base import Call, drop
 from ..base import resolve
 from . import failures
 
@@ -62,7 +62,7 @@ class Request(Generic[R]):
             logger.exception("the callback of an unanswered request failed")
             return False
 
-    def answer(self, reply: object, doubt: BackendError | None = None) -> None:
+    def answer(self, reply: Any, doubt: BackendError | None = None) -> None:
         """The server's reply, or its error reply; `doubt` says why it may not outlast the server."""
         if isinstance(reply, RedisError):
             if isinstance(reply, NoScriptError):
@@ -72,7 +72,7 @@ class Request(Generic[R]):
             return
         script = self.call.script
         try:
-            result: R | BackendError = script.decode(cast(Reply, reply))
+            result: R | BackendError = script.decode(reply)
             if doubt is not None and script.unacknowledged is not None:
                 result = script.unacknowledged(cast(R, result), doubt)
         except Exception as error:
@@ -86,9 +86,11 @@ class Request(Generic[R]):
 
     def settle(self, result: R | BackendError) -> None:
         """The end of the call: its `settle` first, then whoever awaits its future."""
-        if self.call.settle is not None:
+        call = self.call
+        if call.settle is not None:
             try:
-                self.call.settle(result)
+                call.settle(result)
             except Exception:
                 logger.exception("the callback of a finished request failed")
+        call.settle, call.unanswered = None, drop  # whoever they belong to knows the call: a circle
         resolve(self.future, result)

@@ -100,7 +100,7 @@ class Session:
             elif isinstance(item, Subscribe):
                 self._add_subscribe(item, chunks)
             else:
-                chunks.append(pack(b"UNSUBSCRIBE", item.channel))
+                chunks.append(pack((b"UNSUBSCRIBE", item.channel)))
                 self._places.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
         if self._replicas is not None and together:
             chunks.append(self._replicas.question())
@@ -128,7 +128,7 @@ class Session:
 
     def _add_subscribe(self, item: Subscribe, chunks: list[bytes]) -> None:
         if self._channels.has(item.listener):
-            chunks.append(pack(b"SUBSCRIBE", item.listener.channel))
+            chunks.append(pack((b"SUBSCRIBE", item.listener.channel)))
             self._places.append(Confirmation(b"subscribe", item.listener.channel, self._channels, item.listener))
 
     def _add_request(
@@ -136,19 +136,20 @@ class Session:
     ) -> None:
         call = request.call
         # Whoever calls `run` has it return before he is told the end of his call: so those not written end later.
-        if request.withdrawn:
+        if call.withdrawn and call.writes == 0:
             self._loop.call_soon(request.withdraw)
             return
-        script = call.script
+        script, keys = call.script, call.keys
         try:
-            data = pack(b"EVALSHA", script.sha, len(call.keys), *call.keys, *call.args)
+            args = [arg if isinstance(arg, str) else f"{arg:d}" for arg in call.args]
+            data = pack(("EVALSHA", script.sha, f"{len(keys)}", *keys, *args))
         except Exception as error:
             failure = BackendError(call.name, f"{request.doing} cannot be put into bytes: {error}")
             failure.__cause__ = error
             self._loop.call_soon(request.settle, failure)
             return
         if self.scripts.give(script.sha):
-            chunks.append(pack(b"SCRIPT", b"LOAD", script.lua))
+            chunks.append(pack((b"SCRIPT", b"LOAD", script.lua)))
             self._places.append(Loaded(self.scripts, script.sha))
         chunks.append(data)
         self._places.append(request if together is None else together.of(request))
@@ -215,7 +216,7 @@ class Session:
         self._heartbeat.heard = True
         nonce = next(self._nonces)
         self._places.append(Echo(nonce))
-        self._send(pack(b"PING", nonce))
+        self._send(pack((b"PING", nonce)))
 
     def _overdue(self) -> None:
         self._abandon(TimeoutError(f"no answer for {self._timeout:g} s"))

@@ -22,10 +22,14 @@ class Wire(asyncio.Protocol):
     Args:
         transport: connected, and not closing: its loss may already be on its way to the stream alone.
         parse_error: makes an exception of an error reply's text.
+
+    Attributes:
+        paused: the transport has more to send than it should.
     """
 
     def __init__(self, transport: asyncio.Transport, parse_error: Callable[[str], Exception]) -> None:
         self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_NOTHING)
+        self.paused: bool = False
         self._receive: Callable[[object], None] | None = None
         self._end: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._stream: Any = transport.get_protocol()
@@ -62,14 +66,17 @@ class Wire(asyncio.Protocol):
         self._stop(exc or ConnectionError("the connection was closed"))
 
     def pause_writing(self) -> None:
+        self.paused = True
         self._stream.pause_writing()
 
     def resume_writing(self) -> None:
+        self.paused = False
         self._stream.resume_writing()
 
     def _give_out(self) -> None:
+        gets = self._reader.gets
         try:
-            while self._receive is not None and (reply := self._reader.gets()) is not _NOTHING:
+            while self._receive is not None and (reply := gets()) is not _NOTHING:
                 self._receive(Push(reply) if type(reply) is hiredis.PushNotification else reply)
         except Exception as error:
             self._stop(error)  # what comes behind belongs to nobody

@@ -24,33 +24,33 @@ from ..outcomes import (
 
 def acquire(reply: Reply) -> AcquireOutcome:
     reply = as_list(reply)
-    match as_text(reply[0]):
-        case "granted":
+    match reply[0]:
+        case b"granted":
             return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1")
-        case "refused":
+        case b"refused":
             return Refused(as_number(reply[1]), as_number(reply[2]), as_text(reply[3]))
-        case "lost":
+        case b"lost":
             return Lost(LossReason(as_text(reply[1])))
     return Finished()
 
 
 def release(reply: Reply) -> ReleaseOutcome:
     reply = as_list(reply)
-    match as_text(reply[0]):
-        case "released":
+    match reply[0]:
+        case b"released":
             return Released(as_number(reply[1]))
-        case "kept":
+        case b"kept":
             return Kept(as_number(reply[1]))
     return Missing(LossReason(as_text(reply[1])))
 
 
 def transfer(reply: Reply) -> TransferOutcome:
     reply = as_list(reply)
-    match as_text(reply[0]):
-        case "granted":
+    match reply[0]:
+        case b"granted":
             others, mark = as_number(reply[4]), max(0, as_number(reply[5]))
             return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", others, mark=mark)
-        case "missing":
+        case b"missing":
             return Missing(LossReason(as_text(reply[1])))
     return Finished()
 
