@@ -221,7 +221,8 @@ class Gate:
         runtime.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         self.holds.append(hold)
-        self.settle_down()
+        if self.waiters or self._ear is not None or runtime.draining is not None:
+            self.settle_down()
         return hold
 
     def settle_down(self) -> None:
@@ -279,7 +280,7 @@ class Gate:
 
     def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
         """Another acquisition of `hold`, by `task`, of the weight of `calls`."""
-        if task is not None and self.held_by(task) is None:
+        if task is not None and ((len(self.holds) == 1 and not hold.leases) or self.held_by(task) is None):
             # In the manager's context: one of this moment would keep what the task holds now, for each of its leases.
             task.add_done_callback(self._on_task_end, context=self.runtime.context)
         lease = Lease(self, hold, calls, task)
@@ -301,7 +302,7 @@ class Gate:
             hold.leases.remove(lease)
         if self._strays:
             self._strays.discard(lease)
-        if task is not None and self.held_by(task) is None:
+        if task is not None and ((len(self.holds) == 1 and not hold.leases) or self.held_by(task) is None):
             task.remove_done_callback(self._on_task_end)
         return self.lower(hold, ending)
 

@@ -13,6 +13,8 @@ from .lease import Lease
 
 logger: logging.Logger = logging.getLogger("aiolock.guard")
 
+_kind: type[anyio.CancelScope] | None = None
+
 
 class Guard:
     """One `async with`, from entry to exit.
@@ -36,8 +38,8 @@ class Guard:
         self._scope: anyio.CancelScope | None = None
         lease.guard = self
         if self._outermost and hold.policy.cancel_on_loss:
-            self._scope = _new_scope()
-            self._scope.__enter__()
+            scope = self._scope = (_kind or _learn_kind())()
+            scope.__enter__()
             hold.scopes.append(self)
             if hold.reason is not None:  # lost between the grant and this line
                 self.cancel(f"aiolock: lost {lease.name!r}")
@@ -102,12 +104,8 @@ class Guard:
         return bool(scope.__exit__(kind, error, trace))
 
 
-_kind: type[anyio.CancelScope] | None = None
-
-
-def _new_scope() -> anyio.CancelScope:
-    # What anyio makes for asyncio, made again: its front door initialises each one twice.
+def _learn_kind() -> type[anyio.CancelScope]:
+    # What anyio makes for asyncio: its front door looks for it, and initialises each one twice.
     global _kind
-    if _kind is None:
-        _kind = type(anyio.CancelScope())
-    return _kind()
+    _kind = type(anyio.CancelScope())
+    return _kind

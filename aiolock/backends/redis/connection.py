@@ -40,7 +40,7 @@ _POOL_ONLY = (
 )
 
 
-pack: Callable[[tuple[str | bytes, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
+pack: Callable[[tuple[str | bytes | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 """One command's bytes; text as UTF-8, whatever the user's client prefers.
 
 redis-py's own packing took half of a request's time in the client. Numbers would be slower than their text.
@@ -130,11 +130,8 @@ class Link:
         self._socket = self._transport.get_extra_info("socket")
         self._enough = self._transport.get_write_buffer_limits()[1]
         self._wire: Wire | None = None
-
-    @property
-    def gone(self) -> bool:
-        """Lost or closed, though the reader may not have come to know yet."""
-        return self._transport.is_closing()
+        # Lost or closed, though the reader may not have come to know yet.
+        self.gone: Callable[[], bool] = self._transport.is_closing
 
     @property
     def congested(self) -> bool:
@@ -176,7 +173,7 @@ class Link:
 
         Source: half of a request's time in the client was spent in streams and in redis-py's reading of them.
         """
-        if not self.gone and _read_as_usual(self._connection) and not _unread(self._connection):
+        if not self.gone() and _read_as_usual(self._connection) and not _unread(self._connection):
             self._wire = Wire(self._transport, self._connection._parser.parse_error)
 
     async def pump(self, receive: Callable[[object], None]) -> Exception:
@@ -199,7 +196,7 @@ class Link:
 
     def reset(self) -> None:
         """Abandon: what was written and not yet received must not arrive any more, so the kernel may not repeat it."""
-        if self._socket is not None and not self.gone:  # uvloop would do it to whoever has the number now
+        if self._socket is not None and not self.gone():  # uvloop would do it to whoever has the number now
             with contextlib.suppress(OSError, ValueError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         self._transport.abort()

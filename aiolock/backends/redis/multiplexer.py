@@ -20,7 +20,7 @@ from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
 from .connection import Connector, Link
 from .handshake import Handshake
-from .outbox import Item, Outbox
+from .outbox import Outbox
 from .replicas import Replicas
 from .requests import Request
 from .session import Session
@@ -119,8 +119,10 @@ class RedisBackend:
         """See `Backend.run`."""
         loop = asyncio.get_running_loop()
         request = Request(call, loop.create_future(), self._missing)
-        if self._state is _State.OPEN:
-            self._put(request)
+        if self._session is not None:
+            self._session.put(request)
+        elif self._state is _State.OPEN:
+            self._outbox.put(request)
         else:
             loop.call_soon(request.settle, self._closed_error(call.name))
         return request.future
@@ -133,13 +135,13 @@ class RedisBackend:
             return listener.future
         self._channels.add(listener)
         if self._session is not None:
-            self._put(Subscribe(listener))
+            self._session.put(Subscribe(listener))
         return listener.future
 
     def unsubscribe(self, channel: str) -> None:
         """See `Backend.unsubscribe`."""
         if self._channels.remove(channel.encode()) and self._session is not None:
-            self._put(Unsubscribe(channel.encode()))
+            self._session.put(Unsubscribe(channel.encode()))
 
     async def aclose(self) -> None:
         """See `Backend.aclose`; harmless if it is closed."""
@@ -159,11 +161,6 @@ class RedisBackend:
         finally:
             self._closed.set_result(None)
             self._closed = None
-
-    def _put(self, item: Item) -> None:
-        self._outbox.put(item)
-        if self._session is not None:
-            self._session.wake()
 
     def _new_session(self, link: Link) -> Session:
         return Session(link, self._outbox, self._channels, self.clock, self._timeout, self._replicas)
@@ -236,7 +233,7 @@ class RedisBackend:
         except Exception:
             logger.exception("the callback of a new connection failed")
         for listener in self._channels.all():
-            self._put(Subscribe(listener))
+            session.put(Subscribe(listener))
         session.wake()
         return session
 
@@ -258,7 +255,7 @@ class RedisBackend:
 
     def _subscribe_again(self, listener: Listener) -> None:
         if self._session is not None and self._channels.has(listener):
-            self._put(Subscribe(listener))
+            self._session.put(Subscribe(listener))
 
     def _closed_error(self, name: str, *, transient: bool = False) -> BackendError:
         return BackendError(

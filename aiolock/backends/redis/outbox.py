@@ -23,8 +23,9 @@ class Outbox:
         self._instead: list[Item] | None = None
         self._sweep_at = _SWEEP
 
-    def __len__(self) -> int:
-        return len(self._again) + len(self._new)
+    def __bool__(self) -> bool:
+        """True if what is to be written must come here first, not to overtake anything."""
+        return bool(self._new or self._again or self._instead is not None)
 
     def put(self, item: Item) -> None:
         """To be written after all others; or, while an unanswered request is asked about, in that one's place."""

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from ...clock import Clock
@@ -13,7 +14,7 @@ from ...errors import BackendError
 from .channels import Channels, Subscribe
 from .connection import Link, pack
 from .heartbeat import Heartbeat
-from .outbox import Outbox
+from .outbox import Item, Outbox
 from .replicas import Replicas
 from .replies import Acknowledgement, Confirmation, Echo, Loaded, Replies, Scripts
 from .requests import Request
@@ -61,6 +62,14 @@ class Session:
         self._draining: asyncio.Task[None] | None = None
         self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
 
+    def put(self, item: Item) -> None:
+        """Write `item` now, or with the others that wait."""
+        if self._places or self._outbox or self._replicas is not None or not self._writable:
+            self._outbox.put(item)
+            self.wake()
+        else:
+            self._write((item,))
+
     def wake(self) -> None:
         """Something was put into the outbox."""
         if self._scheduled:
@@ -85,16 +94,20 @@ class Session:
 
     def flush(self) -> None:
         """Write the outbox now, in one piece."""
-        if self._over or self._draining is not None or self.link.gone or not self._outbox:
-            return
+        if self._writable and self._outbox and not (self._places and self._replicas is not None):
+            self._write(self._outbox.take())
+
+    @property
+    def _writable(self) -> bool:
+        return self._draining is None and not self._over and not self.link.gone()
+
+    def _write(self, items: Sequence[Item]) -> None:
         if not self._places:
             self._heartbeat.heard = True
-        elif self._replicas is not None:
-            return
         chunks: list[bytes] = []
         now = self._clock.now()
         together = None if self._replicas is None else Acknowledgement(self._replicas)
-        for item in self._outbox.take():
+        for item in items:
             if isinstance(item, Request):
                 self._add_request(item, chunks, now, together)
             elif isinstance(item, Subscribe):
@@ -107,7 +120,7 @@ class Session:
             self._places.append(together)
             self._places.append(together)
         if chunks:
-            self._send(b"".join(chunks))
+            self._send(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         else:
             self._note_quiet()
 
@@ -141,7 +154,7 @@ class Session:
             return
         script, keys = call.script, call.keys
         try:
-            args = [arg if isinstance(arg, str) else f"{arg:d}" for arg in call.args]
+            args = [f"{arg:d}" if type(arg) is int else arg for arg in call.args]
             data = pack(("EVALSHA", script.sha, f"{len(keys)}", *keys, *args))
         except Exception as error:
             failure = BackendError(call.name, f"{request.doing} cannot be put into bytes: {error}")
