@@ -301,6 +301,8 @@ class LockManager:
 
     def _policy_of(self, name: str, options: LockOptions) -> Policy:
         policy = policy_of(name, self._policy, self._margin, options)
+        if policy == self._policy:
+            return self._policy  # one for all locks that do not differ
         if self._replicas is not None:
             check_replica_timeout(name, self._replicas.timeout, policy.ttl)
         return policy

@@ -66,7 +66,7 @@ class Gate:
         self.yield_until: float = -math.inf  # clock time until which the lock is left to other processes
         self._ear: Ear | None = None  # this one and the next made by the first who has to wait
         self._handoff: Handoff | None = None
-        self._strays: weakref.WeakSet[Lease] | None = None  # plain leases whose task has ended
+        self._strays: tuple[weakref.ref[Lease], ...] = ()  # plain leases whose task has ended
         self._ended = ""  # the owner whose hold ended last
         self._busy = 0  # slots taken by live holds and by transfers on their way
         self._warned = False
@@ -217,6 +217,8 @@ class Gate:
             self._busy += 1
         hold = Hold(waiter, grant, runtime.clock, runtime.watchdog, self._on_lost)
         del self.waiters[waiter]
+        if not self.waiters:
+            self.waiters = {}  # an emptied one keeps its room, as long as the hold lasts
         runtime.watchdog.forget(waiter)
         runtime.heard(hold.fence)
         runtime.holds[hold.owner] = hold
@@ -292,7 +294,7 @@ class Gate:
         for hold in reversed(self.holds):
             for lease in hold.in_task(task):
                 return lease
-        strays = [lease for lease in self._strays or () if not lease.released]
+        strays = self._stray_leases()
         return strays[0] if len(strays) == 1 else None
 
     def leave(self, lease: Lease, ending: Ending) -> Settlement:
@@ -300,8 +302,6 @@ class Gate:
         hold, task = lease.hold, lease.task
         if lease in hold.leases:
             hold.leases.remove(lease)
-        if self._strays:
-            self._strays.discard(lease)
         if task is not None and ((len(self.holds) == 1 and not hold.leases) or self.held_by(task) is None):
             task.remove_done_callback(self._on_task_end)
         return self.lower(hold, ending)
@@ -314,7 +314,7 @@ class Gate:
             return settlement
         hold.depth -= 1
         if hold.depth > 0:
-            leases = [*hold.leases, *(stray for stray in self._strays or () if stray.hold is hold)]
+            leases = [*hold.leases, *(stray for stray in self._stray_leases() if stray.hold is hold)]
             hold.calls = max((lease.calls for lease in leases), key=lambda calls: calls.weight, default=hold.calls)
             Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
@@ -354,16 +354,14 @@ class Gate:
             waiter.poke()
 
     def occupied(self, but: asyncio.Task[object] | None) -> bool:
-        if self.waiters:
-            return True
         guards = (lease.guard for hold in self.holds for lease in hold.leases)
-        return any(guard is not None and guard.task is not but for guard in guards)
+        return bool(self.waiters) or any(guard is not None and guard.task is not but for guard in guards)
 
     def expel(self) -> None:
         for hold in list(self.holds):
             if any(lease.guard for lease in hold.leases):
                 continue  # its block still runs: nobody else may enter before the ttl
-            for lease in [*hold.leases, *(self._strays or ())]:
+            for lease in [*hold.leases, *self._stray_leases()]:
                 if lease.hold is hold:
                     lease.give_up("dirty")
             if not hold.ended:
@@ -373,6 +371,10 @@ class Gate:
     def _is_own(self, owner: str) -> bool:
         """The owner was of this queue, which went on when its release was written."""
         return owner == self._ended if self.contention.overlapping else self.runtime.is_own(owner)
+
+    def _stray_leases(self) -> list[Lease]:
+        strays = [stray() for stray in self._strays]
+        return [lease for lease in strays if lease is not None and not lease.released]
 
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:
@@ -387,9 +389,7 @@ class Gate:
             lease.task = None
             if lease.guard is None:
                 lease.hold.leases.remove(lease)
-                if self._strays is None:
-                    self._strays = weakref.WeakSet()
-                self._strays.add(lease)
+                self._strays = tuple(weakref.ref(stray) for stray in (*self._stray_leases(), lease))
             else:
                 logger.error(
                     "a task ended inside `async with` on lock %r without leaving it: released",

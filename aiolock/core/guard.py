@@ -40,7 +40,7 @@ class Guard:
         if self._outermost and hold.policy.cancel_on_loss:
             scope = self._scope = (_kind or _learn_kind())()
             scope.__enter__()
-            hold.scopes.append(self)
+            hold.scopes += (self,)
             if hold.reason is not None:  # lost between the grant and this line
                 self.cancel(f"aiolock: lost {lease.name!r}")
 
@@ -83,7 +83,7 @@ class Guard:
         scope, self._scope = self._scope, None
         if scope is None:
             return
-        self.lease.hold.scopes.remove(self)
+        self._forget()
         # anyio offers no way out of a scope but its own task, and would redeliver a pending cancel to it for ever.
         getattr(scope, "_tasks", set()).clear()
 
@@ -100,8 +100,12 @@ class Guard:
         scope, self._scope = self._scope, None
         if scope is None:
             return False
-        self.lease.hold.scopes.remove(self)
+        self._forget()
         return bool(scope.__exit__(kind, error, trace))
+
+    def _forget(self) -> None:
+        hold = self.lease.hold
+        hold.scopes = tuple(scope for scope in hold.scopes if scope is not self)
 
 
 def _learn_kind() -> type[anyio.CancelScope]:

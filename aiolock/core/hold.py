@@ -105,7 +105,7 @@ class Hold:
         self.blocked: float = 0.0  # seconds the loop did not run, where that is the reason
         self.ended: bool = False
         self.leases: list[Lease] = []  # all that are not released and can still be found by their task
-        self.scopes: list[Scoped] = []
+        self.scopes: tuple[Scoped, ...] = ()
         self.on_lost: Callable[[Hold], None] = on_lost
         self._clock = clock
         self._watchdog = watchdog
@@ -115,7 +115,7 @@ class Hold:
         self._renew_at = math.inf
         self._retry = 0
         self._error: BackendError | None = None
-        self._waiters: list[asyncio.Future[LossReason]] = []
+        self._waiters: tuple[asyncio.Future[LossReason], ...] = ()
         self.due: float = math.inf
         self.expiry: float = -math.inf
         self.deadline: float = -math.inf
@@ -159,7 +159,7 @@ class Hold:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(reason)
-        self._waiters.clear()
+        self._waiters = ()
         self.on_lost(self)
 
     def end(self) -> None:
@@ -194,12 +194,11 @@ class Hold:
             assert self.reason is not None
             return self.reason
         waiter: asyncio.Future[LossReason] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+        self._waiters += (waiter,)
         try:
             return await waiter
         finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+            self._waiters = tuple(other for other in self._waiters if other is not waiter)
 
     def in_task(self, task: asyncio.Task[object] | None) -> Iterator[Lease]:
         """The leases of `task`, innermost first."""

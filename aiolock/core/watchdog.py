@@ -108,7 +108,7 @@ class Watchdog:
             return
         item.due = math.inf
         self._stale += 1
-        if self._stale > 64 and self._stale * 2 > len(self._heap):
+        if self._stale > 64 and self._stale * 4 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].due == entry[0]]
             heapq.heapify(self._heap)
             self._stale = 0

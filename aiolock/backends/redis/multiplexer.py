@@ -141,7 +141,7 @@ class RedisBackend:
     def unsubscribe(self, channel: str) -> None:
         """See `Backend.unsubscribe`."""
         if self._channels.remove(channel.encode()) and self._session is not None:
-            self._session.put(Unsubscribe(channel.encode()))
+            self._session.put_off(Unsubscribe(channel.encode()))
 
     async def aclose(self) -> None:
         """See `Backend.aclose`; harmless if it is closed."""

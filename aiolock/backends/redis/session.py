@@ -70,15 +70,22 @@ class Session:
         else:
             self._write((item,))
 
+    def put_off(self, item: Item) -> None:
+        """Write `item` at the end of this turn of the loop: not in the way of whoever was waked by the last answer."""
+        self._outbox.put(item)
+        self._schedule()
+
     def wake(self) -> None:
         """Something was put into the outbox."""
-        if self._scheduled:
-            return
         if self._places or self._replicas is not None:
+            self._schedule()
+        elif not self._scheduled:
+            self.flush()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush_turn)
-        else:
-            self.flush()
 
     async def run(self) -> Exception:
         """Read until the connection is lost, and say why. It is abandoned then.

@@ -31,7 +31,7 @@ class LockCalls:
         name: the lock's name.
     """
 
-    __slots__ = ("_channel", "_keys", "channels", "name")
+    __slots__ = ("_keys", "_spelling", "channels", "name")
 
     kind = "lock"
     weight = 1
@@ -39,7 +39,7 @@ class LockCalls:
     def __init__(self, keys: Keys, name: str) -> None:
         self.name: str = name
         self._keys = keys.of(self.kind, name)
-        self._channel = keys.manager("*").partition("*")
+        self._spelling = keys
         self.channels: tuple[str, ...] = (self._keys.free,)
 
     @property
@@ -80,7 +80,7 @@ class LockCalls:
         return Part((self._keys.lock, self._keys.state), (owner, str(fence), ttl_ms))
 
     def force_release(self, fence: int = 0) -> Call[bool]:
-        before, _, after = self._channel
+        before, _, after = self._spelling.manager("*").partition("*")
         args = (fence, self._keys.free, before, after)
         return Call(self.name, FORCE_RELEASE, (self._keys.lock, self._keys.state), args)
 
