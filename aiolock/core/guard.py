@@ -105,7 +105,7 @@ class Guard:
 
     def _forget(self) -> None:
         hold = self.lease.hold
-        hold.scopes = tuple(scope for scope in hold.scopes if scope is not self)
+        hold.scopes = tuple([scope for scope in hold.scopes if scope is not self])
 
 
 def _learn_kind() -> type[anyio.CancelScope]:

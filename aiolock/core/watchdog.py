@@ -23,6 +23,8 @@ CHUNK = 320
 """Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
 CHUNK_KEYS = 2000
 """Keys in one request, where a renewal has many."""
+STALE = 128
+"""Entries of what was forgotten that may stay in the heap, or a quarter of it if that is more."""
 LATE = 1.0
 """Seconds a wake-up may be late before it is worth a word in the log."""
 
@@ -108,7 +110,7 @@ class Watchdog:
             return
         item.due = math.inf
         self._stale += 1
-        if self._stale > 64 and self._stale * 4 > len(self._heap):
+        if self._stale > STALE and self._stale * 4 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].due == entry[0]]
             heapq.heapify(self._heap)
             self._stale = 0
