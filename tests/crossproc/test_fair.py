@@ -74,7 +74,7 @@ async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
             await queued(lock, 1)
             waiter = asyncio.ensure_future(lock.acquire())
             await queued(lock, 2)
-            os.kill(victim.pid, signal.SIGSTOP)
+            crew.stop(victim)
         victim.kill()
         victim.wait()
         began = time.monotonic()
@@ -99,7 +99,7 @@ async def test_a_stopped_waiter_comes_back_to_its_place(crew: Crew) -> None:
             await queued(lock, 1)
             second, third = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
             await queued(lock, 3)
-            os.kill(stopped.pid, signal.SIGSTOP)
+            crew.stop(stopped)
             await passed(lock)
         lease = await second
         assert not lease.abandoned
@@ -183,7 +183,7 @@ async def test_a_stopped_grantee_does_not_enter_late(crew: Crew) -> None:
             await queued(lock, 1)
             second, third = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
             await queued(lock, 3)
-            os.kill(stopped.pid, signal.SIGSTOP)
+            crew.stop(stopped)
         lease = await second
         assert lease.abandoned
         os.kill(stopped.pid, signal.SIGCONT)
