@@ -11,7 +11,7 @@ from aiolock import Lock, LockManager
 from tests.support import redis_cli
 from tests.support.replication import Pair
 
-from .places import MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
+from .places import TTL, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -82,14 +82,14 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture
 async def locks(place: Place) -> AsyncIterator[LockManager]:
     """One process's manager."""
-    async with place.manager(ttl=2.0) as manager:
+    async with place.manager(ttl=TTL) as manager:
         yield manager
 
 
 @pytest.fixture
 async def others(place: Place) -> AsyncIterator[LockManager]:
     """Another process's manager, which looks for itself too seldom to be of help to a test."""
-    async with place.manager(ttl=2.0, recheck=60.0) as manager:
+    async with place.manager(ttl=TTL, recheck=60.0) as manager:
         yield manager
 
 

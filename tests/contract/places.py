@@ -22,6 +22,12 @@ from aiolock.scripts.outcomes import Granted
 from tests.support.scripting import LuaSide, Side, TwinSide
 
 KEYS = Keys("aiolock")
+TTL = 6.0
+"""Seconds: of the managers of the contract. No test takes so long, and no machine stands still for so long."""
+TTL_MS = 6000
+SHORT = 4.5
+"""Seconds: the ttl of what waits for a renewal. From when that is due to the deadline there are more than two seconds:
+so long may a noisy machine stand still."""
 
 
 def keys_of(name: str, kind: str = "lock") -> NameKeys:
