@@ -48,7 +48,7 @@ async def test_the_rule_is_enough(own_server: RedisServer) -> None:
     with redis_cli.client(own_server.url) as admin:
         admin.execute_command(*(word.replace(">password", ">secret") for word in rule()))
         url = own_server.url.replace("redis://", "redis://locks:secret@")
-        async with LockManager(url, request_timeout=1.0) as one, LockManager(url) as other:
+        async with LockManager(url, request_timeout=2.0) as one, LockManager(url) as other:
             await everything(one, other, admin)
         assert admin.acl_log() == []
 
@@ -81,7 +81,7 @@ async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -
 
     async with lock as lease:
         admin.client_kill_filter(_type="normal", skipme=True)
-        await asyncio.sleep(0.8)  # idle for longer than half of request_timeout: PING, on the new connection
+        await asyncio.sleep(1.3)  # idle for longer than half of request_timeout: PING, on the new connection
         assert not lease.lost
     with pytest.raises(LockLost) as caught:
         await revoked(lock, other)
