@@ -26,7 +26,7 @@ from .world import NAME, keys_of
 ENOUGH = 10.0
 """Seconds: far more than anything here needs, far less than any ttl or recheck that could help instead."""
 TTL = 60.0
-"""Seconds: a node may take a twentieth of it to answer, longer than a noisy machine stands still."""
+"""Seconds: a node may take a twentieth of it and half the request timeout; a noisy machine stands still for less."""
 
 
 async def until(check: Callable[[], object], seconds: float = ENOUGH) -> None:
@@ -83,7 +83,7 @@ class Opener:
         self._stack = stack
 
     async def __call__(self, urls: Sequence[str], **options: Any) -> LockManager:
-        settings: dict[str, Any] = {"ttl": TTL, "recheck": 60.0, "request_timeout": 3.0, **options}
+        settings: dict[str, Any] = {"ttl": TTL, "recheck": 60.0, "request_timeout": 6.0, **options}
         return await self._stack.enter_async_context(LockManager.quorum(urls, **settings))
 
 
