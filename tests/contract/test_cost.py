@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 
 import pytest
@@ -66,12 +65,10 @@ async def test_two_hundred_waiters_cost_five_commands(
     steal(place, "busy", ttl_ms=60_000)
     before = await connections(raw)
     await commandstats.reset()
-    began = time.monotonic()
     waiters = [asyncio.create_task(_enter(others.lock("busy"))) for _ in range(200)]
     await asyncio.sleep(3.0)
     sent = await commandstats.sent()
-    assert sent[PING] <= 2 or sent[PING] <= (time.monotonic() - began) / 2, sent
-    del sent[PING]
+    assert sent.pop(PING, 0) <= 2
     assert sent == Counter(subscribe=1, evalsha=2)
     assert await connections(raw) == before
     for waiter in waiters:
