@@ -49,7 +49,7 @@ def redis_place(redis_url: str) -> Iterator[RedisPlace]:
 @pytest.fixture
 def replicated_place(replicated: Pair) -> Iterator[RedisPlace]:
     """A master, whose replica must acknowledge every grant and renewal; the ttl is long enough to wait for it."""
-    place = RedisPlace(replicated.url, replicated.link, min_replicas=1, replica_timeout=0.2)
+    place = RedisPlace(replicated.url, replicated.link, min_replicas=1, replica_timeout=TTL / 10)
     yield place
     place.side.close()  # type: ignore[attr-defined]
 

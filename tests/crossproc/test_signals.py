@@ -26,9 +26,10 @@ async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew, raw: r
         await crew.until(lambda: crew.events("inside"))
         waiter = asyncio.ensure_future(locks.lock(NAME).acquire())
         low = TTL
-        while (left := await raw.pttl(LOCK) / 1000) <= low:  # until it renewed
-            low = left
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(TTL + LATE):
+            while (left := await raw.pttl(LOCK) / 1000) <= low:  # until it renewed
+                low = left
+                await asyncio.sleep(0.01)
         assert not waiter.done()
         victim.kill()
         victim.wait()
