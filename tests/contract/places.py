@@ -50,10 +50,12 @@ class Place(Protocol):
 
     Attributes:
         side: runs scripts behind the managers' backs and looks at single keys.
+        ttl: seconds, of the contract's managers.
         grace_ms: how long a clean name is remembered beyond its ttl, at most.
     """
 
     side: Side
+    ttl: float
     grace_ms: int
 
     def manager(self, **options: Any) -> LockManager: ...
@@ -74,6 +76,7 @@ class Place(Protocol):
 class MemoryPlace:
     """A store of this process, on the real clock."""
 
+    ttl = TTL
     grace_ms = GRACE_MS
 
     def __init__(self) -> None:
@@ -116,6 +119,7 @@ class RedisPlace:
         options: of every manager.
     """
 
+    ttl = TTL
     grace_ms = GRACE_MS
 
     def __init__(self, url: str, link: redis.Redis, **options: Any) -> None:
@@ -177,6 +181,7 @@ class QuorumPlace:
         links: a blocking client of each.
     """
 
+    ttl = TTL
     grace_ms = DIRTY_MS
 
     def __init__(self, urls: Sequence[str], links: Sequence[redis.Redis]) -> None:

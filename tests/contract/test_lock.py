@@ -24,7 +24,7 @@ from aiolock import (
 )
 from aiolock.scripts.lock import DIRTY_MS
 
-from .places import SHORT, TTL, TTL_MS, Place, give_back, keys_of, nobody_waits, revoked, steal, until
+from .places import SHORT, Place, give_back, keys_of, nobody_waits, revoked, steal, until
 
 NAME = "order:42"
 ENOUGH = 5.0
@@ -51,10 +51,10 @@ async def test_nothing_is_left_but_a_clean_state_that_expires(here: Lock, place:
     keys = keys_of(NAME)
     async with here:
         assert place.keys() == {keys.lock, keys.state}
-        assert 0 < place.side.pttl(keys.lock) <= TTL_MS
+        assert 0 < place.side.pttl(keys.lock) <= place.ttl * 1000
         assert 0 < place.side.pttl(keys.state) <= DIRTY_MS
     assert place.keys() == {keys.state}
-    assert TTL_MS < place.side.pttl(keys.state) <= TTL_MS + place.grace_ms
+    assert place.ttl * 1000 < place.side.pttl(keys.state) <= place.ttl * 1000 + place.grace_ms
 
 
 async def test_plain_acquire_and_release(here: Lock, there: Lock) -> None:
@@ -364,7 +364,7 @@ async def test_force_release_leaves_the_mark(here: Lock, there: Lock) -> None:
 # Looking and forcing.
 
 
-async def test_info(locks: LockManager, there: Lock) -> None:
+async def test_info(locks: LockManager, there: Lock, place: Place) -> None:
     assert await there.info() is None
     assert not await there.is_locked()
     async with locks.lock(NAME, metadata="invoice\nrun") as lease:
@@ -372,7 +372,7 @@ async def test_info(locks: LockManager, there: Lock) -> None:
         assert isinstance(info, LockInfo)
         assert info.holder.endswith(f":{os.getpid()}")
         assert (info.depth, info.fence, info.metadata) == (1, lease.fence, "invoice\nrun")
-        assert 0 < info.ttl <= TTL
+        assert 0 < info.ttl <= place.ttl
         assert await there.is_locked()
     async with there:
         info = await there.info()
