@@ -35,7 +35,7 @@ async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: L
     On one machine a replica is hardly ever behind: the second time it hears nothing of the last tenth of a second.
     Broken by answering before WAIT does.
     """
-    locks = await opened(**{**HASTY, "replica_timeout": 0.5, "request_timeout": 5.0})
+    locks = await opened(**{**HASTY, "replica_timeout": 3.0, "request_timeout": 6.0})
     granted: dict[str, Lease] = {}
     enough = asyncio.Event()
 
