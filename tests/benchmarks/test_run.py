@@ -20,14 +20,22 @@ from aiolock.testing.server import URL_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
+RUN = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("benchmarks", run_name="__main__", alter_sys=True)
+"""
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups")
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """In a session of its own, as a terminal would have it."""
+    """In a session of its own, as a terminal would have it.
+
+    An interrupt counts there, though a shell that runs the tests in the background has them ignore it.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks", "--quick", "--folder", str(folder), *words],
+        [sys.executable, "-c", RUN, "--quick", "--folder", str(folder), *words],
         cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
     )  # fmt: skip

@@ -48,8 +48,12 @@ def redis_place(redis_url: str) -> Iterator[RedisPlace]:
 
 @pytest.fixture
 def replicated_place(replicated: Pair) -> Iterator[RedisPlace]:
-    """A master, whose replica must acknowledge every grant and renewal; the ttl is long enough to wait for it."""
-    place = RedisPlace(replicated.url, replicated.link, min_replicas=1, replica_timeout=0.2)
+    """A master, whose replica must acknowledge every grant and renewal; the ttl is long enough to wait for it.
+
+    Also on a machine that stands still for two seconds.
+    """
+    place = RedisPlace(replicated.url, replicated.link, min_replicas=1, replica_timeout=3.0, request_timeout=12.0)
+    place.ttl = 30.0
     yield place
     place.side.close()  # type: ignore[attr-defined]
 
@@ -82,14 +86,14 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture
 async def locks(place: Place) -> AsyncIterator[LockManager]:
     """One process's manager."""
-    async with place.manager(ttl=2.0) as manager:
+    async with place.manager(ttl=place.ttl) as manager:
         yield manager
 
 
 @pytest.fixture
 async def others(place: Place) -> AsyncIterator[LockManager]:
     """Another process's manager, which looks for itself too seldom to be of help to a test."""
-    async with place.manager(ttl=2.0, recheck=60.0) as manager:
+    async with place.manager(ttl=place.ttl, recheck=60.0) as manager:
         yield manager
 
 

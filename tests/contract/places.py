@@ -22,6 +22,12 @@ from aiolock.scripts.outcomes import Granted
 from tests.support.scripting import LuaSide, Side, TwinSide
 
 KEYS = Keys("aiolock")
+TTL = 6.0
+"""Seconds: of the managers of the contract. No test takes so long, and no machine stands still for so long."""
+TTL_MS = 6000
+SHORT = 4.5
+"""Seconds: the ttl of what waits for a renewal. From when that is due to the deadline there are more than two seconds:
+so long may a noisy machine stand still."""
 
 
 def keys_of(name: str, kind: str = "lock") -> NameKeys:
@@ -44,10 +50,12 @@ class Place(Protocol):
 
     Attributes:
         side: runs scripts behind the managers' backs and looks at single keys.
+        ttl: seconds, of the contract's managers.
         grace_ms: how long a clean name is remembered beyond its ttl, at most.
     """
 
     side: Side
+    ttl: float
     grace_ms: int
 
     def manager(self, **options: Any) -> LockManager: ...
@@ -68,6 +76,7 @@ class Place(Protocol):
 class MemoryPlace:
     """A store of this process, on the real clock."""
 
+    ttl = TTL
     grace_ms = GRACE_MS
 
     def __init__(self) -> None:
@@ -110,6 +119,7 @@ class RedisPlace:
         options: of every manager.
     """
 
+    ttl = TTL
     grace_ms = GRACE_MS
 
     def __init__(self, url: str, link: redis.Redis, **options: Any) -> None:
@@ -171,6 +181,7 @@ class QuorumPlace:
         links: a blocking client of each.
     """
 
+    ttl = TTL
     grace_ms = DIRTY_MS
 
     def __init__(self, urls: Sequence[str], links: Sequence[redis.Redis]) -> None:

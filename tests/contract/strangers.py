@@ -82,6 +82,12 @@ class Stranger:
         """Release it, or leave the queue."""
         self._side.run(self.calls.release(self.owner, 30_000, 0, "clean", False))
 
+    def die(self) -> None:
+        """Its liveness passes."""
+        waiting = self.keys.queue[3]
+        entry = self._side.hash(waiting)[self.owner]
+        self._side.hset(waiting, {self.owner: f"1 {entry.partition(' ')[2]}"})
+
     @property
     def holds(self) -> bool:
         """The server counts it as a holder."""

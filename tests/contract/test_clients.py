@@ -44,7 +44,7 @@ async def client(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterato
 
 
 async def test_a_users_client(client: redis.asyncio.Redis, there: Lock, place: RedisPlace) -> None:
-    async with LockManager(client, ttl=2.0) as locks:
+    async with LockManager(client, ttl=30.0) as locks:
         lock = locks.lock("order:42", metadata="ключ")
         async with lock as lease:
             async with lock:

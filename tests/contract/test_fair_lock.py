@@ -11,7 +11,7 @@ import pytest
 
 from aiolock import AcquireTimeout, BackendError, FairLock, FairLockInfo, LockManager
 
-from .places import KEYS, Place, until
+from .places import KEYS, TTL, Place, until
 from .strangers import Stranger, queued
 
 NAME = "order:42"
@@ -119,11 +119,13 @@ async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], pl
     """However many died before: one release skips them all. Kept by line.lua: settle's loop."""
     one, two, _ = (manager.fair_lock(NAME) for manager in calm)
     lease = await one.acquire()
-    for number in range(20):
-        Stranger(place, "fair", NAME, liveness=0.05, owner=f"dead:{number}").queue()
+    dead = [Stranger(place, "fair", NAME, liveness=30.0, owner=f"dead:{number}") for number in range(20)]
+    for stranger in dead:
+        stranger.queue()
     behind = asyncio.create_task(_enter(two))
     await queued(one, 21)
-    await asyncio.sleep(0.06)
+    for stranger in dead:
+        stranger.die()
     await lease.release()
     async with asyncio.timeout(SOON):
         await behind
@@ -134,7 +136,7 @@ async def test_a_grant_to_one_that_just_died_ends_with_its_liveness(processes: l
     """Not with its ttl. Kept by acquire.lua: `math.min(ttl, liveness)`."""
     one, two, _ = (manager.fair_lock(NAME) for manager in processes)
     lease = await one.acquire()
-    dead = Stranger(place, "fair", NAME, liveness=0.3)
+    dead = Stranger(place, "fair", NAME, liveness=1.0)
     dead.queue(ttl=60.0)
     behind = asyncio.create_task(two.acquire())
     await queued(one, 2)
@@ -156,7 +158,7 @@ async def test_info(locks: LockManager, others: LockManager) -> None:
         assert isinstance(info, FairLockInfo)
         assert (info.depth, info.fence, info.metadata) == (2, lease.fence, "invoice\nrun")
         assert (info.holder, info.waiters, info.position) == (locks._runtime.holder, 2, 1)
-        assert 0 < info.ttl <= 2.0
+        assert 0 < info.ttl <= TTL
     await asyncio.gather(*waiters)
 
 

@@ -11,7 +11,7 @@ import pytest
 from aiolock import ConfigurationError, Lock, LockLost, LockManager, LossReason, NotOwned
 from tests.support.redis_cli import CommandStats
 
-from .places import Place, RedisPlace, keys_of, steal, until
+from .places import TTL, TTL_MS, Place, RedisPlace, keys_of, steal, until
 
 NAME = "order:42"
 ENOUGH = 5.0
@@ -24,7 +24,7 @@ async def test_nobody_comes_in_between(here: Lock, there: Lock, others: LockMana
         await until(lambda: waiter.done() or place.listeners(NAME))
         ticket = await lease.detach()
         assert not waiter.done()
-    async with place.manager(ttl=2.0) as third, third.resume(ticket) as resumed:
+    async with place.manager(ttl=TTL) as third, third.resume(ticket) as resumed:
         assert resumed.fence > lease.fence
         assert await here.try_acquire() is None
         info = await there.info()
@@ -40,14 +40,14 @@ async def test_nobody_comes_in_between(here: Lock, there: Lock, others: LockMana
 
 
 async def test_a_ticket_of_a_manager_that_was_closed(place: Place, there: Lock, others: LockManager) -> None:
-    async with place.manager(ttl=2.0) as first:
+    async with place.manager(ttl=TTL) as first:
         lease = await first.lock(NAME).acquire()
         ticket = await lease.detach(60.0)
     assert 50_000 < place.side.pttl(keys_of(NAME).lock) <= 60_000
     assert await there.try_acquire() is None
-    async with others.resume(ticket, ttl=5.0) as resumed:
-        assert 2_000 < place.side.pttl(keys_of(NAME).lock) <= 5_000
-        assert resumed.remaining() > 2.0
+    async with others.resume(ticket, ttl=20.0) as resumed:
+        assert TTL_MS < place.side.pttl(keys_of(NAME).lock) <= 20_000
+        assert resumed.remaining() > TTL
 
 
 async def test_twice(here: Lock, others: LockManager) -> None:
@@ -64,7 +64,7 @@ async def test_twice(here: Lock, others: LockManager) -> None:
 async def test_late(locks: LockManager, others: LockManager, place: Place) -> None:
     lease = await locks.lock(NAME).acquire()
     ticket = await lease.detach()
-    assert 0 < place.side.pttl(keys_of(NAME).lock) <= 2_000
+    assert 0 < place.side.pttl(keys_of(NAME).lock) <= TTL_MS
     place.side.expire(keys_of(NAME).lock)
     with pytest.raises(NotOwned, match="after its ttl"):
         await others.resume(ticket)

@@ -73,7 +73,7 @@ async def test_a_timeout(here: Latch, there: Latch, place: Place) -> None:
     await there.count_down()
     task = await waiting(place, here)
     with pytest.raises(WaitTimeout, match="2 of 3 counts are missing"):
-        await here.wait(timeout=0.05)
+        await here.wait(timeout=0.3)
     with pytest.raises(WaitTimeout, match="2 of 3 counts are missing"):
         await here.wait(timeout=0)
     assert not task.done()

@@ -16,7 +16,7 @@ from aiolock import AcquireTimeout, ConfigurationError, LockLost, LockManager, L
 from aiolock.primitives.multi_lock import MAX_NAMES
 from tests.support.redis_cli import CommandStats
 
-from .places import Place, RedisPlace, give_back, keys_of, revoked, steal, until
+from .places import SHORT, Place, RedisPlace, give_back, keys_of, revoked, steal, until
 
 ENOUGH = 5.0
 SOON = 4.0
@@ -290,9 +290,9 @@ async def test_a_task_does_not_wait_for_itself(
         with pytest.raises(NotAcquired, match="wait for itself"):
             await sharer
         with pytest.raises(AcquireTimeout, match=f"started this one holds '{outer(locks).name.replace('+', '.')}'"):
-            await asyncio.create_task(timed(inner(locks), 0.05))
+            await asyncio.create_task(timed(inner(locks), 0))
         with pytest.raises(AcquireTimeout, match="held by"):
-            await timed(inner(others), 0.05)
+            await timed(inner(others), 0)
     async with asyncio.timeout(ENOUGH), inner(locks):
         pass
 
@@ -349,12 +349,13 @@ async def test_a_part_found_gone_at_the_end(here: MultiLock, place: Place) -> No
 
 
 async def test_every_part_is_renewed(place: Place) -> None:
-    async with place.manager(ttl=0.4) as locks, locks.multi_lock("a", "b") as lease:
-        until_later = time.monotonic() + 1.0
-        while time.monotonic() < until_later:
-            await asyncio.sleep(0.05)
-            lease.ensure()
-        assert held_keys(place) == {keys_of("a").lock, keys_of("b").lock}
+    async with place.manager(ttl=SHORT) as locks, locks.multi_lock("a", "b") as lease:
+        parts = (keys_of("a").lock, keys_of("b").lock)
+        first = time.monotonic() + SHORT
+        for part in parts:
+            await until(lambda part=part: time.monotonic() + place.side.pttl(part) / 1000 > first + SHORT / 4)
+        lease.ensure()
+        assert held_keys(place) == set(parts)
 
 
 async def test_killed_holders_are_followed(here: MultiLock, place: Place) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from aiolock import Lease, LockLost, LockManager, LossReason, NotAcquired, RWLock, RWLockInfo
 
-from .places import Place, revoked, until
+from .places import SHORT, TTL, Place, revoked, until
 from .strangers import Stranger, queued
 
 NAME = "catalogue"
@@ -141,7 +141,7 @@ async def test_it_lets_them_in_by_itself(here: RWLock, place: Place) -> None:
 async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(here: RWLock, there: RWLock, reader: Stranger) -> None:
     """Each reader has its own lease: those of others are renewed, and do not keep it. Kept by holders.lua: `prune`."""
     living = await here.read.acquire()
-    reader.take(ttl=0.4)
+    reader.take(ttl=1.0)
     writer = asyncio.create_task(enter(there.write))
     await queued(here)
     await living.release()
@@ -192,11 +192,12 @@ async def test_a_downgrade_lets_other_readers_in_and_keeps_writers_out(here: RWL
 
 @revoked
 async def test_a_downgrade_is_renewed_and_lost_as_a_reader(locks: LockManager, there: RWLock) -> None:
-    here = locks.rw_lock(NAME, ttl=0.6)
+    here = locks.rw_lock(NAME, ttl=SHORT)
     writing = await here.write.acquire()
     reading = await here.read.acquire()
     await writing.release()
-    await asyncio.sleep(0.7)
+    expiry = reading.hold.expiry
+    await until(lambda: reading.hold.expiry > expiry)
     assert not reading.lost
     assert await tried(there.read)
     assert await there.force_release()
@@ -279,7 +280,7 @@ async def test_info(locks: LockManager, there: RWLock) -> None:
         assert info is not None
         assert (info.readers, info.writing, info.fence, info.position) == (0, True, lease.fence, None)
         assert (info.holder, info.metadata) == (locks._runtime.holder, "nightly")
-        assert 0 < info.ttl <= 2.0
+        assert 0 < info.ttl <= TTL
     assert "RWLock" in repr(here)
     assert "write" in repr(here.write)
 

@@ -118,7 +118,8 @@ async def test_the_stored_number_wins_and_a_warning_says_so(
     async with here, there:
         assert await there.try_acquire() is None
         assert (await there.info()).permits == 2
-    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    (warning,) = [record for record in caplog.records if "permits" in record.getMessage()]
+    assert warning.levelno == logging.WARNING
     assert f"'{NAME}' has 2 permits, not the 5" in warning.getMessage()
     assert "set_permits()" in warning.getMessage()
 
@@ -145,7 +146,8 @@ async def test_who_waited_is_not_warned_of_what_is_not_so(
     await lease.release()
     async with asyncio.timeout(ENOUGH):
         await (await waiter).release()
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    # The watchdog may say that the machine stood still.
+    assert {record.name for record in caplog.records if record.levelno >= logging.WARNING} <= {"aiolock.watchdog"}
 
 
 async def test_more_permits_let_in_whom_that_lets_in(here: Semaphore, there: Semaphore) -> None:
@@ -239,7 +241,7 @@ async def test_a_nested_timeout_does_not_speak_of_owners(here: Semaphore) -> Non
     """There is nothing to share: it is not reentrant. Kept by acquisition._timeout."""
     async with here.acquire(3):
         with pytest.raises(AcquireTimeout) as caught:
-            await here.acquire(timeout=0.3)
+            await here.acquire(timeout=0)
     assert "owner=" not in str(caught.value)
     assert NAME in str(caught.value)
 

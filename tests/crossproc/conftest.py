@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -82,6 +83,13 @@ class Crew:
         """Wait until they ended well."""
         await self.until(lambda: all(process.poll() is not None for process in processes), seconds)
         assert [process.returncode for process in processes] == [0] * len(processes), self.errors()
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGSTOP; returns once it stands still, and not in the middle of a write to the resource."""
+        with journal.Resource(str(self.folder / "resource")).still():
+            os.kill(process.pid, signal.SIGSTOP)
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"it ended before it was stopped; workers said:\n{self.errors()}"
 
     def errors(self) -> str:
         return (self.folder / "stderr").read_text(errors="replace")[-4000:]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+NOTICED = 0.1
+"""Seconds in which a process that stood still notices what it lost, and notes that it left."""
 
 
 class Journal:
@@ -24,10 +30,44 @@ class Journal:
         line = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **fields}
         os.write(self._file, (json.dumps(line) + "\n").encode())
 
+    async def watch(self) -> None:
+        """Note when this process stood still, be it that it was stopped or that the machine did; until cancelled."""
+        while True:
+            since = time.monotonic()
+            try:
+                await asyncio.sleep(0.01)
+            finally:
+                if time.monotonic() - since > 0.05:
+                    self.note("stalled", since=since, until=time.monotonic())
+
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Every event so far."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Stall(NamedTuple):
+    """From when until when a process could notice no loss."""
+
+    pid: int
+    since: float
+    until: float
+
+
+class Stalls(list[Stall]):
+    """Those that were noted among some events."""
+
+    def __init__(self, events: list[dict[str, Any]]) -> None:
+        super().__init__(
+            Stall(event["pid"], event["since"], event["until"] + NOTICED)
+            for event in events
+            if event["event"] == "stalled"
+        )
+
+    def during(self, event: dict[str, Any], pid: int | None = None) -> Stall | None:
+        """The one in which an event happened: of its own process, or of `pid`."""
+        pid = event["pid"] if pid is None else pid
+        return next((stall for stall in self if stall.pid == pid and stall.since <= event["at"] <= stall.until), None)
 
 
 class Counter:
@@ -59,13 +99,19 @@ class Resource:
 
     def write(self, fence: int) -> bool:
         """Write; False if it is refused."""
-        import fcntl
-
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        try:
+        with self.still():
             if fence < int(os.pread(self._file, 32, 0) or b"0"):
                 return False
             os.pwrite(self._file, b"%020d" % fence, 0)
             return True
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nobody is in the middle of a write: a process that were stopped there would hold up all others."""
+        import fcntl
+
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)

@@ -74,7 +74,7 @@ async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
             await queued(lock, 1)
             waiter = asyncio.ensure_future(lock.acquire())
             await queued(lock, 2)
-            os.kill(victim.pid, signal.SIGSTOP)
+            crew.stop(victim)
         victim.kill()
         victim.wait()
         began = time.monotonic()
@@ -99,7 +99,7 @@ async def test_a_stopped_waiter_comes_back_to_its_place(crew: Crew) -> None:
             await queued(lock, 1)
             second, third = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
             await queued(lock, 3)
-            os.kill(stopped.pid, signal.SIGSTOP)
+            crew.stop(stopped)
             await passed(lock)
         lease = await second
         assert not lease.abandoned
@@ -166,7 +166,7 @@ async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, 
         parent.terminate()
         await crew.done(parent)
     for cost in costs.values():
-        del cost["script|load"]
+        del cost["script|load"], cost["ping"]  # heartbeats of those that wait for long
     few, some, many = (costs["fair", size] for size in HERD)
     assert few == some == many
     assert few["evalsha"] == 2  # the release, which grants, and the renewal of the grant
@@ -183,7 +183,7 @@ async def test_a_stopped_grantee_does_not_enter_late(crew: Crew) -> None:
             await queued(lock, 1)
             second, third = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
             await queued(lock, 3)
-            os.kill(stopped.pid, signal.SIGSTOP)
+            crew.stop(stopped)
         lease = await second
         assert lease.abandoned
         os.kill(stopped.pid, signal.SIGCONT)

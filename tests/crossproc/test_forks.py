@@ -33,8 +33,13 @@ async def test_gunicorn_preload(crew: Crew) -> None:
                 served.add(int(answer.text))
         return served
 
-    served = set().union(*await asyncio.gather(*(load() for _ in range(8))))
-    assert served == pids
+    served: set[int] = set()
+    rounds = 0
+    async with asyncio.timeout(60):
+        while served != pids:  # the kernel may give all of a round to one of them
+            served |= set().union(*await asyncio.gather(*(load() for _ in range(8))))
+            assert served <= pids
+            rounds += 1
     inside = None
     fences = []
     for event in crew.events():
@@ -45,7 +50,7 @@ async def test_gunicorn_preload(crew: Crew) -> None:
         elif event["event"] == "leave":
             assert inside == event["pid"]
             inside = None
-    assert len(fences) == 64
+    assert len(fences) == 64 * rounds
     assert fences == sorted(fences)
     master.terminate()
     await crew.until(lambda: master.poll() is not None)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from typing import Any
 
 from aiolock.testing.server import RedisServer
@@ -13,31 +14,29 @@ from tests.support import redis_cli
 from tests.support.proxy import FaultProxy
 
 from .conftest import Crew
-from .worker import TTL
+from .journal import Stalls
 
-PROCESSES, TASKS, SECONDS = 4, 5, 4.0
+PROCESSES, TASKS, SECONDS, TTL = 4, 5, 4.0, 1.0
 
 
-def check_history(events: list[dict[str, Any]], frozen: list[tuple[int, float, float]] = ()) -> int:  # type: ignore[assignment]
-    """The invariants, over all processes.
+def check_history(events: list[dict[str, Any]]) -> int:
+    """The invariants, over all processes. One that stood still cannot notice a loss: that is what fences are for.
 
     Args:
         events: in the order in which they were written.
-        frozen: pid, from, until: a process that was stopped cannot notice a loss, that is what fences are for.
 
     Returns:
         How many holds there were.
     """
+    stalls = Stalls(events)
     live: dict[int, dict[str, Any]] = {}
     highest = holds = 0
     for event in events:
         if event["event"] == "enter":
-            if event.get("lost") and any(pid == event["pid"] for pid, _, _ in frozen):
+            if event.get("lost") and stalls.during(event):
                 continue  # stopped on its very doorstep, and knows it
             for other in live.values():
-                assert any(pid == other["pid"] and since - TTL <= event["at"] for pid, since, _ in frozen), (
-                    f"{event} while inside: {other}"
-                )
+                assert stalls.during(event, other["pid"]), f"{event} while inside: {other}"
             assert event["fence"] > highest, f"{event} after fence {highest}"
             highest = event["fence"]
             live[event["fence"]] = event
@@ -50,14 +49,17 @@ def check_history(events: list[dict[str, Any]], frozen: list[tuple[int, float, f
 
 
 def test_the_checker_finds_what_it_must() -> None:
-    def event(what: str, pid: int, fence: int, at: float) -> dict[str, Any]:
-        return {"event": what, "pid": pid, "fence": fence, "at": at, "accepted": True}
+    def event(what: str, pid: int, fence: int, at: float, **more: float) -> dict[str, Any]:
+        return {"event": what, "pid": pid, "fence": fence, "at": at, "accepted": True, **more}
 
     good = [event("enter", 1, 1, 0.0), event("leave", 1, 1, 1.0), event("enter", 2, 2, 1.1)]
     assert check_history(good) == 2
     overlapping = [event("enter", 1, 1, 0.0), event("enter", 2, 2, 1.0)]
     falling = [event("enter", 1, 2, 0.0), event("leave", 1, 2, 0.5), event("enter", 2, 1, 1.0)]
-    for bad in (overlapping, falling):
+    stalled = event("stalled", 1, 0, 5.0, since=0.5, until=1.5)
+    assert check_history([*overlapping, stalled]) == 2
+    elsewhen = {**stalled, "until": 0.6}
+    for bad in (overlapping, falling, [*overlapping, elsewhen], [*overlapping, {**stalled, "pid": 2}]):
         try:
             check_history(bad)
         except AssertionError:
@@ -73,7 +75,7 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer)
     dice = random.Random()
     async with FaultProxy(own_server.host, own_server.port) as proxy:
         workers = [
-            crew.start("history", TASKS, SECONDS, url=proxy.url if number % 2 else own_server.url)
+            crew.start("history", TASKS, TTL, url=proxy.url if number % 2 else own_server.url)
             for number in range(PROCESSES)
         ]
         await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
@@ -98,11 +100,14 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer)
                 lambda: link.client_pause(dice.randrange(10, 100)),
                 kill,
             ]
-            while any(worker.poll() is None for worker in workers):
+            began = time.monotonic()
+            while time.monotonic() - began < SECONDS or len(crew.events("enter")) < 150:
+                assert time.monotonic() - began < 60.0, crew.errors()
                 dice.choice(faults)()
                 await asyncio.sleep(dice.uniform(0, 0.15))
                 proxy.heal()
                 await asyncio.sleep(dice.uniform(0, 0.1))
+            (crew.folder / "enough").touch()
             await crew.done(*workers)
             assert check_history(crew.events()) > 100
             assert not [key for key in link.keys("*") if not key.endswith(b":state") and b":dead:" not in key]  # type: ignore[union-attr]
@@ -110,18 +115,19 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer)
 
 async def test_processes_that_are_stopped_and_killed(crew: Crew) -> None:
     """SIGSTOP for longer than the ttl, SIGKILL: only the stopped ones can overlap, and the resource refuses them."""
-    workers = [crew.start("history", 2, 4.0) for _ in range(PROCESSES)]
+    workers = [crew.start("history", 2, TTL) for _ in range(PROCESSES)]
     await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
-    now = asyncio.get_running_loop().time
     stopped, killed = workers[0], workers[1]
-    since = now()
-    os.kill(stopped.pid, signal.SIGSTOP)
+    crew.stop(stopped)
     await asyncio.sleep(0.3)
     killed.kill()
     killed.wait()
     await asyncio.sleep(TTL * 1.3)
+    resumed = time.monotonic()
     os.kill(stopped.pid, signal.SIGCONT)
-    until = now()
+    await crew.until(lambda: any(e["pid"] == stopped.pid and e["at"] > resumed for e in crew.events("enter")))  # type: ignore[operator]
+    await crew.until(lambda: len(crew.events("enter")) > 50)
+    (crew.folder / "enough").touch()
     await crew.done(stopped, *workers[2:])
     events = crew.events()
     dead_at = max(event["at"] for event in events if event["pid"] == killed.pid)
@@ -131,6 +137,7 @@ async def test_processes_that_are_stopped_and_killed(crew: Crew) -> None:
             {"event": "leave", "pid": killed.pid, "fence": entry["fence"], "at": dead_at + 0.001, "accepted": True}
         )
     events.sort(key=lambda event: event["at"])  # type: ignore[arg-type, return-value]
-    assert check_history(events, [(stopped.pid, since, until)]) > 20
-    refused = [event for event in events if event.get("accepted") is False]
-    assert {event["pid"] for event in refused} <= {stopped.pid}
+    assert check_history(events) > 20
+    stalls = Stalls(events)
+    assert any(stall.pid == stopped.pid and stall.until - stall.since > TTL for stall in stalls)
+    assert all(stalls.during(event) for event in events if event.get("accepted") is False)

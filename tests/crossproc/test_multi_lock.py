@@ -46,8 +46,7 @@ async def test_any_order_any_end(crew: Crew) -> None:
     workers = [crew.start("overlap", TASKS, ROUNDS) for _ in range(PROCESSES)]
     await crew.until(lambda: len(crew.events("enter")) > 20)
     while True:
-        os.kill(victim.pid, signal.SIGSTOP)
-        await asyncio.sleep(0.01)  # for the signal to arrive
+        crew.stop(victim)
         if inside(crew.events(), victim.pid):
             break
         os.kill(victim.pid, signal.SIGCONT)

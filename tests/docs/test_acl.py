@@ -48,7 +48,7 @@ async def test_the_rule_is_enough(own_server: RedisServer) -> None:
     with redis_cli.client(own_server.url) as admin:
         admin.execute_command(*(word.replace(">password", ">secret") for word in rule()))
         url = own_server.url.replace("redis://", "redis://locks:secret@")
-        async with LockManager(url, request_timeout=1.0) as one, LockManager(url) as other:
+        async with LockManager(url, request_timeout=1.5) as one, LockManager(url) as other:
             await everything(one, other, admin)
         assert admin.acl_log() == []
 
@@ -81,11 +81,19 @@ async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -
 
     async with lock as lease:
         admin.client_kill_filter(_type="normal", skipme=True)
-        await asyncio.sleep(0.8)  # idle for longer than half of request_timeout: PING, on the new connection
+        pings = pings_of(admin)
+        async with asyncio.timeout(20):  # idle for longer than its request_timeout: PING, on the new connection
+            while pings_of(admin) == pings:  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.02)
         assert not lease.lost
     with pytest.raises(LockLost) as caught:
         await revoked(lock, other)
     assert caught.value.reason is LossReason.REVOKED
+
+
+def pings_of(admin: redis.Redis) -> int:
+    """How many heartbeats there were."""
+    return int(admin.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"])  # type: ignore[union-attr]
 
 
 async def revoked(lock: Lock, other: LockManager) -> None:

@@ -52,7 +52,10 @@ async def test_behind_another_process(locks: LockManager, redis_url: str, comman
         async with locks.lock(NAME):
             await commandstats.reset()
             waiter = asyncio.ensure_future(elsewhere.lock(NAME).acquire())
-            await asyncio.sleep(0.2)
+            async with asyncio.timeout(10):
+                while (await requests(commandstats)).get("evalsha", 0) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
             assert await requests(commandstats) == {"evalsha": 2, "subscribe": 1}
             await commandstats.reset()
         lease = await waiter

@@ -21,7 +21,7 @@ async def opened() -> AsyncIterator[Opener]:
     async with AsyncExitStack() as stack:
 
         async def enter(url: str, **options: Any) -> LockManager:
-            settings: dict[str, Any] = {"ttl": 20.0, "recheck": 60.0, "request_timeout": 1.0, **options}
+            settings: dict[str, Any] = {"ttl": 60.0, "recheck": 60.0, "request_timeout": 3.0, **options}
             return await stack.enter_async_context(LockManager(url, **settings))
 
         yield enter

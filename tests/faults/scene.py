@@ -13,8 +13,15 @@ from aiolock import BackendError, Lock, LockManager
 from aiolock.scripts.keys import Keys, NameKeys
 
 NAME = "order:42"
-ENOUGH = 5.0
+ENOUGH = 15.0
 """Seconds: far more than anything here needs, far less than any ttl or recheck that could help instead."""
+SHORT = 4.5
+"""Seconds: the ttl of what waits for a renewal. From when that is due to the deadline there are more than two seconds:
+so long may a noisy machine stand still."""
+STILL = 2.3
+"""Seconds: a margin within which it may do so."""
+LATE = 3.0
+"""Seconds that a noisy machine may add to a bound."""
 USER = "aiolock-nokill"
 
 

@@ -114,14 +114,14 @@ async def _hold(lock: Lock) -> tuple[int, float]:
 
 async def test_the_deadline_counts_from_the_request(proxy: FaultProxy, opened: Opener) -> None:
     """A slow reply shortens what is guaranteed. Kept by Hold.extend: `sent_at + pttl`."""
-    locks = await opened(proxy.url, ttl=2.0)
+    locks = await opened(proxy.url)
     held = proxy.hold("replies", times=1, matching=b"granted")
     task = asyncio.create_task(_hold(locks.lock(NAME)))
     await held.hit()
     await asyncio.sleep(0.5)
     held.lift()
     _, remaining = await task
-    assert remaining <= 2.0 - 0.2 - 0.5
+    assert remaining <= 60.0 - 3.0 - 0.5
 
 
 # Release.
@@ -315,13 +315,13 @@ async def test_a_cancelled_acquire_whose_line_dies_is_undone(
 
 async def test_lost_renewals_are_repeated(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """Kept by Hold.unknown: it tries until its deadline; or by Hold.verify, after the reconnect."""
-    locks = await opened(proxy.url, ttl=1.5, request_timeout=0.3)
+    locks = await opened(proxy.url, ttl=6.0, request_timeout=0.3)
     async with locks.lock(NAME) as lease:
         cut = proxy.cut(times=2, matching=RENEWS)
         async with asyncio.timeout(ENOUGH):
             await cut.hit(2)
-            await until(lambda: lease.remaining() > 1.0)
-        assert server.pttl() > 1000
+            await until(lambda: lease.remaining() > 4.2)
+        assert server.pttl() > 4000
     assert not server.held()
 
 
@@ -329,15 +329,15 @@ async def test_replies_fail_for_a_while_and_the_lease_survives(
     proxy: FaultProxy, opened: Opener, server: Server
 ) -> None:
     """Kept by Hold.verify on reconnect, and by renewals being rebuilt."""
-    locks = await opened(proxy.url, ttl=2.0, request_timeout=0.3)
+    locks = await opened(proxy.url, ttl=9.0, request_timeout=0.3)
     async with locks.lock(NAME) as lease:
         fence, left = lease.fence, lease.remaining()
         hole = proxy.blackhole("replies")
-        await until(lambda: lease.remaining() < left - 1.0)
+        await until(lambda: lease.remaining() < left - 3.5)
         assert hole.frames
         proxy.heal()
         async with asyncio.timeout(ENOUGH):
-            await until(lambda: lease.remaining() > 1.3)
+            await until(lambda: lease.remaining() > left - 2.5)
         assert not lease.lost
         assert lease.fence == fence
     assert not server.held()

@@ -16,14 +16,14 @@ from aiolock.scripts.lock import ACQUIRE
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 
-from .scene import ENOUGH, NAME, Opener, Server, enter, enter_eventually, keys_of, until
+from .scene import ENOUGH, LATE, NAME, SHORT, STILL, Opener, Server, enter, enter_eventually, keys_of, until
 
 HELLO = b"HELLO"
 
 
 async def test_unreachable_until_the_deadline(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """Invariant 6: told while the server still keeps the key. Kept by Hold.extend: `deadline = expiry - margin`."""
-    locks = await opened(proxy.url, ttl=1.5, margin=0.5, request_timeout=0.3)
+    locks = await opened(proxy.url, ttl=6.8, margin=STILL, request_timeout=0.3)
     left = -2
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
@@ -52,14 +52,14 @@ async def test_a_first_attempt_fails_within_the_request_timeout(proxy: FaultProx
         with pytest.raises(BackendError, match=NAME) as caught:
             await call()
         assert caught.value.transient
-        assert time.monotonic() - before < 2.0
+        assert time.monotonic() - before < 0.3 + LATE
     proxy.heal()
     await enter_eventually(lock)
 
 
 async def test_what_was_never_sent_is_never_sent(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """Attempts that gave up during an outage leave nothing to be written after it. Kept by Call.withdraw."""
-    locks = await opened(proxy.url, request_timeout=0.1)
+    locks = await opened(proxy.url, request_timeout=0.3)
     async with locks.lock("warm"):
         pass
     proxy.refuse()
@@ -86,7 +86,7 @@ async def test_entering_a_manager_fails_within_the_request_timeout(proxy: FaultP
             async with LockManager(proxy.url, request_timeout=0.3):
                 pytest.fail("entered")
         assert caught.value.transient
-        assert time.monotonic() - before < 2.0
+        assert time.monotonic() - before < 0.3 + LATE
     proxy.heal()
 
 
@@ -119,7 +119,7 @@ async def test_a_release_during_an_outage(
     before = time.monotonic()
     async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
         hole = proxy.blackhole("requests")
-    assert time.monotonic() - before < 2.5
+    assert time.monotonic() - before < 0.3 + LATE
     assert server.locked()
     warnings = [record for record in caplog.records if "release" in record.message and NAME in record.message]
     assert [record.levelno for record in warnings] == [logging.WARNING]
@@ -307,7 +307,7 @@ async def test_closing_during_an_outage_is_bounded(
             proxy.blackhole("requests")
             proxy.blackhole("replies")
         before = time.monotonic()
-    assert time.monotonic() - before < 3.0
+    assert time.monotonic() - before < 1.5 + LATE
     await asyncio.gather(*bodies)
     assert reasons == [LossReason.CLOSED] * 3
     with pytest.raises(Exception, match="closed"):
@@ -320,12 +320,12 @@ async def test_a_slow_line(proxy: FaultProxy, opened: Opener, server: Server) ->
     """50 ms each way: late, not wrong."""
     proxy.delay("requests", 0.05)
     proxy.delay("replies", 0.05)
-    locks = await opened(proxy.url, ttl=1.0)
+    locks = await opened(proxy.url, ttl=SHORT)
     fences = []
 
     async def work() -> None:
         async with locks.lock(NAME) as lease:
-            assert lease.remaining() <= 1.0 - 0.1 - 0.1 + 0.01
+            assert lease.remaining() <= 0.9 * SHORT - 0.1 + 0.01
             fences.append(lease.fence)
 
     async with asyncio.timeout(ENOUGH):
@@ -351,7 +351,7 @@ async def test_reconnecting_closes_what_it_replaces(
     here: Lock, proxy: FaultProxy, raw: redis.asyncio.Redis, redis_server: RedisServer
 ) -> None:
     """Invariant 7: connections given up do not pile up on the server, even if their end never got there."""
-    before = len(await raw.client_list())
+    before = {client["id"] for client in await raw.client_list()}
     for number in range(2, 6):
         held = proxy.hold("requests", 1, ACQUIRE.sha.encode())
         task = asyncio.create_task(enter(here))
@@ -359,5 +359,5 @@ async def test_reconnecting_closes_what_it_replaces(
         proxy.reset(upstream=False)
         await proxy.connected(number)
         await task
-        assert len(await raw.client_list()) == before
+        assert len({client["id"] for client in await raw.client_list()} - before) == 1
         held.lift()

@@ -32,7 +32,7 @@ class Costs:
         before: list[int] = []
         while (found := [(await stats.sent())["evalsha"] for stats in self._stats]) != before:
             before = found
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.15)
         return found
 
 
@@ -49,7 +49,7 @@ async def costs(three_urls: list[str]) -> AsyncIterator[Costs]:
 @pytest.fixture
 async def lock(three_urls: list[str]) -> AsyncIterator[Lock]:
     """Of a manager whose scripts all servers know."""
-    async with LockManager.quorum(three_urls) as manager:
+    async with LockManager.quorum(three_urls, ttl=60.0) as manager:
         lock = manager.lock("warm")
         for _ in range(4):  # until each node was told a fence
             async with lock as lease:

@@ -35,7 +35,7 @@ async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: L
     On one machine a replica is hardly ever behind: the second time it hears nothing of the last tenth of a second.
     Broken by answering before WAIT does.
     """
-    locks = await opened(**{**HASTY, "replica_timeout": 0.5, "request_timeout": 1.0})
+    locks = await opened(**{**HASTY, "replica_timeout": 3.0, "request_timeout": 6.0})
     granted: dict[str, Lease] = {}
     enough = asyncio.Event()
 
@@ -73,7 +73,7 @@ async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: L
 
 async def test_with_and_without(opened: Opener, promoted: LockManager, replicated: Pair) -> None:
     """The same failover twice at once: of an unchecked lock there are two holders, of a checked one none."""
-    checked, unchecked = await opened(**{**HASTY, "request_timeout": 1.0}), await opened(**PLAIN, request_timeout=1.0)
+    checked, unchecked = await opened(**{**HASTY, "request_timeout": 5.0}), await opened(**PLAIN, request_timeout=5.0)
     replicated.leave()  # the replica does not hear of what the master grants now
     first = await unchecked.lock("unchecked").acquire()
     with pytest.raises(BackendError, match="by 0 of 1 replicas"):

@@ -39,7 +39,7 @@ async def test_a_turn_that_nobody_acknowledged_is_undone(opened: Opener, others:
     hasty = await opened(**HASTY)
     async with asyncio.timeout(ENOUGH):
         lease = await others.fair_lock(NAME).acquire()
-        waiting = asyncio.ensure_future(hasty.fair_lock(NAME).acquire(timeout=1.0))
+        waiting = asyncio.ensure_future(hasty.fair_lock(NAME).acquire(timeout=2.5))
         await until(lambda: hasty._runtime.places)
         replicated.replica.freeze()
         await lease.release()

@@ -69,7 +69,7 @@ class Log:
 async def result(future: asyncio.Future[R]) -> R | BackendError:
     """What a call ended with; a test that waits for ever fails."""
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             return await future
     except BackendError as error:
         return error

@@ -21,6 +21,8 @@ from .conftest import Connect
 
 TIMEOUT = 0.5
 NOTICED = TIMEOUT * 2 + TIMEOUT  # and some looks at the clock
+LATE = 3.0
+"""Seconds for which a noisy machine may stand still."""
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -35,7 +37,7 @@ async def test_a_frozen_server_is_noticed(
     future = backend.run(echo("x", lambda: note(asked))) if busy else None
     await until(lambda: "connected" not in repr(backend))
     took = time.monotonic() - began
-    assert TIMEOUT * 0.9 <= took <= NOTICED * 3
+    assert TIMEOUT * 0.9 <= took <= 2 * NOTICED + LATE  # who stood still gives the server a fresh period
     if future is not None:
         assert isinstance(await result(future), BackendError)
         assert len(asked) == 1

@@ -14,6 +14,7 @@ from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.proxy import FaultProxy
+from tests.support.scripting import wait_until
 
 from .calls import append, echo, result, until
 from .conftest import Connect
@@ -248,7 +249,7 @@ def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
         asyncio.run(forget())
         gc.collect()
     with redis_cli.client(redis_url) as link:
-        assert len(link.client_list()) == 1
+        wait_until(lambda: len(link.client_list()) == 1)
     assert asyncio.run(use()) == "y"
 
 
