@@ -21,6 +21,8 @@ logger: logging.Logger = logging.getLogger("aiolock.watchdog")
 
 CHUNK = 320
 """Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
+COMPANY = 1.0
+"""Seconds that something may be looked at early at most, where others ask the server anyway."""
 CHUNK_KEYS = 2000
 """Keys in one request, where a renewal has many."""
 STALE = 128
@@ -69,7 +71,7 @@ class Watchdog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._backend: Backend | None = None
-        self._heap: list[tuple[float, int, Watched]] = []
+        self._heap: list[tuple[float, int, Watched, float]] = []
         self._count = 0
         self._stale = 0
         self._wake_at = math.inf
@@ -85,7 +87,7 @@ class Watchdog:
         """End the task. Whatever was still watched is looked at a last time: somebody may wait for it."""
         task, self._task = self._task, None
         left, self._heap = self._heap, []
-        for due, _, item in left:
+        for due, _, item, _ in left:
             if item.due == due:
                 item.due = math.inf
                 item.on_due(self._clock.now(), 0.0)
@@ -93,14 +95,20 @@ class Watchdog:
             task.cancel()
             await asyncio.wait({task})
 
-    def schedule(self, item: Watched, due: float) -> None:
-        """Look at `item` at `due`, instead of whenever it was to be looked at before."""
+    def schedule(self, item: Watched, due: float, early: float = 0.0) -> None:
+        """Look at `item` at `due`, instead of whenever it was to be looked at before.
+
+        Args:
+            item: what.
+            due: clock time.
+            early: seconds by which it may be sooner, in the company of others that ask the server; `COMPANY` at most.
+        """
         if item.due != math.inf:
             self.forget(item)
         item.due = due
         if due != math.inf:
             self._count += 1
-            heapq.heappush(self._heap, (due, self._count, item))
+            heapq.heappush(self._heap, (due, self._count, item, early))
             if due < self._wake_at:
                 self._wake()
 
@@ -143,22 +151,26 @@ class Watchdog:
                     timer.cancel()
 
     def _look(self, now: float, late: float) -> dict[Batch, list[Asked]]:
-        """Tell everybody who is due; returns who asked for a renewal."""
+        """Tell everybody who is due, and who may be so in their company; returns who asked for a renewal."""
         renewals: dict[Batch, list[Asked]] = {}
-        while self._heap and self._heap[0][0] <= now:
-            due, _, item = heapq.heappop(self._heap)
-            if item.due != due:
-                self._stale = max(0, self._stale - 1)
-                continue
-            item.due = math.inf
-            try:
-                renewal = item.on_due(now, late)
-                if renewal is not None:
-                    batch, part = renewal.entry()
-                    renewals.setdefault(batch, []).append((renewal, part))
-            except Exception:
-                logger.exception("an error in the watchdog; the other leases go on being watched")
+        for item, _, _ in self._pop(now):
+            _ask(item, now, late, renewals)
+        if renewals:
+            for item, due, early in list(self._pop(now + COMPANY)):
+                if due - early <= now:
+                    _ask(item, now, 0.0, renewals)
+                else:
+                    self.schedule(item, due, early)
         return renewals
+
+    def _pop(self, until: float) -> Iterator[tuple[Watched, float, float]]:
+        while self._heap and self._heap[0][0] <= until:
+            due, _, item, early = heapq.heappop(self._heap)
+            if item.due == due:
+                item.due = math.inf
+                yield item, due, early
+            else:
+                self._stale = max(0, self._stale - 1)
 
     def renew(self, batch: Batch, asked: list[Asked]) -> None:
         """Write one request for all of `asked`; each is told its own verdict when the reply comes."""
@@ -200,6 +212,16 @@ class Limit(Generic[R]):
     def on_due(self, now: float, late: float) -> None:
         if not self._reply.done():
             self._reply.set_exception(self._error())
+
+
+def _ask(item: Watched, now: float, late: float, renewals: dict[Batch, list[Asked]]) -> None:
+    try:
+        renewal = item.on_due(now, late)
+        if renewal is not None:
+            batch, part = renewal.entry()
+            renewals.setdefault(batch, []).append((renewal, part))
+    except Exception:
+        logger.exception("an error in the watchdog; the other leases go on being watched")
 
 
 def _chunks(asked: list[Asked]) -> Iterator[list[Asked]]:

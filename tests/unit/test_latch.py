@@ -442,7 +442,7 @@ async def run_once(scenario: Scenario, cancels: dict[int, When], company: bool) 
         assert runtime.gates == {}, cancels
         assert backend.store.numsub(FREE) == 0, cancels
         assert set(runtime.signals._listeners) == {runtime.keys.manager(runtime.id)}
-        assert [item for due, _, item in runtime.watchdog._heap if item.due == due] == [], cancels
+        assert [item for due, _, item, _ in runtime.watchdog._heap if item.due == due] == [], cancels
     return stepper.suspensions
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
-from aiolock.core.watchdog import CHUNK, CHUNK_KEYS, LATE, Watchdog
+from aiolock.core.watchdog import CHUNK, CHUNK_KEYS, COMPANY, LATE, Watchdog
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend, VirtualClock
 
@@ -165,6 +165,37 @@ async def test_renewals_of_one_moment_leave_in_chunks() -> None:
         assert backend.batches == [CHUNK, CHUNK, 20]
         await backend.clock.advance(TTL / 3)
         assert backend.batches == [CHUNK, CHUNK, 20] * 2
+
+
+async def test_renewals_of_almost_one_moment_leave_together() -> None:
+    """`_look`: a thirtieth of the ttl early, in company; never alone, and never late."""
+    backend = Choosy()
+    async with LockManager(backend) as locks, AsyncExitStack() as stack:
+        for pause in (0.0, COMPANY * 0.9, COMPANY * 0.2):
+            await backend.clock.advance(pause)
+            await stack.enter_async_context(locks.lock(f"n{pause}"))
+        item = Item(backend.clock)
+        runtime_of(locks).watchdog.schedule(item, backend.clock.now() + TTL / 3 - COMPANY)
+        await backend.clock.advance(TTL / 3 - COMPANY * 1.1)
+        assert item.seen == []  # whoever did not agree to it is not looked at early
+        assert backend.batches == [2]  # at the first one's time; the third is too early
+        await backend.clock.advance(COMPANY)
+        assert backend.batches == [2]
+        await backend.clock.advance(COMPANY * 0.1)
+        assert backend.batches == [2, 1]
+
+
+async def test_a_short_lease_is_no_company_for_long() -> None:
+    """`Hold._early`: a thirtieth of its own ttl."""
+    backend = Choosy()
+    async with LockManager(backend) as locks, locks.lock("long"):
+        async with locks.lock("short", ttl=3.0):
+            await backend.clock.advance(1.0)
+            assert backend.batches == [1]
+        await backend.clock.advance(TTL / 3 - 1.15)
+        async with locks.lock("another", ttl=3.0):
+            await backend.clock.advance(0.15)
+            assert backend.batches == [1, 1]  # the long one in time, without one that is due in 0.85 s
 
 
 async def test_a_chunk_has_so_many_keys_at_most() -> None:
