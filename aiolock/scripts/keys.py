@@ -7,6 +7,8 @@ from ..errors import ConfigurationError
 MAX_NAME_BYTES = 512
 GRACE_MS = 60 * 1000
 """How long, beyond a ttl, a clean name keeps its fence, and a tombstone stays."""
+DIRTY_MS = 24 * 3600 * 1000
+"""How long a name remembers that its last holder vanished."""
 _ENCODED = str.maketrans({"{": "%7B", "}": "%7D", "%": "%25"})
 
 

@@ -16,8 +16,8 @@ from aiolock.backends.memory import named_store
 from aiolock.core.gate import Gate
 from aiolock.primitives.vigil import Vigil
 from aiolock.scripts.base import Call
-from aiolock.scripts.keys import Keys, NameKeys
-from aiolock.scripts.lock import DIRTY_MS, GRACE_MS, LockCalls, confirm
+from aiolock.scripts.keys import DIRTY_MS, GRACE_MS, Keys, NameKeys
+from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
 from tests.support.scripting import LuaSide, Side, TwinSide
 

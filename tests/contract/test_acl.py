@@ -46,7 +46,7 @@ async def _enter(lock: Lock) -> int:
         return lease.fence
 
 
-@pytest.mark.parametrize("command", ["evalsha", "script|load", "exists", "pttl", "hmget", "time", "hset", "pexpire"])
+@pytest.mark.parametrize("command", ["evalsha", "script|load", "exists", "hmget", "time", "hset", "pexpire"])
 async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
     """H11: a denial strikes before the lock exists. Kept by acquire.lua: the state is written before the lock."""
     if command == "script|load":
@@ -66,12 +66,20 @@ async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, co
         assert not locks._runtime.gates
 
 
-@pytest.mark.parametrize("command", ["hget", "del"])
-async def test_what_release_needs(
-    deny: Deny, there: Lock, place: RedisPlace, command: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The user is told at the block's end, and the lock expires: nobody renews it."""
+@pytest.mark.parametrize("command", ["pttl", "hget"])
+async def test_what_a_refusal_needs(deny: Deny, there: Lock, command: str) -> None:
+    """These are asked of a lock that is held only."""
     async with deny(f"-{command}") as locks:
+        assert await _enter(locks.lock(NAME))
+        async with there:
+            with pytest.raises(BackendError, match="ACL"):
+                await locks.lock(NAME).acquire(timeout=1.0)
+        assert not locks._runtime.gates
+
+
+async def test_what_release_needs(deny: Deny, there: Lock, caplog: pytest.LogCaptureFixture) -> None:
+    """The user is told at the block's end, and the lock expires: nobody renews it."""
+    async with deny("-hdel") as locks:
         with pytest.raises(BackendError, match="ACL") as caught:
             async with locks.lock(NAME, ttl=0.5):
                 pass

@@ -22,7 +22,7 @@ from aiolock import (
     LossReason,
     NotOwned,
 )
-from aiolock.scripts.lock import DIRTY_MS
+from aiolock.scripts.keys import DIRTY_MS
 
 from .places import SHORT, Place, give_back, keys_of, nobody_waits, revoked, steal, until
 
@@ -35,7 +35,7 @@ ENOUGH = 5.0
 
 
 async def test_one_holder_at_a_time(here: Lock, there: Lock) -> None:
-    """Invariant 1. Kept by acquire.lua: `if not count and pttl ~= -2 … return refused`."""
+    """Invariant 1. Kept by acquire.lua: `if not count and depth == 1 … return refused`."""
     async with here:
         async with there.try_acquire() as lease:
             assert lease is None
@@ -47,7 +47,7 @@ async def test_one_holder_at_a_time(here: Lock, there: Lock) -> None:
 
 
 async def test_nothing_is_left_but_a_clean_state_that_expires(here: Lock, place: Place) -> None:
-    """Invariant 8. Kept by release.lua: `redis.pcall('PEXPIRE', KEYS[2], ARGV[4])`."""
+    """Invariant 8. Kept by release.lua: `redis.pcall('PEXPIRE', KEYS[2], ARGV[2])`."""
     keys = keys_of(NAME)
     async with here:
         assert place.keys() == {keys.lock, keys.state}
@@ -161,7 +161,7 @@ async def test_a_timeout_names_the_holder(locks: LockManager, there: Lock) -> No
 
 
 async def test_a_release_wakes_a_waiter_in_another_manager(locks: LockManager, there: Lock, place: Place) -> None:
-    """Invariant 5. Kept by release.lua: `redis.pcall('PUBLISH', ARGV[6], …)`, and Gate._on_message."""
+    """Invariant 5. Kept by release.lua: `redis.pcall('PUBLISH', ARGV[3], …)`, and Gate._on_message."""
     holder = await locks.lock(NAME, ttl=60.0).acquire()
     waiter = asyncio.create_task(_tried_patiently(there))
     await until(lambda: place.listeners(NAME))
@@ -268,7 +268,7 @@ async def test_nobody_is_inside_twice(locks: LockManager, others: LockManager) -
 
 
 async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Place) -> None:
-    """Invariant 2. Kept by acquire.lua: `math.max(least, now[1] * 1000000 + now[2])`."""
+    """Invariant 2. Kept by acquire.lua: `least`."""
     fences: list[int] = []
 
     async def take(lock: Lock) -> None:
@@ -291,7 +291,7 @@ async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Plac
 
 
 async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: Place) -> None:
-    """H7: a server that lost its data and whose clock went back. Kept by Runtime.heard, and acquire.lua: `ARGV[5]`."""
+    """H7: a server that lost its data and whose clock went back. Kept by Runtime.heard, and acquire.lua: `ARGV[3]`."""
     ahead = 2**52
     place.side.hset(keys_of(NAME).state, {"fence": str(ahead), "owner": "x:1", "clean": "1", "abandoned": "0"})
     async with here as lease:
@@ -303,7 +303,7 @@ async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: 
 
 @nobody_waits
 async def test_two_grants_within_a_tick_have_two_fences(here: Lock) -> None:
-    """The Lua trap of tostring(µs). Kept by acquire.lua: `string.format('%.0f', …)`."""
+    """The Lua trap of tostring(µs). Kept by acquire.lua: `string.format('%s%06d', …)`."""
     fences = []
     for _ in range(50):
         async with here as lease:
@@ -313,7 +313,7 @@ async def test_two_grants_within_a_tick_have_two_fences(here: Lock) -> None:
 
 
 async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, place: Place) -> None:
-    """Kept by acquire.lua: `state[3] == '0'`."""
+    """Kept by acquire.lua: `state[2] == '0'`."""
     async with here as lease:
         assert not lease.abandoned
     steal(place, NAME, ttl_ms=1)
@@ -328,7 +328,7 @@ async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, pl
 
 
 async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
-    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `'undone' and state[4] == '0'`."""
+    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `'abandoned') == '0'`."""
     granted = 0
     for turns in range(1, 9):
         name = f"n{turns}"
@@ -479,7 +479,7 @@ async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None
 @pytest.mark.short_ttl
 @nobody_waits
 async def test_a_stolen_lock_is_a_loss_and_stays_the_thiefs(locks: LockManager, place: Place) -> None:
-    """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `HGET KEYS[1] owner`."""
+    """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `HDEL KEYS[1] owner`."""
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME, ttl=SHORT):
             steal(place, NAME)
@@ -489,7 +489,7 @@ async def test_a_stolen_lock_is_a_loss_and_stays_the_thiefs(locks: LockManager, 
 
 
 async def test_nesting_in_a_lock_that_is_gone_brings_nothing_back(here: Lock, place: Place) -> None:
-    """C2. Kept by acquire.lua: `if not count and depth > 1 then return {'lost', 'deleted'} end`."""
+    """C2. Kept by acquire.lua: `if depth > 1 then return {'lost', 'deleted'} end`."""
     with pytest.raises(LockLost) as caught:
         async with here as lease:
             place.side.delete(keys_of(NAME).lock)

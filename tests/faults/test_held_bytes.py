@@ -143,7 +143,7 @@ async def test_an_acquire_while_its_repetition_is_held(
 async def test_a_release_after_its_repetition(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """Invariant 4: the successor keeps its lock. Kept by release.lua: `HGET KEYS[1] owner`."""
+    """Invariant 4: the successor keeps its lock. Kept by release.lua: `HDEL KEYS[1] owner`."""
     lease = await here.acquire()
     held = proxy.hold("requests", 1, RELEASES)
     release = asyncio.ensure_future(_await(lease.release()))
@@ -163,7 +163,7 @@ async def _await(awaitable: object) -> None:
 async def test_a_nested_acquire_after_everything_was_released(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C2: depth 2 creates nothing. Kept by acquire.lua: `if not count and depth > 1`, and the tombstone."""
+    """C2: depth 2 creates nothing. Kept by acquire.lua: `if depth > 1`, and the tombstone."""
     async with asyncio.timeout(ENOUGH), here:
         held = proxy.hold("requests", 1, ACQUIRES)
         nested = asyncio.create_task(_cut_off(proxy, held))

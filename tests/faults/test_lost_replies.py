@@ -130,7 +130,7 @@ async def test_the_deadline_counts_from_the_request(proxy: FaultProxy, opened: O
 async def test_the_reply_of_release_is_lost(
     here: Lock, proxy: FaultProxy, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The repetition is told that it is done, not that somebody took it. Kept by release.lua: `state[3] == '1'`,
+    """The repetition is told that it is done, not that somebody took it. Kept by release.lua: `'clean') ~= '1'`,
     and again by Settlement.settle: `resent`.
     """
     cut = proxy.cut(matching=RELEASES)
@@ -144,7 +144,7 @@ async def test_the_reply_of_release_is_lost(
 async def test_the_reply_of_release_is_lost_and_somebody_enters_meanwhile(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """Its repetition does not free the other's lock. Kept by release.lua: `HGET KEYS[1] owner`, and
+    """Its repetition does not free the other's lock. Kept by release.lua: `HDEL KEYS[1] owner`, and
     Settlement.settle: `resent` proves no loss."""
     proxy.cut(matching=RELEASES)
     lease = await here.acquire()

@@ -213,7 +213,7 @@ async def test_flushall(own_server: RedisServer, opened: Opener, beside: Server)
 async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     """H11: what is held is renewed and released, what is free is refused and stays free.
 
-    Kept by release.lua: DEL is its first write; by acquire.lua: the state is written first.
+    Kept by release.lua: HDEL is its first write; by acquire.lua: the state is written first.
     """
     locks = await opened(own_server.url)  # whose ttl cannot help
     leases = [await locks.lock(f"n{i}", ttl=None if i else SHORT).acquire() for i in range(3)]

@@ -10,8 +10,8 @@ import pytest
 
 from aiolock import AcquireTimeout, Lock, LockLost, LockManager, LossReason, QuorumError
 from aiolock.core.policy import check_margin
-from aiolock.scripts.keys import Keys
-from aiolock.scripts.lock import DIRTY_MS, FORCE_RELEASE, LockCalls
+from aiolock.scripts.keys import DIRTY_MS, Keys
+from aiolock.scripts.lock import FORCE_RELEASE, LockCalls
 
 from .world import NAME, TTL, Link, Trio, away, keys_of
 

@@ -8,7 +8,10 @@ from itertools import pairwise
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.lock import ACQUIRE, DIRTY_MS
+from aiolock.scripts.base import Call
+from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
+from aiolock.scripts.lock import ACQUIRE
+from aiolock.scripts.lock.args import AcquireArgs
 from aiolock.scripts.outcomes import Finished, Granted, Lost, Refused
 from tests.support.scripting import Lock, LuaSide, Side
 from tests.support.scripting import Refused as Failure
@@ -35,13 +38,29 @@ def test_grants_a_free_lock(side: Side, lock: Lock) -> None:
 
 
 def test_a_dirty_state_lives_for_a_day(side: Side, lock: Lock) -> None:
-    """Guards `PEXPIRE KEYS[2], ARGV[7]`: a million names must leave nothing behind for longer."""
+    """Guards `PEXPIRE KEYS[2]`: a million names must leave nothing behind for longer."""
     side.run(lock.acquire("m:1", TTL, 0, ""))
     assert DIRTY_MS - SLACK < side.pttl(lock.state) <= DIRTY_MS
 
 
+def test_the_state_outlives_a_long_lock(side: Side, lock: Lock) -> None:
+    """Guards `ttl + 60000`; as text, which some servers write 1e+08 where they are given the number."""
+    ttl = 10**8 - GRACE_MS
+    side.run(lock.acquire("m:1", ttl, 0, ""))
+    assert ttl + GRACE_MS - SLACK < side.pttl(lock.state) <= ttl + GRACE_MS
+
+
+def test_what_a_request_leaves_out_is_the_default(side: Side, lock: Lock) -> None:
+    short = lock.acquire("m:1", TTL, HIGH, "me")
+    assert len(short.keys) + len(short.args) == 7
+    long = Call(short.name, short.script, short.keys, AcquireArgs.of(short))
+    granted = side.run(long)
+    assert granted == Granted(HIGH + 1, TTL, abandoned=False)
+    assert side.run(short)._replace(pttl=TTL) == granted  # type: ignore[union-attr]
+
+
 def test_refuses_and_says_who_has_it(side: Side, lock: Lock) -> None:
-    """Guards `if not count and pttl ~= -2`: or two hold."""
+    """Guards `if not count and depth == 1`: or two hold."""
     side.run(lock.acquire("m:1", TTL, HIGH, "the first"))
     refused = side.run(lock.acquire("m:2", TTL, 0, "the second"))
     assert isinstance(refused, Refused)
@@ -57,7 +76,7 @@ def test_refuses_where_the_lock_never_expires(side: Side, lock: Lock) -> None:
 
 @pytest.mark.parametrize("depth", [2, 5])
 def test_only_depth_1_creates(depth: int, side: Side, lock: Lock) -> None:
-    """Guards `if not count and depth > 1`: a nested acquisition must not resurrect a lost lock (C2)."""
+    """Guards `if depth > 1`: a nested acquisition must not resurrect a lost lock (C2)."""
     assert side.run(lock.acquire("m:1", TTL, 0, "", depth=depth, fence=7)) == Lost(LossReason.DELETED)
     assert not side.exists(lock.key)
     assert not side.exists(lock.state)
@@ -117,7 +136,7 @@ def test_a_longer_ttl_extends(side: Side, lock: Lock) -> None:
 
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_a_copy_reads_its_own_grant(abandoned: bool, side: Side, lock: Lock) -> None:
-    """Guards `abandoned = state[4]`: the copy must not see its own dirty mark (H3)."""
+    """Guards `if not count or not state[1]`: the copy must not see its own dirty mark (H3)."""
     if abandoned:
         side.run(lock.acquire("m:0", TTL, HIGH, ""))
         side.delete(lock.key)
@@ -192,7 +211,7 @@ class TestFence:
         assert side.hash(lock.state)["fence"] == str(granted.fence)
 
     def test_grows_within_a_microsecond(self, lua: LuaSide, lock: Lock) -> None:
-        """Guards `string.format('%.0f')`: tostring keeps 14 digits, a hundred microseconds (H7)."""
+        """Guards `string.format('%s%06d', …)`: tostring keeps 14 digits, a hundred microseconds (H7)."""
         acquire, release = lock.acquire("m:1", TTL, 0, ""), lock.release("m:1", TTL, 0, "clean", False)
         lua.run(acquire)
         lua.run(release)
@@ -206,14 +225,31 @@ class TestFence:
         assert min(steps) < 100
         assert len(str(fences[-1])) == 16
 
+    def test_keeps_the_zeros_of_a_microsecond(self, lua: LuaSide, lock: Lock) -> None:
+        """Guards `%06d`: in the first tenth of a second the microseconds have less than six digits."""
+        acquire, release = lock.acquire("m:1", TTL, 0, ""), lock.release("m:1", TTL, 0, "clean", False)
+        until = time.monotonic() + 10
+        fence = 0
+        while not 0 < fence % 10**6 < 10**5:
+            assert time.monotonic() < until
+            fence = lua.run(acquire).fence  # type: ignore[union-attr]
+            lua.run(release)
+            assert abs(fence - time.time() * 1e6) < 60e6
+
+    def test_a_round_one_is_written_in_full(self, side: Side, lock: Lock) -> None:
+        """Guards `%.0f`: Lua and some servers write 3e+15."""
+        granted = side.run(lock.acquire("m:1", TTL, 3 * 10**15 - 1, ""))
+        assert granted == Granted(3 * 10**15, TTL, abandoned=False)
+        assert side.hash(lock.state)["fence"] == "3000000000000000"
+
     def test_grows_where_the_clock_stands_still(self, side: Side, lock: Lock) -> None:
-        """Guards `state[1] + 1` in `least`: the stored fence is ahead of the clock, and of the floor."""
+        """Guards `state[1]` in `least`: the stored fence is ahead of the clock, and of the floor."""
         side.run(lock.acquire("m:1", TTL, HIGH, ""))
         side.run(lock.release("m:1", TTL, 0, "clean", False))
         assert side.run(lock.acquire("m:2", TTL, 0, "")).fence == HIGH + 2  # type: ignore[union-attr]
 
     def test_survives_a_flush_through_the_floor(self, side: Side, lock: Lock) -> None:
-        """Guards `tonumber(ARGV[5])` in `least`."""
+        """Guards `ARGV[3]` in `least`."""
         before = side.run(lock.acquire("m:1", TTL, HIGH, "")).fence  # type: ignore[union-attr]
         side.flush()
         after = side.run(lock.acquire("m:2", TTL, before, "")).fence  # type: ignore[union-attr]

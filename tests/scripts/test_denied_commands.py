@@ -52,6 +52,13 @@ SITUATIONS = {
         Released,
         frozenset({"hset", "pexpire", "publish", "set"}),
     ),
+    "release undone": Situation(
+        "release",
+        [HELD],
+        LOCK.release("m:1", TTL, 0, "undone", False),
+        Released,
+        frozenset({"hget", "hset", "pexpire", "publish"}),
+    ),
     "release nested": Situation("release", [HELD, NESTED], LOCK.release("m:1", TTL, 1, "clean", False), Kept),
     "release missing": Situation(
         "release", [], LOCK.release("m:1", TTL, 0, "clean", True), Missing, frozenset({"set"})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.keys import GRACE_MS
-from aiolock.scripts.lock import DIRTY_MS
+from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
 from aiolock.scripts.multi import MultiCalls, joined, renew
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Kept, Lost, Missing, Refused, Released, Renewed
 from tests.support.scripting import KEYS, Lock, Side

@@ -65,7 +65,7 @@ def test_nested_acquire_is_refused_and_the_hold_stays(full: Full, lock: Lock) ->
 
 @pytest.mark.parametrize("tainted", [False, True])
 def test_release_works(tainted: bool, full: Full, lock: Lock) -> None:
-    """Guards that DEL comes first: after a write that frees, the limit no longer strikes (H11)."""
+    """Guards that HDEL comes first: after a write that frees, the limit no longer strikes (H11)."""
     side, fill = full
     side.run(lock.acquire("m:1", TTL, HIGH, ""))
     fill()

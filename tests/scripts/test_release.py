@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.base import Ending
-from aiolock.scripts.keys import GRACE_MS
-from aiolock.scripts.lock import DIRTY_MS
+from aiolock.scripts.base import Call, Ending
+from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
+from aiolock.scripts.lock.args import ReleaseArgs
 from aiolock.scripts.outcomes import Finished, Granted, Kept, Missing, Released
 from tests.support.scripting import Lock, Side
 from tests.support.scripting import Refused as Failure
@@ -23,6 +23,16 @@ def test_frees_and_tells_who_waits(side: Side, lock: Lock) -> None:
     assert side.run(lock.release("m:1", TTL, 0, "clean", False)) == Released(HIGH + 1)
     assert not side.exists(lock.key)
     assert side.heard() == [(lock.channels[0], f"m:1 {HIGH + 1}")]
+
+
+def test_what_a_request_leaves_out_is_the_default(side: Side, lock: Lock) -> None:
+    short = lock.release("m:1", TTL, 0, "clean", False)
+    assert len(short.keys) + len(short.args) == 6
+    for call in (short, Call(short.name, short.script, short.keys, ReleaseArgs.of(short))):
+        side.run(lock.acquire("m:1", TTL, HIGH, ""))
+        assert isinstance(side.run(call), Released)
+        assert side.hash(lock.state)["clean"] == "1"
+        assert not side.exists(lock.dead("m:1"))
 
 
 def test_lowers_the_depth(side: Side, lock: Lock) -> None:
@@ -52,7 +62,7 @@ def test_keeps_a_lock_without_expiry_without_expiry(side: Side, lock: Lock) -> N
 
 
 def test_a_clean_state_lives_for_the_ttl_and_a_minute(side: Side, lock: Lock) -> None:
-    """Guards `PEXPIRE KEYS[2], ARGV[4]`."""
+    """Guards `PEXPIRE KEYS[2], ARGV[2]`."""
     side.run(lock.acquire("m:1", TTL, 0, ""))
     side.run(lock.release("m:1", TTL, 0, "clean", False))
     assert side.hash(lock.state)["clean"] == "1"
@@ -87,7 +97,7 @@ def test_endings(ending: Ending, before: str, after: bool, side: Side, lock: Loc
 
 
 def test_a_copy_of_a_clean_release_answers_released(side: Side, lock: Lock) -> None:
-    """Guards `state[3] == '1'`: a lost reply must not look like a lost lock (H10)."""
+    """Guards `HGET KEYS[2], 'clean'`: a lost reply must not look like a lost lock (H10)."""
     side.listen(lock.channels[0])
     side.run(lock.acquire("m:1", TTL, HIGH, ""))
     call = lock.release("m:1", TTL, 0, "clean", False)
@@ -115,6 +125,14 @@ def test_a_copy_never_frees_the_next_holders_lock(side: Side, lock: Lock) -> Non
     assert side.hash(lock.state)["clean"] == "0"
 
 
+def test_a_copy_after_the_next_holders_clean_release_is_missing(side: Side, lock: Lock) -> None:
+    """Guards `not last`: what is clean is not this owner's end."""
+    for owner in ("m:1", "m:2"):
+        side.run(lock.acquire(owner, TTL, 0, ""))
+        side.run(lock.release(owner, TTL, 0, "clean", False))
+    assert side.run(lock.release("m:1", TTL, 0, "clean", False)) == Missing(LossReason.DELETED)
+
+
 @pytest.mark.parametrize("left", [0, 1])
 def test_missing_says_why(left: int, side: Side, lock: Lock) -> None:
     call = lock.release("m:1", TTL, left, "clean", False)
@@ -124,7 +142,7 @@ def test_missing_says_why(left: int, side: Side, lock: Lock) -> None:
 
 
 def test_a_nested_release_of_an_ended_owner_is_missing(side: Side, lock: Lock) -> None:
-    """Guards `left == 0` in the answer to copies."""
+    """Guards `left > 0` in the answer to copies."""
     side.run(lock.acquire("m:1", TTL, 0, ""))
     side.run(lock.release("m:1", TTL, 0, "clean", False))
     assert side.run(lock.release("m:1", TTL, 1, "clean", False)) == Missing(LossReason.DELETED)
@@ -167,7 +185,7 @@ def test_frees_a_lock_whose_state_was_lost(side: Side, lock: Lock) -> None:
 
 
 def test_leaves_another_owners_state_alone(side: Side, lock: Lock) -> None:
-    """Guards `state[2] == owner`: only the last grant's owner may call it clean."""
+    """Guards `last`: only the last grant's owner may call it clean."""
     side.run(lock.acquire("m:1", TTL, 0, ""))
     side.hset(lock.state, {"owner": "m:2"})
     side.run(lock.release("m:1", TTL, 0, "clean", False))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.lock import DIRTY_MS, renew
+from aiolock.scripts.keys import DIRTY_MS
+from aiolock.scripts.lock import renew
 from aiolock.scripts.outcomes import Failed, Missing, Renewed
 from tests.support.scripting import Lock, Side
 

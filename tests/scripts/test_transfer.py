@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.keys import GRACE_MS
-from aiolock.scripts.lock import DIRTY_MS
+from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
 from aiolock.scripts.outcomes import Finished, Granted, Missing
 from tests.support.scripting import Lock, Side
 

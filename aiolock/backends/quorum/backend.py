@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from ...clock import Clock
 from ...errors import BackendError, ConfigurationError, QuorumError
 from ...scripts.base import Call
-from ...scripts.lock.args import AcquireArgs, ReleaseArgs
+from ...scripts.lock import ACQUIRE, RELEASE
+from ...scripts.lock.args import AcquireArgs
 from ..base import Backend, Wake
 from ..memory import finish
 from .ballot import Ballot
@@ -131,9 +132,9 @@ class QuorumBackend:
             await asyncio.wait(opening)
 
     def _ballot(self, call: Call[Any]) -> Ballot[Any] | None:
-        if isinstance(call.args, AcquireArgs) and call.args.depth == 1:
+        if call.script is ACQUIRE and AcquireArgs.of(call).depth == 1:
             return Election(self._panel, call)
-        if isinstance(call.args, ReleaseArgs):
+        if call.script is RELEASE:
             return Farewell(self._panel, call)
         rule = RULES.get(call.script)
         return None if rule is None else Ballot(self._panel, call, rule, self._panel.patience)

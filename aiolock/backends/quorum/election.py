@@ -33,8 +33,7 @@ class Election(Ballot[AcquireOutcome]):
     """
 
     def __init__(self, panel: Panel, whole: Call[AcquireOutcome]) -> None:
-        args = whole.args
-        assert isinstance(args, AcquireArgs)
+        args = AcquireArgs.of(whole)
         self._timeout = panel.timeout(args.ttl_ms / 1000)
         super().__init__(panel, whole, nested, self._timeout)
         self._args = args
@@ -46,7 +45,7 @@ class Election(Ballot[AcquireOutcome]):
         """Never: the lost copy may run on that node, but what takes its place ends the owner there for good."""
         grace = self._args.ttl_ms + GRACE_MS
         keys = vote.keys[:3]  # as release has them
-        args = ReleaseArgs(self._args.owner, 0, "undone", grace, grace, str(keys[0]))
+        args = ReleaseArgs(self._args.owner, grace, str(keys[0]), "undone", 0, grace)
         end = Call(vote.name, RELEASE, keys, args, lambda: self.panel.clock.now() < self._began + grace / 1000)
         end.settle = _ignore
         vote.node.run(end)

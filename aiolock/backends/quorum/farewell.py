@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...errors import BackendError
 from ...scripts.base import Arg, Call
-from ...scripts.keys import GRACE_MS
-from ...scripts.lock import DIRTY_MS
+from ...scripts.keys import DIRTY_MS, GRACE_MS
 from ...scripts.lock.args import ReleaseArgs
 from ...scripts.outcomes import ReleaseOutcome
 from .ballot import Ballot, Vote
@@ -22,15 +21,13 @@ class Farewell(Ballot[ReleaseOutcome]):
     """
 
     def __init__(self, panel: Panel, whole: Call[ReleaseOutcome]) -> None:
-        args = whole.args
-        assert isinstance(args, ReleaseArgs)
+        args = ReleaseArgs.of(whole)
         super().__init__(panel, whole, released, max(0, args.clean_ms - GRACE_MS) / 1000)
         self._owner = args.owner
         self._silent = args.owner not in panel.winners
 
     def args(self) -> tuple[Arg, ...]:
-        args = self.whole.args
-        assert isinstance(args, ReleaseArgs)
+        args = ReleaseArgs.of(self.whole)
         # Fences of skewed nodes must be remembered for longer than a clean name is on one server. And what only a
         # minority had granted frees nothing: nobody listens on a channel called like the key.
         channel = str(self.whole.keys[0]) if self._silent else args.channel
@@ -56,9 +53,7 @@ class Farewell(Ballot[ReleaseOutcome]):
         return super().failure()
 
     def over(self) -> None:
-        args = self.whole.args
-        assert isinstance(args, ReleaseArgs)
-        if args.left == 0 and len(self.answers()) >= self.panel.quorum:
+        if ReleaseArgs.of(self.whole).left == 0 and len(self.answers()) >= self.panel.quorum:
             self.panel.winners.discard(self._owner)
         if not any(vote.pending for vote in self.votes):
             self.unwatch()

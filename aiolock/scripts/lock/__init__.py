@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..base import Arg, Call, Ending, Part, Script
-from ..keys import GRACE_MS, Keys
+from ..keys import DIRTY_MS, GRACE_MS, Keys
 from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, TransferOutcome, no_grant, no_renewal
 from . import decode, twins
-from .args import AcquireArgs, ReleaseArgs
-
-DIRTY_MS = 24 * 3600 * 1000
-"""How long a name remembers that its last holder vanished."""
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire, no_grant)
 RELEASE = Script(__name__, "release", twins.release, decode.release)
@@ -59,12 +55,19 @@ class LockCalls:
         mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
         keys = self._keys
-        args = AcquireArgs(owner, ttl_ms, depth, fence, floor, metadata, _dirty(ttl_ms), mark_ms)
-        return Call(self.name, ACQUIRE, (keys.lock, keys.state, keys.dead(owner), keys.polled), args)
+        named = (keys.lock, keys.state, keys.dead(owner))
+        args = (owner, ttl_ms, floor, metadata)
+        if mark_ms:
+            return Call(self.name, ACQUIRE, (*named, keys.polled), (*args, depth, fence, mark_ms))
+        return Call(self.name, ACQUIRE, named, args if depth == 1 and fence == 0 else (*args, depth, fence))
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         keys, grace = self._keys, ttl_ms + GRACE_MS
-        args = ReleaseArgs(owner, left, ending, grace, grace if tainted else 0, keys.free)
+        args: tuple[Arg, ...] = (owner, grace, keys.free)
+        if tainted:
+            args = (*args, ending, left, grace)
+        elif left or ending != "clean":
+            args = (*args, ending, left)
         return Call(self.name, RELEASE, (keys.lock, keys.state, keys.dead(owner)), args)
 
     def transfer(

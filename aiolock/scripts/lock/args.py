@@ -1,8 +1,13 @@
-"""ARGV of the scripts that a quorum reads and changes, by name; in the order of the Lua's header."""
+"""ARGV of the scripts that a quorum reads and changes, by name; in the order of the Lua's header.
+
+A request leaves out at its end what is default: each word costs its packing and the server's reading.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ..base import Call
 
 
 class AcquireArgs(NamedTuple):
@@ -10,20 +15,31 @@ class AcquireArgs(NamedTuple):
 
     owner: str
     ttl_ms: int
-    depth: int
-    fence: int
     floor: int
     metadata: str
-    state_ms: int
-    mark_ms: int
+    depth: int = 1
+    fence: int = 0
+    mark_ms: int = 0
+
+    @classmethod
+    def of(cls, call: Call[Any]) -> AcquireArgs:
+        """What `call` says, and leaves out."""
+        words: Any = call.args
+        return cls(*words)
 
 
 class ReleaseArgs(NamedTuple):
     """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone."""
 
     owner: str
-    left: int
-    ending: str
     clean_ms: int
-    dead_ms: int
     channel: str
+    ending: str = "clean"
+    left: int = 0
+    dead_ms: int = 0
+
+    @classmethod
+    def of(cls, call: Call[Any]) -> ReleaseArgs:
+        """What `call` says, and leaves out."""
+        words: Any = call.args
+        return cls(*words)

@@ -23,10 +23,11 @@ from ..outcomes import (
 
 
 def acquire(reply: Reply) -> AcquireOutcome:
+    if isinstance(reply, bytes):
+        _, fence, pttl, abandoned = reply.split()
+        return Granted(int(fence), int(pttl), abandoned == b"1")
     reply = as_list(reply)
     match reply[0]:
-        case b"granted":
-            return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1")
         case b"refused":
             return Refused(as_number(reply[1]), as_number(reply[2]), as_text(reply[3]))
         case b"lost":
@@ -35,6 +36,8 @@ def acquire(reply: Reply) -> AcquireOutcome:
 
 
 def release(reply: Reply) -> ReleaseOutcome:
+    if isinstance(reply, bytes):
+        return Released(int(reply.removeprefix(b"released ")))
     reply = as_list(reply)
     match reply[0]:
         case b"released":

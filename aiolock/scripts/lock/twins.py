@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base import TwinReply
+from ..keys import DIRTY_MS, GRACE_MS
 from ..store import Store, WrongType
 
 
 def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key, dead, mark = keys
-    owner, ttl, depth, fence, floor, metadata, state_ttl, mark_ttl = args
+    lock, state_key, dead, *mark = keys
+    owner, ttl, floor, metadata, depth, fence, mark_ttl = filled(args, 4, "1", "0", "0")
     if store.exists(dead):
         return ["finished"]
     pttl = store.pttl(lock)
@@ -19,8 +20,8 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     if count is None and pttl != -2:
         if int(depth) > 1:
             return ["lost", "taken_over"]
-        if mark_ttl != "0":
-            store.set(mark, "1", int(mark_ttl))
+        for polled in mark:
+            store.set(polled, "1", int(mark_ttl))
         return ["refused", pttl, state.get("fence", "0"), state.get("metadata", "")]
     if count is None and int(depth) > 1:
         return ["lost", "deleted"]
@@ -33,36 +34,33 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
             fence = mint(store, state.get("fence", "0"), floor)
         state = grant_state(fence, owner, abandoned, metadata) | {"before": state.get("fence", "0")}
         store.hset(state_key, state)
-        store.pexpire(state_key, int(state_ttl))
+        store.pexpire(state_key, max(DIRTY_MS, int(ttl) + GRACE_MS))
     if int(depth) > int(count or 0):
         store.hset(lock, {owner: depth})
     if int(ttl) > pttl:
         store.pexpire(lock, int(ttl))
         pttl = int(ttl)
-    return ["granted", state["fence"], pttl, state["abandoned"]]
+    return f"granted {state['fence']} {pttl} {state['abandoned']}"
 
 
 def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     lock, state_key, dead = keys
-    owner, left, ending, clean_ttl, dead_ttl, channel = args
-    count = store.hget(lock, owner)
-    if count is not None and int(left) > 0:
+    owner, clean_ttl, channel, ending, left, dead_ttl = filled(args, 3, "clean", "0", "0")
+    count = store.hget(lock, owner) if left != "0" else None
+    if count is not None:
         store.hset(lock, {owner: str(min(int(count), int(left)))})
         return ["kept", store.pttl(lock)]
     state = store.hgetall(state_key)
-    answer: TwinReply
-    if count is not None:
-        store.delete(lock)
+    fence = state.get("fence", "0")
+    answer: TwinReply = f"released {fence}"
+    if store.hdel(lock, owner):
         if state.get("owner") == owner and (
             ending == "clean" or (ending == "undone" and state.get("abandoned") == "0")
         ):
             store.hset(state_key, {"clean": "1"})
             store.pexpire(state_key, int(clean_ttl))
-        store.publish(channel, f"{owner} {state.get('fence', '0')}")
-        answer = ["released", state.get("fence", "0")]
-    elif left == "0" and state.get("owner") == owner and state.get("clean") == "1":
-        answer = ["released", state["fence"]]
-    else:
+        store.publish(channel, f"{owner} {fence}")
+    elif left != "0" or state.get("owner") != owner or state.get("clean") != "1":
         answer = missing(store, lock)
     if left == "0" and dead_ttl != "0":
         store.set(dead, "1", int(dead_ttl))
@@ -153,6 +151,11 @@ def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     if state.get("fence") == minted and int(agreed) >= int(state.get("before", minted)):
         store.hset(state_key, {"fence": agreed})
     return int(store.hget(state_key, "fence") == agreed)
+
+
+def filled(args: Sequence[str], least: int, *defaults: str) -> list[str]:
+    """ARGV with what the request left out at its end."""
+    return [*args, *defaults[len(args) - least :]]
 
 
 def mint(store: Store, stored: str, floor: str) -> str:

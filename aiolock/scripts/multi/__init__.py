@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..base import Arg, Call, Ending, Part, Script
-from ..keys import GRACE_MS, Keys
-from ..lock import DIRTY_MS, LockCalls
+from ..keys import DIRTY_MS, GRACE_MS, Keys
+from ..lock import LockCalls
 from ..lock.decode import renew as renewed
 from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, no_grant, no_renewal
 from . import decode, twins

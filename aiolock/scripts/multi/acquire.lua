@@ -2,7 +2,7 @@
 -- KEYS    tombstone of the owner; then lock, state, mark of those who poll; repeated
 -- ARGV    owner, ttl ms, depth, fence (0: not nested), floor, metadata, state ttl ms, mark ttl ms (0: does not poll);
 --         then the names
--- returns {'granted', fence, pttl, abandoned} | {'refused', pttl, fence, metadata, name}
+-- returns 'granted <fence> <pttl> <abandoned>' | {'refused', pttl, fence, metadata, name}
 --         | {'lost', 'deleted' or 'taken_over'} | {'finished'}
 -- Only depth 1 creates, for an owner that has none of the names; nothing shortens; a copy reads its own grant.
 -- If a command is denied: every state is written before any lock, so at worst fences are left that nobody holds.
@@ -36,4 +36,4 @@ for _, one in ipairs(seen) do
   if ttl > one.pttl then redis.call('PEXPIRE', KEYS[one.at], ttl) end
   pttl = math.min(pttl, math.max(ttl, one.pttl))
 end
-return {'granted', fence, pttl, abandoned}
+return 'granted ' .. fence .. ' ' .. pttl .. ' ' .. abandoned

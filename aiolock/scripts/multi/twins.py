@@ -78,7 +78,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         if int(ttl) > part.pttl:
             store.pexpire(part.lock, int(ttl))
     left = min(max(int(ttl), part.pttl) for part in parts)
-    return ["granted", fence, left, "1" if any(part.state["abandoned"] == "1" for part in parts) else "0"]
+    return f"granted {fence} {left} {int(any(part.state['abandoned'] == '1' for part in parts))}"
 
 
 def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
