@@ -30,6 +30,23 @@ def lua(link: redis.Redis, redis_url: str) -> Iterator[LuaSide]:
     link.connection_pool.disconnect()  # other tests count who is connected to the shared server
 
 
+@pytest.fixture(scope="module")
+def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
+    """Makes the Lua side of each generated example, and closes the one before."""
+    made: list[LuaSide] = []
+
+    def make() -> LuaSide:
+        while made:
+            made.pop().close()
+        made.append(LuaSide(link))
+        return made[-1]
+
+    yield make
+    for side in made:
+        side.close()
+    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
+
+
 @pytest.fixture(params=["lua", "twin"])
 def side(request: pytest.FixtureRequest) -> Side:
     """Each side in turn: what a script's header promises, its twin promises too."""

@@ -7,11 +7,9 @@ apart, and what is left of them is compared with a tolerance; that a key's time 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import pytest
-import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -171,22 +169,6 @@ def same(one: object, other: object) -> bool:
     if hasattr(one, "pttl") and hasattr(other, "pttl"):
         return close(one.pttl, other.pttl) and one._replace(pttl=0) == other._replace(pttl=0)  # type: ignore[attr-defined]
     return one == other
-
-
-@pytest.fixture(scope="module")
-def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
-    made: list[LuaSide] = []
-
-    def make() -> LuaSide:
-        while made:
-            made.pop().close()
-        made.append(LuaSide(link))
-        return made[-1]
-
-    yield make
-    for side in made:
-        side.close()
-    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
 
 
 GRANT = Step("acquire", 0, ("a:1", TTLS[1], FLOOR, "me", 1, "none", 0))

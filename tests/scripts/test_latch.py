@@ -218,22 +218,6 @@ def outcome(side: Side, call: Call[Look]) -> object:
         return str(error)
 
 
-@pytest.fixture(scope="module")
-def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
-    made: list[LuaSide] = []
-
-    def make() -> LuaSide:
-        while made:
-            made.pop().close()
-        made.append(LuaSide(link))
-        return made[-1]
-
-    yield make
-    for side in made:
-        side.close()
-    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
-
-
 COUNT = Step("count_down", 0, (2, 100_000, "m:1"))
 OPENING = Step("count_down", 0, (2, 100_000, "m:2"))
 

@@ -23,13 +23,10 @@ from .test_differential import (
     floors,
     metadata,
     owners,
-    sides,
     step,
     steps,
     ttls,
 )
-
-__all__ = ["sides"]  # the fixture
 
 whole = st.booleans()
 """Both names, or only the step's."""

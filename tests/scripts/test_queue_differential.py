@@ -9,11 +9,10 @@ ttls of its own, so that the order of expiries is the same on both sides.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
-import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -294,22 +293,6 @@ def same(one: object, other: object) -> bool:
         pairs = zip(fields, one, other, strict=True) if len(one) == len(other) else ()
         return len(one) == len(other) and all(close(a, b) if at == "pttl" else same(a, b) for at, a, b in pairs)
     return one == other
-
-
-@pytest.fixture(scope="module")
-def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
-    made: list[LuaSide] = []
-
-    def make() -> LuaSide:
-        while made:
-            made.pop().close()
-        made.append(LuaSide(link))
-        return made[-1]
-
-    yield make
-    for side in made:
-        side.close()
-    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
 
 
 @pytest.mark.parametrize("shape", [FAIR, SEMAPHORE, RW], ids=lambda shape: shape.kind)
