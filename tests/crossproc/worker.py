@@ -193,7 +193,7 @@ async def history(url: str, folder: str, tasks: str, ttl: str) -> None:
                 await asyncio.sleep(0.01)
 
     enough = Path(folder, "enough")
-    async with LockManager(url, ttl=float(ttl), request_timeout=0.4) as locks:
+    async with LockManager(url, ttl=float(ttl), request_timeout=1.5) as locks:  # to connect, among others that start
         journal.note("ready")
         watching = asyncio.create_task(journal.watch())
         await asyncio.gather(*(work(locks) for _ in range(int(tasks))))

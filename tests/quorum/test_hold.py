@@ -202,6 +202,27 @@ async def test_abandoned_on_one_node_is_abandoned(trio: Trio, links: list[Link],
 # Looking and forcing.
 
 
+async def test_info_has_the_fence_of_a_majority(trio: Trio, lines: list[Link], here: Lock, there: Lock) -> None:
+    """A node that granted late has one of its own until it is told. Kept by verdicts.seen: `sharing < …`."""
+    async with here as lease:
+        await trio.clock.advance(0)
+        trio.stores[0].hset(keys_of().state, {"fence": str(lease.fence + 7)})
+        lines[2].hang()
+        asking = asyncio.ensure_future(there.info())
+        await trio.clock.advance(0)
+        assert not asking.done()
+        lines[2].thaw()
+        await trio.clock.advance(0)
+        info = await asking
+        assert info is not None
+        assert info.fence == lease.fence
+        lines[2].hang()
+        asking = asyncio.ensure_future(there.info())
+        await trio.clock.advance(TTL)
+        assert await asking is not None  # one node is silent: whichever of the two is true, somebody holds it
+        lines[2].thaw()
+
+
 async def test_info_is_the_majoritys(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
     assert await there.info() is None
     async with here as lease:

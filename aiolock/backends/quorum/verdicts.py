@@ -127,7 +127,9 @@ def seen(tally: Tally[Held | None]) -> tuple[Held | None] | None:
         if count >= tally.quorum:
             views = [(sent_at, held) for sent_at, held in found if held.owner == owner]
             # A majority has the agreed fence; a node that was slow may still have the one it minted.
-            fence = Counter(held.fence for _, held in views).most_common(1)[0][0]
+            fence, sharing = Counter(held.fence for _, held in views).most_common(1)[0]
+            if sharing < tally.quorum and not tally.final:
+                return None
             pttl = tally.lasting([(sent_at, held.pttl) for sent_at, held in views])
             return (views[0][1]._replace(fence=fence, pttl=pttl),)
     most = max(owners.values(), default=0)
