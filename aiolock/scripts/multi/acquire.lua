@@ -33,7 +33,7 @@ for _, one in ipairs(seen) do
 end
 for _, one in ipairs(seen) do
   if depth > (one.count or 0) then redis.call('HSET', KEYS[one.at], owner, depth) end
-  if ttl > one.pttl then redis.call('PEXPIRE', KEYS[one.at], ttl) end
+  if ttl > one.pttl then redis.call('PEXPIRE', KEYS[one.at], ARGV[2]) end
   pttl = math.min(pttl, math.max(ttl, one.pttl))
 end
 return 'granted ' .. fence .. ' ' .. pttl .. ' ' .. abandoned
