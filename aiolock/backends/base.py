@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
 from ..errors import BackendError
@@ -65,6 +65,9 @@ class Backend(Protocol):
         While there is no connection the call waits for one; after `aclose` it fails at once. The future fails with
         `BackendError` and nothing else; cancelling it un-sends nothing.
         """
+
+    def post(self, call: Call[Any]) -> None:
+        """As `run`, where nobody awaits the reply: all that it means hangs on `call.settle`."""
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """Listen on `channel` until `unsubscribe`; one listener a channel.

@@ -6,7 +6,7 @@ import asyncio
 import time
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ..clock import Clock, SystemClock
@@ -74,6 +74,9 @@ class MemoryBackend:
         else:
             self._answer(call, future)
         return future
+
+    def post(self, call: Call[Any]) -> None:
+        self.run(call)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         loop = self._running()

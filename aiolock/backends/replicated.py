@@ -146,6 +146,10 @@ class ReplicatedBackend:
         lane.put(side, call)
         return future
 
+    def post(self, call: Call[Any]) -> None:
+        """See `Backend.post`."""
+        self.run(call)
+
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
         return self._plain.subscribe(channel, wake)

@@ -83,7 +83,7 @@ class Handoff:
 
         call.unanswered = unanswered
         call.settle = partial(self._settle, hold, waiter, owner, call, settlement)
-        runtime.backend.run(call)
+        runtime.backend.post(call)
 
     def _wanted_elsewhere(self) -> bool:
         """Another process waits, or another queue of this one. Who waits for a quorum cannot be counted."""

@@ -221,7 +221,7 @@ class Hold:
         if self.policy.max_hold is not None and now >= self._acquired_at + self.policy.max_hold:
             self.lose(LossReason.MAX_HOLD)
             return None
-        wants = now >= self._renew_at - self._early
+        wants = now >= self._renew_at - min(COMPANY, self.ttl_ms / 30_000)
         if wants:
             self._renew_at = math.inf
         self._rewatch()
@@ -270,12 +270,8 @@ class Hold:
         else:
             self.lose(LossReason.UNREACHABLE)
 
-    @property
-    def _early(self) -> float:
-        return min(COMPANY, self.ttl_ms / 30_000)
-
     def _rewatch(self) -> None:
         due = min(self.deadline, self._renew_at)
         if self.policy.max_hold is not None:
             due = min(due, self._acquired_at + self.policy.max_hold)
-        self._watchdog.schedule(self, due, self._early if due == self._renew_at else 0.0)
+        self._watchdog.schedule(self, due, min(COMPANY, self.ttl_ms / 30_000) if due == self._renew_at else 0.0)

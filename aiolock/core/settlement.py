@@ -148,7 +148,7 @@ class Release:
         call = self._call = self._calls.release(*self._request, self._tainted)
         call.unanswered = self._unanswered
         call.settle = self._settle
-        self._runtime.backend.run(call)
+        self._runtime.backend.post(call)
 
     def taint(self) -> None:
         """An earlier request of this owner died unanswered: what is written from now on leaves a tombstone."""

@@ -191,7 +191,7 @@ class Watchdog:
 
         call.settle = settle
         if self._backend is not None:
-            self._backend.run(call)
+            self._backend.post(call)
 
 
 class Limit(Generic[R]):

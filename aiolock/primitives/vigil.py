@@ -123,7 +123,7 @@ class Vigil:
         call = self._call = self._calls.look()
         call.unanswered = lambda: self._waiters > 0
         call.settle = self._settle
-        self._runtime.backend.run(call)
+        self._runtime.backend.post(call)
 
     def _settle(self, result: Look | BackendError) -> None:
         self._call = None

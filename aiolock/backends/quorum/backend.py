@@ -95,6 +95,10 @@ class QuorumBackend:
             return self._fail(call, f"a quorum does not offer {call.script.name}: use a manager of one server")
         return ballot.put()
 
+    def post(self, call: Call[Any]) -> None:
+        """See `Backend.post`."""
+        self.run(call)
+
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`: done once a majority confirmed. Messages come after a short random pause."""
         subscription = Subscription(self._panel, channel, wake)

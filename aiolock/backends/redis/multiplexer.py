@@ -117,15 +117,13 @@ class RedisBackend:
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
-        loop = asyncio.get_running_loop()
-        request = Request(call, loop.create_future(), self._missing)
-        if self._session is not None:
-            self._session.put(request)
-        elif self._state is _State.OPEN:
-            self._outbox.put(request)
-        else:
-            loop.call_soon(request.settle, self._closed_error(call.name))
-        return request.future
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._put(Request(call, future, self._missing))
+        return future
+
+    def post(self, call: Call[Any]) -> None:
+        """See `Backend.post`."""
+        self._put(Request(call, None, self._missing))
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
@@ -161,6 +159,14 @@ class RedisBackend:
         finally:
             self._closed.set_result(None)
             self._closed = None
+
+    def _put(self, request: Request[Any]) -> None:
+        if self._session is not None:
+            self._session.put(request)
+        elif self._state is _State.OPEN:
+            self._outbox.put(request)
+        else:
+            asyncio.get_running_loop().call_soon(request.settle, self._closed_error(request.call.name))
 
     def _new_session(self, link: Link) -> Session:
         return Session(link, self._outbox, self._channels, self.clock, self._timeout, self._replicas)

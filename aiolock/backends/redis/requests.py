@@ -23,7 +23,7 @@ class Request(Generic[R]):
 
     Args:
         call: what to run.
-        future: its result; may be cancelled or failed by others at any time.
+        future: its result, if anybody awaits it; may be cancelled or failed by others at any time.
         missing: told when the server does not know the script.
 
     Attributes:
@@ -35,11 +35,11 @@ class Request(Generic[R]):
     def __init__(
         self,
         call: Call[R],
-        future: asyncio.Future[R],
+        future: asyncio.Future[R] | None,
         missing: Callable[[Request[Any], NoScriptError], None],
     ) -> None:
         self.call: Call[R] = call
-        self.future: asyncio.Future[R] = future
+        self.future: asyncio.Future[R] | None = future
         self.misses: int = 0
         self._missing = missing
 
@@ -93,4 +93,5 @@ class Request(Generic[R]):
             except Exception:
                 logger.exception("the callback of a finished request failed")
         call.settle, call.unanswered = None, drop  # whoever they belong to knows the call: a circle
-        resolve(self.future, result)
+        if self.future is not None:
+            resolve(self.future, result)

@@ -64,7 +64,7 @@ class Session:
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
-        if self._places or self._outbox or self._replicas is not None or not self._writable:
+        if self._places or self._replicas is not None or self._outbox or not self._writable:
             self._outbox.put(item)
             self.wake()
         else:
