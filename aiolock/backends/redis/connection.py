@@ -199,7 +199,8 @@ class Link:
         if self._socket is not None and not self.gone():  # uvloop would do it to whoever has the number now
             with contextlib.suppress(OSError, ValueError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
-        self._transport.abort()
+        with contextlib.suppress(AttributeError):  # a TLS transport of CPython 3.11.2 that is lost already
+            self._transport.abort()
         _close(self._connection)
 
     async def closed(self) -> None:
