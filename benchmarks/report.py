@@ -59,7 +59,7 @@ def write_report(results: Json, path: Path) -> Path:
         "## Not measured here", tables.absent(results),
         "## Measured, without a target", tables.measured(results),
         "## How the libraries were used", tables.settings(results),
-        "## Plots", _images(plots, report),
+        "## Plots", _images(plots, report, path),
     ]  # fmt: skip
     report.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return report
@@ -88,7 +88,7 @@ def fill(page: Path, results: Json, path: Path) -> None:
         "environment": tables.environment, "targets": tables.targets, "speeds": tables.speeds,
         "behaviour": tables.behaviour, "absent": tables.absent, "measured": tables.measured,
         "settings": tables.settings, "headline": tables.headline,
-        "plots": lambda results: _images(write_plots(results, path), page),
+        "plots": lambda results: _images(write_plots(results, path), page, path),
     }  # fmt: skip
     text = page.read_text(encoding="utf-8")
     filled, number = BLOCK.subn(lambda found: f"{found[1]}\n{blocks[found[2]](results)}\n\n{found[3]}", text)
@@ -97,9 +97,10 @@ def fill(page: Path, results: Json, path: Path) -> None:
     page.write_text(filled, encoding="utf-8")
 
 
-def _images(plots: list[Path], page: Path) -> str:
+def _images(plots: list[Path], page: Path, results: Path) -> str:
     here = page.resolve().parent
-    return "\n\n".join(f"![{plot.stem}]({Path(os.path.relpath(plot.resolve(), here)).as_posix()})" for plot in plots)
+    told = {plot: plot.stem.removeprefix(f"{results.stem}-").replace("-", " ") for plot in plots}
+    return "\n\n".join(f"![{told[plot]}]({Path(os.path.relpath(plot.resolve(), here)).as_posix()})" for plot in plots)
 
 
 def _footnote() -> str:

@@ -177,7 +177,7 @@ def absent(results: Json) -> str:
     for peer in _present(results):
         lines += [f"- {peer['name']}, {part}: {why}" for part, why in peer["failed"].items()]
     lines += [f"- {name}: left out of this run" for name in results["left_out"]]
-    return "\n".join(_shortened(line) for line in lines) or "Nothing: every row and library was measured."
+    return "\n".join(_shortened(line.rstrip(": ")) for line in lines) or "Nothing: every row and library was measured."
 
 
 def settings(results: Json) -> str:
