@@ -234,10 +234,9 @@ class Gate:
         else:
             if self._ear is not None:
                 self._ear.stop()
-            if not self.holds and not self._busy:
-                key = (self.calls.kind, self.calls.name)
-                if self.runtime.gates.get(key) is self:
-                    del self.runtime.gates[key]
+            key = (self.calls.kind, self.calls.name)
+            if not self.holds and not self._busy and self.runtime.gates.get(key) is self:
+                del self.runtime.gates[key]
         if self.runtime.draining is not None:
             self.runtime.progress()
 
@@ -302,6 +301,8 @@ class Gate:
         hold, task = lease.hold, lease.task
         if lease in hold.leases:
             hold.leases.remove(lease)
+        if self._strays:
+            self._strays = tuple(stray for stray in self._strays if stray() is not lease)
         if task is not None and ((len(self.holds) == 1 and not hold.leases) or self.held_by(task) is None):
             task.remove_done_callback(self._on_task_end)
         return self.lower(hold, ending)
@@ -373,8 +374,7 @@ class Gate:
         return owner == self._ended if self.contention.overlapping else self.runtime.is_own(owner)
 
     def _stray_leases(self) -> list[Lease]:
-        strays = [stray() for stray in self._strays]
-        return [lease for lease in strays if lease is not None and not lease.released]
+        return [lease for stray in self._strays if (lease := stray()) is not None and not lease.released]
 
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:

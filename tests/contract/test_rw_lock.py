@@ -190,6 +190,21 @@ async def test_a_downgrade_lets_other_readers_in_and_keeps_writers_out(here: RWL
         assert lease.fence > writing.fence
 
 
+async def test_a_downgrade_of_leases_whose_task_has_ended(here: RWLock, there: RWLock) -> None:
+    """Kept by Gate.leave: the lease that ends counts no more in `max(leases, weight)`."""
+
+    async def both() -> tuple[Lease, Lease]:
+        return await here.write.acquire(), await here.read.acquire()
+
+    writing, reading = await asyncio.create_task(both())
+    await until(lambda: writing.task is None)
+    await writing.release()
+    assert await tried(there.read)
+    assert not await tried(there.write)
+    await reading.release()
+    assert await tried(there.write)
+
+
 @revoked
 async def test_a_downgrade_is_renewed_and_lost_as_a_reader(locks: LockManager, there: RWLock) -> None:
     here = locks.rw_lock(NAME, ttl=SHORT)
