@@ -281,7 +281,7 @@ class Gate:
 
     def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
         """Another acquisition of `hold`, by `task`, of the weight of `calls`."""
-        if task is not None and ((len(self.holds) == 1 and not hold.leases) or self.held_by(task) is None):
+        if task is not None and ((self.holds == [hold] and not hold.leases) or self.held_by(task) is None):
             # In the manager's context: one of this moment would keep what the task holds now, for each of its leases.
             task.add_done_callback(self._on_task_end, context=self.runtime.context)
         lease = Lease(self, hold, calls, task)
@@ -303,7 +303,7 @@ class Gate:
             hold.leases.remove(lease)
         if self._strays:
             self._strays = tuple(stray for stray in self._strays if stray() is not lease)
-        if task is not None and ((len(self.holds) == 1 and not hold.leases) or self.held_by(task) is None):
+        if task is not None and ((self.holds == [hold] and not hold.leases) or self.held_by(task) is None):
             task.remove_done_callback(self._on_task_end)
         return self.lower(hold, ending)
 

@@ -156,11 +156,14 @@ class Watchdog:
         for item, _, _ in self._pop(now):
             _ask(item, now, late, renewals)
         if renewals:
+            company: list[Watched] = []
             for item, due, early in list(self._pop(now + COMPANY)):
                 if due - early <= now:
-                    _ask(item, now, 0.0, renewals)
+                    company.append(item)
                 else:
-                    self.schedule(item, due, early)
+                    self.schedule(item, due, early)  # first, for whoever is asked may put it off
+            for item in company:
+                _ask(item, now, 0.0, renewals)
         return renewals
 
     def _pop(self, until: float) -> Iterator[tuple[Watched, float, float]]:

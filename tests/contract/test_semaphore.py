@@ -12,6 +12,7 @@ from aiolock import (
     AcquireTimeout,
     BackendError,
     ConfigurationError,
+    Lease,
     LockLost,
     LockManager,
     LossReason,
@@ -34,6 +35,21 @@ def here(locks: LockManager) -> Semaphore:
 @pytest.fixture
 def there(others: LockManager) -> Semaphore:
     return others.semaphore(NAME, 3)
+
+
+async def test_a_task_that_detached_one_of_its_permits_still_ends_with_the_other(here: Semaphore) -> None:
+    """Kept by Gate.leave: the task is forgotten with its last lease on the name, whichever hold that is of."""
+
+    async def work() -> tuple[Lease, Lease]:
+        moved, kept = await here.acquire(), await here.acquire()
+        await moved.detach()
+        return moved, kept
+
+    moved, kept = await asyncio.create_task(work())
+    assert moved.released
+    await until(lambda: kept.task is None)
+    await here.release()  # whose lease that is: the only one whose task has ended
+    assert kept.released
 
 
 async def test_so_many_at_once(here: Semaphore, there: Semaphore) -> None:
