@@ -67,6 +67,7 @@ class Guard:
         lost = hold.check() is not None
         settlement = lease.give_up("dirty" if lost else "clean")
         ours = self._leave_scope(task, kind, error, trace)
+        lease.guard = None  # a circle
         if lost:
             if self._outermost and (kind is None or ours):
                 loss = hold.loss()

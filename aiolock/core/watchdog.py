@@ -27,6 +27,8 @@ CHUNK_KEYS = 2000
 """Keys in one request, where a renewal has many."""
 STALE = 128
 """Entries of what was forgotten that may stay in the heap, or a quarter of it if that is more."""
+NEVER = math.inf
+"""The due time of what is not to be looked at."""
 LATE = 1.0
 """Seconds a wake-up may be late before it is worth a word in the log."""
 
@@ -71,10 +73,14 @@ class Watchdog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._backend: Backend | None = None
+        # Most of what is scheduled is forgotten long before it is due. So it is kept by the second at first, where it
+        # leaves nothing behind, and put in order only when that second has come.
+        self._seconds: dict[float, dict[Watched, float]] = {}
+        self._ordered: float = -math.inf  # clock time before which it is in the heap
         self._heap: list[tuple[float, int, Watched, float]] = []
         self._count = 0
         self._stale = 0
-        self._wake_at = math.inf
+        self._wake_at = NEVER
         self._sleeper: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -86,11 +92,8 @@ class Watchdog:
     async def stop(self) -> None:
         """End the task. Whatever was still watched is looked at a last time: somebody may wait for it."""
         task, self._task = self._task, None
-        left, self._heap = self._heap, []
-        for due, _, item, _ in left:
-            if item.due == due:
-                item.due = math.inf
-                item.on_due(self._clock.now(), 0.0)
+        for item, _, _ in list(self._pop(math.inf)):
+            item.on_due(self._clock.now(), 0.0)
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
@@ -103,20 +106,31 @@ class Watchdog:
             due: clock time.
             early: seconds by which it may be sooner, in the company of others that ask the server; `COMPANY` at most.
         """
-        if item.due != math.inf:
+        if item.due != NEVER:
             self.forget(item)
         item.due = due
-        if due != math.inf:
-            self._count += 1
-            heapq.heappush(self._heap, (due, self._count, item, early))
-            if due < self._wake_at:
-                self._wake()
+        if due >= self._ordered:
+            if due == NEVER:
+                return
+            second = self._seconds.get(due // 1.0)
+            if second is not None:
+                second[item] = early
+                return
+            self._seconds[due // 1.0] = {item: early}
+        else:
+            self._push(item, due, early)
+        if due < self._wake_at:
+            self._wake()
 
     def forget(self, item: Watched) -> None:
         """Stop looking at `item`."""
-        if item.due == math.inf:
+        due = item.due
+        if due == NEVER:
             return
-        item.due = math.inf
+        item.due = NEVER
+        if due >= self._ordered:
+            del self._seconds[due // 1.0][item]
+            return
         self._stale += 1
         if self._stale > STALE and self._stale * 4 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].due == entry[0]]
@@ -125,7 +139,21 @@ class Watchdog:
 
     def lateness(self, now: float) -> float:
         """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time."""
+        self._order(now)
         return max(0.0, now - self._heap[0][0]) if self._heap else 0.0
+
+    def _order(self, until: float) -> None:
+        """Put into the heap whatever is due by then, and what is due in the same second."""
+        if until < self._ordered:
+            return
+        for second in sorted(second for second in self._seconds if second <= until):
+            for item, early in self._seconds.pop(second).items():
+                self._push(item, item.due, early)
+        self._ordered = until // 1.0 + 1.0 if until < NEVER else NEVER
+
+    def _push(self, item: Watched, due: float, early: float) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (due, self._count, item, early))
 
     def _wake(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
@@ -141,9 +169,9 @@ class Watchdog:
             for batch, asked in self._look(now, late).items():
                 for chunk in _chunks(asked):
                     self.renew(batch, chunk)
-            self._wake_at = self._heap[0][0] if self._heap else math.inf
+            self._wake_at = min(self._heap[0][0] if self._heap else NEVER, min(self._seconds, default=NEVER))
             self._sleeper = loop.create_future()
-            timer = self._clock.call_at(self._wake_at, self._wake) if self._wake_at < math.inf else None
+            timer = self._clock.call_at(self._wake_at, self._wake) if self._wake_at < NEVER else None
             try:
                 await self._sleeper
             finally:
@@ -167,10 +195,11 @@ class Watchdog:
         return renewals
 
     def _pop(self, until: float) -> Iterator[tuple[Watched, float, float]]:
+        self._order(until)
         while self._heap and self._heap[0][0] <= until:
             due, _, item, early = heapq.heappop(self._heap)
             if item.due == due:
-                item.due = math.inf
+                item.due = NEVER
                 yield item, due, early
             else:
                 self._stale = max(0, self._stale - 1)
@@ -208,7 +237,7 @@ class Limit(Generic[R]):
     __slots__ = ("_error", "_reply", "due")
 
     def __init__(self, reply: asyncio.Future[R], error: Callable[[], BaseException]) -> None:
-        self.due: float = math.inf
+        self.due: float = NEVER
         self._reply = reply
         self._error = error
 
