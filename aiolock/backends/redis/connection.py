@@ -133,19 +133,16 @@ class Link:
         # Lost or closed, though the reader may not have come to know yet.
         self.gone: Callable[[], bool] = self._transport.is_closing
 
-    @property
-    def congested(self) -> bool:
-        """The transport has more to send than it should."""
-        if self._wire is not None:
-            return self._wire.paused
-        return self._transport.get_write_buffer_size() > self._enough
-
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> bool:
         """Hand `data` to the transport, at once and without waiting.
 
         redis-py's `send_packed_command` would drop the connection if it were cancelled while it waits.
+
+        Returns:
+            True if the transport has more to send than it should.
         """
         self._transport.write(data)
+        return self._transport.get_write_buffer_size() > self._enough if self._wire is None else self._wire.paused
 
     async def drained(self) -> None:
         """Wait while the transport has more to send than it should. Raises OSError once the connection is lost."""

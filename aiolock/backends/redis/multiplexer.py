@@ -118,12 +118,20 @@ class RedisBackend:
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._put(Request(call, future, self._missing))
+        session = self._session
+        if session is not None:
+            session.put(Request(call, future, self._missing))
+        else:
+            self._put_by(Request(call, future, self._missing))
         return future
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
-        self._put(Request(call, None, self._missing))
+        session = self._session
+        if session is not None:
+            session.put(Request(call, None, self._missing))
+        else:
+            self._put_by(Request(call, None, self._missing))
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
@@ -160,10 +168,9 @@ class RedisBackend:
             self._closed.set_result(None)
             self._closed = None
 
-    def _put(self, request: Request[Any]) -> None:
-        if self._session is not None:
-            self._session.put(request)
-        elif self._state is _State.OPEN:
+    def _put_by(self, request: Request[Any]) -> None:
+        """Until there is a connection."""
+        if self._state is _State.OPEN:
             self._outbox.put(request)
         else:
             asyncio.get_running_loop().call_soon(request.settle, self._closed_error(request.call.name))

@@ -15,20 +15,22 @@ _SWEEP = 64
 
 
 class Outbox:
-    """First what is written again, then what is new. Outlives connections."""
+    """First what is written again, then what is new. Outlives connections.
+
+    Attributes:
+        empty: False if what is to be written must come here first, not to overtake anything.
+    """
 
     def __init__(self) -> None:
         self._again: list[Item] = []
         self._new: list[Item] = []
         self._instead: list[Item] | None = None
         self._sweep_at = _SWEEP
-
-    def __bool__(self) -> bool:
-        """True if what is to be written must come here first, not to overtake anything."""
-        return bool(self._new or self._again or self._instead is not None)
+        self.empty: bool = True
 
     def put(self, item: Item) -> None:
         """To be written after all others; or, while an unanswered request is asked about, in that one's place."""
+        self.empty = False
         if self._instead is None:
             self._new.append(item)
             if len(self._new) >= self._sweep_at:
@@ -42,6 +44,7 @@ class Outbox:
         if self._again:
             items, self._again = self._again + items, []
         self._sweep_at = _SWEEP
+        self._look()
         return items
 
     def unanswered(self, request: Request[Any], otherwise: BackendError) -> None:
@@ -51,6 +54,7 @@ class Outbox:
         """
         instead: list[Item] = []
         outer, self._instead = self._instead, instead
+        self.empty = False
         try:
             if request.again():
                 instead.insert(0, request)
@@ -62,11 +66,16 @@ class Outbox:
             self._again.extend(instead)
         else:
             outer.extend(instead)
+        self._look()
 
     def disconnected(self) -> None:
         """Forget what only concerned the connection: on the next one all channels are subscribed to anyway."""
         self._again = [item for item in self._again if isinstance(item, Request)]
         self._new = [item for item in self._new if isinstance(item, Request)]
+        self._look()
+
+    def _look(self) -> None:
+        self.empty = not (self._new or self._again) and self._instead is None
 
     def _sweep(self) -> None:
         # Else the attempts that timed out during a long outage would pile up.

@@ -55,29 +55,34 @@ class Loaded:
 
 
 class Scripts:
-    """What the server was given on this connection."""
+    """What the server was given on this connection.
 
-    __slots__ = ("_known", "refusals")
+    Attributes:
+        known: digests of what need not be loaded.
+        refusals: why it would not take the others.
+    """
+
+    __slots__ = ("known", "refusals")
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self.known: set[str] = set()
         self.refusals: dict[str, RedisError] = {}
 
     def give(self, sha: str) -> bool:
         """True if it must be loaded before it is run."""
-        if sha in self._known:
+        if sha in self.known:
             return False
-        self._known.add(sha)
+        self.known.add(sha)
         self.refusals.pop(sha, None)
         return True
 
     def missing(self, sha: str) -> None:
         """The server has it no more."""
-        self._known.discard(sha)
+        self.known.discard(sha)
 
     def refused(self, sha: str, error: RedisError) -> None:
         """The server would not take it."""
-        self._known.discard(sha)
+        self.known.discard(sha)
         self.refusals[sha] = error
 
 

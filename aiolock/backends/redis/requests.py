@@ -93,5 +93,9 @@ class Request(Generic[R]):
             except Exception:
                 logger.exception("the callback of a finished request failed")
         call.settle, call.unanswered = None, drop  # whoever they belong to knows the call: a circle
-        if self.future is not None:
-            resolve(self.future, result)
+        future = self.future
+        if future is not None and not future.done():
+            if isinstance(result, BackendError):
+                resolve(future, result)
+            else:
+                future.set_result(result)

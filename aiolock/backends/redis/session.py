@@ -11,10 +11,11 @@ from typing import Any
 
 from ...clock import Clock
 from ...errors import BackendError
-from .channels import Channels, Subscribe
+from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
 from .heartbeat import Heartbeat
 from .outbox import Item, Outbox
+from .push import Push
 from .replicas import Replicas
 from .replies import Acknowledgement, Confirmation, Echo, Loaded, Replies, Scripts
 from .requests import Request
@@ -58,17 +59,21 @@ class Session:
         self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
         self._cause: Exception | None = None
         self._over = False
+        self._at_once = replicas is None  # so far as it depends on what does not change from call to call
         self._quiet: asyncio.Future[None] | None = None
         self._draining: asyncio.Task[None] | None = None
         self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
-        if self._places or self._replicas is not None or self._outbox or not self._writable:
+        if self._places or not self._outbox.empty or not self._at_once or self.link.gone():
             self._outbox.put(item)
             self.wake()
         else:
-            self._write((item,))
+            self._heartbeat.heard = True
+            data = self._spell(item, self._clock.now(), None)
+            if data:
+                self._send(data)
 
     def put_off(self, item: Item) -> None:
         """Write `item` at the end of this turn of the loop: not in the way of whoever was waked by the last answer."""
@@ -101,40 +106,30 @@ class Session:
 
     def flush(self) -> None:
         """Write the outbox now, in one piece."""
-        if self._writable and self._outbox and not (self._places and self._replicas is not None):
+        if self._outbox.empty or self._draining is not None or self._over or self.link.gone():
+            return
+        if not (self._places and self._replicas is not None):
             self._write(self._outbox.take())
-
-    @property
-    def _writable(self) -> bool:
-        return self._draining is None and not self._over and not self.link.gone()
 
     def _write(self, items: Sequence[Item]) -> None:
         if not self._places:
             self._heartbeat.heard = True
-        chunks: list[bytes] = []
         now = self._clock.now()
         together = None if self._replicas is None else Acknowledgement(self._replicas)
-        for item in items:
-            if isinstance(item, Request):
-                self._add_request(item, chunks, now, together)
-            elif isinstance(item, Subscribe):
-                self._add_subscribe(item, chunks)
-            else:
-                chunks.append(pack((b"UNSUBSCRIBE", item.channel)))
-                self._places.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
+        data = b"".join([self._spell(item, now, together) for item in items])
         if self._replicas is not None and together:
-            chunks.append(self._replicas.question())
+            data += self._replicas.question()
             self._places.append(together)
             self._places.append(together)
-        if chunks:
-            self._send(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if data:
+            self._send(data)
         else:
             self._note_quiet()
 
     async def quiet(self, timeout: float) -> None:
         """Wait until everything is written and answered, or the connection is gone; `timeout` seconds at most."""
         self.wake()
-        if self._over or not (self._outbox or self._places):
+        if self._over or self._outbox.empty and not self._places:
             return
         self._quiet = asyncio.get_running_loop().create_future()
         await asyncio.wait((self._quiet,), timeout=timeout)
@@ -146,43 +141,49 @@ class Session:
         self.link.close()
         return self._draining
 
-    def _add_subscribe(self, item: Subscribe, chunks: list[bytes]) -> None:
-        if self._channels.has(item.listener):
-            chunks.append(pack((b"SUBSCRIBE", item.listener.channel)))
-            self._places.append(Confirmation(b"subscribe", item.listener.channel, self._channels, item.listener))
-
-    def _add_request(
-        self, request: Request[Any], chunks: list[bytes], now: float, together: Acknowledgement | None
-    ) -> None:
-        call = request.call
+    def _spell(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
+        """What to send for `item`, whose answer has its place from now on; nothing if it is not wanted any more."""
+        if not isinstance(item, Request):
+            return self._spell_subscription(item)
+        call = item.call
         # Whoever calls `run` has it return before he is told the end of his call: so those not written end later.
         if call.withdrawn and call.writes == 0:
-            self._loop.call_soon(request.withdraw)
-            return
+            self._loop.call_soon(item.withdraw)
+            return b""
         script, keys = call.script, call.keys
         try:
-            args = [f"{arg:d}" if type(arg) is int else arg for arg in call.args]
-            data = pack(("EVALSHA", script.sha, f"{len(keys)}", *keys, *args))
+            data = pack(("EVALSHA", script.sha, len(keys), *keys, *call.args))
         except Exception as error:
-            failure = BackendError(call.name, f"{request.doing} cannot be put into bytes: {error}")
+            failure = BackendError(call.name, f"{item.doing} cannot be put into bytes: {error}")
             failure.__cause__ = error
-            self._loop.call_soon(request.settle, failure)
-            return
-        if self.scripts.give(script.sha):
-            chunks.append(pack((b"SCRIPT", b"LOAD", script.lua)))
+            self._loop.call_soon(item.settle, failure)
+            return b""
+        if script.sha not in self.scripts.known and self.scripts.give(script.sha):
             self._places.append(Loaded(self.scripts, script.sha))
-        chunks.append(data)
-        self._places.append(request if together is None else together.of(request))
+            data = pack((b"SCRIPT", b"LOAD", script.lua)) + data
+        self._places.append(item if together is None else together.of(item))
         call.sent_at = now
         call.writes += 1
+        return data
+
+    def _spell_subscription(self, item: Subscribe | Unsubscribe) -> bytes:
+        if isinstance(item, Unsubscribe):
+            self._places.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
+            return pack((b"UNSUBSCRIBE", item.channel))
+        listener = item.listener
+        if not self._channels.has(listener):
+            return b""
+        self._places.append(Confirmation(b"subscribe", listener.channel, self._channels, listener))
+        return pack((b"SUBSCRIBE", listener.channel))
 
     def _send(self, data: bytes) -> None:
         try:
-            self.link.write(data)
+            congested = self.link.write(data)
         except Exception as error:
             self._abandon(error)
             return
-        if self._draining is None and self.link.congested:
+        if congested and self._draining is None:
+            self._at_once = False
             self._draining = self._loop.create_task(self._drain(), name="aiolock writer")
             self._draining.add_done_callback(self._drained)
 
@@ -192,6 +193,7 @@ class Session:
 
     def _drained(self, draining: asyncio.Task[None]) -> None:
         self._draining = None
+        self._at_once = self._replicas is None and not self._over
         error = asyncio.CancelledError() if draining.cancelled() else draining.exception()
         if error is None:
             self.flush()
@@ -203,12 +205,15 @@ class Session:
         self.flush()
 
     def _receive(self, reply: object) -> None:
-        if self.replies.receive(reply):
-            self._heartbeat.heard = True
-            if self._quiet is not None:
-                self._note_quiet()
-            if self._replicas is not None and self._outbox:
-                self.wake()
+        if self._places and type(reply) is not Push:
+            self._places.popleft().answer(reply)
+        elif not self.replies.receive(reply):
+            return
+        self._heartbeat.heard = True
+        if self._quiet is not None:
+            self._note_quiet()
+        if self._replicas is not None and not self._outbox.empty:
+            self.wake()
 
     def _abandon(self, cause: Exception) -> None:
         """Lose the connection; the reader notices and ends."""
@@ -219,6 +224,7 @@ class Session:
 
     def _end(self) -> None:
         self._over = True
+        self._at_once = False
         self._heartbeat.stop()
         if self._draining is not None:
             self._draining.cancel()
@@ -226,7 +232,7 @@ class Session:
 
     def _note_quiet(self) -> None:
         quiet = self._quiet
-        if quiet is not None and not quiet.done() and (self._over or not (self._outbox or self._places)):
+        if quiet is not None and not quiet.done() and (self._over or self._outbox.empty and not self._places):
             quiet.set_result(None)
 
     def _waiting(self) -> bool:

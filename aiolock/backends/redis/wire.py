@@ -31,6 +31,7 @@ class Wire(asyncio.Protocol):
         self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_NOTHING)
         self.paused: bool = False
         self._receive: Callable[[object], None] | None = None
+        self._over = False
         self._end: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._stream: Any = transport.get_protocol()
         transport.set_protocol(self)
@@ -45,16 +46,24 @@ class Wire(asyncio.Protocol):
         """
         self._receive = receive
         try:
-            self._give_out()  # what came since the stream was left
+            self.data_received(b"")  # what came since the stream was left
             await asyncio.wait((self._end,))
             return self._end.result()
         finally:
+            self._over = True
             self._stop(ConnectionError("no longer read"))
 
     def data_received(self, data: bytes) -> None:
-        if not self._end.done():
-            self._reader.feed(data)
-            self._give_out()
+        if self._over:
+            return
+        self._reader.feed(data)
+        gets = self._reader.gets
+        try:
+            while self._receive is not None and (reply := gets()) is not _NOTHING:
+                self._receive(Push(reply) if type(reply) is hiredis.PushNotification else reply)
+        except Exception as error:
+            self._over = True  # what comes behind belongs to nobody
+            self._stop(error)
 
     def eof_received(self) -> bool | None:
         self._stop(ConnectionError("the server closed the connection"))
@@ -72,14 +81,6 @@ class Wire(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.paused = False
         self._stream.resume_writing()
-
-    def _give_out(self) -> None:
-        gets = self._reader.gets
-        try:
-            while self._receive is not None and (reply := gets()) is not _NOTHING:
-                self._receive(Push(reply) if type(reply) is hiredis.PushNotification else reply)
-        except Exception as error:
-            self._stop(error)  # what comes behind belongs to nobody
 
     def _stop(self, cause: Exception) -> None:
         if not self._end.done():
