@@ -19,7 +19,7 @@ from .gate import Gate
 from .guard import Guard
 from .hold import Hold
 from .lease import Lease
-from .policy import Policy
+from .policy import Policy, milliseconds
 from .waiter import Expired, Grant, Waiter
 
 R = TypeVar("R")
@@ -112,7 +112,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     task = asyncio.current_task()
     runtime = gate.runtime
     if sharing is not None or runtime.holds:
-        hold = sharing or _nesting(gate, task)
+        hold = sharing or (_nesting(gate, task) if gate.holds else None)
         if hold is not None:
             return await _nest(gate, calls, hold, policy, task)
         _refuse_overlap(gate, task)
@@ -179,7 +179,10 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
     """
     runtime, calls, owner, policy = gate.runtime, waiter.calls, waiter.owner, waiter.policy
-    mark_ms = 0 if runtime.poll is None else gate.mark_ms(waiter)
+    mark_ms = 0
+    if runtime.poll is not None and waiter.ticket != NO_TICKET:
+        # For so long others must reckon with it, should it be refused: those who poll nobody can count.
+        mark_ms = milliseconds(runtime.poll.lasting(waiter.looks))
     call = calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.ticket, mark_ms)
     if gate.contention.contenders is None:
         # At once, not when the task runs again: the message of a grant may come right behind.
@@ -187,19 +190,24 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
     waiter.seen, waiter.retry_at = gate.signals, math.inf
     until = expires if now < expires < patience else patience
     late = Expired if patience == math.inf else partial(runtime.unanswered, calls.name, "acquiring", until - now)
+    reply = ask(gate, waiter, call, until, late)
     try:
-        outcome = await answered(gate, waiter, call, until, late)
-    except (Expired, BackendError) as error:
+        outcome = await reply
+    except BaseException as error:
+        abandon(gate, waiter, call)
         failure = error if isinstance(error, BackendError) else None
-        rides_out = failure is not None and failure.transient and patience == math.inf
-        if failure is not None and not rides_out and not runtime.closing:
+        rides_out = failure is not None and (runtime.closing or (failure.transient and patience == math.inf))
+        if not rides_out and not isinstance(error, Expired):
             raise
         waiter.pause(now, gate.signals)
         waiter.failure = failure or waiter.failure
         return
+    waiter.reply = None
     gate.answered = True
     if isinstance(outcome, Granted):
-        gate.granted(waiter, Grant(outcome, call.sent_at, policy.margin, brief=False))
+        waiter.grant = Grant(outcome, call.sent_at, policy.margin)
+        if waiter.place is not None:
+            gate.granted(waiter, waiter.grant)
     elif isinstance(outcome, Refused):
         if outcome.spent:
             news = gate.signals - waiter.seen
@@ -218,30 +226,27 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         gate.undo(waiter)
 
 
-async def answered(gate: Gate, waiter: Waiter, call: Call[R], until: float, late: Callable[[], BaseException]) -> R:
-    """Write a request that may get the waiter the lock, and wait for the answer until clock time `until`.
+def ask(
+    gate: Gate, waiter: Waiter, call: Call[R], until: float, late: Callable[[], BaseException]
+) -> asyncio.Future[R]:
+    """Write a request that may get the waiter the lock. Whoever does not get the answer has to `abandon` it.
 
-    Whoever leaves before that withdraws it; what a server may have seen is undone.
-
-    Raises:
-        BaseException: what `late` makes, at `until`.
-        BackendError: the server refuses, or the connection died and it is not to be written again.
+    Returns:
+        Its outcome; or what `late` makes, at clock time `until`; or `BackendError`: the server refuses, or the
+        connection died and it is not to be written again.
     """
-    runtime = gate.runtime
     call.unanswered = waiter.unanswered
     waiter.late = late
-    reply: asyncio.Future[R] = runtime.backend.run(call)
-    waiter.reply = reply
-    runtime.watchdog.schedule(waiter, until)
-    try:
-        return await reply
-    except BaseException:
-        if not call.withdraw():
-            call.unanswered = gate.undo(waiter).outlive
-        raise
-    finally:
-        waiter.reply = None
-        runtime.watchdog.forget(waiter)
+    waiter.reply = reply = gate.runtime.backend.run(call)
+    gate.runtime.watchdog.schedule(waiter, until)
+    return reply
+
+
+def abandon(gate: Gate, waiter: Waiter, call: Call[Any]) -> None:
+    """The request's answer is not waited for any more: withdraw it; what a server may have seen is undone."""
+    waiter.reply = None
+    if not call.withdraw():
+        call.unanswered = gate.undo(waiter).outlive
 
 
 def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
@@ -252,7 +257,11 @@ def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
 
 
 def _remember(hold: Hold) -> None:
-    _ancestry.set((hold, *[other for other in _ancestry.get() if not other.ended and other is not hold]))
+    ancestry: tuple[Hold, ...] = (hold,)
+    for other in _ancestry.get():
+        if not other.ended and other is not hold:
+            ancestry += (other,)
+    _ancestry.set(ancestry)
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:

@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 from ..errors import NotAcquired
-from ..scripts.base import NO_TICKET, Call, Ending
+from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Queued, Refused, Released
 from .calls import Calls, Contention
 from .ear import Ear
@@ -18,7 +18,7 @@ from .handoff import Handoff
 from .hold import Hold
 from .lease import Lease
 from .place import Place
-from .policy import Policy, milliseconds
+from .policy import Policy
 from .runtime import Runtime
 from .settlement import Release, Settlement
 from .waiter import Grant, Waiter
@@ -43,6 +43,7 @@ class Gate:
         "_ear",
         "_ended",
         "_handoff",
+        "_key",
         "_strays",
         "_warned",
         "answered",
@@ -59,6 +60,7 @@ class Gate:
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
         self.contention: Contention = contention
+        self._key = (calls.kind, calls.name)
         self.signals: int = 0
         self.answered: bool = False  # the server has spoken since somebody of this process wanted the lock
         self.holds: list[Hold] = []  # not ended; lost ones too
@@ -115,8 +117,8 @@ class Gate:
         """One more who wants it; `contending` if it may talk to Redis whoever is before it."""
         runtime, contention = self.runtime, self.contention
         waiter = Waiter(calls, runtime.new_owner(contention.overlapping), policy, runtime.holder, ticket)
-        waiter.contending = contending or contention.contenders is None
-        runtime.gates[self.calls.kind, self.calls.name] = self
+        waiter.contending = contending or self.open
+        runtime.gates[self._key] = self
         self.waiters[waiter] = None
         if not waiter.contending:
             self._promote()
@@ -188,11 +190,6 @@ class Gate:
         waiter.offer = False
         self._busy -= 1
 
-    def mark_ms(self, waiter: Waiter) -> int:
-        """For how long others must reckon with the waiter, should it be refused: those who poll nobody can count."""
-        poll = self.runtime.poll
-        return 0 if poll is None or waiter.ticket == NO_TICKET else milliseconds(poll.lasting(waiter.looks))
-
     def refuse(self, waiter: Waiter, refusal: Refused) -> None:
         """Somebody else holds it: try again on a signal, or at the holder's expiry."""
         waiter.refusal, waiter.failure = refusal, None
@@ -215,12 +212,13 @@ class Gate:
         assert grant is not None
         if not waiter.offer:
             self._busy += 1
+        runtime.watchdog.forget(waiter)
         hold = Hold(waiter, grant, runtime.clock, runtime.watchdog, self._on_lost)
         del self.waiters[waiter]
         if not self.waiters:
             self.waiters = {}  # an emptied one keeps its room, as long as the hold lasts
-        runtime.watchdog.forget(waiter)
-        runtime.heard(hold.fence)
+        if hold.fence > runtime.floor:
+            runtime.floor = hold.fence
         runtime.holds[hold.owner] = hold
         self.holds.append(hold)
         if self.waiters or self._ear is not None or runtime.draining is not None:
@@ -234,9 +232,8 @@ class Gate:
         else:
             if self._ear is not None:
                 self._ear.stop()
-            key = (self.calls.kind, self.calls.name)
-            if not self.holds and not self._busy and self.runtime.gates.get(key) is self:
-                del self.runtime.gates[key]
+            if not self.holds and not self._busy and self.runtime.gates.get(self._key) is self:
+                del self.runtime.gates[self._key]
         if self.runtime.draining is not None:
             self.runtime.progress()
 
@@ -327,7 +324,8 @@ class Gate:
         Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, settlement)
         if hold.reason is None:
             self._busy -= 1
-        self.signal()
+        if self.waiters:
+            self.signal()
         self.settle_down()
         return settlement
 

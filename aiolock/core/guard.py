@@ -75,7 +75,7 @@ class Guard:
             if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
                 error.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
             return
-        await settlement.wait()
+        await settlement.observed()
         if kind is None:
             settlement.raise_failure()
 
@@ -106,7 +106,7 @@ class Guard:
 
     def _forget(self) -> None:
         hold = self.lease.hold
-        hold.scopes = tuple([scope for scope in hold.scopes if scope is not self])
+        hold.scopes = tuple([scope for scope in hold.scopes if scope is not self]) if len(hold.scopes) > 1 else ()
 
 
 def _learn_kind() -> type[anyio.CancelScope]:

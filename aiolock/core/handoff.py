@@ -110,7 +110,7 @@ class Handoff:
             self._mark = result.mark / 1000
             settlement.settle(Released(hold.fence))
             if wanted:
-                waiter.grant = Grant(result, call.sent_at, waiter.policy.margin, brief=False)
+                waiter.grant = Grant(result, call.sent_at, waiter.policy.margin)
                 waiter.poke()
             return
         if isinstance(result, Missing):

@@ -8,7 +8,7 @@ from functools import partial
 from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NO_TICKET
 from ..scripts.outcomes import Granted, Missing
-from .acquisition import answered, own
+from .acquisition import abandon, ask, own
 from .calls import HandoffCalls
 from .gate import Gate
 from .kinds import KINDS
@@ -63,11 +63,17 @@ async def _move(gate: Gate, calls: HandoffCalls, waiter: Waiter, ticket: Ticket)
     )
     now = runtime.clock.now()
     late = partial(runtime.unanswered, name, "resuming")
-    outcome = await answered(gate, waiter, call, now + runtime.limits.request_timeout, late)
+    reply = ask(gate, waiter, call, now + runtime.limits.request_timeout, late)
+    try:
+        outcome = await reply
+    except BaseException:
+        abandon(gate, waiter, call)
+        raise
+    waiter.reply = None
     gate.answered = True
     if not isinstance(outcome, Granted):
         raise _worthless(name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
-    waiter.grant = Grant(outcome, call.sent_at, policy.margin, brief=False)
+    waiter.grant = Grant(outcome, call.sent_at, policy.margin)
 
 
 def _worthless(name: str, reason: LossReason) -> NotOwned:

@@ -15,7 +15,7 @@ from ..scripts.outcomes import Failed, Renewed, RenewOutcome
 from .calls import Batch, Calls
 from .policy import Policy
 from .waiter import Grant, Waiter
-from .watchdog import COMPANY, LATE, Watchdog
+from .watchdog import LATE, Watchdog
 
 if TYPE_CHECKING:
     from .lease import Lease
@@ -221,7 +221,7 @@ class Hold:
         if self.policy.max_hold is not None and now >= self._acquired_at + self.policy.max_hold:
             self.lose(LossReason.MAX_HOLD)
             return None
-        wants = now >= self._renew_at - min(COMPANY, self.ttl_ms / 30_000)
+        wants = now >= self._renew_at - self.policy.early
         if wants:
             self._renew_at = math.inf
         self._rewatch()
@@ -271,7 +271,9 @@ class Hold:
             self.lose(LossReason.UNREACHABLE)
 
     def _rewatch(self) -> None:
-        due = min(self.deadline, self._renew_at)
-        if self.policy.max_hold is not None:
-            due = min(due, self._acquired_at + self.policy.max_hold)
-        self._watchdog.schedule(self, due, min(COMPANY, self.ttl_ms / 30_000) if due == self._renew_at else 0.0)
+        due, early = self.deadline, 0.0
+        if self._renew_at < due:
+            due, early = self._renew_at, self.policy.early
+        if self.policy.max_hold is not None and due > self._acquired_at + self.policy.max_hold:
+            due, early = self._acquired_at + self.policy.max_hold, 0.0
+        self._watchdog.schedule(self, due, early)

@@ -291,7 +291,7 @@ class _Observed:
         self._settlement = settlement
 
     def __await__(self) -> Generator[object, None, None]:
-        yield from self._settlement.wait().__await__()
+        yield from self._settlement.observed()
         self._settlement.raise_failure()
 
 

@@ -108,7 +108,7 @@ class Place:
         elif isinstance(outcome, Granted) and self._line.runtime.backend.checked:
             self._call()
         elif isinstance(outcome, Granted):
-            self._line.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin, brief=False))
+            self._line.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin))
         else:
             self._line.requeue(self.waiter)
 

@@ -30,7 +30,7 @@ class Settlement:
         self._runtime = runtime
         self._hold = hold
         self._loss: LockLost | None = hold.loss() if hold.reason is not None else None
-        self._observers: list[asyncio.Future[None]] = []
+        self._observers: tuple[asyncio.Future[None], ...] = ()
         self.result: ReleaseOutcome | BackendError | None = None
         self.due: float = math.inf
 
@@ -53,7 +53,8 @@ class Settlement:
                 self._loss = hold.loss()
         elif isinstance(result, BackendError):
             logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, result)
-        self._runtime.watchdog.forget(self)
+        if self.due != math.inf:
+            self._runtime.watchdog.forget(self)
         self._wake()
 
     def raise_failure(self) -> None:
@@ -63,16 +64,17 @@ class Settlement:
         if isinstance(self.result, BackendError) and not self.result.transient:
             raise self.result
 
-    async def wait(self) -> None:
-        """Wait for the answer, `request_timeout` at most: longer is left to the background, with a WARNING."""
-        if self.result is not None or self._loss is not None:
-            return
+    def observed(self) -> asyncio.Future[None]:
+        """Done with the answer, after `request_timeout` at most: longer is left to the background, with a WARNING."""
         runtime = self._runtime
         observer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._observers.append(observer)
+        if self.result is not None or self._loss is not None:
+            observer.set_result(None)
+            return observer
+        self._observers += (observer,)
         if self.due == math.inf:
             runtime.watchdog.schedule(self, runtime.clock.now() + runtime.limits.request_timeout)
-        await observer
+        return observer
 
     def on_due(self, now: float, late: float) -> None:
         logger.warning(
@@ -86,7 +88,7 @@ class Settlement:
         for observer in self._observers:
             if not observer.done():
                 observer.set_result(None)
-        self._observers.clear()
+        self._observers = ()
 
 
 class Release:

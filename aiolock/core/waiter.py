@@ -33,7 +33,7 @@ class Grant:
 
     __slots__ = ("brief", "deadline", "margin", "outcome", "sent_at")
 
-    def __init__(self, outcome: Granted, sent_at: float, margin: float, brief: bool) -> None:
+    def __init__(self, outcome: Granted, sent_at: float, margin: float, brief: bool = False) -> None:
         self.outcome: Granted = outcome
         self.sent_at: float = sent_at
         self.margin: float = margin

@@ -14,6 +14,7 @@ from ..clock import Clock
 from ..errors import BackendError
 from ..scripts.base import Part
 from .calls import Batch
+from .policy import COMPANY
 
 R = TypeVar("R")
 
@@ -21,8 +22,6 @@ logger: logging.Logger = logging.getLogger("aiolock.watchdog")
 
 CHUNK = 320
 """Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
-COMPANY = 1.0
-"""Seconds that something may be looked at early at most, where others ask the server anyway."""
 CHUNK_KEYS = 2000
 """Keys in one request, where a renewal has many."""
 STALE = 128

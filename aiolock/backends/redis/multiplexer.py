@@ -117,8 +117,8 @@ class RedisBackend:
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         session = self._session
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         if session is not None:
             session.put(Request(call, future, self._missing))
         else:

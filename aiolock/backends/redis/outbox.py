@@ -28,15 +28,21 @@ class Outbox:
         self._sweep_at = _SWEEP
         self.empty: bool = True
 
-    def put(self, item: Item) -> None:
-        """To be written after all others; or, while an unanswered request is asked about, in that one's place."""
+    def put(self, item: Item) -> int:
+        """To be written after all others; or, while an unanswered request is asked about, in that one's place.
+
+        Returns:
+            How many are new.
+        """
         self.empty = False
-        if self._instead is None:
-            self._new.append(item)
-            if len(self._new) >= self._sweep_at:
-                self._sweep()
-        else:
+        if self._instead is not None:
             self._instead.append(item)
+            return 0
+        self._new.append(item)
+        waiting = len(self._new)
+        if waiting >= self._sweep_at:
+            self._sweep()
+        return waiting
 
     def take(self) -> list[Item]:
         """Everything, to be written now."""

@@ -7,7 +7,6 @@ import itertools
 import logging
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
 from ...clock import Clock
 from ...errors import BackendError
@@ -22,9 +21,13 @@ from .requests import Request
 
 logger: logging.Logger = logging.getLogger("aiolock.redis")
 
+ENOUGH = 32
+"""Calls of one turn of the loop that are written before its end: the server works on them while more are made."""
+
 
 class Session:
-    """Writes what was put into the outbox: at once if nothing is on its way, else all of a turn of the loop together.
+    """Writes what was put into the outbox: at once if nothing is on its way, else what is made in a turn of the loop
+    together.
 
     Args:
         link: connected and greeted.
@@ -67,8 +70,11 @@ class Session:
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
         if self._places or not self._outbox.empty or not self._at_once or self.link.gone():
-            self._outbox.put(item)
-            self.wake()
+            waiting = self._outbox.put(item)
+            if not self._scheduled:
+                self.wake()
+            elif waiting >= ENOUGH:
+                self.flush()
         else:
             self._heartbeat.heard = True
             data = self._spell(item, self._clock.now(), None)
@@ -129,7 +135,7 @@ class Session:
     async def quiet(self, timeout: float) -> None:
         """Wait until everything is written and answered, or the connection is gone; `timeout` seconds at most."""
         self.wake()
-        if self._over or self._outbox.empty and not self._places:
+        if self._over or (self._outbox.empty and not self._places):
             return
         self._quiet = asyncio.get_running_loop().create_future()
         await asyncio.wait((self._quiet,), timeout=timeout)
@@ -232,7 +238,7 @@ class Session:
 
     def _note_quiet(self) -> None:
         quiet = self._quiet
-        if quiet is not None and not quiet.done() and (self._over or self._outbox.empty and not self._places):
+        if quiet is not None and not quiet.done() and (self._over or (self._outbox.empty and not self._places)):
             quiet.set_result(None)
 
     def _waiting(self) -> bool:
