@@ -189,19 +189,25 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         call.settle = partial(gate.queued, waiter, call, owner)
     waiter.seen, waiter.retry_at = gate.signals, math.inf
     until = expires if now < expires < patience else patience
-    late = Expired if patience == math.inf else partial(runtime.unanswered, calls.name, "acquiring", until - now)
-    reply = ask(gate, waiter, call, until, late)
+    reply = ask(gate, waiter, call, until)
     try:
         outcome = await reply
-    except BaseException as error:
+    except Expired:
         abandon(gate, waiter, call)
-        failure = error if isinstance(error, BackendError) else None
-        rides_out = failure is not None and (runtime.closing or (failure.transient and patience == math.inf))
-        if not rides_out and not isinstance(error, Expired):
+        if patience < math.inf and not runtime.closing:
+            raise runtime.unanswered(calls.name, "acquiring", until - now) from None
+        waiter.pause(now, gate.signals)
+        return
+    except BackendError as error:
+        abandon(gate, waiter, call)
+        if not runtime.closing and (patience < math.inf or not error.transient):
             raise
         waiter.pause(now, gate.signals)
-        waiter.failure = failure or waiter.failure
+        waiter.failure = error
         return
+    except BaseException:
+        abandon(gate, waiter, call)
+        raise
     waiter.reply = None
     gate.answered = True
     if isinstance(outcome, Granted):
@@ -226,17 +232,14 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         gate.undo(waiter)
 
 
-def ask(
-    gate: Gate, waiter: Waiter, call: Call[R], until: float, late: Callable[[], BaseException]
-) -> asyncio.Future[R]:
+def ask(gate: Gate, waiter: Waiter, call: Call[R], until: float) -> asyncio.Future[R]:
     """Write a request that may get the waiter the lock. Whoever does not get the answer has to `abandon` it.
 
     Returns:
-        Its outcome; or what `late` makes, at clock time `until`; or `BackendError`: the server refuses, or the
-        connection died and it is not to be written again.
+        Its outcome; or `Expired`, at clock time `until`; or `BackendError`: the server refuses, or the connection died
+        and it is not to be written again.
     """
     call.unanswered = waiter.unanswered
-    waiter.late = late
     waiter.reply = reply = gate.runtime.backend.run(call)
     gate.runtime.watchdog.schedule(waiter, until)
     return reply

@@ -216,7 +216,7 @@ class Gate:
         hold = Hold(waiter, grant, runtime.clock, runtime.watchdog, self._on_lost)
         del self.waiters[waiter]
         if not self.waiters:
-            self.waiters = {}  # an emptied one keeps its room, as long as the hold lasts
+            self.waiters.clear()  # an emptied one keeps its room, as long as the hold lasts
         if hold.fence > runtime.floor:
             runtime.floor = hold.fence
         runtime.holds[hold.owner] = hold

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NO_TICKET
@@ -16,7 +15,7 @@ from .lease import Lease
 from .policy import Policy
 from .runtime import Runtime
 from .ticket import Ticket
-from .waiter import Grant, Waiter
+from .waiter import Expired, Grant, Waiter
 
 
 def check_kind(ticket: Ticket) -> None:
@@ -61,13 +60,13 @@ async def _move(gate: Gate, calls: HandoffCalls, waiter: Waiter, ticket: Ticket)
     call = calls.transfer(
         ticket.owner, ticket.fence, waiter.owner, policy.ttl_ms, runtime.floor, waiter.metadata, ticket.tainted
     )
-    now = runtime.clock.now()
-    late = partial(runtime.unanswered, name, "resuming")
-    reply = ask(gate, waiter, call, now + runtime.limits.request_timeout, late)
+    reply = ask(gate, waiter, call, runtime.clock.now() + runtime.limits.request_timeout)
     try:
         outcome = await reply
-    except BaseException:
+    except BaseException as error:
         abandon(gate, waiter, call)
+        if isinstance(error, Expired):
+            raise runtime.unanswered(name, "resuming") from None
         raise
     waiter.reply = None
     gate.answered = True

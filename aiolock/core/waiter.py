@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError
@@ -42,7 +41,7 @@ class Grant:
 
 
 class Expired(Exception):
-    """The acquire's own timeout passed while its request was on its way."""
+    """The time for an answer is over."""
 
 
 class Waiter:
@@ -62,7 +61,7 @@ class Waiter:
         refusal: the last answer that named a holder.
         undoing: how the server is told that a grant is undone.
         failure: why an attempt after that got no verdict.
-        reply: the end of its request on its way, to be failed with `late()` at `due`; None if it has none.
+        reply: the end of its request on its way, to be failed with `Expired` at `due`; None if it has none.
     """
 
     __slots__ = (
@@ -73,7 +72,6 @@ class Waiter:
         "due",
         "failure",
         "grant",
-        "late",
         "looks",
         "metadata",
         "offer",
@@ -107,7 +105,6 @@ class Waiter:
         self.undoing: Ending = "undone"
         self.failure: BackendError | None = None
         self.reply: asyncio.Future[Any] | None = None
-        self.late: Callable[[], BaseException] = Expired
         self.due: float = math.inf
         self._failures = 0
         self._sleep: asyncio.Future[None] | None = None
@@ -142,4 +139,4 @@ class Waiter:
         if self.reply is None:
             self.poke()
         elif not self.reply.done():
-            self.reply.set_exception(self.late())
+            self.reply.set_exception(Expired())

@@ -104,6 +104,8 @@ class Primitive:
         blocks = self._blocks
         if not blocks:
             return None
+        if len(blocks) == 1 and blocks[0].task is task:
+            return blocks.pop()
         for guard in reversed(blocks):
             if guard.task is task:
                 break
