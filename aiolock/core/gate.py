@@ -213,7 +213,7 @@ class Gate:
         if not waiter.offer:
             self._busy += 1
         runtime.watchdog.forget(waiter)
-        hold = Hold(waiter, grant, runtime.clock, runtime.watchdog, self._on_lost)
+        hold = Hold(waiter, grant, runtime.clock, runtime.watchdog, self)
         del self.waiters[waiter]
         if not self.waiters:
             self.waiters.clear()  # an emptied one keeps its room, as long as the hold lasts
@@ -378,7 +378,7 @@ class Gate:
         if not hold.ended:
             self.lower(hold, "dirty")
 
-    def _on_lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold) -> None:
         self._busy -= 1
         self._promote()
 

@@ -66,7 +66,12 @@ class Guard:
         lease, hold = self.lease, self.lease.hold
         lost = hold.check() is not None
         settlement = lease.give_up("dirty" if lost else "clean")
-        ours = self._leave_scope(task, kind, error, trace)
+        ours = False
+        if task is self.task:
+            scope = self._take_scope()
+            ours = scope is not None and bool(scope.__exit__(kind, error, trace))
+        else:  # an async generator closed elsewhere
+            self.abandon()
         lease.guard = None  # a circle
         if lost:
             if self._outermost and (kind is None or ours):
@@ -81,32 +86,16 @@ class Guard:
 
     def abandon(self) -> None:
         """The task ended without leaving the block: nothing of the scope must outlive it."""
-        scope, self._scope = self._scope, None
-        if scope is None:
-            return
-        self._forget()
+        scope = self._take_scope()
         # anyio offers no way out of a scope but its own task, and would redeliver a pending cancel to it for ever.
         getattr(scope, "_tasks", set()).clear()
 
-    def _leave_scope(
-        self,
-        task: asyncio.Task[object] | None,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if task is not self.task:  # an async generator closed elsewhere
-            self.abandon()
-            return False
+    def _take_scope(self) -> anyio.CancelScope | None:
         scope, self._scope = self._scope, None
-        if scope is None:
-            return False
-        self._forget()
-        return bool(scope.__exit__(kind, error, trace))
-
-    def _forget(self) -> None:
-        hold = self.lease.hold
-        hold.scopes = tuple([scope for scope in hold.scopes if scope is not self]) if len(hold.scopes) > 1 else ()
+        if scope is not None:
+            scopes = self.lease.hold.scopes
+            self.lease.hold.scopes = () if len(scopes) == 1 else tuple([other for other in scopes if other is not self])
+        return scope
 
 
 def _learn_kind() -> type[anyio.CancelScope]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..clock import Clock
@@ -43,6 +43,13 @@ class Scoped(Protocol):
         """Cancel the block, if it still runs."""
 
 
+class LossListener(Protocol):
+    """Who is told of losses."""
+
+    def lost(self, hold: Hold) -> None:
+        """The hold is lost, and not yet ended."""
+
+
 class Hold:
     """One owner's state, from its grant to its end.
 
@@ -51,7 +58,7 @@ class Hold:
         grant: what the server gave.
         clock: the clock of all its times.
         watchdog: what looks at it.
-        on_lost: told once, when it is lost.
+        listener: told once, when it is lost.
     """
 
     __slots__ = (
@@ -75,7 +82,7 @@ class Hold:
         "expiry",
         "fence",
         "leases",
-        "on_lost",
+        "listener",
         "owner",
         "policy",
         "reason",
@@ -90,7 +97,7 @@ class Hold:
         grant: Grant,
         clock: Clock,
         watchdog: Watchdog,
-        on_lost: Callable[[Hold], None],
+        listener: LossListener,
     ) -> None:
         self.calls: Calls = waiter.calls  # of the strongest lease
         self.policy: Policy = waiter.policy
@@ -106,7 +113,7 @@ class Hold:
         self.ended: bool = False
         self.leases: list[Lease] = []  # all that are not released and can still be found by their task
         self.scopes: tuple[Scoped, ...] = ()
-        self.on_lost: Callable[[Hold], None] = on_lost
+        self.listener: LossListener = listener
         self._clock = clock
         self._watchdog = watchdog
         self._acquired_at = grant.sent_at
@@ -160,7 +167,7 @@ class Hold:
             if not waiter.done():
                 waiter.set_result(reason)
         self._waiters = ()
-        self.on_lost(self)
+        self.listener.lost(self)
 
     def end(self) -> None:
         """It is released, moved, or given up; nothing more will be asked of it."""

@@ -110,11 +110,14 @@ class Release:
         "_attempts",
         "_call",
         "_calls",
-        "_request",
+        "_ending",
+        "_left",
+        "_owner",
         "_resent",
         "_runtime",
         "_settlement",
         "_tainted",
+        "_ttl_ms",
         "_until",
         "due",
     )
@@ -133,7 +136,10 @@ class Release:
     ) -> None:
         self._runtime = runtime
         self._calls = calls
-        self._request = (owner, ttl_ms, left, ending)
+        self._owner = owner
+        self._ttl_ms = ttl_ms
+        self._left = left
+        self._ending: Ending = ending
         self._tainted = tainted
         self._settlement = settlement
         self._until = runtime.clock.now() + ttl_ms / 1000
@@ -147,7 +153,8 @@ class Release:
         if not self._runtime.usable:
             self._settle(BackendError(self._calls.name, "the manager was closed", transient=True))
             return
-        call = self._call = self._calls.release(*self._request, self._tainted)
+        call = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, self._tainted)
+        self._call = call
         call.unanswered = self._unanswered
         call.settle = self._settle
         self._runtime.backend.post(call)
@@ -156,7 +163,8 @@ class Release:
         """An earlier request of this owner died unanswered: what is written from now on leaves a tombstone."""
         self._tainted = True
         if self._call is not None:
-            self._call.args = self._calls.release(*self._request, True).args
+            again = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, True)
+            self._call.args = again.args
 
     def outlive(self) -> bool:
         """The connection died under the request that this one undoes: that is not written again."""

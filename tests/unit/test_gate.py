@@ -628,7 +628,7 @@ async def test_contended_by_many(backend: Counting, crew: Crew, locks: LockManag
 
 
 async def test_loss_lets_the_local_queue_go_on(locks: LockManager, backend: Counting, crew: Crew) -> None:
-    """`Gate._on_lost`: the slot is free at once; the server decides when the next one may enter."""
+    """`Gate.lost`: the slot is free at once; the server decides when the next one may enter."""
     first, second = await queue_up(crew, locks.lock("a"), 2, backend)
     backend.expire("a")
     await backend.clock.advance(TTL / 3)

@@ -92,6 +92,7 @@ class RedisBackend:
         self._supervisor: asyncio.Task[None] | None = None
         self._reconnected: Callable[[], None] = _nothing
         self._closed: asyncio.Future[None] | None = None
+        self._on_missing = self._missing  # made once, not for each request
 
     def __repr__(self) -> str:
         state = "connected" if self._session is not None else self._state.name.lower()
@@ -120,18 +121,18 @@ class RedisBackend:
         session = self._session
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         if session is not None:
-            session.put(Request(call, future, self._missing))
+            session.put(Request(call, future, self._on_missing))
         else:
-            self._put_by(Request(call, future, self._missing))
+            self._put_by(Request(call, future, self._on_missing))
         return future
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
         session = self._session
         if session is not None:
-            session.put(Request(call, None, self._missing))
+            session.put(Request(call, None, self._on_missing))
         else:
-            self._put_by(Request(call, None, self._missing))
+            self._put_by(Request(call, None, self._on_missing))
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
