@@ -26,6 +26,8 @@ CHUNK_KEYS = 2000
 """Keys in one request, where a renewal has many."""
 STALE = 128
 """Entries of what was forgotten that may stay in the heap, or a quarter of it if that is more."""
+SECONDS = 64
+"""Seconds that are kept before those with nothing in them are looked for."""
 NEVER = math.inf
 """The due time of what is not to be looked at."""
 LATE = 1.0
@@ -75,6 +77,7 @@ class Watchdog:
         # Most of what is scheduled is forgotten long before it is due. So it is kept by the second at first, where it
         # leaves nothing behind, and put in order only when that second has come.
         self._seconds: dict[float, dict[Watched, float]] = {}
+        self._sweep_at = SECONDS
         self._ordered: float = -math.inf  # clock time before which it is in the heap
         self._heap: list[tuple[float, int, Watched, float]] = []
         self._count = 0
@@ -111,11 +114,12 @@ class Watchdog:
         if due >= self._ordered:
             if due == NEVER:
                 return
-            second = self._seconds.get(due // 1.0)
-            if second is not None:
-                second[item] = early
-                return
-            self._seconds[due // 1.0] = {item: early}
+            try:
+                self._seconds[due // 1.0][item] = early
+                return  # the wake-up of this second is set
+            except KeyError:
+                self._sweep()
+                self._seconds[due // 1.0] = {item: early}
         else:
             self._push(item, due, early)
         if due < self._wake_at:
@@ -140,6 +144,12 @@ class Watchdog:
         """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time."""
         self._order(now)
         return max(0.0, now - self._heap[0][0]) if self._heap else 0.0
+
+    def _sweep(self) -> None:
+        """Drop the seconds of which all was forgotten: with long ttls they would pile up until they come."""
+        if len(self._seconds) >= self._sweep_at:
+            self._seconds = {second: items for second, items in self._seconds.items() if items}
+            self._sweep_at = max(SECONDS, 2 * len(self._seconds))
 
     def _order(self, until: float) -> None:
         """Put into the heap whatever is due by then, and what is due in the same second."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -103,3 +104,23 @@ async def test_waiting(redis_url: str) -> None:
     idle = await wait_idly(redis_url, OURS, WAITERS, 2.0)
     assert idle.connections == 1
     assert idle.commands <= 6
+
+
+async def test_nothing_for_the_garbage_collector(redis_url: str) -> None:
+    """A pair leaves no reference circle and nothing that is kept: else the collector's work is part of its cost."""
+    async with LockManager(redis_url) as locks:
+        lock = locks.lock("tidy")
+        await enter(locks, "warm")
+        gc.collect()
+        gc.disable()
+        try:
+            before = gc.get_count()[0]
+            for _ in range(PAIRS):
+                async with lock:
+                    pass
+            kept = gc.get_count()[0] - before
+            circles = gc.collect()
+        finally:
+            gc.enable()
+    assert circles == 0
+    assert kept < 5 * PAIRS  # of some forty objects that a pair makes

@@ -13,6 +13,7 @@ import redis.asyncio
 from aiolock.backends.redis import RedisBackend
 from aiolock.backends.redis.connection import Link
 from aiolock.backends.redis.replies import Scripts
+from aiolock.backends.redis.session import ENOUGH
 from aiolock.errors import BackendError
 from aiolock.scripts.base import Call, Script
 from aiolock.scripts.keys import Keys
@@ -33,9 +34,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     writes: list[bytes] = []
     write = Link.write
 
-    def spy(link: Link, data: bytes) -> None:
+    def spy(link: Link, data: bytes) -> bool:
         writes.append(data)
-        write(link, data)
+        return write(link, data)
 
     monkeypatch.setattr(Link, "write", spy)
     return writes
@@ -52,18 +53,27 @@ async def test_a_call_leaves_at_once_if_none_is_on_its_way(backend: RedisBackend
 
 @pytest.mark.any_loop
 async def test_all_others_of_the_turn_leave_in_one_write(backend: RedisBackend, written: list[bytes]) -> None:
-    futures = [backend.run(echo(i)) for i in range(100)]
-    assert await asyncio.gather(*futures) == [str(i) for i in range(100)]
-    assert [data.count(b"EVALSHA") for data in written] == [1, 99]
+    futures = [backend.run(echo(i)) for i in range(ENOUGH)]
+    assert await asyncio.gather(*futures) == [str(i) for i in range(ENOUGH)]
+    assert [data.count(b"EVALSHA") for data in written] == [1, ENOUGH - 1]
     assert sum(data.count(b"LOAD") for data in written) == 1
+
+
+@pytest.mark.any_loop
+async def test_what_is_enough_leaves_before_the_end_of_the_turn(backend: RedisBackend, written: list[bytes]) -> None:
+    """So that the server works on it meanwhile. Kept by `Session.put`: `waiting >= ENOUGH`."""
+    futures = [backend.run(echo(i)) for i in range(3 * ENOUGH)]
+    assert [data.count(b"EVALSHA") for data in written] == [1, ENOUGH, ENOUGH]
+    assert await asyncio.gather(*futures) == [str(i) for i in range(3 * ENOUGH)]
+    assert [data.count(b"EVALSHA") for data in written] == [1, ENOUGH, ENOUGH, ENOUGH - 1]
 
 
 async def test_the_kernel_sees_as_many_writes(connect: Connect, proxy: FaultProxy) -> None:
     backend = await connect(proxy.url)
     await backend.run(echo(0))
     chunks, requests = proxy.chunks, proxy.requests
-    await asyncio.gather(*(backend.run(echo(i)) for i in range(50)))
-    assert proxy.requests - requests == 50
+    await asyncio.gather(*(backend.run(echo(i)) for i in range(ENOUGH)))
+    assert proxy.requests - requests == ENOUGH
     assert proxy.chunks - chunks <= 2
 
 

@@ -129,21 +129,71 @@ async def test_an_error_in_one_item_stops_nothing(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_the_heap_does_not_keep_what_is_over(dog: tuple[Watchdog, VirtualClock]) -> None:
-    """`forget`: compaction once most of the heap is stale."""
+def kept(watchdog: Watchdog) -> int:
+    return len(watchdog._heap) + len(watchdog._seconds) + sum(map(len, watchdog._seconds.values()))
+
+
+@pytest.mark.parametrize(
+    ("pause", "step"),
+    [
+        pytest.param(0.5, 0, id="in this second"),  # `forget`: compaction once most of the heap is stale
+        pytest.param(3600, 0, id="far off"),  # `forget`: del self._seconds[…][item]
+        pytest.param(3600, 1, id="in many seconds"),  # `_sweep`
+    ],
+)
+async def test_nothing_is_kept_of_what_is_over(dog: tuple[Watchdog, VirtualClock], pause: float, step: float) -> None:
     watchdog, clock = dog
-    for _ in range(5_000):
+    await clock.advance(0)
+    lasting = [Item(clock) for _ in range(100)]
+    for number, item in enumerate(lasting):
+        watchdog.schedule(item, clock.now() + pause + number / 1000)
+    for number in range(5_000):
         item = Item(clock)
-        watchdog.schedule(item, clock.now() + 3600)
+        watchdog.schedule(item, clock.now() + pause + step * number)
         watchdog.forget(item)
-    assert len(watchdog._heap) < 200
+    assert kept(watchdog) < 400
+    await clock.advance(pause + 1)
+    assert [item.seen for item in lasting] == [[(pytest.approx(pause + n / 1000), 0)] for n in range(100)]
 
 
-async def test_many_short_leases_leave_the_heap_small(locks: LockManager) -> None:
+async def test_many_short_leases_leave_nothing(locks: LockManager) -> None:
     for i in range(500):
         async with locks.lock(f"n{i}"):
             pass
-    assert len(runtime_of(locks).watchdog._heap) < 200
+    assert kept(runtime_of(locks).watchdog) < 200
+
+
+async def test_an_order_within_a_second(dog: tuple[Watchdog, VirtualClock]) -> None:
+    """Also of what comes when that second has begun, or is put off, or brought forward from another one."""
+    watchdog, clock = dog
+    first, last, moved, late, gone = (Item(clock) for _ in range(5))
+    watchdog.schedule(last, clock.now() + 2.75)
+    watchdog.schedule(gone, clock.now() + 2.5)
+    watchdog.schedule(moved, clock.now() + 7)
+    watchdog.schedule(first, clock.now() + 2.25)
+    watchdog.forget(gone)
+    await clock.advance(2.125)
+    watchdog.schedule(moved, clock.now() + 0.5)
+    watchdog.schedule(late, clock.now() + 0.25)
+    await clock.advance(0.5)
+    assert [item.seen for item in (first, late, moved, last, gone)] == [[(2.25, 0)], [(2.375, 0)], [(2.625, 0)], [], []]
+    watchdog.schedule(last, clock.now() + 3)
+    await clock.advance(5)
+    assert last.seen == [(5.625, 0)]
+    assert gone.seen == []
+
+
+async def test_a_stop_looks_at_all_a_last_time() -> None:
+    clock = VirtualClock()
+    watchdog = Watchdog(clock)
+    watchdog.start(MemoryBackend())
+    await clock.advance(0)
+    near, far, gone = (Item(clock) for _ in range(3))
+    for item, pause in ((far, 1e9), (near, 0.25), (gone, 60.0)):
+        watchdog.schedule(item, clock.now() + pause)
+    watchdog.forget(gone)
+    await watchdog.stop()
+    assert (len(near.seen), len(far.seen), len(gone.seen)) == (1, 1, 0)
 
 
 async def test_one_task_however_many_leases(locks: LockManager, backend: MemoryBackend) -> None:
