@@ -60,6 +60,7 @@ async def test_what_callbacks_put_takes_the_place() -> None:
     outbox.unanswered(given_up, LOST)
     outbox.unanswered(request("b", also(True, "after b")), LOST)
     assert words(outbox) == ["instead of a", "settled a", "b", "after b", "new"]
+    assert outbox.empty
     assert given_up.future.exception() is LOST
 
 
@@ -69,3 +70,26 @@ async def test_a_lost_connections_subscriptions_are_forgotten() -> None:
     outbox.put(request("kept"))
     outbox.disconnected()
     assert words(outbox) == ["kept"]
+
+
+async def test_empty_means_that_nothing_can_be_overtaken() -> None:
+    outbox = Outbox()
+    told: list[bool] = []
+
+    def again() -> bool:
+        outbox.take()  # another call came that has to leave at once
+        told.append(outbox.empty)
+        return False
+
+    outbox.unanswered(request("dropped", again), LOST)
+    assert told == [False]
+    assert outbox.empty
+    outbox.unanswered(request("kept", lambda: True), LOST)
+    assert not outbox.empty
+    outbox.disconnected()
+    assert not outbox.empty
+    outbox.take()
+    assert outbox.empty
+    outbox.put(Unsubscribe(b"c"))
+    outbox.disconnected()
+    assert outbox.empty

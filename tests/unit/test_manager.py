@@ -328,6 +328,26 @@ async def observe(lease: Lease) -> None:
     await lease.release()
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_first_request_without_an_answer_while_the_manager_closes(
+    backend: MemoryBackend, crew: Crew, cancelled: bool
+) -> None:
+    """That it was closed is the news, not that Redis is silent. `_attempt`: `runtime.closing`, twice."""
+    manager = LockManager(backend)
+    await enter(manager)
+    with backend.outage():
+        acquiring = crew.start(use(manager))
+        await settle(backend)
+        closing = crew.start(manager.aclose())
+        await settle(backend)
+        if cancelled:
+            closing.cancel()
+        await backend.clock.advance(6)
+    with pytest.raises(NotAcquired, match="manager was closed"):
+        await acquiring
+    await asyncio.wait([closing])
+
+
 async def test_closing_in_the_middle_of_requests(backend: MemoryBackend, crew: Crew) -> None:
     manager = LockManager(backend)
     await enter(manager)

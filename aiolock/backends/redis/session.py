@@ -62,14 +62,13 @@ class Session:
         self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
         self._cause: Exception | None = None
         self._over = False
-        self._at_once = replicas is None  # so far as it depends on what does not change from call to call
         self._quiet: asyncio.Future[None] | None = None
         self._draining: asyncio.Task[None] | None = None
         self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
-        if self._places or not self._outbox.empty or not self._at_once or self.link.gone():
+        if self._places or not self._outbox.empty or self._replicas is not None or self.link.gone():
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
@@ -189,7 +188,6 @@ class Session:
             self._abandon(error)
             return
         if congested and self._draining is None:
-            self._at_once = False
             self._draining = self._loop.create_task(self._drain(), name="aiolock writer")
             self._draining.add_done_callback(self._drained)
 
@@ -199,7 +197,6 @@ class Session:
 
     def _drained(self, draining: asyncio.Task[None]) -> None:
         self._draining = None
-        self._at_once = self._replicas is None and not self._over
         error = asyncio.CancelledError() if draining.cancelled() else draining.exception()
         if error is None:
             self.flush()
@@ -230,7 +227,6 @@ class Session:
 
     def _end(self) -> None:
         self._over = True
-        self._at_once = False
         self._heartbeat.stop()
         if self._draining is not None:
             self._draining.cancel()
