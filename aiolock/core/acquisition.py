@@ -120,7 +120,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     expires = math.inf if timeout is None else now + timeout
     patience = now + runtime.limits.request_timeout
     at_once = gate.open
-    waiter = gate.join(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET)
+    waiter = gate.join(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET, at_once)
     try:
         if at_once:
             await _attempt(gate, waiter, now, expires, patience)

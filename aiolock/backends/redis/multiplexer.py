@@ -41,8 +41,8 @@ class _State(enum.Enum):
 class RedisBackend:
     """One Redis server behind one connection; implements `Backend`.
 
-    A call leaves at once if none is on its way, else with all others of the same turn of the loop in one write, in
-    order. Nothing is written twice unless whoever made the call says so.
+    A call leaves at once if none is on its way, else in one write with others of the same turn of the loop, in order.
+    Nothing is written twice unless whoever made the call says so.
 
     Args:
         source: a `redis://`, `rediss://` or `unix://` URL, or a `redis.asyncio.Redis` whose address, credentials, TLS
