@@ -72,7 +72,7 @@ class Session:
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
-            elif waiting >= ENOUGH:
+            elif waiting >= ENOUGH and self._replicas is None:
                 self.flush()
         else:
             self._heartbeat.heard = True
