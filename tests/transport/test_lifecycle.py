@@ -271,6 +271,23 @@ async def test_somebody_cancels_every_task(redis_url: str, turns: int) -> None:
 
 
 @pytest.mark.usefixtures("reading")
+async def test_nothing_is_written_where_nobody_reads_any_more(redis_url: str) -> None:
+    """The reader was cancelled, and its end is not yet noticed. Kept by `Session.put`: `self._over`."""
+    backend = RedisBackend(redis_url)
+    await backend.open(timeout=5, reconnected=lambda: None)
+    await backend.run(echo("warm"))
+    call = echo("x")
+    ends: list[asyncio.Future[str]] = []
+    for task in others():
+        task.cancel()
+    asyncio.get_running_loop().call_soon(lambda: ends.append(backend.run(call)))
+    await until(lambda: not others())
+    assert isinstance(await result(ends[0]), BackendError)
+    assert call.writes == 0
+    await backend.aclose()
+
+
+@pytest.mark.usefixtures("reading")
 async def test_somebody_cancels_the_writer(own_server: RedisServer, connect: Connect) -> None:
     backend = await connect(own_server.url)
     own_server.freeze()

@@ -68,7 +68,7 @@ class Session:
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
-        if self._places or not self._outbox.empty or self._replicas is not None or self.link.gone():
+        if self._places or not self._outbox.empty or self._replicas is not None or self._over or self.link.gone():
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
