@@ -87,6 +87,23 @@ class Latch:
         """
         return self._agree(await self._runtime.ask(self._calls.look(), "looking at"))
 
+    async def delete(self) -> bool:
+        """End it, open or not; the next use of its name makes a fresh one, with all counts missing.
+
+        For a latch that nobody waits for any more. Whoever still waits, and has not seen it open, goes on waiting for
+        the fresh one, as after an expiry.
+
+        Returns:
+            True if there was one.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been deleted.
+            ConfigurationError: as `count_down()`.
+
+        Cancellation: it may still happen. Cost: one round trip.
+        """
+        return await self._runtime.ask(self._calls.delete(), "deleting")
+
     async def wait(self, timeout: float | None = None) -> None:
         """Wait until it is open.
 

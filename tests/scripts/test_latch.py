@@ -112,6 +112,24 @@ def test_after_its_expiry_it_is_a_fresh_one(side: Side) -> None:
     assert side.run(ALPHA.count_down("m:3")) == Look(1, 2)
 
 
+@pytest.mark.parametrize("counts", [1, 2], ids=["closed", "open"])
+def test_deleted_it_is_a_fresh_one(side: Side, counts: int) -> None:
+    side.listen(ALPHA.channels[0])
+    for number in range(counts):
+        side.run(ALPHA.count_down(f"m:{number}"))
+    side.heard()
+    assert [side.run(BETA.delete()), side.run(BETA.delete())] == [True, False]
+    assert not side.exists(KEY)
+    assert side.heard() == []
+    assert side.run(BETA.count_down("m:0")) == Look(4, 5)
+
+
+def test_a_denied_deletion_changes_nothing(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    lua.run(ALPHA.count_down("m:1"))
+    assert DENIAL.search(str(outcome(denied("del"), ALPHA.delete())))
+    assert lua.run(ALPHA.look()) == Look(1, 2)
+
+
 def test_a_latch_of_one(side: Side) -> None:
     """Opens with its first use; the key has an expiry."""
     assert side.run(LatchCalls(KEYS, "n", 1, TTL).count_down("m:1")) == Look(0, 1)
@@ -154,6 +172,7 @@ steps = st.one_of(
     step("count_down", totals, ttls, st.sampled_from([f"by:{counter}" for counter in COUNTERS])),
     step("count_down", totals, ttls, st.integers(1, 6).map(lambda number: f"m:{number}")),
     step("look", totals, ttls),
+    step("delete"),
     step("again", st.integers(0, 20)),  # a copy that comes late
     step("gone"),  # deleted, evicted, or its time is over
     step("persist"),
@@ -169,7 +188,7 @@ class World:
         number = next(_examples)
         self.names = [f"{number} {{{i}}}" for i in range(NAMES)]
         self.keys = [KEYS.of("latch", name).lock for name in self.names]
-        self.sent: list[Call[Look]] = []
+        self.sent: list[Call[Any]] = []
         for side in self.sides:
             side.listen(*(KEYS.of("latch", name).free for name in self.names))
 
@@ -192,12 +211,14 @@ class World:
                 side.delete(key)
                 side.hset(key, fields)
 
-    def request(self, step: Step) -> Call[Look] | None:
+    def request(self, step: Step) -> Call[Any] | None:
         match step.kind, step.facts:
             case "count_down", (total, ttl, counter):
                 return LatchCalls(KEYS, self.names[step.name], total, ttl).count_down(counter)
             case "look", (total, ttl):
                 return LatchCalls(KEYS, self.names[step.name], total, ttl).look()
+            case "delete", _:
+                return LatchCalls(KEYS, self.names[step.name], 1, 1).delete()
             case "again", (back,):
                 return self.sent[-1 - back % len(self.sent)] if self.sent else None
         return None
@@ -211,7 +232,7 @@ class World:
         assert said == said_, f"the Lua tells {said}, its twin {said_}"
 
 
-def outcome(side: Side, call: Call[Look]) -> object:
+def outcome(side: Side, call: Call[Any]) -> object:
     try:
         return side.run(call)
     except Refused as error:

@@ -9,7 +9,8 @@ from .decode import Look as Look
 
 COUNT_DOWN = Script(__name__, "count_down", twins.count_down, decode.look)
 LOOK = Script(__name__, "look", twins.look, decode.look)
-SCRIPTS = (COUNT_DOWN, LOOK)
+DELETE = Script(__name__, "delete", twins.delete, decode.deleted)
+SCRIPTS = (COUNT_DOWN, LOOK, DELETE)
 
 
 class LatchCalls:
@@ -41,3 +42,7 @@ class LatchCalls:
 
     def look(self) -> Call[Look]:
         return Call(self.name, LOOK, (self._key,), (self.total, self.ttl_ms))
+
+    def delete(self) -> Call[bool]:
+        """Never written again if it died unanswered: by then the name may mean a latch that somebody made since."""
+        return Call(self.name, DELETE, (self._key,), ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..base import Reply
+from ..base import Reply, as_number
 
 
 class Look(NamedTuple):
@@ -12,6 +12,10 @@ class Look(NamedTuple):
 
     left: int
     total: int
+
+
+def deleted(reply: Reply) -> bool:
+    return as_number(reply) > 0
 
 
 def look(reply: Reply) -> Look:

@@ -37,3 +37,8 @@ def look(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
         store.hset(key, {"left": left, "total": total})
     store.pexpire(key, lasting)
     return [int(left), int(total)]
+
+
+def delete(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    (key,) = keys
+    return int(store.delete(key))

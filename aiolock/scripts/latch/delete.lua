@@ -1,0 +1,5 @@
+-- delete: ends a latch, open or not; its name means a fresh one from now on.
+-- KEYS    latch
+-- returns 1, or 0 if there was none
+-- If a command is denied: nothing was changed.
+return redis.call('DEL', KEYS[1])
