@@ -29,6 +29,7 @@ class SemaphoreInfo:
     Attributes:
         permits: how many there are in all.
         available: how many are free.
+        used: how many are taken; more than there are for a while, if `set_permits()` lowered their number.
         holders: how many leases are out.
         waiters: how many wait in the queue, over all processes.
         position: which of them is the first of this manager, from 1; None if nobody of it waits.
@@ -36,6 +37,7 @@ class SemaphoreInfo:
 
     permits: int
     available: int
+    used: int
     holders: int
     waiters: int
     position: int | None
@@ -94,8 +96,12 @@ class Semaphore(Queueing):
         """How many permits are free. Raises `BackendError`. Cost: one round trip, read-only."""
         return (await self.info()).available
 
+    async def used(self) -> int:
+        """How many permits are taken. Raises `BackendError`. Cost: one round trip, read-only."""
+        return (await self.info()).used
+
     async def info(self) -> SemaphoreInfo:
-        """How many permits there are, are free, and are waited for.
+        """How many permits there are, are free and taken, and how many wait.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
@@ -104,7 +110,7 @@ class Semaphore(Queueing):
         """
         seen = await self._look()
         free = max(0, seen.capacity - seen.used)
-        return SemaphoreInfo(seen.capacity, free, seen.holders, seen.waiters, seen.place)
+        return SemaphoreInfo(seen.capacity, free, seen.used, seen.holders, seen.waiters, seen.place)
 
     async def set_permits(self, permits: int) -> None:
         """Change how many permits there are, for every manager; wakes whoever can enter now.
