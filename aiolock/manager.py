@@ -354,8 +354,8 @@ class LockManager:
             await runtime.drained()
         finally:
             try:
-                for gate in list(runtime.gates.values()):
-                    gate.expel()
+                for hold in list(runtime.holds.values()):
+                    hold.listener.expel(hold)
                 await runtime.backend.aclose()
             finally:
                 runtime.unbind()

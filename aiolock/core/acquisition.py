@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Generator
-from contextvars import ContextVar
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -18,15 +17,13 @@ from .calls import Calls
 from .gate import Gate
 from .guard import Guard
 from .hold import Hold
+from .holds import TaskHolds, lineage
 from .lease import Lease
 from .policy import Policy, milliseconds
 from .waiter import Expired, Grant, Waiter
 
 R = TypeVar("R")
 L = TypeVar("L", bound="Lease | None")
-
-_ancestry: ContextVar[tuple[Hold, ...]] = ContextVar("aiolock_ancestry", default=())
-"""Holds of this task and of the tasks that started it. Only ever detects: ownership is by task."""
 
 
 class Acquisition(Coroutine[object, object, L], Generic[L]):
@@ -112,7 +109,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     task = asyncio.current_task()
     runtime = gate.runtime
     if sharing is not None or runtime.holds:
-        hold = sharing or (_nesting(gate, task) if gate.holds else None)
+        hold = sharing or _nesting(gate, task)
         if hold is not None:
             return await _nest(gate, calls, hold, policy, task)
         _refuse_overlap(gate, task)
@@ -255,26 +252,19 @@ def abandon(gate: Gate, waiter: Waiter, call: Call[Any]) -> None:
 def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
     """Make the waiter's grant a lease of `task`."""
     hold = gate.admit(waiter)
-    _remember(hold)
     return gate.lease(hold, waiter.calls, task)
 
 
-def _remember(hold: Hold) -> None:
-    ancestry: tuple[Hold, ...] = (hold,)
-    for other in _ancestry.get():
-        if not other.ended and other is not hold:
-            ancestry += (other,)
-    _ancestry.set(ancestry)
-
-
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
-    return gate.held_by(task) if gate.holds and gate.contention.reentrant else None
+    leases = gate.of_task(task) if gate.contention.reentrant else ()
+    return leases[-1].hold if leases else None
 
 
 def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
     """Raise at once where the task would wait for what it holds itself, through another queue."""
-    for hold in _ancestry.get():
-        if not hold.ended and _overlaps(gate, hold) and any(hold.in_task(task)) and hold.check() is None:
+    holds = gate.runtime.tasks.of(task)
+    for hold in () if holds is None else _overlapping(gate, holds):
+        if hold.check() is None:
             name = gate.calls.name
             raise NotAcquired(
                 name,
@@ -283,15 +273,19 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
             )
 
 
-def _overlaps(gate: Gate, hold: Hold) -> bool:
-    """The hold has something that the gate's name needs, too."""
-    return gate.runtime.holds.get(hold.owner) is hold and not set(gate.calls.channels).isdisjoint(hold.calls.channels)
+def _overlapping(gate: Gate, holds: TaskHolds) -> Iterator[Hold]:
+    """What a task holds that the gate's name needs, too."""
+    channels = gate.calls.channels
+    for lease in holds if gate.contention.overlapping else holds.overlapping:
+        hold = lease.hold
+        if gate.runtime.holds.get(hold.owner) is hold and not set(channels).isdisjoint(hold.calls.channels):
+            yield hold
 
 
 async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyncio.Task[object] | None) -> Lease:
     """One level more of a hold. The server is asked, so that nobody nests in a lock that is gone."""
     runtime, name = gate.runtime, gate.calls.name
-    if hold.ended or hold not in gate.holds:
+    if hold.ended or hold.listener is not gate:
         raise NotOwned(name, f"the owner given to lock {name!r} does not hold it: pass that of an open lease of it")
     if hold.check() is not None:
         raise hold.loss()
@@ -327,14 +321,14 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
         raise
     finally:
         runtime.watchdog.forget(limit)
-    _remember(hold)
     return gate.lease(hold, calls, task)
 
 
 def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeout:
     name = gate.calls.name
-    other = next((hold for hold in _ancestry.get() if _overlaps(gate, hold)), None)
-    if gate.contention.reentrant and any(hold in gate.holds for hold in _ancestry.get()):
+    other = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
+    inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()))
+    if gate.contention.reentrant and any(lease.hold.reason is None for lease in inherited):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
     elif other is not None:
         who = f"a task that started this one holds {other.calls.name!r}, which overlaps with it"

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import random
-import weakref
 from typing import Any
 
 from ..errors import NotAcquired
@@ -43,13 +42,12 @@ class Gate:
         "_ear",
         "_ended",
         "_handoff",
+        "_holds",
         "_key",
-        "_strays",
         "_warned",
         "answered",
         "calls",
         "contention",
-        "holds",
         "runtime",
         "signals",
         "waiters",
@@ -63,12 +61,11 @@ class Gate:
         self._key = (calls.kind, calls.name)
         self.signals: int = 0
         self.answered: bool = False  # the server has spoken since somebody of this process wanted the lock
-        self.holds: list[Hold] = []  # not ended; lost ones too
+        self._holds = 0  # not ended; lost ones too
         self.waiters: dict[Waiter, None] = {}
         self.yield_until: float = -math.inf  # clock time until which the lock is left to other processes
         self._ear: Ear | None = None  # this one and the next made by the first who has to wait
         self._handoff: Handoff | None = None
-        self._strays: tuple[weakref.ref[Lease], ...] = ()  # plain leases whose task has ended
         self._ended = ""  # the owner whose hold ended last
         self._busy = 0  # slots taken by live holds and by transfers on their way
         self._warned = False
@@ -220,7 +217,7 @@ class Gate:
         if hold.fence > runtime.floor:
             runtime.floor = hold.fence
         runtime.holds[hold.owner] = hold
-        self.holds.append(hold)
+        self._holds += 1
         if self.waiters or self._ear is not None or runtime.draining is not None:
             self.settle_down()
         return hold
@@ -232,7 +229,7 @@ class Gate:
         else:
             if self._ear is not None:
                 self._ear.stop()
-            if not self.holds and not self._busy and self.runtime.gates.get(self._key) is self:
+            if not self._holds and not self._busy and self.runtime.gates.get(self._key) is self:
                 del self.runtime.gates[self._key]
         if self.runtime.draining is not None:
             self.runtime.progress()
@@ -268,41 +265,34 @@ class Gate:
 
     # Holds and their leases.
 
-    def held_by(self, task: asyncio.Task[object] | None) -> Hold | None:
-        """The hold that `task` has a lease of."""
-        for hold in self.holds:
-            for lease in hold.leases:
-                if lease.task is task:
-                    return hold
-        return None
-
-    def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
-        """Another acquisition of `hold`, by `task`, of the weight of `calls`."""
-        if task is not None and ((self.holds == [hold] and not hold.leases) or self.held_by(task) is None):
-            # In the manager's context: one of this moment would keep what the task holds now, for each of its leases.
-            task.add_done_callback(self._on_task_end, context=self.runtime.context)
-        lease = Lease(self, hold, calls, task)
-        hold.leases.append(lease)
-        return lease
+    def of_task(self, task: asyncio.Task[object] | None) -> tuple[Lease, ...]:
+        """The leases of `task`, innermost last."""
+        return self.runtime.tasks.on(self, task)
 
     def find(self, task: asyncio.Task[object] | None) -> Lease | None:
         """What `lock.release()` in `task` means: its innermost lease, or the only one whose task has ended."""
-        for hold in reversed(self.holds):
-            for lease in hold.in_task(task):
-                return lease
-        strays = self._stray_leases()
+        leases = self.of_task(task)
+        if leases:
+            return leases[-1]
+        strays = [
+            lease
+            for hold in self.runtime.holds.values()
+            if hold.listener is self and hold.strays
+            for stray in hold.strays
+            if (lease := stray()) is not None
+        ]
         return strays[0] if len(strays) == 1 else None
+
+    def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
+        """Another acquisition of `hold`, by `task`, of the weight of `calls`."""
+        lease = Lease(self, hold, calls, task)
+        self.runtime.tasks.add(lease)
+        return lease
 
     def leave(self, lease: Lease, ending: Ending) -> Settlement:
         """One lease of a hold ends, and with the last one the hold."""
-        hold, task = lease.hold, lease.task
-        if lease in hold.leases:
-            hold.leases.remove(lease)
-        if self._strays:
-            self._strays = tuple(stray for stray in self._strays if stray() is not lease)
-        if task is not None and ((self.holds == [hold] and not hold.leases) or self.held_by(task) is None):
-            task.remove_done_callback(self._on_task_end)
-        return self.lower(hold, ending)
+        self.runtime.tasks.remove(lease)
+        return self.lower(lease.hold, ending)
 
     def lower(self, hold: Hold, ending: Ending) -> Settlement:
         """One level less; at 0 the hold ends, by transfer to the next in the queue where that is allowed."""
@@ -312,8 +302,8 @@ class Gate:
             return settlement
         hold.depth -= 1
         if hold.depth > 0:
-            leases = [*hold.leases, *(stray for stray in self._stray_leases() if stray.hold is hold)]
-            hold.calls = max((lease.calls for lease in leases), key=lambda calls: calls.weight, default=hold.calls)
+            left = (lease.calls for lease in hold.all_leases())
+            hold.calls = max(left, key=lambda calls: calls.weight, default=hold.calls)
             Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
             return settlement
         self._end(hold)
@@ -340,7 +330,7 @@ class Gate:
     def _end(self, hold: Hold) -> None:
         hold.end()
         self._ended = hold.owner
-        self.holds.remove(hold)
+        self._holds -= 1
         self.runtime.holds.pop(hold.owner, None)
 
     def collected(self, hold: Hold) -> None:
@@ -352,27 +342,21 @@ class Gate:
         for waiter in self.waiters:
             waiter.poke()
 
-    def occupied(self, but: asyncio.Task[object] | None) -> bool:
-        guards = (lease.guard for hold in self.holds for lease in hold.leases)
-        return bool(self.waiters) or any(guard is not None and guard.task is not but for guard in guards)
+    def occupied(self) -> bool:
+        return bool(self.waiters)
 
-    def expel(self) -> None:
-        for hold in list(self.holds):
-            if any(lease.guard for lease in hold.leases):
-                continue  # its block still runs: nobody else may enter before the ttl
-            for lease in [*hold.leases, *self._stray_leases()]:
-                if lease.hold is hold:
-                    lease.give_up("dirty")
-            if not hold.ended:
-                hold.depth = 1
-                self.lower(hold, "dirty")
+    def expel(self, hold: Hold) -> None:
+        if any(lease.guard for lease in hold.leases):
+            return  # its block still runs: nobody else may enter before the ttl
+        for lease in hold.all_leases():
+            lease.give_up("dirty")
+        if not hold.ended:
+            hold.depth = 1
+            self.lower(hold, "dirty")
 
     def _is_own(self, owner: str) -> bool:
         """The owner was of this queue, which went on when its release was written."""
         return owner == self._ended if self.contention.overlapping else self.runtime.is_own(owner)
-
-    def _stray_leases(self) -> list[Lease]:
-        return [lease for stray in self._strays if (lease := stray()) is not None and not lease.released]
 
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:
@@ -381,18 +365,3 @@ class Gate:
     def lost(self, hold: Hold) -> None:
         self._busy -= 1
         self._promote()
-
-    def _on_task_end(self, task: asyncio.Task[object]) -> None:
-        for lease in [lease for hold in self.holds for lease in hold.in_task(task)]:
-            lease.task = None
-            if lease.guard is None:
-                lease.hold.leases.remove(lease)
-                self._strays = tuple(weakref.ref(stray) for stray in (*self._stray_leases(), lease))
-            else:
-                logger.error(
-                    "a task ended inside `async with` on lock %r without leaving it: released",
-                    lease.name,
-                    extra={"lock_name": lease.name},
-                )
-                lease.guard.abandon()
-                lease.give_up("dirty")

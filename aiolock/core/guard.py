@@ -33,7 +33,7 @@ class Guard:
         self.task: asyncio.Task[object] | None = lease.task
         hold = lease.hold
         self._outermost = len(hold.leases) == 1 or not any(
-            other.guard for other in hold.in_task(self.task) if other is not lease
+            other.guard for other in hold.listener.of_task(self.task) if other.hold is hold and other is not lease
         )
         self._scope: anyio.CancelScope | None = None
         lease.guard = self

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterator
+import weakref
 from typing import TYPE_CHECKING, Protocol
 
 from ..clock import Clock
 from ..errors import BackendError, LockLost, LossReason
 from ..scripts.base import Part
 from ..scripts.outcomes import Failed, Renewed, RenewOutcome
-from .calls import Batch, Calls
+from .calls import Batch, Calls, Contention
 from .policy import Policy
 from .waiter import Grant, Waiter
 from .watchdog import LATE, Watchdog
@@ -44,10 +44,18 @@ class Scoped(Protocol):
 
 
 class LossListener(Protocol):
-    """Who is told of losses."""
+    """The gate, as its holds see it."""
+
+    contention: Contention
 
     def lost(self, hold: Hold) -> None:
         """The hold is lost, and not yet ended."""
+
+    def of_task(self, task: asyncio.Task[object] | None) -> tuple[Lease, ...]:
+        """The leases of `task` on the name, innermost last."""
+
+    def expel(self, hold: Hold) -> None:
+        """End the hold, unless it guards a block: the manager closes."""
 
 
 class Hold:
@@ -87,6 +95,7 @@ class Hold:
         "policy",
         "reason",
         "scopes",
+        "strays",
         "tainted",
         "ttl_ms",
     )
@@ -111,7 +120,8 @@ class Hold:
         self.reason: LossReason | None = None
         self.blocked: float = 0.0  # seconds the loop did not run, where that is the reason
         self.ended: bool = False
-        self.leases: list[Lease] = []  # all that are not released and can still be found by their task
+        self.leases: list[Lease] = []  # that are not released, and whose task lives
+        self.strays: tuple[weakref.ref[Lease], ...] = ()  # that are not released, and whose task has ended
         self.scopes: tuple[Scoped, ...] = ()
         self.listener: LossListener = listener
         self._clock = clock
@@ -207,9 +217,13 @@ class Hold:
         finally:
             self._waiters = tuple(other for other in self._waiters if other is not waiter)
 
-    def in_task(self, task: asyncio.Task[object] | None) -> Iterator[Lease]:
-        """The leases of `task`, innermost first."""
-        return (lease for lease in reversed(self.leases) if lease.task is task)
+    def guarded(self, but: asyncio.Task[object] | None) -> bool:
+        """Some task other than `but` is inside a guarded block."""
+        return any(lease.guard is not None and lease.guard.task is not but for lease in self.leases)
+
+    def all_leases(self) -> list[Lease]:
+        """The leases that are not released, also those that only their user can find."""
+        return [*self.leases, *(lease for stray in self.strays if (lease := stray()) is not None)]
 
     # Renewal, as the watchdog sees it.
 

@@ -20,6 +20,7 @@ from ..errors import BackendError, ConfigurationError, LossReason
 from ..scripts.base import Call
 from ..scripts.keys import Keys
 from ..scripts.outcomes import Granted
+from .holds import Holds
 from .poll import Poll
 from .signals import Signals
 from .watchdog import Limit, Watchdog
@@ -59,11 +60,8 @@ class Closable(Protocol):
     def close(self) -> None:
         """Turn away whoever waits."""
 
-    def occupied(self, but: asyncio.Task[object] | None) -> bool:
-        """Some task other than `but` waits, or is inside a guarded block."""
-
-    def expel(self) -> None:
-        """End every hold that guards no block."""
+    def occupied(self) -> bool:
+        """Some task waits."""
 
 
 class Runtime:
@@ -86,13 +84,14 @@ class Runtime:
         self.watchdog: Watchdog = Watchdog(self.clock)
         self.signals: Signals = Signals(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
-        self.holds: dict[str, Hold] = {}
+        self.holds: dict[str, Hold] = {}  # by owner
         self.places: dict[str, Place] = {}  # by owner: who waits in a queue kept by the server
         self.floor: int = 0  # the highest fence heard of, on any name
         self.id: str = ""
         self.holder: str = ""  # host:pid, for people
         self.closing: bool = False
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive their moment
+        self.tasks: Holds = Holds(self.context)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._owners = itertools.count(1)
@@ -260,7 +259,9 @@ class Runtime:
         drained = self.draining
         if drained is None or drained.done():
             return
-        if not any(gate.occupied(self._closer) for gate in self.gates.values()):
+        if any(gate.occupied() for gate in self.gates.values()):
+            return
+        if not any(hold.guarded(self._closer) for hold in self.holds.values()):
             drained.set_result(None)
 
     def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:

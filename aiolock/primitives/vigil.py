@@ -102,11 +102,8 @@ class Vigil:
     def close(self) -> None:
         self._wake()
 
-    def occupied(self, but: asyncio.Task[object] | None) -> bool:
+    def occupied(self) -> bool:
         return self._waiters > 0
-
-    def expel(self) -> None:
-        pass  # a latch is not held
 
     # Looking.
 

@@ -169,7 +169,7 @@ async def test_a_timeout_ends_one_waiter_only(
     long = await waiting(crew, backend, latch)
     vigil = runtime_of(locks).gates["latch", NAME]
     assert isinstance(vigil, Vigil)
-    assert vigil.occupied(None)  # closing waits for them
+    assert vigil.occupied()  # closing waits for them
     await backend.clock.advance(1.0)
     assert isinstance(short.exception(), WaitTimeout)
     assert len(vigil._naps) == 1

@@ -271,7 +271,7 @@ async def test_nothing_leaves_the_process(locks: LockManager) -> None:
 
 
 async def test_a_collected_lease_is_released(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """Invariant 9, `Lease.__del__`; hold.leases drops a lease whose task has ended (`Gate._on_task_end`)."""
+    """Invariant 9, `Lease.__del__`; hold.leases drops a lease whose task has ended (`Holds._end`)."""
 
     async def forget() -> weakref.ref[Lease]:
         return weakref.ref(await locks.lock("a").acquire())
@@ -329,7 +329,7 @@ async def test_a_kept_lease_of_a_task_that_ended_is_renewed(locks: LockManager, 
 async def test_a_task_that_ends_inside_the_block(
     locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Invariant 9, `Gate._on_task_end`: released, ERROR; nobody renews what nobody leaves."""
+    """Invariant 9, `Holds._end`: released, ERROR; nobody renews what nobody leaves."""
 
     async def enter() -> Lease:
         return await locks.lock("a").__aenter__()

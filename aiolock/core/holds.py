@@ -1,0 +1,158 @@
+"""What each task of a process holds, found by task and name however much else is held; and what its ancestors hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .hold import LossListener
+    from .lease import Lease
+
+logger: logging.Logger = logging.getLogger("aiolock.lease")
+
+
+class TaskHolds:
+    """The leases of one task in one manager, by name, innermost last.
+
+    The task's context keeps it, and so do those of the tasks that it starts. It is emptied with the last lease, so that
+    nothing is kept of what has ended.
+
+    Args:
+        outer: the same of the task that led to this one.
+    """
+
+    __slots__ = ("leases", "outer", "overlapping")
+
+    def __init__(self, outer: TaskHolds | None) -> None:
+        self.outer: TaskHolds | None = outer
+        self.leases: dict[LossListener, tuple[Lease, ...]] = {}
+        self.overlapping: tuple[Lease, ...] = ()  # those of names that can also be taken through another queue
+
+    def __iter__(self) -> Iterator[Lease]:
+        for leases in self.leases.values():
+            yield from leases
+
+
+_current: ContextVar[TaskHolds | None] = ContextVar("aiolock_holds", default=None)
+"""What the running task holds, or held; or the one that started it. Only ever detects: ownership is by task."""
+
+
+def lineage() -> Iterator[TaskHolds]:
+    """What the running task holds, and then the tasks that led to it."""
+    holds = _holding(_current.get())
+    while holds is not None:
+        yield holds
+        holds = _holding(holds.outer)
+
+
+class Holds:
+    """The leases of a manager by their task; a task that ends leaves none behind.
+
+    Args:
+        context: in which callbacks run that outlive their moment.
+    """
+
+    __slots__ = ("_by_task", "_context", "_on_end")
+
+    def __init__(self, context: contextvars.Context) -> None:
+        self._by_task: dict[asyncio.Task[object], TaskHolds] = {}
+        self._context = context
+        self._on_end = self._end  # one for all tasks
+
+    def of(self, task: asyncio.Task[object] | None) -> TaskHolds | None:
+        """All that `task` holds; None if that is nothing."""
+        return None if task is None else self._by_task.get(task)
+
+    def on(self, home: LossListener, task: asyncio.Task[object] | None) -> tuple[Lease, ...]:
+        """The leases of `task` on the name of `home`, innermost last."""
+        holds = self.of(task)
+        return () if holds is None else holds.leases.get(home, ())
+
+    def add(self, lease: Lease) -> None:
+        """A lease begins; called in its task."""
+        hold, task = lease.hold, lease.task
+        hold.leases.append(lease)
+        if task is None:
+            return
+        home = hold.listener
+        holds = self._by_task.get(task)
+        if holds is None:
+            holds = self._by_task[task] = TaskHolds(_outer())
+            _current.set(holds)
+            # In the manager's context: one of this moment would be kept as long as the lease.
+            task.add_done_callback(self._on_end, context=self._context)
+            holds.leases[home] = (lease,)
+        else:
+            holds.leases[home] = (*holds.leases.get(home, ()), lease)
+        if home.contention.overlapping:
+            holds.overlapping += (lease,)
+
+    def remove(self, lease: Lease) -> None:
+        """A lease ends."""
+        hold, task = lease.hold, lease.task
+        if lease in hold.leases:
+            hold.leases.remove(lease)
+        else:
+            hold.strays = tuple([stray for stray in hold.strays if stray() is not lease])
+        holds = self.of(task)
+        if task is None or holds is None:
+            return
+        home = hold.listener
+        leases = holds.leases.get(home, ())
+        if len(leases) > 1:
+            holds.leases[home] = _without(leases, lease)
+        else:
+            holds.leases.pop(home, None)
+        if holds.overlapping:
+            holds.overlapping = _without(holds.overlapping, lease)
+        if not holds.leases:
+            holds.leases.clear()  # an emptied one keeps its room
+            del self._by_task[task]
+            task.remove_done_callback(self._on_end)
+
+    def _end(self, task: asyncio.Task[object]) -> None:
+        """The task ended, and has leases. From now on only its user can release one that it acquired by hand."""
+        holds = self._by_task.pop(task, None)
+        if holds is None:
+            return  # the last was released since
+        leases = list(holds)
+        holds.leases.clear()
+        holds.overlapping = ()
+        for lease in reversed(leases):
+            lease.task = None
+            if lease.guard is None:
+                lease.hold.leases.remove(lease)
+                lease.hold.strays += (weakref.ref(lease),)
+            else:
+                lease.guard.abandon()
+                lease.give_up("dirty")
+                logger.error(
+                    "a task ended inside `async with` on lock %r without leaving it: released",
+                    lease.name,
+                    extra={"lock_name": lease.name},
+                )
+
+
+def _without(leases: tuple[Lease, ...], lease: Lease) -> tuple[Lease, ...]:
+    return tuple([other for other in leases if other is not lease])
+
+
+def _holding(holds: TaskHolds | None) -> TaskHolds | None:
+    while holds is not None and not holds.leases:
+        holds = holds.outer
+    return holds
+
+
+def _outer() -> TaskHolds | None:
+    """What a new task has outside; links past those that hold nothing any more, so that no chain grows for ever."""
+    outer = holds = _holding(_current.get())
+    while holds is not None:
+        holds.outer = _holding(holds.outer)
+        holds = holds.outer
+    return outer
