@@ -6,12 +6,8 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Generator
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import anyio
-
-from ..clock import Timer
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
 from .calls import Calls
@@ -20,6 +16,7 @@ from .kinds import KINDS
 from .policy import check_ttl, milliseconds
 from .runtime import Runtime
 from .settlement import Settlement
+from .shield import Shielded
 from .ticket import Ticket
 
 if TYPE_CHECKING:
@@ -248,12 +245,18 @@ class Lease:
         Its `__aexit__` runs shielded from cancellation until the server would let the lock expire: after a loss it has
         the margin. Its body and its `__aenter__` are cancelled as ever.
 
+        If the clean-up is cut off then, its end is unknown: `LockLost` is raised in its place. If the body raised an
+        error, that error goes on instead, with a note that says so.
+
         Args:
             manager: such as `pool.transaction()`.
 
+        Returns:
+            A context manager to enter once.
+
         Source: level cancellation cuts an unshielded `__aexit__` at its first await.
         """
-        return _Shielded(self, manager)
+        return Shielded(self.hold, self._home.runtime.clock, manager)
 
     def __repr__(self) -> str:
         if self.hold.reason is not None:
@@ -293,39 +296,3 @@ class _Observed:
     def __await__(self) -> Generator[object, None, None]:
         yield from self._settlement.observed()
         self._settlement.raise_failure()
-
-
-class _Shielded(AbstractAsyncContextManager[T], Generic[T]):
-    def __init__(self, lease: Lease, manager: AbstractAsyncContextManager[T]) -> None:
-        self._lease = lease
-        self._manager = manager
-
-    async def __aenter__(self) -> T:
-        return await self._manager.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        with anyio.CancelScope(shield=True) as scope:
-            watch = _Expiry(self._lease, scope)
-            try:
-                return await self._manager.__aexit__(kind, error, trace)
-            finally:
-                watch.timer.cancel()
-        return None
-
-
-class _Expiry:
-    """Cancels a scope when the server may have let the lock expire, however often it was renewed meanwhile."""
-
-    def __init__(self, lease: Lease, scope: anyio.CancelScope) -> None:
-        self._hold = lease.hold
-        self._clock = lease._home.runtime.clock
-        self._scope = scope
-        self.timer: Timer = self._clock.call_at(self._hold.expiry, self._look)
-
-    def _look(self) -> None:
-        if self._clock.now() < self._hold.expiry:
-            self.timer = self._clock.call_at(self._hold.expiry, self._look)
-        else:
-            self._scope.cancel("aiolock: the lock has expired on the server")

@@ -1,0 +1,73 @@
+"""A context manager inside a guarded block whose clean-up may outlast a loss, until the server's expiry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Generic, TypeVar
+
+import anyio
+
+from ..clock import Clock, Timer
+from ..errors import LockLost, LossReason
+from .hold import Hold
+
+logger: logging.Logger = logging.getLogger("aiolock.lease")
+
+T = TypeVar("T")
+
+
+class Shielded(AbstractAsyncContextManager[T], Generic[T]):
+    """What `lease.shielded()` returns: `manager`, with its clean-up shielded from cancellation for a while.
+
+    Args:
+        hold: what must not have expired while the clean-up runs.
+        clock: the clock of the hold's times.
+        manager: the user's.
+    """
+
+    def __init__(self, hold: Hold, clock: Clock, manager: AbstractAsyncContextManager[T]) -> None:
+        self._hold = hold
+        self._clock = clock
+        self._manager = manager
+
+    async def __aenter__(self) -> T:
+        return await self._manager.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        with anyio.CancelScope(shield=True) as scope:
+            watch = _Expiry(self._hold, self._clock, scope)
+            try:
+                return await self._manager.__aexit__(kind, error, trace)
+            finally:
+                watch.timer.cancel()
+        # Only a clean-up that was cut off comes here: the scope has swallowed its own cancellation.
+        name = self._hold.calls.name
+        what = f"clean-up under lock {name!r} was cut off when the server let the lock expire: what it did is unknown"
+        logger.error(what, extra={"lock_name": name})
+        if error is None:
+            reason = self._hold.reason or LossReason.EXPIRED
+            raise LockLost(name, what, reason)
+        if not isinstance(error, asyncio.CancelledError):
+            error.add_note(f"aiolock: {what}")
+        return None
+
+
+class _Expiry:
+    """Cancels a scope when the server may have let the lock expire, however often it was renewed meanwhile."""
+
+    def __init__(self, hold: Hold, clock: Clock, scope: anyio.CancelScope) -> None:
+        self._hold = hold
+        self._clock = clock
+        self._scope = scope
+        self.timer: Timer = clock.call_at(hold.expiry, self._look)
+
+    def _look(self) -> None:
+        if self._clock.now() < self._hold.expiry:
+            self.timer = self._clock.call_at(self._hold.expiry, self._look)
+        else:
+            self._scope.cancel("aiolock: the lock has expired on the server")
