@@ -269,17 +269,22 @@ class Gate:
         """The leases of `task`, innermost last."""
         return self.runtime.tasks.on(self, task)
 
-    def find(self, task: asyncio.Task[object] | None) -> Lease | None:
-        """What `lock.release()` in `task` means: its innermost lease, or the only one whose task has ended."""
-        leases = self.of_task(task)
-        if leases:
-            return leases[-1]
+    def find(self, task: asyncio.Task[object] | None, weight: int | None = None) -> Lease | None:
+        """What `lock.release()` in `task` means: its innermost lease, or the only one whose task has ended.
+
+        Args:
+            task: the caller.
+            weight: only leases of this weight are meant; None for any.
+        """
+        for own in reversed(self.of_task(task)):
+            if weight in (None, own.calls.weight):
+                return own
         strays = [
             lease
             for hold in self.runtime.holds.values()
             if hold.listener is self and hold.strays
             for stray in hold.strays
-            if (lease := stray()) is not None
+            if (lease := stray()) is not None and weight in (None, lease.calls.weight)
         ]
         return strays[0] if len(strays) == 1 else None
 

@@ -51,12 +51,10 @@ class Primitive:
 
         Cancellation: the lock is released all the same. Cost: one round trip.
         """
-        lease = self._gate().find(asyncio.current_task())
+        task = asyncio.current_task()
+        lease = self._gate().find(task, self._side)
         if lease is None:
-            raise NotOwned(
-                self.name,
-                f"this task has no lease on lock {self.name!r}: call release() on the lease that acquire() returned",
-            )
+            raise NotOwned(self.name, self._unowned(task))
         await lease.release()
 
     async def __aenter__(self) -> Lease:
@@ -98,6 +96,15 @@ class Primitive:
 
     def _obtained(self, lease: Lease) -> None:
         """Called with each new lease."""
+
+    @property
+    def _side(self) -> int | None:
+        """The weight of the leases that `release()` means; None for any."""
+        return None
+
+    def _unowned(self, task: asyncio.Task[object] | None) -> str:
+        """Why `release()` in `task` releases nothing, and what to do about it."""
+        return f"this task has no lease on lock {self.name!r}: call release() on the lease that acquire() returned"
 
     def _left(self, task: asyncio.Task[object] | None) -> Guard | None:
         """The block that ends in `task`; one that was entered in another task if there is only that."""

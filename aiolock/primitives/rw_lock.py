@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,7 +47,7 @@ class RWLockSide(Queueing, Reentrant):
     """One side of a read-write lock; used as a `Lock` is.
 
     A task that writes may read (and go on reading when the write lease is released: a downgrade). A task that reads
-    and wants to write would wait for itself: `NotAcquired` at once.
+    and wants to write would wait for itself: `NotAcquired` at once. `release()` is of this side's leases only.
 
     Args:
         runtime: the manager's.
@@ -79,6 +80,18 @@ class RWLockSide(Queueing, Reentrant):
             metadata=metadata,
             waiters=seen.waiters,
             position=seen.place,
+        )
+
+    @property
+    def _side(self) -> int | None:
+        return self._calls.weight
+
+    def _unowned(self, task: asyncio.Task[object] | None) -> str:
+        if self._gate().find(task) is None:
+            return super()._unowned(task)
+        this, other = ("write", "read") if self._writes else ("read", "write")
+        return (
+            f"this task has no lease to {this} {self.name!r}, only one to {other}: call release() on the {other} side"
         )
 
     def __repr__(self) -> str:
