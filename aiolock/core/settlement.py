@@ -184,7 +184,8 @@ class Release:
                 self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
                 return
         if self._settlement is not None:
-            self._settlement.settle(result, self._resent)
+            # Of one level: a hold that has ended since is judged by what ended it.
+            self._settlement.settle(result, self._resent or self._left > 0)
         if self._attempts:
             gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
             if gate is not None:
