@@ -23,7 +23,7 @@ demo: $(VENV)/.ready-demo ## the lock protecting a web service across processes,
 	@exec $(PY) docs/examples/demo.py $(ARGS)
 
 test: $(VENV)/.ready-test ## every test (ARGS are pytest's)
-	@exec $(PY) -m pytest $(ARGS)
+	@exec $(PY) -m pytest -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/.ready-lint ## formatting, lint, types
 	$(PY) -m ruff format --check .

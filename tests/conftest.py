@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis.asyncio
 
-from aiolock.testing.server import RedisServer
+from aiolock.testing.server import URL_VARIABLE, RedisServer
 
 from .support import redis_cli, replication
 
@@ -20,9 +23,13 @@ SERVER_FIXTURES = {"redis_server", "own_server", "replicated", "own_pair", "thre
 SETTLE_TURNS = 20
 TESTS = Path(__file__).parent.resolve()
 
+WORKERS_PER_CORE = 3  # most tests wait, for servers and for clocks
+MOST_WORKERS = 12
+
 needing_server = 0
 servers_met = 0
-stray_errors: list[str] = []
+strays: list[tuple[str, str]] = []
+"""What tests left behind, as (node id, error): their loops say so when it is collected, which may be much later."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,7 +54,32 @@ def pytest_asyncio_loop_factories(
     return factories
 
 
-# A suite that met no server proves nothing about one, however green.
+# Parallel workers.
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """What `-n auto` means: several a core for many tests; none for a few, which are done before workers are ready."""
+    given = [Path(arg.partition("::")[0]) for arg in config.getoption("file_or_dir")]
+    few = config.getoption("keyword") or (given and not any(path.is_dir() for path in given))
+    shared = os.environ.get(URL_VARIABLE)  # a server that each worker would flush
+    if few or shared or config.option.collectonly:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_WORKERS, WORKERS_PER_CORE * cores)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    global needing_server, servers_met
+    output = getattr(node, "workeroutput", None) or {}
+    needing_server = max(needing_server, output.get("needing_server", 0))
+    servers_met += output.get("servers_met", 0)
+    strays.extend(output.get("strays", ()))
+
+
+# A suite that met no server proves nothing about one, however green. What a failed test leaves behind is told with that
+# failure; what a passed one leaves fails the run.
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -55,40 +87,69 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needing_server = sum(bool(SERVER_FIXTURES & set(getattr(item, "fixturenames", ()))) for item in session.items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Collect what a failed test left behind now, before it is found in the middle of another one."""
+    done = yield
+    if item.stash.get(FAILED, False):
+        sys.last_exc = sys.last_value = sys.last_traceback = None  # type: ignore[assignment]
+        with unraisables_of(item):
+            gc.collect()
+    return done
+
+
+@contextmanager
+def unraisables_of(item: pytest.Item) -> Iterator[None]:
+    """What cannot be raised, and is found by the garbage collector, was left behind by this test."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda found: strays.append((item.nodeid, repr(found.exc_value)))
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
-    met = servers_met + getattr(config, "workers_met", 0)
-    if hasattr(config, "workeroutput"):  # a worker of pytest-xdist: its controller judges
-        config.workeroutput["servers_met"] = met
-        return
     gc.collect()
+    if hasattr(config, "workeroutput"):  # a worker of pytest-xdist: its controller judges
+        config.workeroutput |= {"needing_server": needing_server, "servers_met": servers_met, "strays": strays}
+        return
     folders = {Path(given).resolve() for given in config.getoption("file_or_dir")} - {TESTS, TESTS.parent}
     whole = not (folders or config.getoption("keyword") or config.getoption("markexpr"))
-    complaint = ""
-    if stray_errors:
-        complaint = "an error nobody looked at:\n" + "\n".join(stray_errors)
-    elif met == 0 and (needing_server or whole):
-        complaint = "no test met a real server"
-    if complaint and exitstatus == pytest.ExitCode.OK and not config.option.collectonly:
+    met_none = servers_met == 0 and bool(needing_server or whole) and not config.option.collectonly
+    config.stash[MET_NONE] = met_none
+    if exitstatus == pytest.ExitCode.OK and (met_none or strays):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        config.stash[COMPLAINT] = complaint
 
 
-COMPLAINT = pytest.StashKey[str]()
+FAILED = pytest.StashKey[bool]()
+MET_NONE = pytest.StashKey[bool]()
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    complaint = config.stash.get(COMPLAINT, "")
-    if complaint:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Generator[None]:
+    failed = {report.nodeid: report for key in ("failed", "error") for report in terminalreporter.getreports(key)}
+    complaints = ["no test met a real server"] if config.stash.get(MET_NONE, False) else []
+    for nodeid, error in strays:
+        if nodeid in failed:
+            failed[nodeid].sections.append(("left behind by this test", error))
+        else:
+            complaints.append(f"nobody looked at this error, which {nodeid} left behind: {error}")
+    yield
+    if complaints:
         terminalreporter.section("failed as a whole", red=True)
-        terminalreporter.line(complaint)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    met = getattr(node, "workeroutput", {}).get("servers_met", 0)
-    node.config.workers_met = getattr(node.config, "workers_met", 0) + met
+        for complaint in complaints:
+            terminalreporter.line(complaint)
 
 
 def meet(server: RedisServer) -> RedisServer:
@@ -187,17 +248,21 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     runner: asyncio.Runner = request.getfixturevalue("_function_scoped_runner")
+    found: list[str] = []
 
     def note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        stray_errors.append(f"{request.node.nodeid}: {context}")
+        if looking:
+            found.append(str(context))
+        else:
+            strays.append((request.node.nodeid, str(context)))
 
+    looking = True
     runner.get_loop().set_exception_handler(note)
     yield
     left = runner.run(tasks_left())
-    errors = stray_errors[:]
-    stray_errors.clear()
+    looking = False
     assert not left, f"tasks left at the end of the test: {left}"
-    assert not errors, f"errors nobody looked at: {errors}"
+    assert not found, f"errors nobody looked at: {found}"
 
 
 async def tasks_left() -> list[str]:

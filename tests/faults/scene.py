@@ -83,8 +83,15 @@ class Server:
         return len(self.link.keys("*:dead:*"))  # type: ignore[arg-type]
 
     def scripts_run(self) -> int:
+        """How many since the server started, as every count here."""
+        return self._calls("evalsha")
+
+    def subscriptions(self) -> int:
+        return self._calls("subscribe")
+
+    def _calls(self, command: str) -> int:
         stats = self.link.info("commandstats")
-        return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])  # type: ignore[union-attr, index, call-overload]
+        return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])  # type: ignore[union-attr, index, call-overload]
 
     async def ran(self, more: int, since: int) -> None:
         """Wait until the server ran `more` scripts since there had been `since`."""

@@ -1,7 +1,8 @@
-"""The suite's own guards: a green run means that something was tested."""
+"""The suite's own guards: a green run means that something was tested, and a red one names who is to blame."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,60 +10,94 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NO_SERVER = """
+RULES = """
+import asyncio, gc, warnings
 import pytest
-@pytest.mark.skip
-def test_with_a_server(redis_server): ...
-def test_without(): assert True
-"""
-LEFT_TASK = """
-import asyncio
-async def test_left(): asyncio.get_running_loop().left = asyncio.create_task(asyncio.sleep(60))
-"""
-UNRETRIEVED = """
-import asyncio
+
+async def test_left_a_task():
+    asyncio.get_running_loop().left = asyncio.create_task(asyncio.sleep(60))
+
 async def test_unretrieved():
     asyncio.get_running_loop().create_future().set_exception(ValueError("nobody looked"))
-"""
-WARNED = """
-import warnings
+
 def test_warned(): warnings.warn("deprecated", DeprecationWarning)
-"""
-LOOPS = """
-import asyncio, pytest
+
+async def fail(): raise ValueError("of a stray")
+
+async def test_failed():
+    stray = asyncio.create_task(fail())
+    await asyncio.sleep(0)
+    assert stray is None
+
+async def test_innocent(): gc.collect()
+
 seen = set()
+
 @pytest.mark.any_loop
 async def test_loop(): seen.add(type(asyncio.get_running_loop()).__module__.partition(".")[0])
+
 def test_both(): assert seen == {"asyncio", "uvloop"}
+"""
+GREEN = """
+import asyncio
+import pytest
+
+@pytest.mark.skip
+def test_with_a_server(redis_server): ...
+
+kept = []
+
+async def test_kept():
+    kept.append(asyncio.get_running_loop().create_future())
+    kept[0].set_exception(ValueError("seen late"))
+
+def test_forgets(): kept.clear()
+"""
+HANGING = """
+import time
+
+def test_hangs(): time.sleep(60)
 """
 
 
-def run(tmp_path: Path, source: str, *args: str) -> tuple[int, str]:
+def run(folder: Path, source: str, *args: str) -> tuple[int, str]:
     """Run one test file under the suite's rules."""
-    (tmp_path / "test_it.py").write_text(source)
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
+    (folder / "test_it.py").write_text(source)
+    (folder / "conftest.py").write_text("from tests.conftest import *\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
-    done = subprocess.run([*command, *args, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *args, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_run_that_met_no_server_fails(tmp_path: Path) -> None:
-    code, output = run(tmp_path, NO_SERVER)
+def failures(output: str) -> dict[str, str]:
+    """What is told of each test that failed."""
+    parts = re.split(r"^_+ (?:ERROR at \w+ of )?(test_\w+) _+$", output, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_what_fails_a_test(tmp_path: Path) -> None:
+    code, output = run(tmp_path, RULES)
+    told = failures(output)
+    assert set(told) == {"test_left_a_task", "test_unretrieved", "test_warned", "test_failed"}, output
+    assert "tasks left" in told["test_left_a_task"]
+    assert "nobody looked" in told["test_unretrieved"]
+    assert "DeprecationWarning" in told["test_warned"]
+    assert re.search("left behind by this test .*of a stray", told["test_failed"], re.S)
+    assert "failed as a whole" not in output
+    assert code == pytest.ExitCode.TESTS_FAILED
+
+
+def test_what_fails_a_run(tmp_path: Path) -> None:
+    """Though each of its tests passes; its workers tell the run what they saw."""
+    code, output = run(tmp_path, GREEN, "-n1")
+    assert "2 passed, 1 skipped" in output
     assert "no test met a real server" in output
+    assert re.search("test_kept left behind: .*seen late", output)
     assert code == pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.mark.parametrize(
-    ("source", "complaint"),
-    [(LEFT_TASK, "tasks left"), (UNRETRIEVED, "nobody looked"), (WARNED, "DeprecationWarning")],
-    ids=["task", "exception", "warning"],
-)
-def test_what_fails_a_test(source: str, complaint: str, tmp_path: Path) -> None:
-    code, output = run(tmp_path, source)
-    assert complaint in output
+def test_a_worker_that_hangs_says_where(tmp_path: Path) -> None:
+    code, output = run(tmp_path, HANGING, "-n1", "-o", "faulthandler_timeout=0.5")
+    assert "in test_hangs" in output
+    assert "crashed while running 'test_it.py::test_hangs'" in output
     assert code == pytest.ExitCode.TESTS_FAILED
-
-
-def test_any_loop_means_both(tmp_path: Path) -> None:
-    code, output = run(tmp_path, LOOPS)
-    assert code == pytest.ExitCode.OK, output
