@@ -20,12 +20,14 @@ class Contention(NamedTuple):
         handoff: a release may become a transfer to a local waiter.
         reentrant: a task that holds the name nests in what it holds.
         overlapping: what it takes can also be taken through another queue of this process.
+        divisible: a lease can be given back in parts.
     """
 
     contenders: int | None
     handoff: bool
     reentrant: bool = True
     overlapping: bool = False
+    divisible: bool = False
 
 
 class Calls(Protocol):
@@ -92,6 +94,9 @@ class QueueCalls(Calls, Protocol):
     @property
     def enter(self) -> Batch:
         """What makes one request of many refreshes."""
+
+    def weighing(self, weight: int) -> Calls:
+        """The same requests for an acquisition of another weight."""
 
     def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, ticket: int) -> Part:
         """A waiter's sign of life; answered as an acquire is."""

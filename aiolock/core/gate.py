@@ -6,12 +6,12 @@ import asyncio
 import logging
 import math
 import random
-from typing import Any
+from typing import Any, cast
 
 from ..errors import NotAcquired
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Queued, Refused, Released
-from .calls import Calls, Contention
+from .calls import Calls, Contention, QueueCalls
 from .ear import Ear
 from .handoff import Handoff
 from .hold import Hold
@@ -307,9 +307,7 @@ class Gate:
             return settlement
         hold.depth -= 1
         if hold.depth > 0:
-            left = (lease.calls for lease in hold.all_leases())
-            hold.calls = max(left, key=lambda calls: calls.weight, default=hold.calls)
-            Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
+            self._write_rest(hold, ending, settlement)
             return settlement
         self._end(hold)
         successor = self.handoff.successor(hold, ending, settlement) if self.waiters else None
@@ -323,6 +321,22 @@ class Gate:
             self.signal()
         self.settle_down()
         return settlement
+
+    def lessen(self, lease: Lease, weight: int) -> Settlement:
+        """The lease goes on with less of the name: the rest comes back now. Nothing comes back of what is lost."""
+        hold = lease.hold
+        lost = hold.check() is not None
+        settlement = Settlement(self.runtime, hold)
+        if not lost:
+            lease.calls = cast(QueueCalls, lease.calls).weighing(weight)
+            self._write_rest(hold, "clean", settlement)
+        return settlement
+
+    def _write_rest(self, hold: Hold, ending: Ending, settlement: Settlement) -> None:
+        """Tell the server what the open leases of the hold still need: depth and weight, both absolute."""
+        left = (lease.calls for lease in hold.all_leases())
+        hold.calls = max(left, key=lambda calls: calls.weight, default=hold.calls)
+        Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
 
     def detach(self, lease: Lease) -> Settlement:
         """The lease's hold goes on elsewhere: no release, and for who waits here the holder is a stranger."""

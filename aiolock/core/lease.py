@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
-from .calls import Calls
+from .calls import Calls, Contention
 from .hold import Hold
 from .kinds import KINDS
 from .policy import check_ttl, milliseconds
@@ -29,9 +29,13 @@ class Home(Protocol):
     """Where leases come from and go back to."""
 
     runtime: Runtime
+    contention: Contention
 
     def leave(self, lease: Lease, ending: Ending) -> Settlement:
         """One level of the lease's hold ends."""
+
+    def lessen(self, lease: Lease, weight: int) -> Settlement:
+        """The lease goes on with less of the name."""
 
     def detach(self, lease: Lease) -> Settlement:
         """The lease's hold goes on elsewhere."""
@@ -95,6 +99,13 @@ class Lease:
     def depth(self) -> int:
         """How many acquisitions of this owner are open, over all its tasks; 0 once it is released."""
         return self.hold.depth
+
+    @property
+    def permits(self) -> int:
+        """How many permits of a semaphore it has; 1 of anything else, and 0 once it is released."""
+        if self.released:
+            return 0
+        return self.calls.weight if self._home.contention.divisible else 1
 
     @property
     def owner(self) -> Owner:
@@ -216,18 +227,31 @@ class Lease:
         self._detached = True
         return ticket.spell()
 
-    def release(self) -> Awaitable[None]:
-        """Give this acquisition back. Sent when called; awaiting only observes the reply. Idempotent.
+    def release(self, n: int | None = None) -> Awaitable[None]:
+        """Give this acquisition back, or `n` of its permits. Sent when called; awaiting only observes the reply.
+
+        Without `n`, or once everything is given back, it is idempotent.
+
+        Args:
+            n: of a semaphore: how many permits, at most as many as it has; the lease goes on with the rest. None for
+                all.
 
         Returns:
             Something to await, or not. Awaiting it raises `LockLost` if the lease had been lost, and `BackendError` if
             the server refuses; in an outage it returns after `request_timeout`, with a WARNING, and the release goes on
             in the background until the lock expires.
 
+        Raises:
+            ConfigurationError: `n` is not a number of permits that it has, or it is no semaphore's.
+            NotOwned: `n` of a lease that was released or detached.
+
         Cancellation: the lock is released all the same. Cost: one round trip; handed to a waiting task of this
         process in the same one.
         """
         self._home.runtime.check_process(self.name)
+        rest = 0 if n is None else self._without(n)
+        if rest:
+            return _Observed(self._home.lessen(self, rest))
         if self._settlement is None:
             ending: Ending = "clean" if self.hold.check() is None else "dirty"
             self._settlement = self._home.leave(self, ending)
@@ -266,6 +290,23 @@ class Lease:
         else:
             state = f"depth={self.depth} remaining={self.remaining():.1f}"
         return f"<Lease {self.name!r} fence={self.fence} {state}>"
+
+    def _without(self, n: object) -> int:
+        """How many permits are left to it without `n` of them."""
+        if self.released:
+            raise NotOwned(self.name, f"this lease of {self.name!r} was {self._ended()}: it has nothing to give back")
+        if not self._home.contention.divisible:
+            raise ConfigurationError(
+                self.name, f"only a semaphore's lease has parts: release lock {self.name!r} without a number"
+            )
+        has = self.permits
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= has:
+            raise ConfigurationError(
+                self.name,
+                f"this lease of semaphore {self.name!r} has {has} permit{'s' * (has > 1)}: "
+                f"it gives back 1 to {has}, not {n!r}",
+            )
+        return has - n
 
     def _check_alone(self) -> None:
         if self.depth > 1:

@@ -46,6 +46,7 @@ class Settlement:
         if isinstance(result, Missing) and self._loss is None:
             if not hold.ended:
                 hold.lose(result.reason)
+                self._loss = hold.loss()
             elif resent:
                 logger.info("lock %r was gone when its release was repeated", hold.calls.name)
             elif self._runtime.clock.now() < hold.deadline:

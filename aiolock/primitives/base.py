@@ -51,11 +51,7 @@ class Primitive:
 
         Cancellation: the lock is released all the same. Cost: one round trip.
         """
-        task = asyncio.current_task()
-        lease = self._gate().find(task, self._side)
-        if lease is None:
-            raise NotOwned(self.name, self._unowned(task))
-        await lease.release()
+        await self._innermost().release()
 
     async def __aenter__(self) -> Lease:
         policy = self._policy
@@ -96,6 +92,14 @@ class Primitive:
 
     def _obtained(self, lease: Lease) -> None:
         """Called with each new lease."""
+
+    def _innermost(self) -> Lease:
+        """The lease that `release()` in the running task means."""
+        task = asyncio.current_task()
+        lease = self._gate().find(task, self._side)
+        if lease is None:
+            raise NotOwned(self.name, self._unowned(task))
+        return lease
 
     @property
     def _side(self) -> int | None:

@@ -58,7 +58,7 @@ class Semaphore(Queueing):
 
     __slots__ = ("_permits", "_warned")
 
-    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False, reentrant=False)
+    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False, reentrant=False, divisible=True)
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
         self._permits = check_permits(name, "permits", permits)
@@ -91,6 +91,21 @@ class Semaphore(Queueing):
         Raises and cancellation: as `acquire()`. Cost: one round trip.
         """
         return self._obtain_now(self._for(n))
+
+    async def release(self, n: int | None = None) -> None:
+        """Give back the calling task's innermost lease, or `n` permits of it, as `lease.release(n)` does.
+
+        Args:
+            n: how many, at most as many as that lease has; None for all.
+
+        Raises:
+            NotOwned: this task has none, and it cannot be decided whose is meant: call `lease.release()`.
+            ConfigurationError: the lease has fewer.
+            LockLost: it was lost.
+
+        Cancellation: they are given back all the same. Cost: one round trip.
+        """
+        await self._innermost().release(n)
 
     async def available(self) -> int:
         """How many permits are free. Raises `BackendError`. Cost: one round trip, read-only."""

@@ -6,6 +6,7 @@ never do. What each script stands on is composed in front of it: one file, one n
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -79,6 +80,12 @@ class QueueCalls:
     def enter(self) -> Enter:
         """What makes one request of many waiters' refreshes."""
         return Enter(self._channel)
+
+    def weighing(self, weight: int) -> QueueCalls:
+        """The same requests, for acquisitions of another weight."""
+        calls = copy.copy(self)
+        calls.weight = weight
+        return calls
 
     def acquire(
         self,
