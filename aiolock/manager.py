@@ -359,7 +359,7 @@ class LockManager:
                 await runtime.backend.aclose()
             finally:
                 runtime.unbind()
-                await runtime.watchdog.stop()
+                runtime.watchdog.stop()
 
     async def _connect(self) -> None:
         runtime = self._runtime
@@ -376,7 +376,7 @@ class LockManager:
                 await runtime.backend.aclose()
             finally:
                 runtime.unbind()
-                await runtime.watchdog.stop()
+                runtime.watchdog.stop()
             raise
 
     def _verify(self) -> None:

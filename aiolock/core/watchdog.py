@@ -1,24 +1,25 @@
-"""One task, one timer, one heap of what is due: renewals, deadlines, time limits. Never awaits I/O."""
+"""One timer and what is due, in order: renewals, deadlines, time limits. It has no task, so nobody can cancel it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import heapq
-import logging
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..backends.base import Backend
-from ..clock import Clock
+from ..clock import Clock, Timer
 from ..errors import BackendError
+from ..log import Log
 from ..scripts.base import Part
 from .calls import Batch
 from .policy import COMPANY
 
 R = TypeVar("R")
 
-logger: logging.Logger = logging.getLogger("aiolock.watchdog")
+logger = Log("aiolock.watchdog")
 
 CHUNK = 320
 """Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
@@ -67,6 +68,8 @@ Asked = tuple[Renewable, Part]
 class Watchdog:
     """Wakes whatever is due and writes the renewals it asks for, in batches.
 
+    It runs in callbacks of the loop's timer. Whatever is raised in one, the next wake-up is set.
+
     Args:
         clock: the clock of all `due` times.
     """
@@ -83,22 +86,23 @@ class Watchdog:
         self._count = 0
         self._stale = 0
         self._wake_at = NEVER
-        self._sleeper: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+        self._context = contextvars.Context()  # no user's, though a user's task sets the timer
 
     def start(self, backend: Backend) -> None:
         """Begin, on the running loop."""
         self._backend = backend
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="aiolock-watchdog")
+        self._wake_next()
 
-    async def stop(self) -> None:
-        """End the task. Whatever was still watched is looked at a last time: somebody may wait for it."""
-        task, self._task = self._task, None
+    def stop(self) -> None:
+        """End. Whatever was still watched is looked at a last time: somebody may wait for it."""
+        self._backend = None
+        self._wake_at = NEVER
+        if self._timer is not None:
+            self._timer.cancel()
+        now = self._clock.now()
         for item, _, _ in list(self._pop(math.inf)):
-            item.on_due(self._clock.now(), 0.0)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+            _ask(item, now, 0.0, {})
 
     def schedule(self, item: Watched, due: float, early: float = 0.0) -> None:
         """Look at `item` at `due`, instead of whenever it was to be looked at before.
@@ -114,16 +118,18 @@ class Watchdog:
         if due >= self._ordered:
             if due == NEVER:
                 return
+            second = due // 1.0
             try:
-                self._seconds[due // 1.0][item] = early
+                self._seconds[second][item] = early
                 return  # the wake-up of this second is set
             except KeyError:
                 self._sweep()
-                self._seconds[due // 1.0] = {item: early}
+                self._seconds[second] = {item: early}
+                due = second
         else:
             self._push(item, due, early)
         if due < self._wake_at:
-            self._wake()
+            self._wake(due)
 
     def forget(self, item: Watched) -> None:
         """Stop looking at `item`."""
@@ -141,9 +147,8 @@ class Watchdog:
             self._stale = 0
 
     def lateness(self, now: float) -> float:
-        """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time."""
-        self._order(now)
-        return max(0.0, now - self._heap[0][0]) if self._heap else 0.0
+        """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time. Asked by any thread."""
+        return max(0.0, now - self._wake_at)
 
     def _sweep(self) -> None:
         """Drop the seconds of which all was forgotten: with long ttls they would pile up until they come."""
@@ -164,32 +169,42 @@ class Watchdog:
         self._count += 1
         heapq.heappush(self._heap, (due, self._count, item, early))
 
-    def _wake(self) -> None:
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)
+    def _wake(self, when: float) -> None:
+        """Set the timer."""
+        if self._backend is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        # What is overdue has just been scheduled so: nobody is late yet.
+        self._wake_at = max(when, self._clock.now())
+        self._timer = self._context.run(self._clock.call_at, self._wake_at, self._run)
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            now = self._clock.now()
-            late = self.lateness(now)
-            if late > LATE:
-                logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
-            for batch, asked in self._look(now, late).items():
-                for chunk in _chunks(asked):
-                    self.renew(batch, chunk)
-            self._wake_at = min(self._heap[0][0] if self._heap else NEVER, min(self._seconds, default=NEVER))
-            self._sleeper = loop.create_future()
-            timer = self._clock.call_at(self._wake_at, self._wake) if self._wake_at < NEVER else None
-            try:
-                await self._sleeper
-            finally:
-                if timer is not None:
-                    timer.cancel()
+    def _wake_next(self) -> None:
+        """Set the timer for what is due first."""
+        self._wake_at = NEVER
+        first = min(self._heap[0][0] if self._heap else NEVER, min(self._seconds, default=NEVER))
+        if first < NEVER:
+            self._wake(first)
 
-    def _look(self, now: float, late: float) -> dict[Batch, list[Asked]]:
-        """Tell everybody who is due, and who may be so in their company; returns who asked for a renewal."""
+    def _run(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        late = self.lateness(now)
         renewals: dict[Batch, list[Asked]] = {}
+        try:
+            self._look(now, late, renewals)
+        finally:
+            try:
+                for batch, asked in renewals.items():
+                    for chunk in _chunks(asked):
+                        self.renew(batch, chunk)
+            finally:
+                self._wake_next()
+        if late > LATE:
+            logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
+
+    def _look(self, now: float, late: float, renewals: dict[Batch, list[Asked]]) -> None:
+        """Tell everybody who is due, and who may be so in their company; notes who asked for a renewal."""
         for item, _, _ in self._pop(now):
             _ask(item, now, late, renewals)
         if renewals:
@@ -201,7 +216,6 @@ class Watchdog:
                     self.schedule(item, due, early)  # first, for whoever is asked may put it off
             for item in company:
                 _ask(item, now, 0.0, renewals)
-        return renewals
 
     def _pop(self, until: float) -> Iterator[tuple[Watched, float, float]]:
         self._order(until)
@@ -231,8 +245,13 @@ class Watchdog:
                 self.renew(batch, asked[middle:])
 
         call.settle = settle
-        if self._backend is not None:
+        if self._backend is None:
+            return
+        try:
             self._backend.post(call)
+        except Exception as error:
+            logger.exception("renewals could not be written; they are tried again")
+            settle(BackendError("", f"a renewal could not be written: {error!r}", transient=True))
 
 
 class Limit(Generic[R]):

@@ -14,7 +14,7 @@ import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
 LAYERS = [
-    {"errors", "clock"},
+    {"errors", "clock", "log"},
     {"scripts"},
     {"backends"},
     {"core"},

@@ -1,0 +1,55 @@
+"""Logging that cannot stop what it tells of: a handler or a filter of yours may raise."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Mapping
+
+CALLER = 3
+"""Frames up to whoever logs, whose place in the code a record names."""
+
+
+class Log:
+    """A logger whose calls never raise.
+
+    Args:
+        name: the logger's.
+    """
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        self._say(logging.DEBUG, message, args, extra)
+
+    def info(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        self._say(logging.INFO, message, args, extra)
+
+    def warning(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        self._say(logging.WARNING, message, args, extra)
+
+    def error(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        self._say(logging.ERROR, message, args, extra)
+
+    def exception(self, message: str, *args: object) -> None:
+        """An ERROR with the exception that is being handled."""
+        self._say(logging.ERROR, message, args, None, tell_exception=True)
+
+    def _say(
+        self,
+        level: int,
+        message: str,
+        args: tuple[object, ...],
+        extra: Mapping[str, object] | None,
+        tell_exception: bool = False,
+    ) -> None:
+        try:
+            self._logger.log(level, message, *args, exc_info=tell_exception, extra=extra, stacklevel=CALLER)
+        except Exception:
+            # As the logging package does with errors of its own handlers.
+            if logging.raiseExceptions and sys.stderr is not None:
+                traceback.print_exc()

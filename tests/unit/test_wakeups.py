@@ -1,0 +1,208 @@
+"""Whatever happens in one wake-up, the next one comes, in time and in nobody's name."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+import random
+import weakref
+from collections.abc import AsyncIterator, Iterable
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from aiolock import LockManager
+from aiolock.core.calls import Batch
+from aiolock.core.watchdog import Watchdog
+from aiolock.scripts.base import Call, Part
+from aiolock.testing import MemoryBackend, VirtualClock
+
+from .test_watchdog import Item
+from .world import TTL, settle
+
+whose = ContextVar("whose", default="nobody's")
+
+
+class Fatal(BaseException):
+    """Not an `Exception`: as `KeyboardInterrupt`, and `SystemExit` from `sys.exit()` in a callback."""
+
+
+class Deaf(MemoryBackend):
+    """Cannot be written to, at times."""
+
+    broken = False
+
+    def post(self, call: Call[Any]) -> None:
+        if self.broken:
+            raise RuntimeError("cannot be written")
+        super().post(call)
+
+
+class Player:
+    """Schedules itself anew as it likes; knows when it wants to be looked at."""
+
+    def __init__(self, watchdog: Watchdog, dice: random.Random) -> None:
+        self.due = math.inf
+        self.wanted = math.inf
+        self.looks = 0
+        self.premature = 0
+        self._early = 0.0
+        self._watchdog = watchdog
+        self._dice = dice
+
+    def plan(self, due: float, early: float = 0.0) -> None:
+        self.wanted, self._early = due, early
+        self._watchdog.schedule(self, due, early)
+
+    def drop(self) -> None:
+        self.wanted = math.inf
+        self._watchdog.forget(self)
+
+    def on_due(self, now: float, late: float) -> Player | None:
+        self.premature += now < self.wanted - self._early
+        self.looks += 1
+        self.wanted = math.inf
+        if self._dice.random() < 0.5:
+            self.plan(now + self._dice.choice([0.25, 1, 10, 700]) * self._dice.random())
+        return self if self._dice.random() < 0.3 else None
+
+    def entry(self) -> tuple[Batch, Part]:
+        return unwritten, Part((), ())
+
+    def judged(self, outcome: Any, sent_at: float) -> None: ...
+    def unknown(self, error: object) -> None: ...
+
+
+def unwritten(parts: Iterable[Part]) -> Call[Any]:
+    raise AssertionError("written")
+
+
+@pytest.fixture
+async def watchdog() -> AsyncIterator[Watchdog]:
+    watchdog = Watchdog(VirtualClock())
+    watchdog.start(MemoryBackend())
+    yield watchdog
+    watchdog.stop()
+
+
+def clock_of(watchdog: Watchdog) -> VirtualClock:
+    clock = watchdog._clock
+    assert isinstance(clock, VirtualClock)
+    return clock
+
+
+async def test_what_escapes_from_one_stops_no_other(watchdog: Watchdog) -> None:
+    """Kept by Watchdog._run: `finally: self._wake_next()`."""
+    clock = clock_of(watchdog)
+    fatal, same, later = Item(clock), Item(clock), Item(clock)
+
+    def on_due(now: float, late: float) -> None:
+        raise Fatal
+
+    fatal.on_due = on_due  # type: ignore[method-assign]
+    for item, pause in ((fatal, 1.25), (same, 1.5), (later, 60.0)):
+        watchdog.schedule(item, clock.now() + pause)
+    with pytest.raises(Fatal):
+        await clock.advance(1.5)
+    await clock.advance(100)
+    assert len(same.seen) == 1
+    assert later.seen == [(60, 0)]
+
+
+class Broken(logging.Handler):
+    """A user's, with a bug."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise RuntimeError("the handler is broken")
+
+
+@pytest.fixture
+def broken_logging(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
+    handler, logger = Broken(), logging.getLogger("aiolock")
+    monkeypatch.setattr(logging, "raiseExceptions", False)  # else it is told on stderr
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+
+
+@pytest.mark.usefixtures("broken_logging")
+async def test_an_error_that_cannot_be_logged(watchdog: Watchdog) -> None:
+    clock = clock_of(watchdog)
+    broken, same, later = Item(clock), Item(clock), Item(clock)
+    broken.on_due = lambda now, late: 1 / 0  # type: ignore[method-assign,assignment]
+    for item, pause in ((broken, 1), (same, 1), (later, 60)):
+        watchdog.schedule(item, clock.now() + pause)
+    await clock.advance(100)
+    assert (same.seen, later.seen) == ([(1, 0)], [(60, 0)])
+
+
+async def test_renewals_that_cannot_be_written_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Kept by Watchdog.renew: `except Exception`; else the hold would wait for an answer until its deadline."""
+    backend = Deaf()
+    async with LockManager(backend) as locks, locks.lock("a") as lease:
+        backend.broken = True
+        await backend.clock.advance(TTL / 2)
+        backend.broken = False
+        await backend.clock.advance(2 * TTL)
+        assert not lease.lost
+    assert "cannot be written" in caplog.text
+
+
+async def test_a_wake_up_is_in_no_users_context(watchdog: Watchdog) -> None:
+    """A renewal's log line is none of the request that took the lock. Kept by Watchdog._wake: `self._context.run`."""
+    clock = clock_of(watchdog)
+    item = Item(clock)
+    seen: list[str] = []
+    item.on_due = lambda now, late: seen.append(whose.get())  # type: ignore[method-assign]
+
+    async def user() -> None:
+        whose.set("a user's")
+        watchdog.schedule(item, clock.now() + 1)
+
+    loop = asyncio.get_running_loop()
+    timers: list[Any] = []
+    clock.call_at = lambda when, callback: timers.append(loop.call_later(0, callback))  # type: ignore[method-assign,assignment]
+    await asyncio.create_task(user())
+    await clock.advance(1)
+    await asyncio.sleep(0.001)
+    assert seen == ["nobody's"]
+
+
+async def test_nothing_is_kept_of_the_last_renewals(locks: LockManager, backend: MemoryBackend) -> None:
+    leases = [await locks.lock(f"n{i}").acquire() for i in range(20)]
+    await backend.clock.advance(TTL / 3)
+    holds = [weakref.ref(lease) for lease in leases]
+    for lease in leases:
+        await lease.release()
+    del leases, lease
+    await settle(backend)
+    gc.collect()
+    assert [hold() for hold in holds] == [None] * 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_against_a_simple_model(watchdog: Watchdog, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time goes in steps of all sizes: nobody is looked at too early, too late, twice, or not at all."""
+    dice = random.Random(seed)
+    clock = clock_of(watchdog)
+    monkeypatch.setattr(watchdog, "renew", lambda batch, asked: None)
+    players = [Player(watchdog, dice) for _ in range(40)]
+    for _ in range(400):
+        player = dice.choice(players)
+        move = dice.random()
+        if move < 0.5:
+            early = dice.random() if dice.random() < 0.4 else 0.0
+            player.plan(clock.now() + dice.choice([-1, 0.001, 0.5, 2, 60, 3600, 1e6]) * dice.random(), early)
+        elif move < 0.75:
+            player.drop()
+        else:
+            clock.jump(dice.choice([0.001, 0.01, 0.5, 1, 5, 100, 4000]) * dice.random())
+            for _ in range(4):
+                await asyncio.sleep(0)
+            assert min(player.wanted for player in players) > clock.now()
+        assert all(player.wanted == player.due for player in players)
+    assert sum(player.looks for player in players) > 100
+    assert sum(player.premature for player in players) == 0
