@@ -1,7 +1,5 @@
 """`lease.shielded()`: a clean-up that the server's expiry cuts off is never taken for one that was finished."""
 
-
-
 from __future__ import annotations
 
 import asyncio
