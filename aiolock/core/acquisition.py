@@ -294,6 +294,7 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
             name, f"{name!r} is held for reading by this owner, which would wait for itself to write: release it first"
         )
     hold.depth += 1
+    hold.nesting += (calls,)
     hold.ttl_ms = max(hold.ttl_ms, policy.ttl_ms)
     call = hold.calls.acquire(hold.owner, hold.ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
     wanted = True
@@ -317,10 +318,12 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
     except BaseException:
         wanted = False
         call.withdraw()
+        hold.nested(calls)
         gate.lower(hold, "clean" if hold.check() is None else "dirty")
         raise
     finally:
         runtime.watchdog.forget(limit)
+    hold.nested(calls)
     return gate.lease(hold, calls, task)
 
 

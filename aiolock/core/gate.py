@@ -334,7 +334,7 @@ class Gate:
 
     def _write_rest(self, hold: Hold, ending: Ending, settlement: Settlement) -> None:
         """Tell the server what the open leases of the hold still need: depth and weight, both absolute."""
-        left = (lease.calls for lease in hold.all_leases())
+        left = [*hold.nesting, *(lease.calls for lease in hold.all_leases())]
         hold.calls = max(left, key=lambda calls: calls.weight, default=hold.calls)
         Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
 

@@ -91,6 +91,7 @@ class Hold:
         "fence",
         "leases",
         "listener",
+        "nesting",
         "owner",
         "policy",
         "reason",
@@ -122,6 +123,7 @@ class Hold:
         self.ended: bool = False
         self.leases: list[Lease] = []  # that are not released, and whose task lives
         self.strays: tuple[weakref.ref[Lease], ...] = ()  # that are not released, and whose task has ended
+        self.nesting: tuple[Calls, ...] = ()  # requests of levels that are asked for, and have no lease yet
         self.scopes: tuple[Scoped, ...] = ()
         self.listener: LossListener = listener
         self._clock = clock
@@ -220,6 +222,12 @@ class Hold:
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
         """Some task other than `but` is inside a guarded block."""
         return any(lease.guard is not None and lease.guard.task is not but for lease in self.leases)
+
+    def nested(self, calls: Calls) -> None:
+        """A level that was asked for has its lease, or will have none."""
+        pending = list(self.nesting)
+        pending.remove(calls)
+        self.nesting = tuple(pending)
 
     def all_leases(self) -> list[Lease]:
         """The leases that are not released, also those that only their user can find."""

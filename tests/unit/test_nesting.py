@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aiolock import AcquireTimeout, LockManager
+from aiolock.testing import MemoryBackend
+
+from .world import SlowBackend
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
@@ -18,3 +23,24 @@ async def test_a_semaphore_of_one_does_not(locks: LockManager) -> None:
     async with locks.semaphore("order:42", 1):
         with pytest.raises(AcquireTimeout):
             await locks.semaphore("order:42", 1).acquire(timeout=0)
+
+
+async def test_a_writer_that_nests_while_another_task_downgrades_still_writes() -> None:
+    """The downgrade is written behind the nested request, whose lease is not there yet. Kept by Hold.nesting."""
+    backend = SlowBackend()
+    async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as others:
+        here, there = locks.rw_lock("catalogue"), others.rw_lock("catalogue")
+        writing, reading = await here.write.acquire(), await here.read.acquire()
+        nested = asyncio.create_task(here.write.acquire(owner=writing.owner))
+        while writing.depth < 3:  # noqa: ASYNC110 - the turns of a loop, no time
+            await asyncio.sleep(0)
+        await writing.release()
+        lease = await nested
+        assert await there.read.try_acquire() is None
+        info = await there.info()
+        assert info is not None
+        assert info.writing
+        await lease.release()
+        async with there.read.try_acquire() as beside:
+            assert beside is not None
+        await reading.release()
