@@ -98,8 +98,9 @@ class Watchdog:
         """End. Whatever was still watched is looked at a last time: somebody may wait for it."""
         self._backend = None
         self._wake_at = NEVER
-        if self._timer is not None:
-            self._timer.cancel()
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
         now = self._clock.now()
         for item, _, _ in list(self._pop(math.inf)):
             _ask(item, now, 0.0, {})

@@ -95,8 +95,9 @@ class Primitive:
 
     def _innermost(self) -> Lease:
         """The lease that `release()` in the running task means."""
+        gate = self._gate()
         task = asyncio.current_task()
-        lease = self._gate().find(task, self._side)
+        lease = gate.find(task, self._side)
         if lease is None:
             raise NotOwned(self.name, self._unowned(task))
         return lease
