@@ -13,6 +13,7 @@ from .backends.sources import backend_of
 from .core.acquisition import Acquisition
 from .core.handover import check_kind, resume
 from .core.lease import Lease
+from .core.lifecycle import Lifecycle
 from .core.policy import (
     Policy,
     check_duration,
@@ -25,7 +26,7 @@ from .core.policy import (
 from .core.poll import Poll
 from .core.runtime import Limits, Runtime
 from .core.ticket import Ticket
-from .errors import ConfigurationError, LossReason
+from .errors import ConfigurationError
 from .primitives.fair_lock import FairLock
 from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
@@ -136,7 +137,7 @@ class LockManager:
                 )
         backend = backend_of(source, limits.request_timeout, self._replicas, pushes=waiting is None)
         self._runtime = Runtime(backend, namespace, limits, waiting)
-        self._entering = False
+        self._lifecycle = Lifecycle(self._runtime)
 
     @classmethod
     def quorum(cls, sources: Sequence[str | Redis | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
@@ -312,21 +313,12 @@ class LockManager:
 
         Raises:
             BackendError: the server does not answer within `request_timeout`, or refuses.
-            ConfigurationError: entered already, or the server is too old.
+            ConfigurationError: entered already, closed meanwhile, or the server is too old.
 
         Cancellation: nothing stays open. Cost: one connection, two with `min_replicas`, and one subscription, none if
         it polls.
         """
-        runtime = self._runtime
-        if runtime.bound and not runtime.usable:
-            runtime.check("")
-        if runtime.bound or self._entering:
-            raise ConfigurationError("", "this manager is entered already: enter it once, and share it between tasks")
-        self._entering = True
-        try:
-            await self._connect()
-        finally:
-            self._entering = False
+        await self._lifecycle.enter()
         return self
 
     async def __aexit__(
@@ -336,53 +328,17 @@ class LockManager:
 
     async def aclose(self) -> None:
         """Close: no new acquires, waiters are turned away, guarded blocks cancelled with `CLOSED` and awaited for
-        `request_timeout` at most, then their locks released. A block that does not end keeps its key until its ttl.
-        Harmless if it is closed already, and in a forked child, whose parent goes on using the connection.
+        `request_timeout` at most, then their locks released. Those answers are awaited as long as some come, until
+        there was none for `request_timeout`. A block that does not end keeps its key until its ttl. A task that is
+        just entering the manager gets `ConfigurationError`. Harmless if it is closed already, and in a forked child,
+        whose parent goes on using the connection.
+
+        A manager that is left open is closed when `asyncio.run()` ends.
 
         Cancellation: closes without waiting any longer; what was written stays written. No task, connection or key
         stays.
         """
-        runtime = self._runtime
-        if not runtime.usable or runtime.closing:
-            return
-        runtime.closing = True
-        try:
-            for gate in list(runtime.gates.values()):
-                gate.close()
-            for hold in list(runtime.holds.values()):
-                hold.lose(LossReason.CLOSED)
-            await runtime.drained()
-        finally:
-            try:
-                for hold in list(runtime.holds.values()):
-                    hold.listener.expel(hold)
-                await runtime.backend.aclose()
-            finally:
-                runtime.unbind()
-                runtime.watchdog.stop()
-
-    async def _connect(self) -> None:
-        runtime = self._runtime
-        patience = runtime.limits.request_timeout
-        runtime.bind()
-        try:
-            await runtime.backend.open(timeout=patience, reconnected=self._verify)
-            runtime.watchdog.start(runtime.backend)
-            if runtime.poll is None:
-                await runtime.listen()
-        except BaseException:
-            runtime.closing = True
-            try:
-                await runtime.backend.aclose()
-            finally:
-                runtime.unbind()
-                runtime.watchdog.stop()
-            raise
-
-    def _verify(self) -> None:
-        for hold in list(self._runtime.holds.values()):
-            hold.verify()
-        self._runtime.verify_places()
+        await self._lifecycle.close()
 
     def __repr__(self) -> str:
         runtime = self._runtime

@@ -61,7 +61,7 @@ class MemoryBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             raise ConfigurationError("", "this backend is open already: give each manager its own, of one store")
         self._loop = asyncio.get_running_loop()
 

@@ -252,17 +252,20 @@ class Runtime:
             logger.warning("closing while guarded blocks still run: their locks stay until they expire")
         finally:
             self.watchdog.forget(limit)
-            self._closer = self.draining = None
+            self.draining = None
 
     def progress(self) -> None:
         """Somebody left a gate: that may have been the last one for whom closing waits."""
         drained = self.draining
-        if drained is None or drained.done():
-            return
-        if any(gate.occupied() for gate in self.gates.values()):
-            return
-        if not any(hold.guarded(self._closer) for hold in self.holds.values()):
+        if drained is not None and not drained.done() and not self.occupied:
             drained.set_result(None)
+
+    @property
+    def occupied(self) -> bool:
+        """Some task other than the one that closes waits, or is inside a guarded block."""
+        if any(gate.occupied() for gate in self.gates.values()):
+            return True
+        return any(hold.guarded(self._closer) for hold in self.holds.values())
 
     def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:
         """Fail `reply` with `error()` if it is not there at clock time `due`; to be forgotten when it came."""

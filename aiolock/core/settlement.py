@@ -173,9 +173,12 @@ class Release:
         return False
 
     def _unanswered(self) -> bool:
+        # At once for the first time. A request that ends every connection must not do it for as long as others need
+        # to be answered, nor for ever.
+        again = not self._resent
         self._resent = True
         self.taint()
-        return True
+        return again and self._runtime.clock.now() < self._until
 
     def _settle(self, result: ReleaseOutcome | BackendError) -> None:
         if isinstance(result, BackendError) and result.transient and self._runtime.usable:

@@ -22,7 +22,7 @@ from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
 
-from .calls import ECHO, append, echo
+from .calls import ECHO, append, echo, until
 from .conftest import Connect, server_tls
 
 LOST = ConnectionResetError("reset by peer")
@@ -75,26 +75,38 @@ async def wire(stream: Stream) -> Wire:
     return wire
 
 
-async def pumping(wire: Wire, receive: Any) -> asyncio.Task[Exception]:
-    task = asyncio.create_task(wire.pump(receive))
-    await asyncio.sleep(0)
-    return task
+class Reading:
+    """Somebody who reads a wire.
 
+    Attributes:
+        ends: why nothing more comes, each time that was said.
+        resumed: how often it was told to go on writing.
+    """
 
-async def end(task: asyncio.Task[Exception]) -> Exception:
-    return await asyncio.wait_for(task, 10)
+    def __init__(self, wire: Wire | Link, receive: Any) -> None:
+        self.ends: list[Exception] = []
+        self.resumed = 0
+        wire.start(receive, self.ends.append, self._resume)
+
+    def _resume(self) -> None:
+        self.resumed += 1
+
+    @property
+    def end(self) -> Exception:
+        (end,) = self.ends
+        return end
 
 
 async def test_what_came_before_anybody_asked_is_given_out_first(wire: Wire) -> None:
     got: list[object] = []
     wire.data_received(b":1\r\n:")
     wire.data_received(b"2\r\n")
-    task = await pumping(wire, got.append)
+    reading = Reading(wire, got.append)
     assert got == [1, 2]
     wire.data_received(b":3\r\n")
     assert got == [1, 2, 3]
     wire.connection_lost(LOST)
-    assert await end(task) is LOST
+    assert reading.end is LOST
 
 
 async def test_what_came_before_anybody_asked_and_then_the_end(wire: Wire) -> None:
@@ -102,39 +114,39 @@ async def test_what_came_before_anybody_asked_and_then_the_end(wire: Wire) -> No
     wire.data_received(b":1\r\n")
     wire.eof_received()
     wire.connection_lost(None)
-    assert isinstance(await end(await pumping(wire, got.append)), ConnectionError)
+    assert isinstance(Reading(wire, got.append).end, ConnectionError)
     assert got == [1]
 
 
 async def test_every_byte_alone(wire: Wire) -> None:
     got: list[object] = []
-    task = await pumping(wire, got.append)
+    reading = Reading(wire, got.append)
     for byte in b"$4\r\n\r\n$1\r\n*2\r\n:1\r\n$-1\r\n_\r\n#f\r\n*0\r\n+OK\r\n":
         wire.data_received(bytes([byte]))
     assert got == [b"\r\n$1", [1, None], None, False, [], b"OK"]
     wire.connection_lost(LOST)
-    await end(task)
+    assert reading.end is LOST
 
 
 async def test_errors_are_replies_whatever_their_class(wire: Wire) -> None:
     got: list[Any] = []
-    task = await pumping(wire, got.append)
+    reading = Reading(wire, got.append)
     wire.data_received(b"-LOADING Redis is loading\r\n-ERR no\r\n:1\r\n")
     assert [type(reply).__name__ for reply in got] == ["BusyLoadingError", "ResponseError", "int"]
     assert isinstance(got[0], BusyLoadingError)
-    assert not task.done()
+    assert reading.ends == []
     wire.connection_lost(LOST)
-    await end(task)
+    assert reading.end is LOST
 
 
 async def test_thousands_in_one_read(wire: Wire) -> None:
     got: list[Any] = []
-    task = await pumping(wire, got.append)
+    reading = Reading(wire, got.append)
     wire.data_received(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n*1\r\n:1\r\n" * 10_000)
     assert [type(item) for item in got] == [Push, list] * 10_000
     assert got[-2].items == [b"message", b"c", b"x"]
     wire.connection_lost(LOST)
-    await end(task)
+    assert reading.end is LOST
 
 
 async def test_nothing_is_given_out_behind_a_failure(wire: Wire) -> None:
@@ -145,10 +157,10 @@ async def test_nothing_is_given_out_behind_a_failure(wire: Wire) -> None:
         if reply == 2:
             raise Desync("out of step")
 
-    task = await pumping(wire, receive)
+    reading = Reading(wire, receive)
     wire.data_received(b":1\r\n:2\r\n:3\r\n")
     wire.data_received(b":4\r\n")
-    assert isinstance(await end(task), Desync)
+    assert isinstance(reading.end, Desync)
     wire.data_received(b":5\r\n")
     wire.connection_lost(LOST)
     assert got == [1, 2]
@@ -156,29 +168,54 @@ async def test_nothing_is_given_out_behind_a_failure(wire: Wire) -> None:
 
 async def test_what_is_no_resp_ends_it(wire: Wire) -> None:
     got: list[object] = []
-    task = await pumping(wire, got.append)
+    reading = Reading(wire, got.append)
     wire.data_received(b":1\r\nHTTP/1.1 400 Bad Request\r\n")
-    assert isinstance(await end(task), InvalidResponse)
+    assert isinstance(reading.end, InvalidResponse)
     assert got == [1]
 
 
-async def test_cancelled(wire: Wire, stream: Stream) -> None:
+async def test_stopped(wire: Wire, stream: Stream) -> None:
     got: list[object] = []
-    task = await pumping(wire, got.append)
-    task.cancel()
-    await asyncio.wait((task,))
+    reading = Reading(wire, got.append)
+    wire.stop()
     wire.data_received(b":1\r\n")
+    wire.resume_writing()
     wire.connection_lost(LOST)
-    assert task.cancelled()
-    assert got == []
-    assert stream.told == [LOST]
+    assert got == reading.ends == []
+    assert reading.resumed == 0
+    assert stream.told == ["resume", LOST]
+
+
+async def test_interrupted_while_replies_are_given_out(wire: Wire) -> None:
+    """A signal handler's `sys.exit()`: nobody knows who got his reply, so nobody gets another."""
+    got: list[object] = []
+
+    def receive(reply: object) -> None:
+        if reply == 2:
+            raise SystemExit
+        got.append(reply)
+
+    reading = Reading(wire, receive)
+    with pytest.raises(SystemExit):
+        wire.data_received(b":1\r\n:2\r\n:3\r\n")
+    wire.data_received(b":4\r\n")
+    assert got == [1]
+    assert isinstance(reading.end, ConnectionError)
+
+
+async def test_whoever_writes_hears_when_to_go_on(wire: Wire) -> None:
+    reading = Reading(wire, lambda reply: None)
+    wire.pause_writing()
+    assert (wire.paused, reading.resumed) == (True, 0)
+    wire.resume_writing()
+    assert (wire.paused, reading.resumed) == (False, 1)
 
 
 async def test_the_end_of_what_the_server_says_is_the_end(wire: Wire, stream: Stream) -> None:
     """Although unsent bytes may keep the transport from being lost for long."""
-    task = await pumping(wire, lambda reply: None)
+    reading = Reading(wire, lambda reply: None)
     assert wire.eof_received() is True
-    assert isinstance(await end(task), ConnectionError)
+    assert isinstance(reading.end, ConnectionError)
     assert stream.told == ["eof"]
 
 
@@ -274,7 +311,9 @@ async def test_lost_just_before_it_would_be_taken_over(
         for _ in range(turns):
             await asyncio.sleep(0)
         link.attach()
-        assert isinstance(await asyncio.wait_for(link.pump(lambda reply: None), 10), Exception)
+        reading = Reading(link, lambda reply: None)
+        await until(lambda: reading.ends)
+        assert isinstance(reading.end, Exception)
         link.reset()
         await asyncio.wait_for(link.closed(), 10)
 

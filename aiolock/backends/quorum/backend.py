@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ...clock import Clock
@@ -14,6 +15,7 @@ from ...scripts.lock import ACQUIRE, RELEASE
 from ...scripts.lock.args import AcquireArgs
 from ..base import Backend, Wake
 from ..memory import finish
+from ..worker import Worker
 from .ballot import Ballot
 from .election import Election
 from .farewell import Farewell
@@ -60,7 +62,8 @@ class QuorumBackend:
         members = [Node(number, node) for number, node in enumerate(nodes, 1)]
         self._panel = Panel(members, self.clock, request_timeout / 2)
         self._subscriptions: dict[str, Subscription] = {}
-        self._opening: list[asyncio.Task[None]] = []
+        self._opening: list[Worker[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event = asyncio.Event()
         self._open = False
 
@@ -70,14 +73,15 @@ class QuorumBackend:
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         """See `Backend.open`: a majority is enough, the others are connected when they can be."""
-        if self._open:
+        if self._open and not (self._loop is not None and self._loop.is_closed()):
             raise ConfigurationError("", "the backend is already open: close it first")
         self._open = True
+        self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         for node in self._panel.nodes:
-            node.suspect, node.failure = False, None
+            node.ready, node.suspect, node.failure = False, False, None
         self._opening = [
-            asyncio.create_task(node.open(timeout, reconnected, self._told), name=f"aiolock {node.label}")
+            Worker(partial(node.open, timeout, reconnected, self._told), _nothing, f"aiolock {node.label}")
             for node in self._panel.nodes
         ]
         try:
@@ -122,8 +126,9 @@ class QuorumBackend:
         if not self._open:
             return
         self._open = False
-        for task in self._opening:
-            task.cancel()
+        opening, self._opening = self._opening, []
+        for worker in opening if self._loop is asyncio.get_running_loop() else []:
+            worker.stop()
         for channel in list(self._subscriptions):
             self.unsubscribe(channel)
         try:
@@ -131,9 +136,10 @@ class QuorumBackend:
                 for node in self._panel.nodes:
                     group.create_task(node.aclose())
         finally:
-            opening, self._opening = self._opening, []
             self._panel.winners.clear()
-            await asyncio.wait(opening)
+            if self._loop is asyncio.get_running_loop():
+                for worker in opening:
+                    await worker.stopped()
 
     def _ballot(self, call: Call[Any]) -> Ballot[Any] | None:
         if call.script is ACQUIRE and AcquireArgs.of(call).depth == 1:
@@ -186,6 +192,10 @@ class QuorumBackend:
         future: asyncio.Future[R] = loop.create_future()
         loop.call_soon(finish, call, future, BackendError(call.name, why))
         return future
+
+
+def _nothing(_: None) -> None:
+    pass
 
 
 def _check(nodes: Sequence[Backend]) -> None:

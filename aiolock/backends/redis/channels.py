@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
 from ...errors import BackendError
+from ...log import Log
 from ..base import Wake
 from . import failures
 
-logger: logging.Logger = logging.getLogger("aiolock.redis")
+logger = Log("aiolock.redis")
 
 RETRY = 1.0
 

@@ -22,6 +22,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from ...errors import ConfigurationError
+from ..worker import Worker
 from .push import Push
 from .wire import Wire
 
@@ -130,6 +131,9 @@ class Link:
         self._socket = self._transport.get_extra_info("socket")
         self._enough = self._transport.get_write_buffer_limits()[1]
         self._wire: Wire | None = None
+        self._reader: Worker[Exception] | None = None  # these two only without a wire
+        self._drainer: Worker[Exception | None] | None = None
+        self._resumed: Callable[[], None] | None = None
         # Lost or closed, though the reader may not have come to know yet.
         self.gone: Callable[[], bool] = self._transport.is_closing
 
@@ -139,14 +143,15 @@ class Link:
         redis-py's `send_packed_command` would drop the connection if it were cancelled while it waits.
 
         Returns:
-            True if the transport has more to send than it should.
+            True if the transport has more to send than it should: whoever started to read is told when it has not.
         """
         self._transport.write(data)
-        return self._transport.get_write_buffer_size() > self._enough if self._wire is None else self._wire.paused
-
-    async def drained(self) -> None:
-        """Wait while the transport has more to send than it should. Raises OSError once the connection is lost."""
-        await self._writer.drain()
+        if self._wire is not None:
+            return self._wire.paused
+        congested = self._transport.get_write_buffer_size() > self._enough
+        if congested and self._drainer is None:
+            self._drainer = Worker(self._drain, self._drained, "aiolock writer")
+        return congested
 
     async def read(self) -> object:
         """The next reply, error reply (as an exception, returned) or `Push`.
@@ -173,35 +178,78 @@ class Link:
         if not self.gone() and _read_as_usual(self._connection) and not _unread(self._connection):
             self._wire = Wire(self._transport, self._connection._parser.parse_error)
 
-    async def pump(self, receive: Callable[[object], None]) -> Exception:
-        """Give each reply, error reply (as an exception) and `Push` to `receive` until the connection is lost.
+    def start(
+        self, receive: Callable[[object], None], lost: Callable[[Exception], None], resumed: Callable[[], None]
+    ) -> None:
+        """Read from now on, until the connection is lost or closed.
 
-        Returns:
-            Why it was lost, or what `receive` raised.
+        Args:
+            receive: given each reply, error reply (as an exception) and `Push`.
+            lost: told once why no more will come: the connection was lost, or what `receive` raised.
+            resumed: told each time that `write` may go on after it had returned True.
         """
+        self._resumed = resumed
         if self._wire is not None:
-            return await self._wire.pump(receive)
+            self._wire.start(receive, lost, resumed)
+        else:
+            self._reader = Worker(lambda: self._pump(receive), lost, "aiolock reader")
+
+    async def _pump(self, receive: Callable[[object], None]) -> Exception:
         try:
             while True:
                 receive(await self.read())
         except Exception as error:
             return error
 
+    def _drained(self, error: Exception | None) -> None:
+        self._drainer = None
+        if error is None and self._resumed is not None:
+            self._resumed()
+
+    async def _drain(self) -> Exception | None:
+        try:
+            await self._writer.drain()
+        except Exception as error:
+            return error  # the reader says so
+        return None
+
+    def stop(self) -> None:
+        """Read no more; nothing of what still comes is given out."""
+        self._resumed = None
+        if self._wire is not None:
+            self._wire.stop()
+        for worker in (self._reader, self._drainer):
+            if worker is not None:
+                worker.stop()
+
     def close(self) -> None:
         """Close once what was written has left."""
+        self.stop()
         _close(self._connection)
+
+    def abort(self) -> None:
+        """Close now. What the kernel was given still arrives."""
+        with contextlib.suppress(AttributeError):  # a TLS transport of CPython 3.11.2 that is lost already
+            self._transport.abort()
 
     def reset(self) -> None:
         """Abandon: what was written and not yet received must not arrive any more, so the kernel may not repeat it."""
         if self._socket is not None and not self.gone():  # uvloop would do it to whoever has the number now
             with contextlib.suppress(OSError, ValueError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
-        with contextlib.suppress(AttributeError):  # a TLS transport of CPython 3.11.2 that is lost already
-            self._transport.abort()
-        _close(self._connection)
+        self.abort()
+        self.close()
+
+    def sever(self) -> None:
+        """Let the server know of its end, where the loop was closed before it."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     async def closed(self) -> None:
-        """Wait until the socket is closed."""
+        """Wait until the socket is closed, and nothing reads it any more."""
+        for worker in (self._reader, self._drainer):
+            if worker is not None:
+                await worker.stopped()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
+from ...log import Log
 from .connection import Link, pack
 from .push import Push
 
-logger: logging.Logger = logging.getLogger("aiolock.redis")
+logger = Log("aiolock.redis")
 
 OLDEST = 6
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from redis.asyncio import Redis
@@ -13,8 +13,10 @@ from redis.exceptions import NoScriptError
 
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
+from ...log import Log
 from ...scripts.base import Call
 from ..base import Wake
+from ..worker import Worker
 from . import failures
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
@@ -26,10 +28,12 @@ from .requests import Request
 from .session import Session
 
 R = TypeVar("R")
-logger: logging.Logger = logging.getLogger("aiolock.redis")
+logger = Log("aiolock.redis")
 
 _MISSES = 3
 _LINGER = 1.0
+_ATTEMPTS = 3
+"""Connections on which closing tries to get its answers."""
 
 
 class _State(enum.Enum):
@@ -89,7 +93,10 @@ class RedisBackend:
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
         self._session: Session | None = None
-        self._supervisor: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._backoff = Backoff()
+        self._connecting: Worker[None] | None = None  # while there is no session
+        self._attempt: asyncio.Future[None] | None = None  # while one is under way
         self._reconnected: Callable[[], None] = _nothing
         self._closed: asyncio.Future[None] | None = None
         self._on_missing = self._missing  # made once, not for each request
@@ -100,9 +107,12 @@ class RedisBackend:
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         """See `Backend.open`."""
+        if self._loop is not None and self._loop.is_closed():
+            self._forget()
         if self._state is not _State.CLOSED:
             raise ConfigurationError("", "the backend is already open: close it first")
         self._state = _State.OPENING
+        self._loop = asyncio.get_running_loop()
         try:
             link = await self._connect(timeout)
         except BaseException:
@@ -112,9 +122,8 @@ class RedisBackend:
         self._reconnected = reconnected
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
-        self._session = self._new_session(link)
-        self._supervisor = asyncio.create_task(self._supervise(self._session), name="aiolock connection")
-        self._supervisor.add_done_callback(self._supervisor_ended)
+        self._backoff = Backoff()
+        self._new_session(link).start()
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
@@ -155,19 +164,36 @@ class RedisBackend:
         if self._closed is not None:
             await asyncio.wait((self._closed,))
             return
+        if self._loop is not None and self._loop.is_closed():
+            self._forget()
         if self._state is not _State.OPEN:
             return
         self._closed = asyncio.get_running_loop().create_future()
+        linger = self._timeout
         try:
             try:
-                if self._session is not None:
-                    await self._session.quiet(min(self._timeout, _LINGER))
+                await self._finish()
+                linger = min(linger, _LINGER)
             finally:
-                ending = self._shut()
+                ending = self._shut(linger)
             await ending.wait()
         finally:
             self._closed.set_result(None)
             self._closed = None
+
+    async def _finish(self) -> None:
+        """Wait until all is written and answered, or cannot be: one attempt to connect is waited for, no pause."""
+        for _ in range(_ATTEMPTS):
+            session = self._session
+            if session is not None:
+                if await session.quiet():
+                    return
+                await asyncio.sleep(0)  # if the connection was lost, it says so now
+                if self._session is session:
+                    return
+            if self._attempt is None or not self._outbox.wanted():
+                return
+            await asyncio.wait((self._attempt,), timeout=self._timeout)
 
     def _put_by(self, request: Request[Any]) -> None:
         """Until there is a connection."""
@@ -177,7 +203,11 @@ class RedisBackend:
             asyncio.get_running_loop().call_soon(request.settle, self._closed_error(request.call.name))
 
     def _new_session(self, link: Link) -> Session:
-        return Session(link, self._outbox, self._channels, self.clock, self._timeout, self._replicas)
+        loop = asyncio.get_running_loop()
+        lost = partial(self._lost, loop.time())
+        session = Session(link, self._outbox, self._channels, self.clock, self._timeout, lost, self._replicas)
+        self._session = session
+        return session
 
     async def _connect(self, timeout: float) -> Link:
         link: Link | None = None
@@ -196,51 +226,46 @@ class RedisBackend:
         self.connections_opened += 1
         return link
 
-    async def _supervise(self, session: Session) -> None:
-        loop = asyncio.get_running_loop()
-        backoff = Backoff()
-        try:
-            while True:
-                began = loop.time()
-                cause = await session.run()
-                self._lost(session, cause)
-                if loop.time() - began > LASTED:
-                    backoff.reset()
-                session = self._resume(await self._reconnect(backoff))
-        except Exception:
-            logger.exception("the connection to Redis is given up after an internal error")
-
-    def _supervisor_ended(self, supervisor: asyncio.Task[None]) -> None:
-        # Somebody else cancelled it, perhaps before its first step: better no backend than one that never answers.
-        if self._supervisor is supervisor:
-            self._shut()
-
-    def _lost(self, session: Session, cause: Exception) -> None:
+    def _lost(self, began: float, cause: Exception) -> None:
+        session, loop = self._session, asyncio.get_running_loop()
+        if session is None:
+            return  # closed meanwhile
         self._session = None
-        logger.warning("the connection to Redis was lost (%s: %s), connecting again", type(cause).__name__, cause)
+        if loop.time() - began > LASTED:
+            self._backoff.reset()
         self._outbox.disconnected()
         for request in session.replies.requests():
             self._outbox.unanswered(request, failures.lost(request.call.name, request.doing, cause))
+        self._attempt = loop.create_future()
+        self._connecting = Worker(partial(self._reconnect, loop.time(), set()), _nothing, "aiolock connection")
+        logger.warning("the connection to Redis was lost (%s: %s), connecting again", type(cause).__name__, cause)
 
-    async def _reconnect(self, backoff: Backoff) -> Link:
+    async def _reconnect(self, began: float, told: set[bool]) -> None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        logged: set[int] = set()
-        while True:
-            await asyncio.sleep(backoff.next())
+        while self._session is None:
+            await asyncio.sleep(self._backoff.next())
+            if self._attempt is None:
+                self._attempt = loop.create_future()
             try:
                 link = await self._connect(self._timeout)
             except AiolockError as error:
+                self._attempted()
                 passing = isinstance(error, BackendError) and error.transient
-                level = logging.WARNING if passing else logging.ERROR
-                logger.log(logging.DEBUG if level in logged else level, "still not connected to Redis: %s", error)
-                logged.add(level)
+                tell = logger.debug if passing in told else logger.warning if passing else logger.error
+                tell("still not connected to Redis: %s", error)
+                told.add(passing)
             else:
+                self._resume(link)
                 logger.info("connected to Redis again after %.1f s", loop.time() - began)
-                return link
 
-    def _resume(self, link: Link) -> Session:
-        session = self._session = self._new_session(link)
+    def _attempted(self) -> None:
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None and not attempt.done():
+            attempt.set_result(None)
+
+    def _resume(self, link: Link) -> None:
+        session = self._new_session(link)
+        session.start()
         session.flush()
         try:
             self._reconnected()
@@ -249,7 +274,7 @@ class RedisBackend:
         for listener in self._channels.all():
             session.put(Subscribe(listener))
         session.wake()
-        return session
+        self._attempted()
 
     def _missing(self, request: Request[Any], error: NoScriptError) -> None:
         call, session = request.call, self._session
@@ -276,15 +301,13 @@ class RedisBackend:
             name, "the connection to Redis is closed: use locks inside `async with manager:`", transient
         )
 
-    def _shut(self) -> _Ending:
+    def _shut(self, linger: float) -> _Ending:
         session, self._session = self._session, None
-        supervisor, self._supervisor = self._supervisor, None
-        self._state = _State.CLOSED
+        connecting, self._connecting = self._connecting, None
+        self._state, self._loop = _State.CLOSED, None
         self._handshake.forget()
-        ending = _Ending(session)
-        if supervisor is not None:
-            supervisor.cancel()
-            ending.tasks.append(supervisor)
+        self._attempted()
+        ending = _Ending(session, connecting, linger)
         unfinished = list(session.replies.requests()) if session is not None else []
         unfinished += [item for item in self._outbox.take() if isinstance(item, Request)]
         for request in unfinished:
@@ -292,27 +315,42 @@ class RedisBackend:
         self._channels.clear(self._closed_error("", transient=True))  # no verdict on subscribing
         return ending
 
+    def _forget(self) -> None:
+        """Its loop was closed and it was not: nothing of it runs any more, and nobody waits."""
+        session, self._session = self._session, None
+        self._connecting = self._attempt = self._closed = None
+        self._state, self._loop = _State.CLOSED, None
+        self._handshake.forget()
+        if session is not None:
+            session.link.sever()
+
 
 class _Ending:
-    """A session that is closed: its connection closes once all is sent, or is reset if that takes too long."""
+    """A backend that is closed: its connection closes once all is sent, or if that takes too long.
 
-    def __init__(self, session: Session | None) -> None:
-        self.tasks: list[asyncio.Task[None]] = []
+    Args:
+        session: if there is a connection.
+        connecting: if there is none.
+        linger: seconds.
+    """
+
+    def __init__(self, session: Session | None, connecting: Worker[None] | None, linger: float) -> None:
+        self._connecting = connecting
         self._link = session.link if session is not None else None
+        if connecting is not None:
+            connecting.stop()
         if session is not None:
-            writer = session.close()
-            if writer is not None:
-                self.tasks.append(writer)
-            self._timer = asyncio.get_running_loop().call_later(_LINGER, session.link.reset)
+            session.close()
+            self._timer = asyncio.get_running_loop().call_later(linger, session.link.abort)
 
     async def wait(self) -> None:
         """Wait until nothing is left."""
-        if self.tasks:
-            await asyncio.wait(self.tasks)
+        if self._connecting is not None:
+            await self._connecting.stopped()
         if self._link is not None:
             await self._link.closed()
             self._timer.cancel()
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass

@@ -53,6 +53,10 @@ class Outbox:
         self._look()
         return items
 
+    def wanted(self) -> bool:
+        """Some request is in it that nobody has withdrawn."""
+        return any(isinstance(item, Request) and not item.withdrawn for item in (*self._again, *self._new))
+
     def unanswered(self, request: Request[Any], otherwise: BackendError) -> None:
         """Ask whether `request` is written again, before all that is new; if not it fails with `otherwise`.
 

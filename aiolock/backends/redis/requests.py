@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from redis.exceptions import NoScriptError, RedisError
 
 from ...errors import BackendError
+from ...log import Log
 from ...scripts.base import Call, drop
 from ..base import resolve
 from . import failures
 
 R = TypeVar("R")
-logger: logging.Logger = logging.getLogger("aiolock.redis")
+logger = Log("aiolock.redis")
 
 
 class Request(Generic[R]):

@@ -1,12 +1,11 @@
-"""The life of one connection: writes what waits in the outbox, and reads until it is gone."""
+"""The life of one connection: writes what waits in the outbox, and reads until it is gone. Needs no task."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...clock import Clock
 from ...errors import BackendError
@@ -18,8 +17,6 @@ from .push import Push
 from .replicas import Replicas
 from .replies import Acknowledgement, Confirmation, Echo, Loaded, Replies, Scripts
 from .requests import Request
-
-logger: logging.Logger = logging.getLogger("aiolock.redis")
 
 ENOUGH = 32
 """Calls of one turn of the loop that are written before its end: the server works on them while more are made."""
@@ -35,6 +32,8 @@ class Session:
         channels: where messages go; shared likewise.
         clock: stamps calls.
         timeout: seconds in which the server must answer.
+        lost: told once, in a later turn of the loop, why the connection is gone; not if it was closed. It is abandoned
+            then.
         replicas: who must acknowledge what is written; then there is one write at a time, never before the end of a
             turn, and what is called meanwhile leaves in the next. None for nobody.
     """
@@ -46,6 +45,7 @@ class Session:
         channels: Channels,
         clock: Clock,
         timeout: float,
+        lost: Callable[[Exception], None],
         replicas: Replicas | None = None,
     ) -> None:
         self.link = link
@@ -56,15 +56,19 @@ class Session:
         self._channels = channels
         self._clock = clock
         self._timeout = timeout
+        self._lost = lost
         self._replicas = replicas
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
-        self._cause: Exception | None = None
         self._over = False
+        self._congested = False
         self._quiet: asyncio.Future[None] | None = None
-        self._draining: asyncio.Task[None] | None = None
         self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
+
+    def start(self) -> None:
+        """Read from now on."""
+        self.link.start(self._receive, self._abandon, self._resumed)
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
@@ -72,7 +76,7 @@ class Session:
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
-            elif waiting >= ENOUGH and self._replicas is None:
+            elif (waiting >= ENOUGH and self._replicas is None) or not self._loop.is_running():
                 self.flush()
         else:
             self._heartbeat.heard = True
@@ -93,25 +97,15 @@ class Session:
             self.flush()
 
     def _schedule(self) -> None:
-        if not self._scheduled:
+        if not self._loop.is_running():
+            self.flush()  # there may be no other turn
+        elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush_turn)
 
-    async def run(self) -> Exception:
-        """Read until the connection is lost, and say why. It is abandoned then.
-
-        Cancellation: stops; closing is up to the caller.
-        """
-        try:
-            error = await self.link.pump(self._receive)
-            self.link.reset()
-            return self._cause or error
-        finally:
-            self._end()
-
     def flush(self) -> None:
         """Write the outbox now, in one piece."""
-        if self._outbox.empty or self._draining is not None or self._over or self.link.gone():
+        if self._outbox.empty or self._congested or self._over or self.link.gone():
             return
         if not (self._places and self._replicas is not None):
             self._write(self._outbox.take())
@@ -131,20 +125,29 @@ class Session:
         else:
             self._note_quiet()
 
-    async def quiet(self, timeout: float) -> None:
-        """Wait until everything is written and answered, or the connection is gone; `timeout` seconds at most."""
-        self.wake()
-        if self._over or (self._outbox.empty and not self._places):
-            return
-        self._quiet = asyncio.get_running_loop().create_future()
-        await asyncio.wait((self._quiet,), timeout=timeout)
+    async def quiet(self) -> bool:
+        """Wait until everything is written and answered.
 
-    def close(self) -> asyncio.Task[None] | None:
-        """Close once all is sent; what is left to wait for."""
+        Returns:
+            False if nothing was answered for so long that no answer can be hoped for, or the connection is gone.
+
+        Cancellation: nothing changes.
+        """
+        self.wake()
+        if not self._over and (self._places or not self._outbox.empty):
+            self._quiet = self._loop.create_future()
+            try:
+                await self._quiet
+            finally:
+                self._quiet = None
+        return not self._places and self._outbox.empty
+
+    def close(self) -> None:
+        """Close once all is sent."""
+        self._congested = False  # it is sent, or lost: there is no later
         self.flush()
         self._end()
         self.link.close()
-        return self._draining
 
     def _spell(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
         """What to send for `item`, whose answer has its place from now on; nothing if it is not wanted any more."""
@@ -183,25 +186,15 @@ class Session:
 
     def _send(self, data: bytes) -> None:
         try:
-            congested = self.link.write(data)
+            self._congested = self.link.write(data)
         except Exception as error:
             self._abandon(error)
-            return
-        if congested and self._draining is None:
-            self._draining = self._loop.create_task(self._drain(), name="aiolock writer")
-            self._draining.add_done_callback(self._drained)
 
-    async def _drain(self) -> None:
+    def _resumed(self) -> None:
         # While the transport has enough to send, calls stay here, where they can still be withdrawn.
-        await self.link.drained()
-
-    def _drained(self, draining: asyncio.Task[None]) -> None:
-        self._draining = None
-        error = asyncio.CancelledError() if draining.cancelled() else draining.exception()
-        if error is None:
-            self.flush()
-        else:
-            self._abandon(error if isinstance(error, Exception) else ConnectionError("the writer was cancelled"))
+        self._congested = False
+        if not self._outbox.empty:
+            self._schedule()
 
     def _flush_turn(self) -> None:
         self._scheduled = False
@@ -219,17 +212,16 @@ class Session:
             self.wake()
 
     def _abandon(self, cause: Exception) -> None:
-        """Lose the connection; the reader notices and ends."""
+        """Lose the connection."""
         if not self._over:
-            self._cause = cause
             self._end()
-            self.link.reset()
+            if not self._loop.is_closed():
+                self.link.reset()
+                self._loop.call_soon(self._lost, cause)
 
     def _end(self) -> None:
         self._over = True
         self._heartbeat.stop()
-        if self._draining is not None:
-            self._draining.cancel()
         self._note_quiet()
 
     def _note_quiet(self) -> None:
@@ -247,4 +239,7 @@ class Session:
         self._send(pack((b"PING", nonce)))
 
     def _overdue(self) -> None:
-        self._abandon(TimeoutError(f"no answer for {self._timeout:g} s"))
+        if self._quiet is None:
+            self._abandon(TimeoutError(f"no answer for {self._timeout:g} s"))
+        elif not self._quiet.done():
+            self._quiet.set_result(None)  # it is closed in order: what the kernel has may still arrive, and shall

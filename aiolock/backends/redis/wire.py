@@ -15,7 +15,7 @@ _NOTHING = object()
 
 
 class Wire(asyncio.Protocol):
-    """Takes the place of the stream's protocol on a connection that is made, greeted, and silent.
+    """Takes the place of the stream's protocol on a connection that is made, greeted, and silent. Needs no task.
 
     The stream goes on writing and closing, so it is still told when to pause and that the connection is lost.
 
@@ -31,27 +31,35 @@ class Wire(asyncio.Protocol):
         self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_NOTHING)
         self.paused: bool = False
         self._receive: Callable[[object], None] | None = None
+        self._lost: Callable[[Exception], None] | None = None
+        self._resumed: Callable[[], None] | None = None
         self._over = False
-        self._end: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._cause: Exception | None = None
         self._stream: Any = transport.get_protocol()
         transport.set_protocol(self)
 
-    async def pump(self, receive: Callable[[object], None]) -> Exception:
-        """Give each reply, error reply (as an exception) and `Push` to `receive` until the connection is lost.
+    def start(
+        self, receive: Callable[[object], None], lost: Callable[[Exception], None], resumed: Callable[[], None]
+    ) -> None:
+        """Give out what comes, and what came since the stream was left.
 
-        Returns:
-            Why it was lost, or what `receive` raised.
-
-        Cancellation: nothing more is given out.
+        Args:
+            receive: given each reply, error reply (as an exception) and `Push`.
+            lost: told once why no more will come: the connection was lost, or what `receive` raised.
+            resumed: told when the transport has sent what it had too much.
         """
         self._receive = receive
-        try:
-            self.data_received(b"")  # what came since the stream was left
-            await asyncio.wait((self._end,))
-            return self._end.result()
-        finally:
-            self._over = True
-            self._stop(ConnectionError("no longer read"))
+        self.data_received(b"")
+        if self._cause is None:
+            self._lost, self._resumed = lost, resumed
+        else:
+            self.stop()
+            lost(self._cause)
+
+    def stop(self) -> None:
+        """Give out nothing more."""
+        self._over = True
+        self._lost = self._resumed = None
 
     def data_received(self, data: bytes) -> None:
         if self._over:
@@ -63,16 +71,20 @@ class Wire(asyncio.Protocol):
                 self._receive(Push(reply) if type(reply) is hiredis.PushNotification else reply)
         except Exception as error:
             self._over = True  # what comes behind belongs to nobody
-            self._stop(error)
+            self._end(error)
+        except BaseException:  # a signal handler's: it struck anywhere
+            self._over = True
+            self._end(ConnectionError("the process was interrupted while a reply was read"))
+            raise
 
     def eof_received(self) -> bool | None:
-        self._stop(ConnectionError("the server closed the connection"))
+        self._end(ConnectionError("the server closed the connection"))
         keep_open: bool | None = self._stream.eof_received()  # so that it is closed in one way only: by a reset
         return keep_open
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stream.connection_lost(exc)
-        self._stop(exc or ConnectionError("the connection was closed"))
+        self._end(exc or ConnectionError("the connection was closed"))
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -81,7 +93,13 @@ class Wire(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.paused = False
         self._stream.resume_writing()
+        if self._resumed is not None:
+            self._resumed()
 
-    def _stop(self, cause: Exception) -> None:
-        if not self._end.done():
-            self._end.set_result(cause)
+    def _end(self, cause: Exception) -> None:
+        if self._cause is None:
+            self._cause = cause
+            if self._lost is not None:
+                lost = self._lost
+                self.stop()
+                lost(cause)

@@ -1,0 +1,132 @@
+"""From a manager's entry to its end, whoever or whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from ..errors import ConfigurationError, LossReason
+from .runtime import Runtime
+
+LAST_TURNS = 10
+"""Turns of the loop in which blocks that were cancelled together with the closing task may still leave."""
+
+
+class Lifecycle:
+    """Opens and closes what a manager has.
+
+    Args:
+        runtime: the manager's.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._entry: asyncio.Timeout | None = None  # while somebody enters
+        self._left: asyncio.Future[None] | None = None  # done when the entry is over
+        self._with_loop: AsyncGenerator[None, None] | None = None
+
+    async def enter(self) -> None:
+        """See `LockManager.__aenter__`."""
+        runtime = self._runtime
+        if runtime.bound and not runtime.usable:
+            runtime.check("")
+        self._forget_dead_loop()
+        if runtime.bound:
+            raise ConfigurationError("", "this manager is entered already: enter it once, and share it between tasks")
+        entry = self._entry = asyncio.timeout(None)
+        left = self._left = asyncio.get_running_loop().create_future()
+        try:
+            async with entry:
+                await self._open()
+        except TimeoutError:
+            if not entry.expired():
+                raise
+            raise ConfigurationError("", "the manager was closed while it was being entered") from None
+        finally:
+            self._entry = self._left = None
+            left.set_result(None)
+
+    async def close(self) -> None:
+        """See `LockManager.aclose`."""
+        runtime = self._runtime
+        if self._forget_dead_loop():
+            await runtime.backend.aclose()
+        if not runtime.usable or runtime.closing:
+            return
+        runtime.closing = True
+        if self._entry is not None:
+            assert self._left is not None
+            self._entry.reschedule(asyncio.get_running_loop().time())
+            await asyncio.wait((self._left,))
+            return
+        try:
+            for gate in list(runtime.gates.values()):
+                gate.close()
+            for hold in list(runtime.holds.values()):
+                hold.lose(LossReason.CLOSED)
+            await self._drain()
+        finally:
+            try:
+                for hold in list(runtime.holds.values()):
+                    hold.listener.expel(hold)
+                await runtime.backend.aclose()
+            finally:
+                runtime.unbind()
+                if self._with_loop is not None:
+                    await self._with_loop.aclose()  # at once: there is nothing left for it to do
+                runtime.watchdog.stop()
+
+    async def _drain(self) -> None:
+        runtime = self._runtime
+        try:
+            await runtime.drained()
+        except asyncio.CancelledError:
+            for _ in range(LAST_TURNS):
+                if not runtime.occupied:
+                    break
+                await asyncio.sleep(0)
+            raise
+
+    async def _open(self) -> None:
+        runtime = self._runtime
+        runtime.bind()
+        try:
+            await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
+            runtime.watchdog.start(runtime.backend)
+            if runtime.poll is None:
+                await runtime.listen()
+            if runtime.closing:
+                await asyncio.sleep(0)  # whoever closes it has this end in the loop's next turn
+            self._with_loop = self._close_with_loop(runtime.id)
+            await anext(self._with_loop)
+        except BaseException:
+            runtime.closing = True
+            try:
+                await runtime.backend.aclose()
+            finally:
+                runtime.unbind()
+                runtime.watchdog.stop()
+            raise
+
+    async def _close_with_loop(self, entered: str) -> AsyncGenerator[None, None]:
+        # asyncio.run() and its likes end async generators last, when all tasks are done. What was left open until
+        # then is closed here.
+        try:
+            yield
+        finally:
+            if self._runtime.id == entered:
+                self._with_loop = None
+                await self.close()
+
+    def _forget_dead_loop(self) -> bool:
+        loop = self._runtime.loop
+        if not self._runtime.usable or loop is None or not loop.is_closed():
+            return False
+        self._runtime.unbind()
+        self._entry = self._left = self._with_loop = None
+        return True
+
+    def _verify(self) -> None:
+        for hold in list(self._runtime.holds.values()):
+            hold.verify()
+        self._runtime.verify_places()

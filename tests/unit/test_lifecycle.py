@@ -1,0 +1,261 @@
+"""A manager's life when others end it: closed while somebody enters, its loop closed first, its task cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from aiolock import ConfigurationError, LockLost, LockManager
+from aiolock.testing import MemoryBackend
+
+from .world import SlowBackend, lock_keys, runtime_of
+
+
+async def enter(manager: LockManager) -> LockManager:
+    return await manager.__aenter__()
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def assert_nothing_left(manager: LockManager, backend: MemoryBackend) -> None:
+    runtime = runtime_of(manager)
+    assert not runtime.bound
+    assert (backend._wakes, backend.store._subscribers, backend._loop) == ({}, {}, None)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+# Closed while somebody enters.
+
+
+@pytest.mark.parametrize("count", range(12))
+async def test_closed_while_somebody_enters(count: int) -> None:
+    """At whatever await: a clear error there, and nothing is left. Kept by Lifecycle.close: `reschedule`."""
+    backend = SlowBackend()
+    manager = LockManager(backend)
+    entering = asyncio.create_task(enter(manager))
+    await turns(count)
+    done = entering.done()
+    await manager.aclose()
+    if done or not count:  # it had entered, or had not begun
+        assert await entering is manager
+        await manager.aclose()
+    else:
+        with pytest.raises(ConfigurationError, match="closed while it was being entered"):
+            await entering
+    assert_nothing_left(manager, backend)
+    async with manager, manager.lock("a"):
+        pass
+
+
+def test_both_ends_of_an_entry_were_met() -> None:
+    """The turns above reach from before the first await to after the last one."""
+
+    async def count() -> int:
+        entering = asyncio.create_task(enter(manager := LockManager(SlowBackend())))
+        needed = 0
+        while not entering.done():
+            await asyncio.sleep(0)
+            needed += 1
+        await manager.aclose()
+        return needed
+
+    assert 4 < asyncio.run(count()) < 12
+
+
+async def test_an_entry_that_would_wait_for_long_ends_at_once() -> None:
+    class Mute(MemoryBackend):
+        def subscribe(self, channel: str, wake: object) -> asyncio.Future[None]:
+            return self._running().create_future()
+
+    backend = Mute()
+    manager = LockManager(backend)
+    entering = asyncio.create_task(enter(manager))
+    await turns(5)
+    await manager.aclose()
+    with pytest.raises(ConfigurationError, match="closed while"):
+        await entering
+    assert_nothing_left(manager, backend)
+
+
+async def test_closed_twice_while_somebody_enters() -> None:
+    backend = SlowBackend()
+    manager = LockManager(backend)
+    entering = asyncio.create_task(enter(manager))
+    await turns(2)
+    await asyncio.gather(manager.aclose(), manager.aclose())
+    await asyncio.wait((entering,))
+    assert isinstance(entering.exception(), ConfigurationError)
+    assert_nothing_left(manager, backend)
+
+
+async def test_entering_is_cancelled_and_closed_at_once() -> None:
+    """Whoever is cancelled is told so."""
+    backend = SlowBackend()
+    manager = LockManager(backend)
+    entering = asyncio.create_task(enter(manager))
+    await turns(2)
+    entering.cancel()
+    await manager.aclose()
+    await asyncio.wait((entering,))
+    assert entering.cancelled()
+    assert_nothing_left(manager, backend)
+
+
+async def test_a_second_entry_while_somebody_enters() -> None:
+    manager = LockManager(SlowBackend())
+    entering = asyncio.create_task(enter(manager))
+    await turns(2)
+    with pytest.raises(ConfigurationError, match="entered already"):
+        await enter(manager)
+    await entering
+    await manager.aclose()
+
+
+# Cancelled together with the blocks.
+
+
+@pytest.mark.parametrize("owner_first", [True, False])
+async def test_the_closing_task_and_the_blocks_are_cancelled_together(owner_first: bool) -> None:
+    """A second Ctrl-C, while closing waits for the blocks: each is released that ends in the same turns of the loop.
+
+    Kept by Lifecycle._drain.
+    """
+
+    class Abrupt(MemoryBackend):
+        async def aclose(self) -> None:
+            closing = super().aclose()
+            closing.send(None)  # as a connection on which all is answered
+            closing.close()
+
+    backend = Abrupt()
+    manager = LockManager(backend)
+    entered = asyncio.Semaphore(0)
+
+    async def own() -> None:
+        async with manager:
+            entered.release()
+            await asyncio.sleep(60)
+
+    async def body(name: str) -> None:
+        async with manager.lock(name):
+            entered.release()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await asyncio.sleep(60)  # until the second one
+
+    owner = asyncio.create_task(own())
+    await entered.acquire()
+    bodies = [asyncio.create_task(body(f"n{number}")) for number in range(3)]
+    for _ in bodies:
+        await entered.acquire()
+    tasks = [owner, *bodies] if owner_first else [*bodies, owner]
+    for task in tasks:
+        task.cancel()
+    await turns(5)
+    assert not any(task.done() for task in tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert lock_keys(backend) == []
+
+
+# The loop ends before the manager.
+
+
+def run(main: Callable[[], Awaitable[Any]], *, then: Callable[[asyncio.AbstractEventLoop], object]) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(main())
+        then(loop)
+    finally:
+        loop.close()
+
+
+def test_a_manager_left_open_is_closed_with_the_loop() -> None:
+    """As `asyncio.run()` does it, also where the lease was dropped. Kept by Lifecycle._close_with_loop."""
+    backend = MemoryBackend()
+    manager = LockManager(backend)
+    leases: list[object] = []
+
+    async def main() -> None:
+        await enter(manager)
+        leases.append(await manager.lock("a").acquire())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(main())
+        gc.collect()
+    assert not runtime_of(manager).bound
+    assert lock_keys(backend) == []
+
+
+def test_a_loop_that_was_closed_without_a_word() -> None:
+    """The manager can be entered again, on another loop. Kept by Lifecycle._forget_dead_loop."""
+    backend = MemoryBackend()
+    manager = LockManager(backend)
+    for _ in range(3):
+        run(lambda: enter(manager), then=lambda loop: None)
+
+    async def use() -> None:
+        async with manager, manager.lock("a"):
+            pass
+
+    asyncio.run(use())
+    assert not runtime_of(manager).bound
+
+
+def test_closing_after_the_loop() -> None:
+    manager = LockManager(MemoryBackend())
+    run(lambda: enter(manager), then=lambda loop: None)
+    asyncio.run(manager.aclose())
+    assert not runtime_of(manager).bound
+
+
+async def test_what_watched_over_a_former_entry_leaves_the_next_alone() -> None:
+    """Kept by Lifecycle._close_with_loop: `entered`."""
+    manager = LockManager(MemoryBackend())
+    await enter(manager)
+    former = manager._lifecycle._with_loop
+    assert former is not None
+    manager._lifecycle._with_loop = None  # as if closing had been cancelled before it came to that
+    await manager.aclose()
+    async with manager:
+        await former.aclose()
+        async with manager.lock("a"):
+            pass
+
+
+async def test_blocks_that_end_while_their_manager_closes() -> None:
+    """What `asyncio.run()` does at its end: all are cancelled at once, and each is released."""
+    backend = SlowBackend()
+    manager = LockManager(backend)
+
+    async def body(name: str) -> None:
+        async with manager.lock(name):
+            await asyncio.sleep(60)
+
+    async def own() -> None:
+        async with manager:
+            bodies.extend(asyncio.create_task(body(f"n{number}")) for number in range(5))
+            await asyncio.sleep(60)
+
+    bodies: list[asyncio.Task[None]] = []
+    owner = asyncio.create_task(own())
+    await turns(60)
+    assert len(lock_keys(backend)) == 5
+    for task in (owner, *bodies):
+        task.cancel()
+    await asyncio.wait((owner, *bodies))
+    assert lock_keys(backend) == []
+    assert all(task.cancelled() or isinstance(task.exception(), LockLost) for task in bodies)

@@ -1,0 +1,71 @@
+"""How an owner's end reaches the server, and when that is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, TypeVar
+
+import pytest
+
+from aiolock import BackendError, LockManager
+from aiolock.backends.memory import finish
+from aiolock.scripts.base import Call
+from aiolock.testing import MemoryBackend
+
+from .world import settle
+
+R = TypeVar("R")
+
+
+class Middlebox(MemoryBackend):
+    """Behind something that resets the connection when it sees a release."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resets: list[float] = []
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        if call.script.name != "release":
+            return super().run(call)
+        future: asyncio.Future[R] = self._running().create_future()
+        self._reset(call, future)
+        return future
+
+    def _reset(self, call: Call[Any], future: asyncio.Future[Any]) -> None:
+        self.resets.append(self.clock.now())
+        call.writes += 1
+        self._running().call_soon(self._lost, call, future)
+
+    def _lost(self, call: Call[Any], future: asyncio.Future[Any]) -> None:
+        if call.unanswered():
+            self._reset(call, future)
+        else:
+            finish(call, future, BackendError(call.name, "the connection died", transient=True))
+
+
+@pytest.mark.usefixtures("backend")
+async def test_a_release_that_ends_every_connection_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Written again at once, then with growing pauses in which others are served, and never past its ttl.
+
+    Kept by Release._unanswered.
+    """
+    backend = Middlebox()
+    async with LockManager(backend, ttl=10.0) as locks:
+        lease = await locks.lock("poison").acquire()
+        began = backend.clock.now()
+        lease.release()
+        await settle(backend)
+        assert len(backend.resets) == 2
+        async with asyncio.timeout(5):
+            while backend.clock.now() < began + 9.9:
+                await backend.clock.advance(0.05)
+        assert 10 < len(backend.resets) < 30
+        pauses = [later - before for before, later in zip(backend.resets, backend.resets[1:], strict=False)]
+        assert max(pauses) <= 1.1
+        with caplog.at_level(logging.WARNING):
+            await backend.clock.advance(2.0)
+        count = len(backend.resets)
+        assert "was not released, it expires by itself" in caplog.text
+        await backend.clock.advance(30.0)
+        assert len(backend.resets) == count
