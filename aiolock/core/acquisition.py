@@ -19,6 +19,7 @@ from .guard import Guard
 from .hold import Hold
 from .holds import TaskHolds, lineage
 from .lease import Lease
+from .place import LAST_LOOK
 from .policy import Policy, milliseconds
 from .waiter import Expired, Grant, Waiter
 
@@ -118,6 +119,8 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     patience = now + runtime.limits.request_timeout
     at_once = gate.open
     waiter = gate.join(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET, at_once)
+    if timeout is not None:
+        waiter.last_look = expires - min(LAST_LOOK, timeout / 4)
     try:
         if at_once:
             await _attempt(gate, waiter, now, expires, patience)

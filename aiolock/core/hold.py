@@ -140,12 +140,15 @@ class Hold:
         self.deadline: float = -math.inf
         self.extend(grant.sent_at, grant.outcome.pttl)
         if grant.brief:
-            self.verify()
+            # The first renewal was written when the grant was told; without an answer it is repeated.
+            self._renew_at = clock.now() + grant.outcome.pttl / 3000
+            self._rewatch()
 
     def extend(self, sent_at: float, pttl: int) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
-        # Not the later of the two: if the server's clock was stepped, the newer reply is the true one.
-        self.expiry = sent_at + pttl / 1000
+        # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
+        # was asked for: what was stepped back may be put right again.
+        self.expiry = sent_at + min(pttl, self.ttl_ms) / 1000
         self.deadline = self.expiry - self._margin
         self._retry = 0
         self._error = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import BackendError
 from ..scripts.base import Part
-from ..scripts.outcomes import Granted, Queued
+from ..scripts.outcomes import Granted, Missing, Queued, Renewed
 from .calls import Batch, QueueCalls
 from .runtime import Runtime
 from .settlement import Release
@@ -29,21 +29,27 @@ class Line(Protocol):
         """The place is void: ask anew."""
 
 
+LAST_LOOK = 0.1
+"""Seconds before its timeout at which a waiter looks a last time; a quarter of the whole wait if that is less."""
+
+
 class Place:
     """Kept alive by the watchdog in batches, until it is granted or given up.
 
     A grant is told to the manager's channel. It came after the request was written whose answer last was "queued", so
-    that moment is what the deadline counts from. A message that is lost is made up for by the next refresh.
+    that moment is what the deadline counts from. A message that is lost is made up for by the next refresh. Nobody
+    tells that a holder has expired: whoever is first in the queue looks then.
 
     Args:
         line: the name's gate.
         waiter: whose place it is.
     """
 
-    __slots__ = ("_line", "_looks", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
+    __slots__ = ("_free_at", "_line", "_looks", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
 
     def __init__(self, line: Line, waiter: Waiter) -> None:
         self._line = line
+        self._free_at = math.inf  # clock time at which a holder expires, if this one is first
         self._looks = 0
         self._serial = 0
         self._sent_at = -math.inf
@@ -57,6 +63,8 @@ class Place:
     def queued(self, outcome: Queued, sent_at: float) -> None:
         """The server said so, answering what was written at `sent_at`."""
         self._serial, self._sent_at = outcome.serial, sent_at
+        first = outcome.rank == 1 and outcome.pttl > 0
+        self._free_at = self._line.runtime.clock.now() + (outcome.pttl + 1) / 1000 if first else math.inf
         self.waiter.ticket = outcome.ticket
         self.waiter.refusal, self.waiter.failure = outcome, None
         self._looks += 1
@@ -71,13 +79,20 @@ class Place:
         if self._line.runtime.backend.checked:
             self._call()
             return
-        margin = min(self.waiter.policy.margin, outcome.pttl / 10_000)
-        grant = Grant(outcome, self._sent_at, margin, brief=True)
-        if self._line.runtime.clock.now() < grant.deadline:
-            self._line.granted(self.waiter, grant)
-        else:
+        runtime, policy = self._line.runtime, self.waiter.policy
+        brief = outcome.pttl < policy.ttl_ms
+        margin = min(policy.margin, outcome.pttl / 10_000) if brief else policy.margin
+        grant = Grant(outcome, self._sent_at, margin, brief)
+        if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
-            self._line.runtime.verify_places()
+            runtime.verify_places()
+            return
+        if brief:
+            # Before the waiter runs: its block may begin with a blocking call.
+            confirmation = _Confirmation(self._line, self.waiter, grant)
+            batch, part = confirmation.entry()
+            runtime.watchdog.renew(batch, [(confirmation, part)])
+        self._line.granted(self.waiter, grant)
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
@@ -144,5 +159,43 @@ class Place:
         if runtime.poll is not None:
             pause = min(pause, runtime.poll.pause(self._looks))
         # With the manager's other waiters, in one request.
-        pause = runtime.look_by(now + pause / 2, now + pause) - now
-        runtime.watchdog.schedule(self, now + pause)
+        due = min(runtime.look_by(now + pause / 2, now + pause), self._free_at)
+        if now < self.waiter.last_look:
+            due = min(due, self.waiter.last_look)
+        runtime.watchdog.schedule(self, due)
+
+
+class _Confirmation:
+    """The first renewal of a grant that is brief, written in the turn of its message.
+
+    Args:
+        line: the name's gate.
+        waiter: who was granted.
+        grant: what.
+    """
+
+    __slots__ = ("_grant", "_line", "_owner", "_waiter")
+
+    def __init__(self, line: Line, waiter: Waiter, grant: Grant) -> None:
+        self._line = line
+        self._waiter = waiter
+        self._owner = waiter.owner
+        self._grant = grant
+
+    def entry(self) -> tuple[Batch, Part]:
+        calls, ttl_ms = self._waiter.calls, self._waiter.policy.ttl_ms
+        return calls.batch, calls.renewal(self._owner, self._grant.outcome.fence, ttl_ms)
+
+    def judged(self, outcome: Any, sent_at: float) -> None:
+        hold, waiter, grant = self._line.runtime.holds.get(self._owner), self._waiter, self._grant
+        if hold is not None:
+            hold.judged(outcome, sent_at)
+        elif waiter.grant is grant and isinstance(outcome, Renewed):  # the waiter did not run yet
+            waiter.grant = Grant(grant.outcome._replace(pttl=outcome.pttl), sent_at, waiter.policy.margin)
+        elif waiter.grant is grant and isinstance(outcome, Missing):
+            self._line.requeue(waiter)
+
+    def unknown(self, error: BackendError) -> None:
+        hold = self._line.runtime.holds.get(self._owner)
+        if hold is not None:
+            hold.unknown(error)

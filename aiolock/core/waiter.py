@@ -57,6 +57,7 @@ class Waiter:
         ticket: what it asks for, or has, in a queue kept by the server: see `NEW_TICKET`.
         place: its place in that queue.
         offer: a transfer to it is on its way.
+        last_look: clock time of a look just before its timeout, while it waits in such a queue.
         grant: it has the lock.
         refusal: the last answer that named a holder.
         undoing: how the server is told that a grant is undone.
@@ -72,6 +73,7 @@ class Waiter:
         "due",
         "failure",
         "grant",
+        "last_look",
         "looks",
         "metadata",
         "offer",
@@ -99,6 +101,7 @@ class Waiter:
         self.retry_at: float = -math.inf
         self.looks: int = 0
         self.place: Place | None = None
+        self.last_look: float = math.inf
         self.offer: bool = False
         self.grant: Grant | None = None
         self.refusal: Refused | Queued | None = None

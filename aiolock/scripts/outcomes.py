@@ -13,7 +13,7 @@ class Granted(NamedTuple):
     """The owner holds the lock; `pttl` ms were left after the script.
 
     `others` managers listen for a release; for `mark` ms more somebody who polls counts as waiting, if it is above 0;
-    `capacity` is the stored one, where the kind has any.
+    `capacity` is the stored one, and `weight` what was moved to the owner, where the kind has any.
     """
 
     fence: int
@@ -22,6 +22,7 @@ class Granted(NamedTuple):
     others: int = 0
     capacity: int = 0
     mark: int = 0
+    weight: int = 0
 
 
 class Refused(NamedTuple):
@@ -40,13 +41,17 @@ class Refused(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`."""
+    """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`.
+
+    The first of those who hold expires in `pttl` ms, if it is above 0.
+    """
 
     serial: int
     ticket: int
     rank: int
     fence: int
     holder: str
+    pttl: int = 0
 
 
 class Impossible(NamedTuple):

@@ -310,9 +310,7 @@ async def _wait(url: str, folder: str, number: int, stays: int) -> None:
     journal, loop = Journal(f"{folder}/journal"), asyncio.get_running_loop()
 
     async def enter(what: str, size: int) -> None:
-        async with take(locks, what, f"{what}:{size}") as lease:
-            while lease.remaining() < LONG * 1.5:  # noqa: ASYNC110 - a grant is brief until it was renewed
-                await asyncio.sleep(0.001)
+        async with take(locks, what, f"{what}:{size}"):
             journal.note("inside", what=what, size=size)
             await asyncio.Event().wait()
 

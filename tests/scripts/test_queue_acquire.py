@@ -59,13 +59,25 @@ def test_queues_behind_a_holder(side: Side, fair: Queue) -> None:
     queued = [side.run(fair.acquire(owner, TTL, 0, "", ticket=0)) for owner in ("m:2", "m:3")]
     tickets = side.scores(fair.queue)
     serial = int(side.hash(fair.state)["serial"])
-    assert queued[1] == Queued(serial, tickets["m:3"], 2, HIGH + 1, "the first")
     assert isinstance(queued[0], Queued)
-    assert queued[0]._replace(serial=0) == Queued(0, tickets["m:2"], 1, HIGH + 1, "the first")
+    assert isinstance(queued[1], Queued)
+    assert queued[1]._replace(pttl=0) == Queued(serial, tickets["m:3"], 2, HIGH + 1, "the first")
+    assert queued[0]._replace(serial=0, pttl=0) == Queued(0, tickets["m:2"], 1, HIGH + 1, "the first")
+    assert TTL - SLACK < queued[1].pttl <= queued[0].pttl <= TTL
     assert line(side, fair) == ["m:2", "m:3"]
     assert tickets["m:2"] < tickets["m:3"] == serial
     for key in (fair.queue, fair.waiting):
         assert DAY - SLACK < side.pttl(key) <= DAY
+
+
+def test_says_when_the_first_holder_expires(side: Side) -> None:
+    """Whoever is first looks then. Guards `first - NOW`."""
+    semaphore = Queue(SEMAPHORE)
+    for owner, ttl in (("m:1", 3 * TTL), ("m:2", TTL), ("m:3", 2 * TTL)):
+        side.run(semaphore.acquire(owner, ttl, HIGH, ""))
+    queued = side.run(semaphore.acquire("m:4", 9 * TTL, 0, "", ticket=0))
+    assert isinstance(queued, Queued)
+    assert TTL - SLACK < queued.pttl <= TTL
 
 
 def test_refuses_who_does_not_queue(side: Side, fair: Queue) -> None:

@@ -166,7 +166,7 @@ class TestTransfer:
         two = Queue(SEMAPHORE, want=1)
         side.run(two.acquire("m:1", TTL, HIGH, ""))
         granted = side.run(two.transfer("m:1", FENCE, "m:2", 2 * TTL, 0, "the second", False))
-        assert granted == Granted(FENCE + 1, 2 * TTL, abandoned=False, capacity=3)
+        assert granted == Granted(FENCE + 1, 2 * TTL, abandoned=False, capacity=3, weight=2)
         assert holders(side, two) == {"m:2": Holder(1, 2, True, FENCE + 1, False)}
         assert set(side.scores(two.expiry)) == {"m:2"}
         assert side.hash(two.holders)["used"] == "2"

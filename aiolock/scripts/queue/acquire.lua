@@ -2,9 +2,9 @@
 -- KEYS    name (5), tombstone of the owner; repeated
 -- ARGV    channel before, after; then owner, ttl ms, depth, fence (0: not nested), weight, mints, floor, capacity,
 --         ticket (0: a new one, -1: do not queue), liveness ms, metadata; repeated
--- returns a list of {'granted', fence, pttl, abandoned, capacity} | {'queued', serial, ticket, rank, fence, metadata}
---         | {'refused', pttl, fence, metadata} | {'lost', 'deleted' or 'taken_over'} | {'finished'}
---         | {'impossible', capacity} | 'error …'
+-- returns a list of {'granted', fence, pttl, abandoned, capacity} | {'queued', serial, ticket, rank, fence, metadata,
+--         ms until a holder expires} | {'refused', pttl, fence, metadata} | {'lost', 'deleted' or 'taken_over'}
+--         | {'finished'} | {'impossible', capacity} | 'error …'
 -- Only depth 1 creates, nothing shortens, a copy of the request reads its own grant or its own ticket.
 -- If a command is denied: see name.lua and line.lua; what stands beside it in a batch is done.
 local function acquire(k, a)
@@ -12,7 +12,7 @@ local function acquire(k, a)
   local brief = tonumber(ttl) < tonumber(liveness) and ttl or liveness
   if redis.call('EXISTS', KEYS[k + 5]) == 1 then return { 'finished' } end
   local name = open(k, capacity)
-  local entry = { brief, weight, mints, floor, metadata }
+  local entry = { brief, weight, mints, floor, ttl, metadata }
   local place = name.head and redis.call('ZSCORE', name.queue, owner)
   -- Who comes back may be the first in line.
   if not place and tonumber(ticket) > 0 and read(name, owner) == '0' then place = ticket end
@@ -32,8 +32,9 @@ local function acquire(k, a)
   local last = redis.call('ZREVRANGE', name.expiry, 0, 0, 'WITHSCORES')[2] or NOW
   if ticket == '-1' then return { 'refused', last - NOW, name.fence, name.metadata } end
   if not place then join(name, owner, ticket, tonumber(liveness), entry) end
-  place = tonumber(redis.call('ZSCORE', name.queue, owner))
-  return { 'queued', name.serial, place, redis.call('ZRANK', name.queue, owner) + 1, name.fence, name.metadata }
+  local first = redis.call('ZRANGE', name.expiry, 0, 0, 'WITHSCORES')[2] or NOW
+  local at, rank = redis.call('ZSCORE', name.queue, owner), redis.call('ZRANK', name.queue, owner) + 1
+  return { 'queued', name.serial, tonumber(at), rank, name.fence, name.metadata, first - NOW }
 end
 if #KEYS == 6 then return { acquire(1, 3) } end
 return each(acquire, 6, 11, 3)

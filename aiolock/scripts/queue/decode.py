@@ -29,7 +29,7 @@ def acquire(reply: Reply) -> AcquireOutcome | Failed:
             return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", capacity=as_number(reply[4]))
         case "queued":
             serial, ticket, rank, fence = map(as_number, reply[1:5])
-            return Queued(serial, ticket, rank, fence, as_text(reply[5]))
+            return Queued(serial, ticket, rank, fence, as_text(reply[5]), as_number(reply[6]))
         case "refused":
             return Refused(as_number(reply[1]), as_number(reply[2]), as_text(reply[3]))
         case "lost":
@@ -56,7 +56,7 @@ def transfer(reply: Reply) -> TransferOutcome:
         return Missing(LossReason(as_text(reply[1])))
     outcome = acquire(reply)
     assert isinstance(outcome, Granted | Finished)
-    return outcome
+    return outcome._replace(weight=as_number(reply[5])) if isinstance(outcome, Granted) else outcome
 
 
 def info(reply: Reply) -> Standing:

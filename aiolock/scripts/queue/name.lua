@@ -1,7 +1,7 @@
 -- name: one name of the family as its scripts see it, and what is granted on it. Stands in front of each of them.
 -- KEYS    five a name: holders (HASH owner -> record, and 'used' -> weight held), expiry (ZSET owner -> server ms),
 --         queue (ZSET owner -> ticket), waiting (HASH owner -> entry), state (HASH)
--- A record is 'depth weight mints fence abandoned', an entry 'alive-until brief weight mints floor metadata'.
+-- A record is 'depth weight mints fence abandoned', an entry 'alive-until brief weight mints floor ttl metadata'.
 -- If a command is denied: the state is written before the expiry, that before the holder: nobody holds for ever.
 local DAY, GRACE, time = 24 * 3600 * 1000, 60 * 1000, redis.call('TIME')
 local NOW_US, NOW = time[1] * 1000000 + time[2], time[1] * 1000 + math.floor(time[2] / 1000)

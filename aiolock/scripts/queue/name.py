@@ -22,13 +22,14 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a waiter wants: 'alive-until brief weight mints floor metadata'."""
+    """What a waiter wants: 'alive-until brief weight mints floor ttl metadata'."""
 
     alive: int = 0
     brief: int = 0
     weight: int = 0
     mints: str = "0"
     floor: str = "0"
+    ttl: int = 0
     metadata: str = ""
 
 
@@ -133,6 +134,11 @@ class Name:
             self.keep(self.state, ttl)
         return expires - self.now
 
+    def ends(self, index: int) -> int:
+        """In how many ms: the first (0) or the last (-1) of those who hold; 0 if nobody does."""
+        times = [self.store.zscore(self.expiry, owner) for owner in self.store.zrange(self.expiry, index, index)]
+        return (times[0] or 0) - self.now if times else 0
+
     # line.lua
 
     def leave(self, owner: str) -> None:
@@ -163,21 +169,26 @@ class Name:
                 return
             self.leave(head)
             if live:
-                granted = self.grant(head, entry.brief, *entry[2:])
-                told = f"granted {head} {self.serial} {granted[1]} {entry.brief} {granted[3]} {self.capacity}"
+                hears = head == me or self.store.numsub(self.told(head)) > 0
+                lasts = entry.ttl if hears else entry.brief
+                granted = self.grant(head, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
                 if head != me:
-                    self.tell(head, told)
+                    self.tell(head, " ".join(map(str, ["granted", head, self.serial, *granted[1:]])))
 
     def wish(self, owner: str) -> Entry:
         entry = self.store.hget(self.waiting, owner)
         if entry is None:
             return Entry()
-        alive, brief, weight, mints, floor, metadata = entry.split(" ", 5)
-        return Entry(int(alive), int(brief), int(weight), mints, floor, metadata)
+        alive, brief, weight, mints, floor, ttl, metadata = entry.split(" ", 6)
+        return Entry(int(alive), int(brief), int(weight), mints, floor, int(ttl), metadata)
+
+    def told(self, owner: str) -> str:
+        """The channel of its manager."""
+        before, after = self.channel
+        return f"{before}{owner.partition(':')[0]}{after}"
 
     def tell(self, owner: str, message: str) -> None:
-        before, after = self.channel
-        self.store.publish(f"{before}{owner.partition(':')[0]}{after}", message)
+        self.store.publish(self.told(owner), message)
 
     def gone(self, weight: int) -> str:
         return "taken_over" if self.used + weight > self.capacity else "deleted"

@@ -1,23 +1,25 @@
 -- transfer: moves a hold to another owner, under a new fence where its kind mints them.
 -- KEYS    name (5), tombstone of the owner, tombstone of the next
 -- ARGV    channel before, after, owner, fence, next, ttl ms, floor, metadata, tombstone ttl ms (0: none), capacity
--- returns {'granted', fence, pttl, abandoned, capacity} | {'missing', 'deleted' or 'taken_over'} | {'finished'}
+-- returns {'granted', fence, pttl, abandoned, capacity, weight} | {'finished'}
+--         | {'missing', 'deleted' or 'taken_over'}
 -- A copy of the request reads its own grant. A next that holds already keeps what it has; the owner ends all the same.
 -- If a command is denied: the old owner is deleted first, so at worst nobody holds.
 local owner, next = ARGV[3], ARGV[5]
 if redis.call('EXISTS', KEYS[7]) == 1 then return { 'finished' } end
 local name = open(1, ARGV[10])
 settle(name)
-local count, _, _, token, again = read(name, next)
+local count, has, _, token, again = read(name, next)
 local held, weight, mints, fence = read(name, owner)
 local moves = held ~= '0' and fence == ARGV[4] and owner ~= next
 local answer = { 'missing', gone(name, 1) }
 if moves then drop(name, owner, weight, false) end
 if count ~= '0' then
-  answer = { 'granted', token, extend(name, next, 0, token), again, name.capacity }
+  answer = { 'granted', token, extend(name, next, 0, token), again, name.capacity, tonumber(has) }
 elseif moves then
   leave(name, next)
   answer = grant(name, next, tonumber(ARGV[6]), weight, mints, ARGV[7], ARGV[8])
+  answer[6] = tonumber(weight)
 end
 settle(name)
 if ARGV[9] ~= '0' then redis.pcall('SET', KEYS[6], 1, 'PX', ARGV[9]) end

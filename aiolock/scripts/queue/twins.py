@@ -27,7 +27,7 @@ def acquire_one(
     if store.exists(keys[5]):
         return ["finished"]
     name = Name(store, keys[:5], capacity, now_us, channel)
-    entry = Entry(0, min(int(ttl), int(liveness)), int(weight), mints, floor, metadata)
+    entry = Entry(0, min(int(ttl), int(liveness)), int(weight), mints, floor, int(ttl), metadata)
     place = None if name.head is None else store.zscore(name.queue, owner)
     if place is None and int(ticket) > 0 and name.read(owner).depth == 0:
         place = int(ticket)
@@ -47,9 +47,8 @@ def acquire_one(
         return ["impossible", name.capacity]
     if name.head is None and name.used + int(weight) <= name.capacity:
         return [*name.grant(owner, int(ttl), int(weight), mints, floor, metadata)]
-    last = max((store.zscore(name.expiry, one) or 0 for one in store.zrange(name.expiry, -1, -1)), default=name.now)
     if ticket == "-1":
-        return ["refused", last - name.now, str(name.fence), name.metadata]
+        return ["refused", name.ends(-1), str(name.fence), name.metadata]
     if place is None:
         name.join(owner, int(ticket), int(liveness), entry)
     rank = (store.zrank(name.queue, owner) or 0) + 1
@@ -60,6 +59,7 @@ def acquire_one(
         rank,
         str(name.fence),
         name.metadata,
+        name.ends(0),
     ]
 
 
@@ -101,10 +101,11 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
     if moves:
         name.drop(owner, held.weight, False)
     if again.depth > 0:
-        answer = ["granted", again.fence, name.extend(successor, 0, again.fence), again.abandoned, name.capacity]
+        pttl = name.extend(successor, 0, again.fence)
+        answer = ["granted", again.fence, pttl, again.abandoned, name.capacity, again.weight]
     elif moves:
         name.leave(successor)
-        answer = [*name.grant(successor, int(ttl), held.weight, held.mints, floor, metadata)]
+        answer = [*name.grant(successor, int(ttl), held.weight, held.mints, floor, metadata), held.weight]
     name.settle()
     if dead_ttl != "0":
         store.set(keys[5], "1", int(dead_ttl))
