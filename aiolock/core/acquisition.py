@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NEW_TICKET, NO_TICKET, Call
 from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
+from .caller import caller
 from .calls import Calls
 from .gate import Gate
 from .guard import Guard
@@ -49,9 +50,11 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
         return self._once().__await__()
 
     async def __aenter__(self) -> L:
-        lease = await self._once()
+        obtain = self._begun()
+        _, _, spans_yield = caller(self._name)
+        lease = await obtain()
         if lease is not None:
-            self._guard = Guard(lease)
+            self._guard = Guard(lease, spans_yield)
         return lease
 
     async def __aexit__(
@@ -82,10 +85,13 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
             self._running.close()
 
     def _once(self) -> Coroutine[object, object, L]:
+        return self._begun()()
+
+    def _begun(self) -> Callable[[], Coroutine[object, object, L]]:
         obtain, self._obtain = self._obtain, None
         if obtain is None:
             raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call {self._via} again")
-        return obtain()
+        return obtain
 
     def __del__(self) -> None:
         if self._obtain is not None:

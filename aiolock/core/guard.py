@@ -1,45 +1,48 @@
-"""The scope around a guarded block: cancelled when the lease is lost, and that cancellation turned into LockLost."""
+"""One guarded block: cancelled when its lease is lost, and that cancellation turned into LockLost."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from types import TracebackType
-
-import anyio
+from types import CodeType, TracebackType
 
 from ..errors import LockLost
 from .lease import Lease
-
-logger: logging.Logger = logging.getLogger("aiolock.guard")
-
-_kind: type[anyio.CancelScope] | None = None
+from .scope import Edge, Scope, leave_scope, open_scope
 
 
 class Guard:
     """One `async with`, from entry to exit.
 
     The outermost guard of a task for a hold has the cancel scope and raises `LockLost`; guards nested in it are
-    cancelled with it and let the cancellation pass.
+    cancelled with it and let the cancellation pass. If it is left before them, the next one takes its place.
 
     Args:
         lease: what the block holds.
+        spans_yield: it is held over a `yield` of an async generator.
+
+    Attributes:
+        task: the task that entered it.
+        frame: id of the frame that entered it, where its lock object has to tell; not that of another frame while that
+            one lives.
+        code: what runs in that frame.
+        outer: the block around it in the same frame.
     """
 
-    __slots__ = ("_outermost", "_scope", "lease", "task")
+    __slots__ = ("_outermost", "_scope", "code", "frame", "lease", "outer", "task")
 
-    def __init__(self, lease: Lease) -> None:
+    frame: int
+    code: CodeType
+    outer: Guard | None
+
+    def __init__(self, lease: Lease, spans_yield: bool) -> None:
         self.lease: Lease = lease
         self.task: asyncio.Task[object] | None = lease.task
         hold = lease.hold
-        self._outermost = len(hold.leases) == 1 or not any(
-            other.guard for other in hold.listener.of_task(self.task) if other.hold is hold and other is not lease
-        )
-        self._scope: anyio.CancelScope | None = None
+        self._outermost = len(hold.leases) == 1 or not self._siblings()
+        self._scope: Scope | None = None
         lease.guard = self
-        if self._outermost and hold.policy.cancel_on_loss:
-            scope = self._scope = (_kind or _learn_kind())()
-            scope.__enter__()
+        if self._outermost and hold.policy.cancel_on_loss and self.task is not None:
+            self._scope = open_scope(self.task, spans_yield)
             hold.scopes += (self,)
             if hold.reason is not None:  # lost between the grant and this line
                 self.cancel(f"aiolock: lost {lease.name!r}")
@@ -60,23 +63,31 @@ class Guard:
 
         Raises:
             LockLost: the lease was lost, and the body did not raise an error of its own; it takes the place of the
-                cancellation that we caused.
+                cancellation that we caused, and of the `GeneratorExit` that would hide it.
             BackendError: the server refuses the release, and the body did not raise.
         """
         lease, hold = self.lease, self.lease.hold
         lost = hold.check() is not None
         settlement = lease.give_up("dirty" if lost else "clean")
-        ours = False
-        if task is self.task:
-            scope = self._take_scope()
-            ours = scope is not None and bool(scope.__exit__(kind, error, trace))
-        else:  # an async generator closed elsewhere
-            self.abandon()
+        if not hold.ended and self._outermost:
+            self._hand_on()
+        scope = self._take_scope()
         lease.guard = None  # a circle
+        cause = None
+        if scope is not None and self.task is not None:
+            cause = leave_scope(scope, hold, self.task, kind, error, trace)
+            if lost and cause is None and task is self.task and isinstance(scope, Edge):
+                await scope.drain()
+        if cause is not None and cause is not hold:
+            raise cause.loss()
         if lost:
-            if self._outermost and (kind is None or ours):
+            hidden = kind is GeneratorExit and (task is None or task is not self.task or not task.cancelling())
+            if self._outermost and (kind is None or cause is hold or hidden):
                 loss = hold.loss()
-                raise loss from loss.__cause__
+                try:
+                    raise loss from loss.__cause__
+                finally:
+                    del loss  # a circle
             if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
                 error.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
             return
@@ -85,21 +96,28 @@ class Guard:
             settlement.raise_failure()
 
     def abandon(self) -> None:
-        """The task ended without leaving the block: nothing of the scope must outlive it."""
-        scope = self._take_scope()
-        # anyio offers no way out of a scope but its own task, and would redeliver a pending cancel to it for ever.
-        getattr(scope, "_tasks", set()).clear()
+        """The task has ended without leaving the block, and with it its scope."""
+        self._take_scope()
 
-    def _take_scope(self) -> anyio.CancelScope | None:
+    def _siblings(self) -> list[Guard]:
+        """The other open blocks of its task in the same hold, outermost first."""
+        leases = self.lease.hold.listener.of_task(self.task)
+        guards = (lease.guard for lease in leases if lease.hold is self.lease.hold)
+        return [guard for guard in guards if guard is not None and guard is not self]
+
+    def _hand_on(self) -> None:
+        """The next block that is still open is cancelled on a loss from now on, and says so."""
+        heir = next(iter(self._siblings()), None)
+        if heir is None:
+            return
+        heir._outermost = True
+        heir._scope, self._scope = self._scope, None
+        if heir._scope is not None:
+            self.lease.hold.scopes = tuple([heir if scope is self else scope for scope in self.lease.hold.scopes])
+
+    def _take_scope(self) -> Scope | None:
         scope, self._scope = self._scope, None
         if scope is not None:
             scopes = self.lease.hold.scopes
             self.lease.hold.scopes = () if len(scopes) == 1 else tuple([other for other in scopes if other is not self])
         return scope
-
-
-def _learn_kind() -> type[anyio.CancelScope]:
-    # What anyio makes for asyncio: its front door looks for it, and initialises each one twice.
-    global _kind
-    _kind = type(anyio.CancelScope())
-    return _kind

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from types import TracebackType
 from typing import ClassVar
 
 from ..core.acquisition import Acquisition, obtain, obtain_now
+from ..core.blocks import Blocks
+from ..core.caller import caller
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
 from ..core.guard import Guard
@@ -15,6 +19,8 @@ from ..core.policy import Policy, check_timeout
 from ..core.runtime import Runtime
 from ..errors import NotOwned
 from .options import Default
+
+logger: logging.Logger = logging.getLogger("aiolock.guard")
 
 
 class Primitive:
@@ -35,7 +41,7 @@ class Primitive:
         self._runtime = runtime
         self._calls: Calls = calls
         self._policy = policy
-        self._blocks: list[Guard] = []
+        self._blocks = Blocks()
 
     @property
     def name(self) -> str:
@@ -54,19 +60,22 @@ class Primitive:
         await self._innermost().release()
 
     async def __aenter__(self) -> Lease:
+        frame, code, spans_yield = caller(self.name)
         policy = self._policy
         lease = await obtain(self._gate(), self._calls, policy, policy.acquire_timeout)
         self._obtained(lease)
-        self._blocks.append(Guard(lease))
+        self._blocks.enter(frame, code, Guard(lease, spans_yield))
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task = asyncio.current_task()
-        guard = self._left(task)
+        guard = self._blocks.leave(task, sys._getframe(1))
         if guard is not None:
             await guard.exit(task, kind, error, trace)
+        elif self._blocks:
+            self._undecided(kind)
 
     def _obtain(self, calls: Calls, timeout: float | Default | None, owner: Owner | None = None) -> Acquisition[Lease]:
         limit = self._policy.acquire_timeout
@@ -111,21 +120,15 @@ class Primitive:
         """Why `release()` in `task` releases nothing, and what to do about it."""
         return f"this task has no lease on lock {self.name!r}: call release() on the lease that acquire() returned"
 
-    def _left(self, task: asyncio.Task[object] | None) -> Guard | None:
-        """The block that ends in `task`; one that was entered in another task if there is only that."""
-        blocks = self._blocks
-        if not blocks:
-            return None
-        if len(blocks) == 1 and blocks[0].task is task:
-            return blocks.pop()
-        for guard in reversed(blocks):
-            if guard.task is task:
-                break
-        else:
-            over = (guard for guard in reversed(blocks) if guard.task is None or guard.task.done() or guard.lease.lost)
-            guard = next(over, blocks[-1])  # one whose block runs on only if there is no other
-        blocks.remove(guard)
-        return guard
+    def _undecided(self, kind: type[BaseException] | None) -> None:
+        what = (
+            f"lock {self.name!r} was left in another task than that which entered it, and several blocks are open that "
+            "it may mean: none was released. Keep what acquire() returns, and enter and leave that: "
+            "it knows its own block"
+        )
+        logger.error(what, extra={"lock_name": self.name})
+        if kind is None:
+            raise NotOwned(self.name, what)
 
     def _gate(self) -> Gate:
         runtime, calls = self._runtime, self._calls

@@ -113,6 +113,30 @@ async def memory(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
+async def generators(url: str) -> AsyncIterator[Namespace]:
+    """As `memory`, for a block that defines a generator `pages` or a context manager's user `export`: both are used."""
+
+    async def read_pages(job: str) -> list[str]:
+        return [job]
+
+    async def lose(job: str, fence: int) -> None:
+        backend.steal(f"export:{job}")
+        await backend.clock.advance(10)  # a third of the ttl: the renewal finds out
+        raise AssertionError("the block was not cancelled")
+
+    async with memory(url) as namespace:
+        backend = namespace["backend"]
+        shared = namespace | {"asynccontextmanager": asynccontextmanager, "read_pages": read_pages, "write_pages": lose}
+        yield shared
+        if "pages" in shared:
+            assert [page async for page in shared["pages"]("2026")] == ["2026"]
+            assert not await namespace["locks"].lock("export:2026").is_locked()
+        else:
+            with pytest.raises(LockLost):
+                await shared["export"]("2026")
+
+
+@asynccontextmanager
 async def sql(url: str) -> AsyncIterator[Namespace]:
     """As `memory`, with a database of a stock; a smaller fence is refused in the end."""
     async with memory(url) as namespace:

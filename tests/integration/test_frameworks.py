@@ -199,6 +199,7 @@ async def test_a_client_that_goes_away() -> None:
         assert lock_keys(shop.backend) == []
 
 
+@pytest.mark.filterwarnings("ignore:async generator")
 @each_stack
 async def test_a_streaming_response(middleware: bool) -> None:
     shop = Shop(middleware=middleware)

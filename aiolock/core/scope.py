@@ -1,0 +1,173 @@
+"""What cancels a block's task when its lock is lost; and how that ends, in whatever order and task blocks are left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import anyio
+
+if TYPE_CHECKING:
+    from .hold import Hold
+
+logger: logging.Logger = logging.getLogger("aiolock.guard")
+
+_kind: type[anyio.CancelScope] | None = None
+
+
+class Edge:
+    """Cancels a task once, as `asyncio.timeout` does; for a block that is held over a `yield`.
+
+    Whoever runs between the generator's steps is not in the block. A scope would cut off its clean-up, and could be
+    left in another task or out of order.
+
+    Args:
+        task: the one that entered the block.
+    """
+
+    __slots__ = ("_before", "_called", "_task")
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self._task = task
+        self._before = task.cancelling()
+        self._called = False
+
+    def cancel(self, reason: str) -> None:
+        if not self._called:
+            self._called = True
+            self._task.cancel(reason)
+
+    def leave(self, kind: type[BaseException] | None) -> bool:
+        """The block ends by an exception of `kind`, in any task; True if that is our cancellation, and no other's."""
+        called, self._called = self._called, False
+        return called and self._task.uncancel() <= self._before and kind is asyncio.CancelledError
+
+    async def drain(self) -> None:
+        """Called in the task: take back a cancellation that was not delivered before the block ended."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self._task.cancelling() > self._before:
+                raise
+
+
+Scope = anyio.CancelScope | Edge
+
+_left: dict[asyncio.Task[object], list[tuple[anyio.CancelScope, Hold]]] = {}
+"""Scopes of blocks that were left while one inside them was open: they end with that one, or with their task."""
+
+
+def open_scope(task: asyncio.Task[object], spans_yield: bool) -> Scope:
+    """Begin, in `task`."""
+    if spans_yield:
+        return Edge(task)
+    scope = (_kind or _learn_kind())()
+    scope.__enter__()
+    return scope
+
+
+def leave_scope(
+    scope: Scope,
+    hold: Hold,
+    host: asyncio.Task[object],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> Hold | None:
+    """End the scope that `host` opened, in any task.
+
+    Returns:
+        Whose loss has caused `error`: `hold`, or another whose scope ends only now; None if it was no loss.
+    """
+    if host.done():
+        return None  # anyio leaves it alone
+    if isinstance(scope, Edge):
+        return hold if scope.leave(kind) else None
+    try:
+        cause = hold if _exit(scope, host, kind, error, trace) else None
+    except RuntimeError:
+        logger.warning(
+            "lock %r was left while a block or cancel scope inside its own was open: leave the inner one first",
+            hold.calls.name,
+            extra={"lock_name": hold.calls.name},
+        )
+        if host not in _left:
+            _left[host] = []
+            host.add_done_callback(_forget)
+        _left[host].append((scope, hold))
+        return None
+    if host in _left:
+        cause = _leave_outer(host, kind, error, trace) or cause
+    return cause
+
+
+def _leave_outer(
+    host: asyncio.Task[object],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> Hold | None:
+    """What was left before can end now, where nothing else is open in it."""
+    cause = None
+    left, before = _left[host], 0
+    while len(left) != before:  # none can end before those that were opened in it
+        before = len(left)
+        for scope, hold in left[:]:
+            try:
+                if _exit(scope, host, kind, error, trace):
+                    cause = hold
+                left.remove((scope, hold))
+            except RuntimeError:
+                continue
+    if not left:
+        _forget(host)
+        host.remove_done_callback(_forget)
+    return cause
+
+
+def _forget(host: asyncio.Task[object]) -> None:
+    del _left[host]
+
+
+def _exit(
+    scope: anyio.CancelScope,
+    host: asyncio.Task[object],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> bool:
+    current = asyncio.current_task()
+    if current is host:
+        return bool(scope.__exit__(kind, error, trace))
+    with _standing_in(host, current):
+        scope.__exit__(None, None, None)
+    return False
+
+
+@contextmanager
+def _standing_in(host: asyncio.Task[object], current: asyncio.Task[object] | None) -> Iterator[None]:
+    """Let anyio believe that `host` runs: a scope can be left in its own task only.
+
+    Source: https://docs.python.org/3/library/asyncio-extending.html.
+    """
+    loop = host.get_loop()
+    if current is not None:
+        asyncio.tasks._leave_task(loop, current)
+    asyncio.tasks._enter_task(loop, host)
+    try:
+        yield
+    finally:
+        asyncio.tasks._leave_task(loop, host)
+        if current is not None:
+            asyncio.tasks._enter_task(loop, current)
+
+
+def _learn_kind() -> type[anyio.CancelScope]:
+    # What anyio makes for asyncio: its front door looks for it, and initialises each one twice.
+    global _kind
+    _kind = type(anyio.CancelScope())
+    return _kind
