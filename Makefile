@@ -22,8 +22,9 @@ help: ## show this
 demo: $(VENV)/.ready-demo ## the lock protecting a web service across processes, on a real server
 	@exec $(PY) docs/examples/demo.py $(ARGS)
 
-test: $(VENV)/.ready-test ## every test (ARGS are pytest's)
-	@exec $(PY) -m pytest -n auto --dist worksteal $(ARGS)
+# Bytecode is kept, whatever the environment says: the tests start hundreds of interpreters.
+test: $(VENV)/.ready-test ## every test, in some two minutes (ARGS are pytest's)
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/.ready-lint ## formatting, lint, types
 	$(PY) -m ruff format --check .

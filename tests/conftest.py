@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import importlib
 import os
@@ -14,10 +15,14 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+import redis.utils
 
 from aiolock.testing.server import URL_VARIABLE, RedisServer
 
 from .support import redis_cli, replication
+
+# redis-py reads its own version from the files of the package for each connection: a quarter of what a test costs.
+redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
 
 SERVER_FIXTURES = {"redis_server", "own_server", "replicated", "own_pair", "three_servers"}
 SETTLE_TURNS = 20

@@ -10,31 +10,26 @@ import pytest
 from aiolock import Lock, LockManager
 from tests.support import redis_cli
 from tests.support.replication import Pair
+from tests.support.skipping import skip_waits
 
 from .places import MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
 
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test that means nothing at a place is not run there: see the markers."""
-    left_out = [item for item in items if _means_nothing(item, _place_of(item))]
-    if left_out:
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+PLACES = ("memory", "redis", "polling", "replicated", "quorum")
 
 
-def _means_nothing(item: pytest.Item, place: object) -> bool:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test at every place where it means something, unless it or its module says where: see the markers."""
+    named = any(mark.args[0] == "place" for mark in metafunc.definition.iter_markers("parametrize"))
+    if "place" in metafunc.fixturenames and not named and not hasattr(metafunc.module, "place"):
+        metafunc.parametrize("place", [place for place in PLACES if _means(metafunc.definition, place)], indirect=True)
+
+
+def _means(test: pytest.Item, place: str) -> bool:
     if place == "polling":
-        return item.get_closest_marker("not_polling") is not None
-    if place == "quorum":
-        return item.path.name != "test_lock.py"  # it offers no other primitive
-    if place == "replicated":  # what replicas change of the other primitives is in tests/replicas
-        return item.get_closest_marker("short_ttl") is not None or item.path.name != "test_lock.py"
-    return False
-
-
-def _place_of(item: pytest.Item) -> object:
-    callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get("place")
+        return test.get_closest_marker("not_polling") is None
+    if place in ("quorum", "replicated") and test.path.name != "test_lock.py":
+        return False  # a quorum offers no other primitive; what replicas change of the others is in tests/replicas
+    return place != "replicated" or test.get_closest_marker("short_ttl") is None
 
 
 @pytest.fixture
@@ -77,10 +72,13 @@ def quorum_place(three_urls: list[str]) -> Iterator[QuorumPlace]:
         place.side.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=["memory", "redis", "polling", "replicated", "quorum"])
+@pytest.fixture
 def place(request: pytest.FixtureRequest) -> Place:
     """Each place in turn: what a primitive means, it means everywhere."""
-    return MemoryPlace() if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")
+    if request.param != "memory":
+        return request.getfixturevalue(f"{request.param}_place")
+    skip_waits(request.getfixturevalue("_function_scoped_runner").get_loop())
+    return MemoryPlace()
 
 
 @pytest.fixture

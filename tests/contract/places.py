@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
-from uuid import uuid4
 
 import pytest
 import redis
 
-from aiolock import LockManager, Poll
-from aiolock.backends.memory import named_store
+from aiolock import Lease, LockManager, Poll
+from aiolock.backends.memory import MemoryBackend
 from aiolock.core.gate import Gate
 from aiolock.primitives.vigil import Vigil
 from aiolock.scripts.base import Call
@@ -20,6 +18,7 @@ from aiolock.scripts.keys import DIRTY_MS, GRACE_MS, Keys, NameKeys
 from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
 from tests.support.scripting import LuaSide, Side, TwinSide
+from tests.support.skipping import SkippingClock, skipping_store
 
 KEYS = Keys("aiolock")
 TTL = 6.0
@@ -39,6 +38,19 @@ async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110 - what servers and processes do sets no event here
             await asyncio.sleep(0.002)
+
+
+def renew_now(*leases: Lease) -> None:
+    """Let the next renewal of all these leases be due in this turn, instead of after a third of the ttl."""
+    for lease in leases:
+        lease.hold.verify()
+
+
+async def renewed(*leases: Lease) -> None:
+    """Wait until a renewal of each was answered."""
+    expiries = [lease.hold.expiry for lease in leases]
+    renew_now(*leases)
+    await until(lambda: all(lease.hold.expiry > expiry for lease, expiry in zip(leases, expiries, strict=True)))
 
 
 nobody_waits = pytest.mark.not_polling("nobody waits")
@@ -74,22 +86,17 @@ class Place(Protocol):
 
 
 class MemoryPlace:
-    """A store of this process, on the real clock."""
+    """A store of this process, on a clock that passes over waits: see `skip_waits`."""
 
     ttl = TTL
     grace_ms = GRACE_MS
 
     def __init__(self) -> None:
-        self._name = uuid4().hex
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # that it does not cross processes
-            self._store = named_store(self._name)
+        self._store = skipping_store()
         self.side: Side = _TwinOf(self._store)
 
     def manager(self, **options: Any) -> LockManager:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            return LockManager(f"memory://{self._name}", **options)
+        return LockManager(MemoryBackend(self._store, SkippingClock()), **options)
 
     def keys(self) -> set[str]:
         return set(self._store.keys())

@@ -14,7 +14,7 @@ from aiolock.scripts.lock import GRACE_MS, RELEASE
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
 
-from .places import TTL_MS, RedisPlace, keys_of, steal, until
+from .places import TTL_MS, RedisPlace, keys_of, renewed, steal, until
 
 PING = "ping"
 ENOUGH = 5.0
@@ -56,7 +56,7 @@ async def test_nesting_costs_two_more(here: Lock, commandstats: CommandStats) ->
 async def test_two_hundred_waiters_cost_five_commands(
     place: RedisPlace, others: LockManager, raw: redis.asyncio.Redis, commandstats: CommandStats
 ) -> None:
-    """H14. 200 tasks of one process wait 3 s for a lock of another.
+    """H14. 200 tasks of one process wait for a lock of another.
 
     Kept by acquisition.obtain: `alone = gate.idle`, and Gate._promote: only contenders talk to Redis.
     """
@@ -66,7 +66,7 @@ async def test_two_hundred_waiters_cost_five_commands(
     before = await connections(raw)
     await commandstats.reset()
     waiters = [asyncio.create_task(_enter(others.lock("busy"))) for _ in range(200)]
-    await asyncio.sleep(3.0)
+    await asyncio.sleep(0.5)
     sent = await commandstats.sent()
     assert sent.pop(PING, 0) <= 2
     assert sent == Counter(subscribe=1, evalsha=2)
@@ -122,14 +122,13 @@ async def test_connections_are_constant(locks: LockManager, place: RedisPlace, r
 async def test_a_thousand_leases_are_renewed_in_a_few_commands(place: RedisPlace, commandstats: CommandStats) -> None:
     """Kept by Watchdog._look, which collects what is due, and `CHUNK`."""
     number = 1000
-    async with place.manager(ttl=9.0) as locks:
+    async with place.manager(ttl=60.0) as locks:
         leases = await asyncio.gather(*(locks.lock(f"n{i}").acquire() for i in range(number)))
         await commandstats.reset()
-        first = [lease.hold.expiry for lease in leases]
-        await until(lambda: all(lease.hold.expiry > expiry for lease, expiry in zip(leases, first, strict=True)))
+        await renewed(*leases)
         sent = await commandstats.sent()
         assert number / CHUNK <= sent["evalsha"] <= number / CHUNK + 4, sent
-        assert all(place.side.pttl(keys_of(f"n{i}").lock) > 6000 for i in range(number))
+        assert all(place.side.pttl(keys_of(f"n{i}").lock) > 30_000 for i in range(number))
         await asyncio.gather(*(lease.release() for lease in leases))
 
 

@@ -97,7 +97,7 @@ async def test_short_and_long_timeouts_do_not_drift_the_queue(calm: list[LockMan
     one, two, three = (manager.fair_lock(NAME) for manager in calm)
     lease = await one.acquire()
     patient = asyncio.create_task(_enter(three))
-    for _ in range(5):
+    for _ in range(2):
         with pytest.raises(AcquireTimeout):
             await two.acquire(timeout=0.3)
     await queued(three, 1)
@@ -132,6 +132,7 @@ async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], pl
     assert not place.side.exists(QUEUE)
 
 
+@pytest.mark.not_polling("who is dead, the server knows")
 async def test_a_grant_to_one_that_just_died_ends_with_its_liveness(processes: list[LockManager], place: Place) -> None:
     """Not with its ttl. Kept by acquire.lua: `math.min(ttl, liveness)`."""
     one, two, _ = (manager.fair_lock(NAME) for manager in processes)

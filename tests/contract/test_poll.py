@@ -17,7 +17,7 @@ from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
 
-from .places import SHORT, PollingPlace, RedisPlace, until
+from .places import PollingPlace, RedisPlace, renew_now, renewed, until
 
 NAME = "order:42"
 ENOUGH = 5.0
@@ -55,10 +55,11 @@ async def test_nothing_is_subscribed_to(
 
 
 async def test_a_revocation_is_noticed_at_the_next_renewal(polling_place: PollingPlace) -> None:
-    async with polling_place.manager(ttl=SHORT) as locks, polling_place.manager() as others:
+    async with polling_place.manager() as locks, polling_place.manager() as others:
         with pytest.raises(LockLost) as caught:
-            async with asyncio.timeout(ENOUGH), locks.lock(NAME):
+            async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
                 assert await others.lock(NAME).force_release()
+                renew_now(lease)
                 await asyncio.sleep(60)
     assert caught.value.reason is LossReason.DELETED
 
@@ -128,15 +129,14 @@ async def test_a_server_without_resp3(old_server: RedisServer) -> None:
     for options in ({}, {"parser_class": _AsyncRESP2Parser}):
         client = redis.asyncio.Redis.from_url(old_server.url, protocol=2, **options)  # type: ignore[arg-type]
         async with (
-            LockManager(client, ttl=SHORT, waiting=OFTEN) as locks,
+            LockManager(client, waiting=OFTEN) as locks,
             LockManager(old_server.url, waiting=OFTEN) as others,
         ):
             async with locks.lock(NAME) as lease:
                 waiter = asyncio.create_task(_enter(others.lock(NAME)))
                 info = await others.lock(NAME).info()
                 assert info is not None
-                expiry = lease.hold.expiry
-                await until(lambda lease=lease, expiry=expiry: lease.hold.expiry > expiry)  # renewed
+                await renewed(lease)
             async with asyncio.timeout(ENOUGH):
                 assert await waiter > lease.fence
         await client.aclose()
@@ -162,7 +162,7 @@ async def hanging_up(redis_place: RedisPlace) -> AsyncIterator[FaultProxy]:
 async def test_a_proxy_that_hangs_up_on_subscribe(hanging_up: FaultProxy) -> None:
     """It cannot be told from a bad line: the error names the remedy, and with it all is well."""
     with pytest.raises(BackendError, match=r"waiting=Poll\(\)") as caught:
-        async with LockManager(hanging_up.url, request_timeout=2.0):
+        async with LockManager(hanging_up.url, request_timeout=0.6):
             pytest.fail("entered")
     assert caught.value.transient
     assert hanging_up.connections > 1

@@ -10,7 +10,7 @@ import pytest
 
 from aiolock import Lease, LockLost, LockManager, LossReason, NotAcquired, RWLock, RWLockInfo
 
-from .places import SHORT, TTL, Place, revoked, until
+from .places import TTL, Place, renewed, revoked, until
 from .strangers import Stranger, queued
 
 NAME = "catalogue"
@@ -138,6 +138,7 @@ async def test_it_lets_them_in_by_itself(here: RWLock, place: Place) -> None:
     assert await tried(here.write)
 
 
+@pytest.mark.not_polling("who is dead, the server knows")
 async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(here: RWLock, there: RWLock, reader: Stranger) -> None:
     """Each reader has its own lease: those of others are renewed, and do not keep it. Kept by holders.lua: `prune`."""
     living = await here.read.acquire()
@@ -207,12 +208,11 @@ async def test_a_downgrade_of_leases_whose_task_has_ended(here: RWLock, there: R
 
 @revoked
 async def test_a_downgrade_is_renewed_and_lost_as_a_reader(locks: LockManager, there: RWLock) -> None:
-    here = locks.rw_lock(NAME, ttl=SHORT)
+    here = locks.rw_lock(NAME)
     writing = await here.write.acquire()
     reading = await here.read.acquire()
     await writing.release()
-    expiry = reading.hold.expiry
-    await until(lambda: reading.hold.expiry > expiry)
+    await renewed(reading)
     assert not reading.lost
     assert await tried(there.read)
     assert await there.force_release()

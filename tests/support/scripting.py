@@ -69,6 +69,9 @@ class Side(Protocol):
     def expire(self, key: str) -> None:
         """Let a key's time pass."""
 
+    def shorten(self, key: str, ttl_ms: int) -> None:
+        """Leave a key so much time."""
+
     def flush(self) -> None: ...
 
     def listen(self, *channels: str) -> None: ...
@@ -138,6 +141,9 @@ class LuaSide:
 
     def delete(self, *keys: str) -> None:
         self.link.delete(*keys)
+
+    def shorten(self, key: str, ttl_ms: int) -> None:
+        self.link.pexpire(key, ttl_ms)
 
     def expire(self, key: str) -> None:
         self.link.pexpire(key, 1)
@@ -217,6 +223,9 @@ class TwinSide:
     def delete(self, *keys: str) -> None:
         for key in keys:
             self.store.delete(key)
+
+    def shorten(self, key: str, ttl_ms: int) -> None:
+        self.store.pexpire(key, ttl_ms)
 
     def expire(self, key: str) -> None:
         self.store.pexpire(key, 1)

