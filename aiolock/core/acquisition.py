@@ -133,9 +133,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         while not gate.accepts(waiter):
             now = runtime.clock.now()
             if now >= expires:
-                if gate.answered or gate.busy:
-                    raise _timeout(gate, waiter, timeout)
-                raise runtime.unanswered(calls.name, "acquiring", timeout)
+                raise _timeout(gate, waiter, timeout)
             if waiter.wants(now, gate.signals):
                 # Who waits rides out an outage; but not behind others who never had an answer either.
                 await _attempt(gate, waiter, now, expires, math.inf if gate.answered else patience)
@@ -200,8 +198,8 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         outcome = await reply
     except Expired:
         abandon(gate, waiter, call)
-        if patience < math.inf and not runtime.closing:
-            raise runtime.unanswered(calls.name, "acquiring", until - now) from None
+        if until == patience and not runtime.closing:
+            raise runtime.unanswered(calls.name, "acquiring") from None
         waiter.pause(now, gate.signals)
         return
     except BackendError as error:
@@ -354,7 +352,7 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
         part = f"{waiter.refusal.part!r} is " if waiter.refusal.part else ""
         who = f"{part}held by {_named(waiter.refusal)}"
     else:
-        who = "no answer from Redis"
+        who = "Redis has not answered yet"
     return AcquireTimeout(name, f"lock {name!r} was not acquired within {timeout:g} s: {who}")
 
 

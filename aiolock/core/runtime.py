@@ -273,12 +273,11 @@ class Runtime:
         self.watchdog.schedule(limit, due)
         return limit
 
-    def unanswered(self, name: str, doing: str, seconds: float | None = None) -> BackendError:
-        """The error for a request that took longer than so many seconds; `request_timeout` if not given."""
-        if seconds is None:
-            seconds = self.limits.request_timeout
+    def unanswered(self, name: str, doing: str) -> BackendError:
+        """The error for a request that took longer than `request_timeout`."""
+        patience = self.limits.request_timeout
         return BackendError(
-            name, f"{doing} lock {name!r} got no answer within {seconds:g} s: is Redis reachable?", transient=True
+            name, f"{doing} lock {name!r} got no answer within {patience:g} s: is Redis reachable?", transient=True
         )
 
     async def ask(self, call: Call[R], doing: str) -> R:

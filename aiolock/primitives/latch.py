@@ -112,7 +112,8 @@ class Latch:
 
         Raises:
             WaitTimeout: it did not open in time; says how many counts are missing.
-            BackendError: Redis did not answer the first look, or refuses. Who is already waiting rides out an outage.
+            BackendError: Redis did not answer the first look within `request_timeout`, or refuses. Who is already
+                waiting rides out an outage.
             NotAcquired: the manager was closed meanwhile.
             ConfigurationError: as `count_down()`.
 
@@ -130,12 +131,15 @@ class Latch:
         runtime.check(name)
         began = runtime.clock.now()
         expires = math.inf if timeout is None else began + timeout
-        patience = min(expires, began + runtime.limits.request_timeout)
+        patience = began + runtime.limits.request_timeout
         vigil = self._vigil()
         vigil.join(self._calls)
         try:
             while vigil.seen is None:
-                await vigil.change(patience, lambda: runtime.unanswered(name, "waiting for", patience - began))
+                if expires < patience:
+                    await vigil.change(expires, lambda: self._late(None, timeout))
+                else:
+                    await vigil.change(patience, lambda: runtime.unanswered(name, "waiting for"))
             self._agree(vigil.seen)
             while vigil.seen.left > 0:
                 await vigil.change(expires, lambda: self._late(vigil.seen, timeout))
@@ -172,8 +176,8 @@ class Latch:
         return look.left
 
     def _late(self, look: Look | None, timeout: float | None) -> WaitTimeout:
-        missing = "" if look is None else f": {look.left} of {look.total} counts are missing"
-        return WaitTimeout(self.name, f"latch {self.name!r} did not open within {timeout:g} s{missing}")
+        why = "Redis has not answered yet" if look is None else f"{look.left} of {look.total} counts are missing"
+        return WaitTimeout(self.name, f"latch {self.name!r} did not open within {timeout:g} s: {why}")
 
     def __repr__(self) -> str:
         return f"<Latch {self.name!r} count={self._calls.total}>"

@@ -27,11 +27,11 @@ class Reentrant(Primitive):
             was lost.
 
         Raises:
-            AcquireTimeout: somebody else held it all the time; names the holder.
+            AcquireTimeout: the timeout is over; names the holder, or says that Redis has not answered yet.
             NotAcquired: this task would wait for itself: it reads and wants to write, or holds part of it through
                 another lock; or the manager closes.
-            BackendError: Redis is unreachable or refuses, or too few replicas acknowledged (`min_replicas`). A task
-                that is already waiting rides out an outage.
+            BackendError: Redis did not answer within `request_timeout`, or refuses, or too few replicas acknowledged
+                (`min_replicas`). A task that is already waiting rides out an outage.
             LockLost: nested, and the hold was lost.
             NotOwned: `owner` holds it no more.
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.

@@ -74,8 +74,9 @@ class Semaphore(Queueing):
                 not given.
 
         Raises:
-            AcquireTimeout: there were not enough all the time.
-            BackendError: Redis is unreachable or refuses. A task that is already waiting rides out an outage.
+            AcquireTimeout: the timeout is over; says who holds permits, or that Redis has not answered yet.
+            BackendError: Redis did not answer within `request_timeout`, or refuses. A task that is already waiting
+                rides out an outage.
             ConfigurationError: more than there are; or as for `Lock.acquire()`.
 
         Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.

@@ -245,13 +245,12 @@ async def test_a_first_look_without_an_answer_raises(latch: Latch, crew: Crew, b
         first = await waiting(crew, backend, latch, timeout=60.0)
         await backend.clock.advance(1.0)
         second = await waiting(crew, backend, latch, timeout=60.0)
-        short = await waiting(crew, backend, latch, timeout=0.5)
         await backend.clock.advance(PATIENCE)
-        for task, seconds in ((first, "5 s"), (second, "5 s"), (short, "0.5 s")):
+        for task in (first, second):
             error = task.exception()
             assert isinstance(error, BackendError)
             assert error.transient
-            assert f"no answer within {seconds}" in str(error)
+            assert "no answer within 5 s" in str(error)
     await settle(backend)
     assert backend.calls == []  # withdrawn
 
