@@ -58,7 +58,8 @@ class Ear:
     def _on_message(self, payload: str | None) -> None:
         if payload is not None:
             who, _, fence = payload.partition(" ")
-            self._runtime.heard(int(fence) if fence.isdecimal() else 0)
+            if fence:
+                self._runtime.told(fence)
             if self._is_own(who):
                 return
         self._signal()

@@ -214,8 +214,7 @@ class Gate:
         del self.waiters[waiter]
         if not self.waiters:
             self.waiters.clear()  # an emptied one keeps its room, as long as the hold lasts
-        if hold.fence > runtime.floor:
-            runtime.floor = hold.fence
+        runtime.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         self._holds += 1
         if self.waiters or self._ear is not None or runtime.draining is not None:

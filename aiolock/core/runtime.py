@@ -10,6 +10,7 @@ import math
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ..backends.base import Backend
 from ..clock import Clock
 from ..errors import BackendError, ConfigurationError, LossReason
-from ..scripts.base import Call
+from ..scripts.base import MAX_FENCE, Call
 from ..scripts.keys import Keys
 from ..scripts.outcomes import Granted
 from .holds import Holds
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from .place import Place
 
 R = TypeVar("R")
+
+AHEAD_US = 24 * 3600 * 10**6
+"""Microseconds by which a fence in a message may be ahead of the clock, and of all answers: anybody can publish."""
 
 logger: logging.Logger = logging.getLogger("aiolock.manager")
 
@@ -87,6 +91,8 @@ class Runtime:
         self.holds: dict[str, Hold] = {}  # by owner
         self.places: dict[str, Place] = {}  # by owner: who waits in a queue kept by the server
         self.floor: int = 0  # the highest fence heard of, on any name
+        self._answered = 0  # the highest that a server answered
+        self._warned = False
         self.id: str = ""
         self.holder: str = ""  # host:pid, for people
         self.closing: bool = False
@@ -199,9 +205,27 @@ class Runtime:
         return self._look_at
 
     def heard(self, fence: int) -> None:
-        """Every later grant that this manager asks for gets a higher fence than any it heard of."""
-        if fence > self.floor:
-            self.floor = fence
+        """The server answered so: every later grant that this manager asks for gets a higher fence."""
+        if self._answered < fence < MAX_FENCE:
+            self._answered = fence
+            self.floor = max(self.floor, fence)
+
+    def told(self, fence: str) -> int | None:
+        """As `heard`, of a message: the fence, if it can be one."""
+        number = _whole(fence)
+        if number is None or number > max(self._answered, time.time_ns() // 1000) + AHEAD_US:
+            self._doubt()
+            return None
+        self.floor = max(self.floor, number)
+        return number
+
+    def _doubt(self) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "a message on a channel of namespace %r makes no sense, and is ignored like all others of its kind: "
+                "does anybody else publish there?", self.keys.namespace,
+            )  # fmt: skip
 
     async def listen(self) -> None:
         """Hear what this manager is told.
@@ -231,9 +255,18 @@ class Runtime:
             case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
                 place = self.places.get(owner)
                 if place is not None:
-                    place.told(int(serial), Granted(int(fence), int(ttl_ms), abandoned == "1", capacity=int(capacity)))
+                    self._granted(place, fence, abandoned == "1", [_whole(one) for one in (serial, ttl_ms, capacity)])
             case [""]:
                 self.verify_places()
+            case _:
+                self._doubt()
+
+    def _granted(self, place: Place, fence: str, abandoned: bool, numbers: list[int | None]) -> None:
+        match self.told(fence), numbers:
+            case int(known), [int(serial), int(ttl_ms), int(capacity)]:
+                place.told(serial, Granted(known, ttl_ms, abandoned, capacity=capacity))
+            case _:
+                self._doubt()
 
     def verify_places(self) -> None:
         """Look after every place in the servers' queues: something may have been missed."""
@@ -297,6 +330,12 @@ class Runtime:
         finally:
             self.watchdog.forget(limit)
             call.withdraw()
+
+
+def _whole(text: str) -> int | None:
+    """The number that Lua has spelled, if it is one that Lua counts exactly."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else MAX_FENCE
+    return number if number < MAX_FENCE else None
 
 
 def _this(name: str) -> str:

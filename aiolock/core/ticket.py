@@ -8,12 +8,12 @@ import zlib
 from dataclasses import dataclass, field
 
 from ..errors import ConfigurationError
+from ..scripts.base import MAX_FENCE
 from ..scripts.keys import Keys, check_name
 from .hold import Hold
 
 PREFIX = "aiolock1."
 _OWNER = re.compile(r"[0-9a-f]{32}:[1-9][0-9]*")
-_MAX_FENCE = 2**53  # what Lua counts exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Ticket:
         body = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))[4:].decode()
         kind, owner, weight, fence, tainted, db, namespace, name = body.split("\n", 7)
         ticket = cls(kind, check_name(name), owner, int(weight), int(fence), tainted == "1", namespace, int(db))
-        sound = _OWNER.fullmatch(owner) and ticket.weight > 0 and 0 < ticket.fence < _MAX_FENCE
+        sound = _OWNER.fullmatch(owner) and ticket.weight > 0 and 0 < ticket.fence < MAX_FENCE
         return ticket if sound else None
 
     def check_home(self, keys: Keys) -> None:

@@ -20,6 +20,8 @@ TwinReply = int | str | None | list["TwinReply"]
 Ending = Literal["clean", "undone", "dirty"]
 """How an owner ends: after a body that was valid to its end; without having entered; after a loss."""
 
+MAX_FENCE = 2**53
+"""What Lua counts exactly is below."""
 NEW_TICKET = 0
 NO_TICKET = -1
 """Where a server keeps the queue: join it at its end; do not join it, and be refused if it is not your turn."""

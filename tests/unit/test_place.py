@@ -509,7 +509,7 @@ async def test_a_refresh_that_dies_behind_its_own_grant_is_remembered_too(
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     (place,) = places(locks)
     runtime = runtime_of(locks)
-    runtime.on_manager_message(f"granted {place.owner} {place._serial + 1} {2**52} 3000 0 1")
+    runtime.on_manager_message(f"granted {place.owner} {place._serial + 1} {lease.fence + 1} 3000 0 1")
     place.unknown(BackendError("", "the connection died", transient=True))
     assert place.waiter.tainted
     owner = place.owner

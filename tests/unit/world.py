@@ -143,6 +143,12 @@ def later(turns: int, callback: Callable[..., None], *args: Any) -> None:
         callback(*args)
 
 
+def step_wall(backend: MemoryBackend, seconds: float) -> None:
+    """The server's wall clock is set forward, or back; nobody's own clock notices."""
+    before = backend.store.wall_us
+    backend.store.wall_us = lambda: before() + round(seconds * 10**6)
+
+
 def runtime_of(manager: LockManager) -> Runtime:
     """The manager's insides, which tests may look at."""
     return manager._runtime

@@ -1,0 +1,125 @@
+"""What a message may change: anybody who may publish can send one."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aiolock import LockManager
+from aiolock.testing import MemoryBackend
+
+from .world import Crew, Holder, runtime_of, settle, step_wall
+
+FREE = "aiolock:lock:{a}:free"
+DAY_US = 24 * 3600 * 10**6
+NONSENSE = [
+    "99999999999999999999",
+    str(2**53),
+    "9" * 5000,
+    "١٢٣",
+    "-1",
+    "1e15",
+    "nan",
+    "12 34",
+    f"{2**53 - 1}",  # some 230 years ahead
+]
+
+
+def doubts(caplog: pytest.LogCaptureFixture) -> int:
+    """How often a user was told."""
+    return sum("makes no sense" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("fence", NONSENSE, ids=range(len(NONSENSE)))
+async def test_a_fence_that_cannot_be_is_not_believed(
+    locks: LockManager,
+    peer: LockManager,
+    backend: MemoryBackend,
+    crew: Crew,
+    caplog: pytest.LogCaptureFixture,
+    fence: str,
+) -> None:
+    """Every later fence, on every name, would be higher yet. Kept by Runtime.told."""
+    holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
+    await settle(backend)
+    floor = runtime_of(locks).floor
+    for _ in range(3):
+        backend.store.publish(FREE, f"nobody {fence}")
+        await settle(backend)
+    assert runtime_of(locks).floor == floor
+    await holding.end()
+    await settle(backend)
+    assert waiting.entered.result().fence < backend.clock.wall_us() + 10
+    await waiting.end()
+    assert doubts(caplog) == 1
+    assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
+
+
+async def test_a_fence_of_a_clock_that_is_somewhat_ahead_is_believed(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the server's: what it answers counts, however far it is. Kept by Runtime.told: `AHEAD_US`."""
+    step_wall(backend, 100 * 365 * 24 * 3600)
+    holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
+    await settle(backend)
+    ahead = backend.store.wall_us() + DAY_US // 2
+    backend.store.publish(FREE, f"nobody {ahead}")
+    await settle(backend)
+    assert runtime_of(locks).floor == ahead
+    await holding.end()
+    await settle(backend)
+    assert waiting.entered.done()
+    await waiting.end()
+    assert doubts(caplog) == 0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "granted {owner} {new} 99999999999999999999 30000 0 1",
+        "granted {owner} {new} 99 1e5 0 1",
+        "granted {owner} {new} 99 30000 0 many",
+        "granted {owner} 1e20 99 30000 0 1",
+        "granted {owner} {new} 99 30000 0 1 more",
+        "granted {owner}",
+        "hello",
+        "\x00",
+    ],
+)
+async def test_a_message_that_makes_no_sense_changes_nothing(
+    locks: LockManager,
+    peer: LockManager,
+    backend: MemoryBackend,
+    crew: Crew,
+    caplog: pytest.LogCaptureFixture,
+    message: str,
+) -> None:
+    """Kept by Runtime._granted, and `case _`."""
+    lease = await peer.fair_lock("a").acquire()
+    waiting = Holder(crew, locks.fair_lock("a"))
+    await settle(backend)
+    runtime = runtime_of(locks)
+    (place,) = runtime.places.values()
+    channel, text = runtime.keys.manager(runtime.id), message.format(owner=place.owner, new=place._serial + 1)
+    for _ in range(3):
+        backend.store.publish(channel, text)
+        await settle(backend)
+    assert not waiting.entered.done()
+    assert doubts(caplog) == 1
+    assert place.owner not in caplog.text
+    await lease.release()
+    await settle(backend)
+    assert waiting.entered.result().fence > lease.fence
+    await waiting.end()
+
+
+async def test_an_answer_that_cannot_be_stays_with_its_name(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend
+) -> None:
+    """Somebody wrote into a state by hand. Kept by Runtime.heard: `MAX_FENCE`."""
+    backend.store.hset("aiolock:lock:{a}:state", {"fence": str(10**20)})
+    async with locks.lock("a"):
+        pass
+    async with locks.lock("b") as lease:
+        assert lease.fence < backend.clock.wall_us() + 10
