@@ -35,7 +35,7 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     """Take over what the ticket stands for, in one request; never waits for anybody."""
     runtime.check(ticket.name)
     kind = KINDS[ticket.kind]
-    calls = kind.calls(runtime, ticket.name, ticket.weight)
+    calls = kind.calls(runtime, ticket.name, ticket.weight, ticket.weight)
     gate = Gate.of(runtime, calls, kind.contention)
     waiter = gate.join(calls, policy, NO_TICKET, contending=True)  # so no release of this process hands it the lock
     waiter.undoing = "dirty"  # what the ticket stood for was begun, and is not finished
@@ -72,6 +72,8 @@ async def _move(gate: Gate, calls: HandoffCalls, waiter: Waiter, ticket: Ticket)
     gate.answered = True
     if not isinstance(outcome, Granted):
         raise _worthless(name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
+    if outcome.weight:  # how much was moved, says the server: a ticket may say anything
+        waiter.calls = KINDS[ticket.kind].calls(runtime, name, outcome.weight, outcome.capacity)
     waiter.grant = Grant(outcome, call.sent_at, policy.margin)
 
 

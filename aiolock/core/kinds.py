@@ -14,11 +14,11 @@ class Kind(NamedTuple):
 
     Attributes:
         contention: its rule.
-        calls: requests about a name, for an acquisition of a weight.
+        calls: requests about a name, for an acquisition of a weight, where there is so much in all.
     """
 
     contention: Contention
-    calls: Callable[[Runtime, str, int], HandoffCalls]
+    calls: Callable[[Runtime, str, int, int], HandoffCalls]
 
 
 KINDS: dict[str, Kind] = {}

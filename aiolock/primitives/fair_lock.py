@@ -79,9 +79,9 @@ class FairLock(Queueing, Reentrant):
         )
 
 
-def _calls(runtime: Runtime, name: str, weight: int = 1) -> QueueCalls:
+def _calls(runtime: Runtime, name: str) -> QueueCalls:
     liveness_ms = milliseconds(runtime.limits.liveness)
-    return QueueCalls(runtime.keys, "fair", name, capacity=1, weight=weight, mints=True, liveness_ms=liveness_ms)
+    return QueueCalls(runtime.keys, "fair", name, capacity=1, weight=1, mints=True, liveness_ms=liveness_ms)
 
 
-KINDS["fair"] = Kind(FairLock.contention, _calls)
+KINDS["fair"] = Kind(FairLock.contention, lambda runtime, name, weight, capacity: _calls(runtime, name))

@@ -91,4 +91,4 @@ class Lock(Reentrant):
         return await self._runtime.ask(self._calls.force_release(), "force-releasing")
 
 
-KINDS[LockCalls.kind] = Kind(Lock.contention, lambda runtime, name, weight: LockCalls(runtime.keys, name))
+KINDS[LockCalls.kind] = Kind(Lock.contention, lambda runtime, name, weight, capacity: LockCalls(runtime.keys, name))

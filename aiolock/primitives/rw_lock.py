@@ -157,4 +157,4 @@ def _calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
     return QueueCalls(runtime.keys, "rw", name, capacity=FULL, weight=weight, mints=mints, liveness_ms=liveness_ms)
 
 
-KINDS["rw"] = Kind(RWLockSide.contention, _calls)
+KINDS["rw"] = Kind(RWLockSide.contention, lambda runtime, name, weight, capacity: _calls(runtime, name, weight))

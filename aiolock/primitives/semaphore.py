@@ -190,4 +190,6 @@ def _calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls
     )
 
 
-KINDS["semaphore"] = Kind(Semaphore.contention, lambda runtime, name, weight: _calls(runtime, name, weight, weight))
+KINDS["semaphore"] = Kind(
+    Semaphore.contention, lambda runtime, name, weight, capacity: _calls(runtime, name, capacity, weight)
+)
