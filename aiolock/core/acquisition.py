@@ -10,6 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NEW_TICKET, NO_TICKET, Call
 from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
@@ -123,6 +125,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     now = runtime.clock.now()
     expires = math.inf if timeout is None else now + timeout
     patience = now + runtime.limits.request_timeout
+    waited = False
     at_once = gate.open
     waiter = gate.join(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET, at_once)
     if timeout is not None:
@@ -142,7 +145,10 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
                 if waiter.contending and waiter.refusal is not None:
                     gate.ear.listen()
                 runtime.watchdog.schedule(waiter, due)
+                waited = True
                 await waiter.sleep()
+        if waited:  # anyio cancels nobody who is about to run: its scope may have been cancelled long since
+            await checkpoint_if_cancelled()
     except BaseException:
         gate.leave_queue(waiter)
         raise
