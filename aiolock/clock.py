@@ -62,3 +62,8 @@ class _SystemTimer:
 
     def cancel(self) -> None:
         self._handle.cancel()
+
+
+def spell(seconds: float) -> str:
+    """Seconds for people, with three decimals at most."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from ..clock import spell
 from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import NEW_TICKET, NO_TICKET, Call
 from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
@@ -277,7 +278,7 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
     """Raise at once where the task would wait for what it holds itself, through another queue."""
     holds = gate.runtime.tasks.of(task)
     for hold in () if holds is None else _overlapping(gate, holds):
-        if hold.check() is None:
+        if hold.look() is None:
             name = gate.calls.name
             raise NotAcquired(
                 name,
@@ -308,8 +309,8 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
         )
     hold.depth += 1
     hold.nesting += (calls,)
-    hold.ttl_ms = max(hold.ttl_ms, policy.ttl_ms)
-    call = hold.calls.acquire(hold.owner, hold.ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
+    ttl_ms = hold.nesting_ttl_ms(policy.ttl_ms)
+    call = hold.calls.acquire(hold.owner, ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
     wanted = True
 
     def unanswered() -> bool:
@@ -322,10 +323,10 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
     limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "nesting in"))
     try:
         outcome = await reply
-        if isinstance(outcome, Granted):
-            hold.extend(call.sent_at, outcome.pttl)
-        else:
+        if not isinstance(outcome, Granted):
             hold.lose(outcome.reason if isinstance(outcome, Lost) else LossReason.TAKEN_OVER)
+        elif hold.check() is None:
+            hold.extend(call.sent_at, outcome.pttl)
         if hold.check() is not None:
             raise hold.loss()
     except BaseException:
@@ -359,7 +360,7 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
         who = f"{part}held by {_named(waiter.refusal)}"
     else:
         who = "Redis has not answered yet"
-    return AcquireTimeout(name, f"lock {name!r} was not acquired within {timeout:g} s: {who}")
+    return AcquireTimeout(name, f"lock {name!r} was not acquired within {spell(timeout or 0.0)} s: {who}")
 
 
 def _named(refusal: Refused | Queued) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import math
 import random
 from typing import Any, cast
 
 from ..errors import NotAcquired
+from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Queued, Refused, Released
 from .calls import Calls, Contention, QueueCalls
@@ -22,7 +23,7 @@ from .runtime import Runtime
 from .settlement import Release, Settlement
 from .waiter import Grant, Waiter
 
-logger: logging.Logger = logging.getLogger("aiolock.gate")
+logger = Log("aiolock.gate")
 
 JITTER = 0.01
 """Seconds over which processes that wait for the same expiry spread their attempts."""
@@ -143,8 +144,8 @@ class Gate:
             return False
         if self.runtime.clock.now() < grant.deadline:
             return True
-        logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.requeue(waiter)
+        logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         return False
 
     def undo(self, waiter: Waiter) -> Release:
@@ -198,10 +199,10 @@ class Gate:
         waiter.looks += 1
         if refusal.pttl >= 0:
             pause = min(pause, refusal.pttl / 1000 + 0.001 + spread)
-        elif not self._warned:
+        waiter.retry_at = self.runtime.clock.now() + pause
+        if refusal.pttl < 0 and not self._warned:
             self._warned = True
             logger.warning("the key of lock %r has no expiry: only its holder can end it", self.calls.name)
-        waiter.retry_at = self.runtime.clock.now() + pause
 
     def admit(self, waiter: Waiter) -> Hold:
         """Make the waiter's grant a hold."""
@@ -353,8 +354,9 @@ class Gate:
 
     def collected(self, hold: Hold) -> None:
         loop = self.runtime.loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._lower_collected, hold)
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed: the lock expires by itself
+                loop.call_soon_threadsafe(self._lower_collected, hold)
 
     def close(self) -> None:
         for waiter in self.waiters:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..clock import Clock
 from ..errors import BackendError, LockLost, LossReason
+from ..log import Log
 from ..scripts.base import Part
 from ..scripts.outcomes import Failed, Renewed, RenewOutcome
 from .calls import Batch, Calls, Contention
@@ -20,7 +21,7 @@ from .watchdog import LATE, Watchdog
 if TYPE_CHECKING:
     from .lease import Lease
 
-logger: logging.Logger = logging.getLogger("aiolock.hold")
+logger = Log("aiolock.hold")
 
 EXPLAINED = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
@@ -70,13 +71,15 @@ class Hold:
     """
 
     __slots__ = (
-        "_acquired_at",
         "_brief",
         "_clock",
         "_error",
+        "_limit",
         "_margin",
+        "_patience",
         "_renew_at",
         "_retry",
+        "_silent",
         "_waiters",
         "_watchdog",
         "abandoned",
@@ -119,7 +122,7 @@ class Hold:
         self.tainted: bool = waiter.tainted
         self.depth: int = 1
         self.reason: LossReason | None = None
-        self.blocked: float = 0.0  # seconds the loop did not run, where that is the reason
+        self.blocked: float = 0.0  # seconds that the loop stood still, where that is the reason
         self.ended: bool = False
         self.leases: list[Lease] = []  # that are not released, and whose task lives
         self.strays: tuple[weakref.ref[Lease], ...] = ()  # that are not released, and whose task has ended
@@ -128,10 +131,13 @@ class Hold:
         self.listener: LossListener = listener
         self._clock = clock
         self._watchdog = watchdog
-        self._acquired_at = grant.sent_at
+        longest = waiter.policy.max_hold
+        self._limit = math.inf if longest is None else clock.now() + longest
         self._margin = grant.margin
         self._brief = grant.brief
         self._renew_at = math.inf
+        self._patience = math.inf  # when a renewal on its way should have been answered
+        self._silent = False  # the server did not answer while this loop ran
         self._retry = 0
         self._error: BackendError | None = None
         self._waiters: tuple[asyncio.Future[LossReason], ...] = ()
@@ -149,40 +155,47 @@ class Hold:
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
         # was asked for: what was stepped back may be put right again.
         self.expiry = sent_at + min(pttl, self.ttl_ms) / 1000
-        self.deadline = self.expiry - self._margin
+        self.deadline = min(self.expiry - self._margin, self._limit)
         self._retry = 0
         self._error = None
+        self._silent = False
+        self._patience = math.inf
         self._renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
         self._rewatch()
 
+    def look(self) -> LossReason | None:
+        """The loss, by the clock: a blocked loop sees no timer. Changes nothing, and any thread may ask."""
+        return self._cause()[0]
+
     def check(self) -> LossReason | None:
-        """The loss, after a look at the clock: a blocked loop sees no timer."""
-        if self.reason is None and not self.ended:
-            now = self._clock.now()
-            if now >= self.deadline:
-                self._overdue(self._watchdog.lateness(now))
+        """The loss, which is marked if its time has come. Only for the loop."""
+        if self.reason is None:
+            reason, blocked = self._cause()
+            if reason is not None:
+                self.blocked = blocked
+                self.lose(reason)
         return self.reason
 
     def lose(self, reason: LossReason) -> None:
-        """Mark the loss and cancel what it guards; only the first one counts."""
+        """Mark the loss and cancel what it guards; only the first one counts. Only for the loop."""
         if self.reason is not None or self.ended:
             return
         self.reason = reason
         self._watchdog.forget(self)
-        logger.log(
-            logging.WARNING if reason in CALM else logging.ERROR,
+        for scope in self.scopes:
+            _call(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
+        for waiter in self._waiters:
+            if not waiter.done():
+                _call(waiter.set_result, reason)
+        self._waiters = ()
+        self.listener.lost(self)
+        tell = logger.warning if reason in CALM else logger.error
+        tell(
             "lost lock %r: %s",
             self.calls.name,
             self.explain(),
             extra={"lock_name": self.calls.name, "loss_reason": reason.value, "fence": self.fence},
         )
-        for scope in self.scopes:
-            scope.cancel(f"aiolock: lost {self.calls.name!r}: {reason.value}")
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(reason)
-        self._waiters = ()
-        self.listener.lost(self)
 
     def end(self) -> None:
         """It is released, moved, or given up; nothing more will be asked of it."""
@@ -192,16 +205,18 @@ class Hold:
 
     def explain(self) -> str:
         """Why it was lost and what to do about it, in words."""
-        assert self.reason is not None
-        blocked = f" for at least {self.blocked:.1f} s" if self.reason is LossReason.LOOP_BLOCKED else ""
-        return f"{self.reason.name}{blocked}: {EXPLAINED[self.reason]}"
+        reason, blocked = self._cause()
+        assert reason is not None
+        lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
+        return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
 
     def loss(self) -> LockLost:
         """The error for the loss."""
-        assert self.reason is not None
+        reason = self.look()
+        assert reason is not None
         message = f"lock {self.calls.name!r} (fence {self.fence}) was lost: {self.explain()}"
-        error = LockLost(self.calls.name, message, self.reason)
-        if self.reason is LossReason.UNREACHABLE:
+        error = LockLost(self.calls.name, message, reason)
+        if reason is LossReason.UNREACHABLE:
             error.__cause__ = self._error
         return error
 
@@ -238,6 +253,13 @@ class Hold:
 
     # Renewal, as the watchdog sees it.
 
+    def nesting_ttl_ms(self, wanted: int) -> int:
+        """The ttl for one level more: the longest that was asked for. Nobody but `renew()` extends a fixed lease."""
+        if self.policy.renew:
+            self.ttl_ms = max(self.ttl_ms, wanted)
+            return self.ttl_ms
+        return max(1, int((self.expiry - self._clock.now()) * 1000))
+
     def verify(self) -> None:
         """Ask the server at once; a fixed lease is looked at, not extended."""
         if self.reason is None and not self.ended:
@@ -245,17 +267,15 @@ class Hold:
             self._rewatch()
 
     def on_due(self, now: float, late: float) -> Hold | None:
-        if self.reason is not None or self.ended:
+        if self.check() is not None or self.ended:
             return None
-        if now >= self.deadline:
-            self._overdue(late)
-            return None
-        if self.policy.max_hold is not None and now >= self._acquired_at + self.policy.max_hold:
-            self.lose(LossReason.MAX_HOLD)
-            return None
+        if now >= self._patience:
+            self._silent = not self._blocks(late)
+            self._patience = math.inf if self._silent else now + self._grace
         wants = now >= self._renew_at - self.policy.early
         if wants:
             self._renew_at = math.inf
+            self._patience = now + self._grace
         self._rewatch()
         return self if wants else None
 
@@ -264,7 +284,8 @@ class Hold:
         return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
-        if self.reason is not None or self.ended:
+        # An answer that is read past the deadline revives nothing: somebody may have looked since.
+        if self.check() is not None or self.ended:
             return
         if isinstance(outcome, Renewed):
             self._brief, self._margin = False, self.policy.margin
@@ -276,36 +297,58 @@ class Hold:
             self.lose(outcome.reason)
 
     def unknown(self, error: BackendError) -> None:
-        if self.reason is not None or self.ended:
+        if self.check() is not None or self.ended:
             return
-        if self._error is None:
+        first = self._error is None
+        self._error = error
+        self._silent = True
+        self._patience = math.inf
+        self._retry += 1
+        pause = min(self.ttl_ms / 10_000, 0.05 * 2 ** min(self._retry, 10))
+        self._renew_at = self._clock.now() + pause
+        self._rewatch()
+        if first:
             logger.warning(
                 "could not renew lock %r, trying until its deadline: %s",
                 self.calls.name,
                 error,
                 extra={"lock_name": self.calls.name},
             )
-        self._error = error
-        self._retry += 1
-        pause = min(self.ttl_ms / 10_000, 0.05 * 2 ** min(self._retry, 10))
-        self._renew_at = self._clock.now() + pause
-        self._rewatch()
 
-    def _overdue(self, late: float) -> None:
-        # A renewal that failed, or is still without an answer: then the server was silent before the loop was late.
-        silent = self._error is not None or self._renew_at == math.inf
+    @property
+    def _grace(self) -> float:
+        """Seconds without an answer after which a server is silent."""
+        return self.ttl_ms / 10_000
+
+    def _blocks(self, late: float) -> bool:
+        """So late a loop may have missed an answer, or the time to ask."""
+        return late >= (self._margin or LATE)
+
+    def _cause(self) -> tuple[LossReason | None, float]:
+        """Why it is lost, and how many seconds the loop stood still if that is why; changes nothing."""
+        if self.reason is not None or self.ended:
+            return self.reason, self.blocked
+        now = self._clock.now()
+        if now < self.deadline:
+            return None, 0.0
+        if self.deadline == self._limit:
+            return LossReason.MAX_HOLD, 0.0
         if not self.policy.renew and not self._brief:
-            self.lose(LossReason.EXPIRED)
-        elif late >= (self._margin or LATE) and not silent:
-            self.blocked = late
-            self.lose(LossReason.LOOP_BLOCKED)
-        else:
-            self.lose(LossReason.UNREACHABLE)
+            return LossReason.EXPIRED, 0.0
+        late = self._watchdog.lateness(now)
+        if self._blocks(late) and not self._silent:
+            return LossReason.LOOP_BLOCKED, late
+        return LossReason.UNREACHABLE, 0.0
 
     def _rewatch(self) -> None:
-        due, early = self.deadline, 0.0
+        due, early = min(self.deadline, self._patience), 0.0
         if self._renew_at < due:
             due, early = self._renew_at, self.policy.early
-        if self.policy.max_hold is not None and due > self._acquired_at + self.policy.max_hold:
-            due, early = self._acquired_at + self.policy.max_hold, 0.0
         self._watchdog.schedule(self, due, early)
+
+
+def _call(tell: Callable[[Any], object], what: object) -> None:
+    try:
+        tell(what)
+    except Exception:
+        logger.exception("an error while telling of a loss; the others are told of it")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from ..log import Log
+
 if TYPE_CHECKING:
     from .hold import LossListener
     from .lease import Lease
 
-logger: logging.Logger = logging.getLogger("aiolock.lease")
+logger = Log("aiolock.lease")
 
 
 class TaskHolds:

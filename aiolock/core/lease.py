@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from ..clock import spell
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
 from .calls import Calls, Contention
@@ -119,22 +120,22 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """True once the lease is lost; looks at the clock, no I/O. Stays true."""
-        return self.hold.check() is not None
+        """True once the lease is lost, by the clock. Stays true. No I/O, changes nothing, and any thread may look."""
+        return self.hold.look() is not None
 
     @property
     def reason(self) -> LossReason | None:
-        """Why it was lost, or None."""
-        return self.hold.check()
+        """Why it was lost, or None. As `lost`."""
+        return self.hold.look()
 
     def remaining(self) -> float:
-        """Seconds still guaranteed without another renewal; 0.0 once lost or released. Local clock, no I/O."""
+        """Seconds still guaranteed without another renewal; 0.0 once lost or released. As `lost`."""
         if self.released or self.lost:
             return 0.0
         return max(0.0, self.hold.deadline - self._home.runtime.clock.now())
 
     def ensure(self, seconds: float = 0.0) -> None:
-        """Go on only if `seconds` are still guaranteed.
+        """Go on only if `seconds` are still guaranteed. Any thread may ask.
 
         Args:
             seconds: how long the next step may take. A renewed lease guarantees at least ttl × 2/3 − margin while
@@ -144,7 +145,7 @@ class Lease:
             LockLost: it is lost already, or has less time left (then its reason is EXPIRED; the lease itself lives on).
             NotOwned: it was released or detached.
         """
-        if self.hold.check() is not None:
+        if self.hold.look() is not None:
             raise self.hold.loss()
         if self.released:
             raise NotOwned(self.name, f"this lease of lock {self.name!r} was {self._ended()}: acquire it again")
@@ -152,7 +153,8 @@ class Lease:
         if left < seconds:
             raise LockLost(
                 self.name,
-                f"lock {self.name!r} is guaranteed for {left:.3f} s only, not {seconds:g} s: raise its ttl or renew it",
+                f"lock {self.name!r} is guaranteed for {left:.3f} s only, not {spell(seconds)} s: "
+                "raise its ttl or renew it",
                 LossReason.EXPIRED,
             )
 
@@ -164,6 +166,7 @@ class Lease:
 
         Cancellation: nothing changes.
         """
+        self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
         return await self.hold.wait_lost()
 
     async def renew(self, ttl: float | None = None) -> None:
@@ -179,6 +182,7 @@ class Lease:
 
         Cancellation: the renewal may still happen. Cost: one round trip.
         """
+        self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.renew(), loop)")
         self.ensure()
         hold = self.hold
         if ttl is not None:
@@ -215,6 +219,7 @@ class Lease:
         Cancellation: the lease is still held here, and released as ever. Once this has returned it never is: a ticket
         that is dropped keeps the lock until its ttl is over. Cost: one round trip.
         """
+        self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
         if self.hold.calls.kind not in KINDS:
             raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
         self._home.runtime.need_one_server(self.name, "tickets")
@@ -248,7 +253,7 @@ class Lease:
         Cancellation: the lock is released all the same. Cost: one round trip; handed to a waiting task of this
         process in the same one.
         """
-        self._home.runtime.check_process(self.name)
+        self._home.runtime.check_here(self.name, "loop.call_soon_threadsafe(lease.release)")
         rest = 0 if n is None else self._without(n)
         if rest:
             return _Observed(self._home.lessen(self, rest))
@@ -283,8 +288,9 @@ class Lease:
         return Shielded(self.hold, self._home.runtime.clock, manager)
 
     def __repr__(self) -> str:
-        if self.hold.reason is not None:
-            state = f"lost={self.hold.reason.name}"
+        reason = self.hold.look()
+        if reason is not None:
+            state = f"lost={reason.name}"
         elif self.released:
             state = self._ended()
         else:
@@ -324,8 +330,8 @@ class Lease:
 
     def __del__(self) -> None:
         if self._settlement is None and not self.hold.ended:
+            self._home.collected(self.hold)  # first, for a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
-            self._home.collected(self.hold)
 
 
 class _Observed:

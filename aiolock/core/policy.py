@@ -6,6 +6,7 @@ import math
 import numbers
 from dataclasses import dataclass, field
 
+from ..clock import spell
 from ..errors import ConfigurationError
 
 COMPANY = 1.0
@@ -94,8 +95,8 @@ def check_replica_timeout(name: str, timeout: float, ttl: float) -> None:
     if timeout > ttl / 10:
         raise ConfigurationError(
             name,
-            f"replica_timeout is {timeout:g} s, but may be a tenth of {_of(name, 'ttl')} of {ttl:g} s at most, so that "
-            "a renewal that was not acknowledged can be repeated: lower it, or raise the ttl",
+            f"replica_timeout is {spell(timeout)} s, but may be a tenth of {_of(name, 'ttl')} of {spell(ttl)} s "
+            "at most, so that a renewal that was not acknowledged can be repeated: lower it, or raise the ttl",
         )
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
-import logging
 import math
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..backends.base import Backend
-from ..clock import Clock
+from ..clock import Clock, spell
 from ..errors import BackendError, ConfigurationError, LossReason
+from ..log import Log
 from ..scripts.base import MAX_FENCE, Call
 from ..scripts.keys import Keys
 from ..scripts.outcomes import Granted
@@ -35,7 +36,7 @@ R = TypeVar("R")
 AHEAD_US = 24 * 3600 * 10**6
 """Microseconds by which a fence in a message may be ahead of the clock, and of all answers: anybody can publish."""
 
-logger: logging.Logger = logging.getLogger("aiolock.manager")
+logger = Log("aiolock.manager")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Runtime:
         self.tasks: Holds = Holds(self.context)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+        self._thread = 0
         self._owners = itertools.count(1)
         self._look_at = -math.inf
         self._was_bound = False
@@ -120,6 +122,7 @@ class Runtime:
         """Draw a fresh identity for the running loop and this process."""
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
+        self._thread = threading.get_ident()
         self._was_bound = True
         self.id = secrets.token_hex(16)
         self.holder = f"{socket.gethostname()}:{self._pid}"
@@ -176,6 +179,29 @@ class Runtime:
             raise ConfigurationError(
                 name, f"{_this(name)} was used in a forked child of the process that entered its manager: "
                 "enter the manager after the fork (for example in the worker's lifespan)"
+            )  # fmt: skip
+
+    def check_here(self, name: str, remedy: str) -> None:
+        """Raise where nothing may be changed: elsewhere than on the manager's loop, and in a forked child.
+
+        Args:
+            name: the lock's.
+            remedy: what to call instead in another thread; `loop` is the manager's.
+
+        Raises:
+            ConfigurationError: another thread, loop or process. Never once the manager is closed.
+        """
+        if self._loop is None:
+            return
+        self.check_process(name)
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # in the loop's own thread that is between two runs of it
+            here = threading.get_ident() == self._thread
+        if not here:
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in another thread or on another event loop than its manager's: "
+                f"call {remedy} there"
             )  # fmt: skip
 
     @property
@@ -310,7 +336,7 @@ class Runtime:
         """The error for a request that took longer than `request_timeout`."""
         patience = self.limits.request_timeout
         return BackendError(
-            name, f"{doing} lock {name!r} got no answer within {patience:g} s: is Redis reachable?", transient=True
+            name, f"{doing} lock {name!r} got no answer within {spell(patience)} s: is Redis reachable?", transient=True
         )
 
     async def ask(self, call: Call[R], doing: str) -> R:
@@ -345,7 +371,7 @@ def _this(name: str) -> str:
 def _untold(patience: float) -> BackendError:
     return BackendError(
         "",
-        f"SUBSCRIBE got no answer within {patience:g} s: is Redis reachable? If a proxy or server without pub/sub "
+        f"SUBSCRIBE got no answer within {spell(patience)} s: is Redis reachable? If a proxy or server without pub/sub "
         "hangs up on it, make the manager with waiting=Poll()",
         transient=True,
     )

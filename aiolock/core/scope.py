@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from ..log import Log
+
 if TYPE_CHECKING:
     from .hold import Hold
 
-logger: logging.Logger = logging.getLogger("aiolock.guard")
+logger = Log("aiolock.guard")
 
 _kind: type[anyio.CancelScope] | None = None
 

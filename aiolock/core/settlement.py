@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 
 from ..errors import BackendError, LockLost
+from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Missing, ReleaseOutcome
 from .calls import Calls
 from .hold import Hold
 from .runtime import Runtime
 
-logger: logging.Logger = logging.getLogger("aiolock.release")
+logger = Log("aiolock.release")
 
 
 class Settlement:
@@ -52,11 +52,11 @@ class Settlement:
             elif self._runtime.clock.now() < hold.deadline:
                 hold.reason = result.reason
                 self._loss = hold.loss()
-        elif isinstance(result, BackendError):
-            logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, result)
         if self.due != math.inf:
             self._runtime.watchdog.forget(self)
         self._wake()
+        if isinstance(result, BackendError):
+            logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, result)
 
     def raise_failure(self) -> None:
         """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""
@@ -78,12 +78,12 @@ class Settlement:
         return observer
 
     def on_due(self, now: float, late: float) -> None:
+        self._wake()
         logger.warning(
             "no answer yet to the release of lock %r; it goes on in the background until the lock expires",
             self._hold.calls.name,
             extra={"lock_name": self._hold.calls.name},
         )
-        self._wake()
 
     def _wake(self) -> None:
         for observer in self._observers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -12,9 +11,10 @@ import anyio
 
 from ..clock import Clock, Timer
 from ..errors import LockLost, LossReason
+from ..log import Log
 from .hold import Hold
 
-logger: logging.Logger = logging.getLogger("aiolock.lease")
+logger = Log("aiolock.lease")
 
 T = TypeVar("T")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from types import TracebackType
 from typing import ClassVar
 
+from ..clock import spell
 from ..core.acquisition import Acquisition, obtain, obtain_now
 from ..core.blocks import Blocks
 from ..core.caller import caller
@@ -18,9 +18,10 @@ from ..core.lease import Lease, Owner
 from ..core.policy import Policy, check_timeout
 from ..core.runtime import Runtime
 from ..errors import NotOwned
+from ..log import Log
 from .options import Default
 
-logger: logging.Logger = logging.getLogger("aiolock.guard")
+logger = Log("aiolock.guard")
 
 
 class Primitive:
@@ -136,7 +137,7 @@ class Primitive:
         return Gate.of(runtime, calls, self.contention)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} ttl={self._policy.ttl:g}>"
+        return f"<{type(self).__name__} {self.name!r} ttl={spell(self._policy.ttl)}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import cast
 
+from ..clock import spell
 from ..core.policy import check_timeout, check_ttl, milliseconds
 from ..core.runtime import Runtime
 from ..errors import BackendError, ConfigurationError, WaitTimeout
+from ..log import Log
 from ..scripts.keys import check_name
 from ..scripts.latch import LatchCalls, Look
 from .vigil import Vigil
 
-logger: logging.Logger = logging.getLogger("aiolock.latch")
+logger = Log("aiolock.latch")
 
 MAX_COUNT = 100_000
 """A closed latch keeps one id for each count, and the server drops them in one step."""
@@ -177,7 +178,7 @@ class Latch:
 
     def _late(self, look: Look | None, timeout: float | None) -> WaitTimeout:
         why = "Redis has not answered yet" if look is None else f"{look.left} of {look.total} counts are missing"
-        return WaitTimeout(self.name, f"latch {self.name!r} did not open within {timeout:g} s: {why}")
+        return WaitTimeout(self.name, f"latch {self.name!r} did not open within {spell(timeout or 0.0)} s: {why}")
 
     def __repr__(self) -> str:
         return f"<Latch {self.name!r} count={self._calls.total}>"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..clock import spell
 from ..core.acquisition import Acquisition
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
@@ -13,11 +13,12 @@ from ..core.lease import Lease
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError
+from ..log import Log
 from ..scripts.queue import QueueCalls
 from .options import DEFAULT, Default
 from .queued import Queueing
 
-logger: logging.Logger = logging.getLogger("aiolock.semaphore")
+logger = Log("aiolock.semaphore")
 
 MAX_PERMITS = 2**31 - 1
 
@@ -162,7 +163,7 @@ class Semaphore(Queueing):
         return _calls(self._runtime, self.name, self._permits, n)
 
     def __repr__(self) -> str:
-        return f"<Semaphore {self.name!r} permits={self._permits} ttl={self._policy.ttl:g}>"
+        return f"<Semaphore {self.name!r} permits={self._permits} ttl={spell(self._policy.ttl)}>"
 
 
 def check_permits(name: str, option: str, value: object) -> int:

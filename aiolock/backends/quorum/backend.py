@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -25,7 +24,6 @@ from .subscription import Subscription
 from .verdicts import RULES
 
 R = TypeVar("R")
-logger: logging.Logger = logging.getLogger("aiolock.quorum")
 
 LEAST = 3
 STRAGGLERS = 0.1

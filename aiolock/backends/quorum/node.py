@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from ...errors import AiolockError, BackendError
+from ...log import Log
 from ...scripts.base import Call
 from ..base import Backend
 from ..redis.backoff import Backoff
 
-logger: logging.Logger = logging.getLogger("aiolock.quorum")
+logger = Log("aiolock.quorum")
 
 
 class Node:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from ...clock import spell
 from ...errors import BackendError
 from . import failures
 from .connection import pack
@@ -45,7 +46,8 @@ class Replicas(NamedTuple):
             return None
         return BackendError(
             request.call.name,
-            f"{request.doing} was acknowledged by {acknowledged} of {self.least} replicas within {self.timeout:g} s: "
-            "it does not count; are they connected to the master (INFO replication), and close enough?",
+            f"{request.doing} was acknowledged by {acknowledged} of {self.least} replicas within "
+            f"{spell(self.timeout)} s: it does not count; are they connected to the master (INFO replication), and "
+            "close enough?",
             transient=True,
         )

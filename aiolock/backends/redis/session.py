@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections.abc import Callable, Sequence
 
-from ...clock import Clock
+from ...clock import Clock, spell
 from ...errors import BackendError
 from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
@@ -240,6 +240,6 @@ class Session:
 
     def _overdue(self) -> None:
         if self._quiet is None:
-            self._abandon(TimeoutError(f"no answer for {self._timeout:g} s"))
+            self._abandon(TimeoutError(f"no answer for {spell(self._timeout)} s"))
         elif not self._quiet.done():
             self._quiet.set_result(None)  # it is closed in order: what the kernel has may still arrive, and shall
