@@ -37,6 +37,7 @@ class Link(MemoryBackend):
         self.store = store
         self.clock = clock
         self.down = False
+        self.run_id = f"{id(store):x}"
         self.sent: list[tuple[str, str]] = []  # scripts in the order of writing, and their first argument: the owner
         self.hangs_on: Callable[[Call[Any]], bool] = lambda call: False
         self._stuck: list[tuple[Call[Any], asyncio.Future[Any]]] = []

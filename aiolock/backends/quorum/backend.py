@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ...clock import Clock
 from ...errors import BackendError, ConfigurationError, QuorumError
+from ...log import Log
 from ...scripts.base import Call
 from ...scripts.lock import ACQUIRE, RELEASE
 from ...scripts.lock.args import AcquireArgs
@@ -24,6 +25,7 @@ from .subscription import Subscription
 from .verdicts import RULES
 
 R = TypeVar("R")
+logger = Log("aiolock.quorum")
 
 LEAST = 3
 STRAGGLERS = 0.1
@@ -77,11 +79,8 @@ class QuorumBackend:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         for node in self._panel.nodes:
-            node.ready, node.suspect, node.failure = False, False, None
-        self._opening = [
-            Worker(partial(node.open, timeout, reconnected, self._told), _nothing, f"aiolock {node.label}")
-            for node in self._panel.nodes
-        ]
+            node.forget()
+        self._opening = [self._connect(node, timeout, reconnected) for node in self._panel.nodes]
         try:
             await self._majority(timeout)
         except BaseException:
@@ -165,6 +164,19 @@ class QuorumBackend:
                     await self._news.wait()
             except TimeoutError:
                 return
+
+    def _connect(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> Worker[None]:
+        again = partial(self._connected_again, node, timeout, reconnected)
+        work = partial(node.open, timeout, again, self._told, self._panel.twin)
+        return Worker(work, _nothing, f"aiolock {node.label}")
+
+    def _connected_again(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> None:
+        node.failure = self._panel.twin(node)
+        if node.failure is not None:  # its name means another server now
+            logger.error("%s", node.failure)
+            node.ready = False
+            self._opening.append(self._connect(node, timeout, reconnected))
+        reconnected()
 
     def _told(self, node: Node) -> None:
         self._news.set()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import AiolockError, BackendError
+from ...errors import AiolockError, BackendError, ConfigurationError
 from ...log import Log
 from ...scripts.base import Call
 from ..base import Backend
@@ -25,28 +25,51 @@ class Node:
     Attributes:
         backend: as given.
         label: what errors and logs call it.
-        ready: the backend was opened: from then on it sees to its connection itself.
+        ready: the backend was opened, to a server of its own: from then on it sees to its connection itself.
         failure: why it is not ready.
         suspect: it failed, or did not answer in time, when last asked: nobody waits for it if a majority has answered.
     """
 
-    __slots__ = ("backend", "failure", "label", "ready", "suspect")
+    __slots__ = ("_connected", "backend", "failure", "label", "ready", "suspect")
 
     def __init__(self, number: int, backend: Backend) -> None:
         address = getattr(backend, "address", "")
         self.backend: Backend = backend
         self.label: str = f"node {number} ({address})" if address else f"node {number}"
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._connected = False
         self.ready: bool = False
         self.suspect: bool = False
         self.failure: AiolockError | None = None
 
-    async def open(self, timeout: float, reconnected: Callable[[], None], news: Callable[[Node], None]) -> None:
-        """Connect, however long it takes; `news` is told of each failure and of the success."""
+    async def open(
+        self,
+        timeout: float,
+        reconnected: Callable[[], None],
+        news: Callable[[Node], None],
+        twin: Callable[[Node], ConfigurationError | None],
+    ) -> None:
+        """Connect, however long it takes; `news` is told of each failure and of the success.
+
+        Args:
+            timeout: seconds for one attempt.
+            reconnected: see `Backend.open`.
+            news: told of this node.
+            twin: asked whether another node is the same server; then this one is not used.
+        """
         backoff = Backoff()
         backoff.next()  # the attempt below is the first one
         while not self.ready:
             try:
+                await self.aclose()  # of a server that is in the quorum already
                 await self.backend.open(timeout=timeout, reconnected=reconnected)
+                self._connected = True
+                failure = twin(self)
+                if failure is not None:
+                    raise failure
                 self.ready = True
                 self.failure = None
             except AiolockError as error:
@@ -56,6 +79,12 @@ class Node:
             news(self)
             if not self.ready:
                 await asyncio.sleep(backoff.next())
+
+    @property
+    def run_id(self) -> str:
+        """The server's, if it has one."""
+        run_id: str = getattr(self.backend, "run_id", "")
+        return run_id
 
     def run(self, call: Call[Any]) -> None:
         """Write `call` there; it fails at once while the node was never connected."""
@@ -68,6 +97,6 @@ class Node:
 
     async def aclose(self) -> None:
         """Close, if it is open."""
-        if self.ready:
-            self.ready = False
+        if self._connected:
+            self.ready = self._connected = False
             await self.backend.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...clock import Clock
+from ...errors import ConfigurationError
 from .node import Node
 
 LEAST_TIMEOUT = 0.25
@@ -46,6 +47,17 @@ class Panel:
     def spread(self) -> float:
         """Seconds over which rivals spread their attempts: several times what an attempt takes, or all would split."""
         return min(max(LEAST_SPREAD, 4 * self.pace), MOST_SPREAD)
+
+    def twin(self, node: Node) -> ConfigurationError | None:
+        """The error if another node that is connected is the same server under another name."""
+        for other in self.nodes:
+            if other is not node and other.ready and other.run_id and other.run_id == node.run_id:
+                names = " and ".join(one.label for one in self.nodes if one in (node, other))
+                return ConfigurationError(
+                    "", f"{names} are one server (run_id {node.run_id}): each of a quorum must be a server of its own, "
+                    "as one that fails would be several votes"
+                )  # fmt: skip
+        return None
 
     def hopeless(self, against: int) -> bool:
         """True if so many are against it, or silent, that the rest is no majority."""

@@ -28,10 +28,14 @@ class Handshake:
 
     Args:
         replicas: how many are needed. Asked about instead of the memory, of which the backend beside this one asks.
+
+    Attributes:
+        run_id: what tells the server from every other, and from itself before a restart; "" if it does not say.
     """
 
     def __init__(self, replicas: int = 0) -> None:
         self._replicas = replicas
+        self.run_id: str = ""
         self._previous: Identity | None = None
         self._complaints: set[str] = set()
 
@@ -57,7 +61,10 @@ class Handshake:
         replies = [await _reply(link) for _ in commands]
         if self._previous is not None:
             self._judge_kill(replies.pop(0))
-        self._judge_version(_fields(replies[1], b"\r\n", b":"))
+        server = _fields(replies[1], b"\r\n", b":")
+        self._judge_version(server)
+        run_id = server.get(b"run_id", b"").decode(errors="replace")
+        self.run_id = run_id if len(set(run_id)) > 1 else ""  # some speak the protocol, and have none
         about = _fields(replies[2], b"\r\n", b":")
         if self._replicas:
             self._judge_replicas(about)

@@ -101,6 +101,11 @@ class RedisBackend:
         self._closed: asyncio.Future[None] | None = None
         self._on_missing = self._missing  # made once, not for each request
 
+    @property
+    def run_id(self) -> str:
+        """What tells the server that it is connected to, or was last, from every other; "" if unknown."""
+        return self._handshake.run_id
+
     def __repr__(self) -> str:
         state = "connected" if self._session is not None else self._state.name.lower()
         return f"<RedisBackend db={self.db} {state}>"
