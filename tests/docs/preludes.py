@@ -7,6 +7,8 @@ namespace; what comes after the `yield` looks at what the block did.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sqlite3
 import sys
 import warnings
@@ -290,6 +292,23 @@ async def fastapi(url: str) -> AsyncIterator[Namespace]:
         assert [answer.status_code for answer in answers] == [200, 200]
         fences = [answer.json()["fence"] for answer in answers]
         assert fences[0] != fences[1]
+
+
+@asynccontextmanager
+async def terminated(url: str) -> AsyncIterator[Namespace]:
+    """For a program with a `main()`: gets SIGTERM while it holds a lock, and leaves none."""
+    namespace: Namespace = {}
+    yield namespace
+    task = asyncio.create_task(namespace["main"]())
+    with redis_cli.client(url) as client:
+        async with asyncio.timeout(10):
+            while not client.exists("aiolock:lock:{nightly-report}"):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait((task,))
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+        assert task.cancelled()
+        assert not client.exists("aiolock:lock:{nightly-report}")
 
 
 def prelude(name: str) -> Prelude:
