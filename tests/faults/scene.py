@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import redis
 
-from aiolock import BackendError, Lock, LockManager
+from aiolock import BackendError, Lease, Lock, LockManager
 from aiolock.scripts.keys import Keys, NameKeys
 
 NAME = "order:42"
@@ -34,6 +34,12 @@ async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110 - what servers and processes do sets no event here
             await asyncio.sleep(0.002)
+
+
+async def renewed(lease: Lease, since: float) -> None:
+    """Wait until a renewal was answered that moved the expiry beyond what it was."""
+    async with asyncio.timeout(ENOUGH):
+        await until(lambda: lease.hold.expiry > since, ENOUGH)
 
 
 async def enter(lock: Lock) -> int:

@@ -11,7 +11,7 @@ from aiolock import BackendError, Lock, LockManager
 from aiolock.scripts.lock import ACQUIRE, RELEASE, RENEW, TRANSFER
 from tests.support.proxy import FaultProxy
 
-from .scene import ENOUGH, NAME, Opener, Server, enter, keys_of, until
+from .scene import ENOUGH, NAME, Opener, Server, enter, keys_of, renewed, until
 
 ACQUIRES = ACQUIRE.sha.encode()
 RELEASES = RELEASE.sha.encode()
@@ -315,13 +315,14 @@ async def test_a_cancelled_acquire_whose_line_dies_is_undone(
 
 async def test_lost_renewals_are_repeated(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """Kept by Hold.unknown: it tries until its deadline; or by Hold.verify, after the reconnect."""
-    locks = await opened(proxy.url, ttl=6.0, request_timeout=0.3)
+    locks = await opened(proxy.url, request_timeout=0.3)
     async with locks.lock(NAME) as lease:
-        cut = proxy.cut(times=2, matching=RENEWS)
+        cut, expiry = proxy.cut(times=2, matching=RENEWS), lease.hold.expiry
+        lease.hold.verify()  # its renewal is due
         async with asyncio.timeout(ENOUGH):
             await cut.hit(2)
-            await until(lambda: lease.remaining() > 4.2)
-        assert server.pttl() > 4000
+        await renewed(lease, expiry)
+        assert not lease.lost
     assert not server.held()
 
 
@@ -329,15 +330,16 @@ async def test_replies_fail_for_a_while_and_the_lease_survives(
     proxy: FaultProxy, opened: Opener, server: Server
 ) -> None:
     """Kept by Hold.verify on reconnect, and by renewals being rebuilt."""
-    locks = await opened(proxy.url, ttl=9.0, request_timeout=0.3)
+    locks = await opened(proxy.url, request_timeout=0.3)
     async with locks.lock(NAME) as lease:
-        fence, left = lease.fence, lease.remaining()
+        fence, expiry = lease.fence, lease.hold.expiry
         hole = proxy.blackhole("replies")
-        await until(lambda: lease.remaining() < left - 3.5)
-        assert hole.frames
+        lease.hold.verify()  # its renewal is due
+        await hole.hit()
+        await proxy.connected(3)  # given up, and so was another one
+        assert lease.hold.expiry == expiry
         proxy.heal()
-        async with asyncio.timeout(ENOUGH):
-            await until(lambda: lease.remaining() > left - 2.5)
+        await renewed(lease, expiry)
         assert not lease.lost
         assert lease.fence == fence
     assert not server.held()

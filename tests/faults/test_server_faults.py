@@ -15,12 +15,10 @@ from aiolock import BackendError, Lease, LockLost, LossReason
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 
-from .scene import ENOUGH, NAME, SHORT, Opener, Server, enter, enter_eventually, keys_of, until
+from .scene import ENOUGH, NAME, SHORT, Opener, Server, enter, enter_eventually, keys_of, renewed, until
 
 LONGER = 8.0
 """Seconds: the ttl of a lease that outlasts a fault, and a reconnect after it, on a machine that may stand still."""
-LEFT = 4.5
-"""Seconds that it has at the end of the fault: its renewal had been due."""
 
 
 async def aside(call: object, *args: object) -> None:
@@ -113,12 +111,15 @@ async def test_a_frozen_server(own_server: RedisServer, opened: Opener, beside: 
 
 
 async def test_a_short_freeze_is_survived(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    locks = await opened(own_server.url, ttl=LONGER, request_timeout=0.3)
+    locks = await opened(own_server.url, request_timeout=0.3)
     async with locks.lock(NAME) as lease:
+        expiry = lease.hold.expiry
         own_server.freeze()
-        await until(lambda: lease.remaining() < LEFT)
+        lease.hold.verify()  # its renewal is due
+        await asyncio.sleep(1.0)  # it was given up, with its connection
+        assert lease.hold.expiry == expiry
         own_server.thaw()
-        await until(lambda: lease.remaining() > LEFT)
+        await renewed(lease, expiry)
         assert not lease.lost
     await until(lambda: not beside.held())
 
@@ -171,7 +172,7 @@ async def test_client_kill(own_server: RedisServer, opened: Opener, beside: Serv
 
 async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     """Kept by RedisBackend._missing: it is loaded and written again."""
-    locks = await opened(own_server.url, ttl=SHORT)
+    locks = await opened(own_server.url)
     fences: list[int] = []
 
     async def work() -> None:
@@ -188,19 +189,21 @@ async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Ser
         await asyncio.gather(forget(), *(work() for _ in range(4)))
         expiry = kept.hold.expiry
         beside.link.script_flush()
-        await until(lambda: kept.hold.expiry > expiry)
+        kept.hold.verify()  # its renewal is due
+        await renewed(kept, expiry)
     assert fences == sorted(set(fences))
     assert len(fences) == 80
     await until(lambda: not beside.held())
 
 
 async def test_flushall(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    locks = await opened(own_server.url, ttl=SHORT)
+    locks = await opened(own_server.url)
     lost: list[Lease] = []
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
             lost.append(lease)
             beside.link.flushall()
+            lease.hold.verify()  # its renewal is due
             await asyncio.sleep(60)
     assert caught.value.reason is LossReason.DELETED
     async with locks.lock(NAME) as lease:
@@ -216,7 +219,7 @@ async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Se
     Kept by release.lua: HDEL is its first write; by acquire.lua: the state is written first.
     """
     locks = await opened(own_server.url)  # whose ttl cannot help
-    leases = [await locks.lock(f"n{i}", ttl=None if i else SHORT).acquire() for i in range(3)]
+    leases = [await locks.lock(f"n{i}").acquire() for i in range(3)]
     nested = await locks.lock("n1").acquire()
     beside.link.config_set("maxmemory", 1)
     lock = locks.lock(NAME)
@@ -227,7 +230,8 @@ async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Se
         assert caught.value.transient
     assert not beside.locked()
     expiry = leases[0].hold.expiry
-    await until(lambda: leases[0].hold.expiry > expiry)  # the one with the shorter ttl was renewed
+    leases[0].hold.verify()  # its renewal is due
+    await renewed(leases[0], expiry)
     assert not any(lease.lost for lease in leases)
     waiter = asyncio.create_task(enter(locks.lock("n0")))
     await asyncio.sleep(0)
@@ -248,15 +252,16 @@ async def test_eviction(
     """Locks can be evicted: that is said when the manager connects, and noticed by the next renewal."""
     beside.link.config_set("maxmemory-policy", "volatile-ttl")
     beside.link.config_set("maxmemory", int(beside.link.info("memory")["used_memory"]) + 2_000_000)  # type: ignore[index]
-    locks = await opened(own_server.url, ttl=SHORT)
+    locks = await opened(own_server.url)
     warnings = [record for record in caplog.records if "evicts" in record.message]
     assert [record.levelno for record in warnings] == [logging.WARNING]
     with pytest.raises(LockLost) as caught:
-        async with asyncio.timeout(ENOUGH), locks.lock(NAME):
+        async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
             number = 0
             while beside.locked():
                 beside.link.set(f"filler:{number}", b"x" * 20_000, ex=3600)
                 number += 1
+            lease.hold.verify()  # its renewal is due
             await asyncio.sleep(60)
     assert caught.value.reason is LossReason.DELETED
 
@@ -269,24 +274,27 @@ async def test_a_server_that_became_read_only(own_server: RedisServer, opened: O
 
     Kept by failures.PASSING.
     """
-    locks = await opened(own_server.url, ttl=LONGER)
-    others = await opened(own_server.url, ttl=LONGER, recheck=0.2)
+    locks = await opened(own_server.url)
+    others = await opened(own_server.url, recheck=0.2)
     async with locks.lock("kept") as kept:
         lease = await locks.lock(NAME).acquire()
         waiter = asyncio.create_task(enter(others.lock(NAME)))
         await until(lambda: beside.listeners())
+        expiry = kept.hold.expiry
         beside.link.execute_command("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(BackendError, match=r"READONLY|MASTERDOWN") as caught:
             await locks.lock("n1").acquire()
         assert caught.value.transient
         released = asyncio.ensure_future(_release(lease))
-        await until(lambda: kept.remaining() < LEFT)
+        kept.hold.verify()  # its renewal is due
+        await asyncio.sleep(0.5)
+        assert kept.hold.expiry == expiry
         assert not waiter.done()
         beside.link.execute_command("REPLICAOF", "NO", "ONE")
         async with asyncio.timeout(ENOUGH):
             await released
             assert await waiter > lease.fence
-            await until(lambda: kept.remaining() > LEFT)
+        await renewed(kept, expiry)
     await until(lambda: not beside.held())
 
 
@@ -296,9 +304,10 @@ async def _release(lease: Lease) -> None:
 
 async def test_a_busy_server(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     """BUSY is no verdict. A script of somebody else runs for too long."""
-    locks = await opened(own_server.url, ttl=LONGER, request_timeout=2.0)
+    locks = await opened(own_server.url, request_timeout=2.0)
     beside.link.config_set("busy-reply-threshold", 50)
     async with locks.lock(NAME) as lease:
+        expiry = lease.hold.expiry
         with redis_cli.client(own_server.url) as link:
             thread = threading.Thread(target=_hang, args=(link,))
             thread.start()
@@ -308,12 +317,13 @@ async def test_a_busy_server(own_server: RedisServer, opened: Opener, beside: Se
                         while True:
                             await enter(locks.lock("n1"))
                 assert caught.value.transient
-                await until(lambda: lease.remaining() < LEFT)
+                lease.hold.verify()  # its renewal is due
+                await asyncio.sleep(0.3)
+                assert lease.hold.expiry == expiry
             finally:
                 beside.link.script_kill()
                 await asyncio.to_thread(thread.join)
-        async with asyncio.timeout(ENOUGH):
-            await until(lambda: lease.remaining() > LEFT)
+        await renewed(lease, expiry)
     await until(lambda: not beside.held())
 
 
