@@ -171,7 +171,7 @@ async def test_subscribing_is_denied_later(
 
 @pytest.mark.parametrize("command", ["hexists", "pubsub|numsub", "set"])
 async def test_what_only_a_hand_off_needs(deny: Deny, place: RedisPlace, command: str) -> None:
-    """Kept by Gate._transferred: what was refused is released, and the successor tries by itself."""
+    """Kept by Handoff._settle: what was refused is released, and the successor tries by itself."""
     async with deny(f"-{command}", ttl=30.0) as locks:
         inside = 0
 

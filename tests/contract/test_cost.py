@@ -58,7 +58,7 @@ async def test_two_hundred_waiters_cost_five_commands(
 ) -> None:
     """H14. 200 tasks of one process wait for a lock of another.
 
-    Kept by acquisition.obtain: `alone = gate.idle`, and Gate._promote: only contenders talk to Redis.
+    Kept by acquisition.obtain: `at_once = gate.open`, and Gate._promote: only contenders talk to Redis.
     """
     async with others.lock("warm"):
         pass
@@ -81,7 +81,7 @@ async def test_two_hundred_waiters_cost_five_commands(
 async def test_waiting_behind_a_task_of_the_own_process_costs_nothing(
     locks: LockManager, commandstats: CommandStats
 ) -> None:
-    """And each hand-off is one command. Kept by Gate._transfer."""
+    """And each hand-off is one command. Kept by Handoff.start."""
     lock = locks.lock("busy", ttl=30.0)
     async with locks.lock("warm"):
         pass
@@ -145,7 +145,7 @@ async def test_calls_of_one_turn_leave_in_one_write(place: RedisPlace) -> None:
 
 
 async def test_memory_of_many_names_goes_away(locks: LockManager, place: RedisPlace) -> None:
-    """Invariant 8. Kept by Gate._settle_down: `del self.runtime.gates[key]`."""
+    """Invariant 8. Kept by Gate.settle_down: `del self.runtime.gates[self._key]`."""
     await asyncio.gather(*(_enter(locks.lock(f"n{i}")) for i in range(500)))
     runtime = locks._runtime
     assert not runtime.gates

@@ -418,7 +418,7 @@ async def test_a_fixed_lease_lives_on_when_renewed_by_hand(kind: Kind, locks: Lo
 
 @nobody_waits
 async def test_max_hold(kind: Kind, locks: LockManager, there: Any) -> None:
-    """Kept by Hold.on_due: `_acquired_at + max_hold`."""
+    """Kept by Hold._cause: `self.deadline == self._limit`."""
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), kind.make(locks, NAME, max_hold=0.1):
             await asyncio.sleep(60)

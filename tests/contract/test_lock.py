@@ -162,7 +162,7 @@ async def test_a_timeout_names_the_holder(locks: LockManager, there: Lock) -> No
 
 
 async def test_a_release_wakes_a_waiter_in_another_manager(locks: LockManager, there: Lock, place: Place) -> None:
-    """Invariant 5. Kept by release.lua: `redis.pcall('PUBLISH', ARGV[3], …)`, and Gate._on_message."""
+    """Invariant 5. Kept by release.lua: `redis.pcall('PUBLISH', ARGV[3], …)`, and Ear._on_message."""
     holder = await locks.lock(NAME, ttl=60.0).acquire()
     waiter = asyncio.create_task(_tried_patiently(there))
     await until(lambda: place.listeners(NAME))
@@ -181,7 +181,7 @@ async def _tried_patiently(lock: Lock) -> int:
 async def test_a_release_between_the_refusal_and_the_subscription_is_not_missed(
     locks: LockManager, others: LockManager
 ) -> None:
-    """H-signals. Kept by Gate._on_message: a confirmation (None) counts as a signal."""
+    """H-signals. Kept by Ear._on_message: a confirmation (None) counts as a signal."""
     for turns in range(12):
         lock, away = locks.lock(f"n{turns}", ttl=60.0), others.lock(f"n{turns}", ttl=60.0)
         holder = await lock.acquire()
@@ -220,7 +220,7 @@ async def test_tasks_of_one_process_enter_in_order(here: Lock) -> None:
 async def test_both_processes_get_their_turn(locks: LockManager, others: LockManager, place: Place) -> None:
     """A process whose tasks queue hands on `handoff_limit` times at most while others wait.
 
-    Kept by Gate._successor: `self._streak >= self.runtime.limits.handoff_limit`.
+    Kept by Handoff.successor: `self._streak >= limits.handoff_limit`.
     """
     entered: list[str] = []
     done = asyncio.Event()
@@ -458,7 +458,7 @@ async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -
 
 @nobody_waits
 async def test_max_hold(locks: LockManager, place: Place) -> None:
-    """Kept by Hold.on_due: `_acquired_at + max_hold`."""
+    """Kept by Hold._cause: `self.deadline == self._limit`."""
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME, max_hold=0.2):
             await asyncio.sleep(60)

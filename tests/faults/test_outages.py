@@ -216,7 +216,7 @@ async def test_a_hundred_waiters_after_a_reconnect_ask_once(
 
 
 async def test_every_hold_is_verified_after_a_reconnect(locks: LockManager, proxy: FaultProxy, server: Server) -> None:
-    """What was lost during an outage is told at once. Kept by LockManager._verify."""
+    """What was lost during an outage is told at once. Kept by Lifecycle._verify."""
     one = await locks.lock("n1").acquire()
     two = await locks.lock("n2").acquire()
     await locks.lock("n2").acquire()

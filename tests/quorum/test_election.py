@@ -352,7 +352,7 @@ async def test_a_release_wakes_who_waits(trio: Trio, links: list[Link], here: Lo
 
 
 async def test_one_process_leaves_it_to_another(trio: Trio, here: Lock, there: Lock) -> None:
-    """Kept by Gate._successor: a streak ends, without transfers, too."""
+    """Kept by Handoff.successor: a streak ends, without transfers, too."""
     entered: list[str] = []
 
     async def enter(lock: Lock, who: str, times: int) -> None:

@@ -276,7 +276,7 @@ async def test_a_refused_subscription_does_not_hold_up_who_waits(
 async def test_handoff_ends_at_its_limit_while_others_wait(
     backend: Counting, peer: LockManager, crew: Crew, locks: LockManager
 ) -> None:
-    """H14, `Gate._successor`: after `handoff_limit` transfers in a row another process gets its turn."""
+    """H14, `Handoff.successor`: after `handoff_limit` transfers in a row another process gets its turn."""
     async with LockManager(MemoryBackend(backend), handoff_limit=3) as greedy:
         holders = await queue_up(crew, greedy.lock("a"), 8, backend)
         stranger = Holder(crew, peer.lock("a"))
@@ -391,7 +391,7 @@ async def test_a_transfer_whose_connection_dies(
 async def test_a_transfer_whose_connection_dies_after_the_successor_left(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew, lost: Any
 ) -> None:
-    """H2 (b), (c), `Gate._transfer.unanswered`: nobody wants it any more, so **both** owners end."""
+    """H2 (b), (c), `Handoff.start.unanswered`: nobody wants it any more, so **both** owners end."""
     first, gone = await queue_up(crew, locks.lock("a"), 2, backend)
     with backend.outage():
         first.leave.set()
@@ -415,7 +415,7 @@ async def test_a_transfer_whose_connection_dies_after_the_successor_left(
 
 
 async def test_not_handed_on_after_a_loss(locks: LockManager, backend: Counting, crew: Crew) -> None:
-    """§6: `Gate._successor` refuses; the next in the queue asks the server itself, and those behind it wait."""
+    """§6: `Handoff.successor` refuses; the next in the queue asks the server itself, and those behind it wait."""
     first, second, third = await queue_up(crew, locks.lock("a"), 3, backend)
     first.entered.result().hold.lose(LossReason.MAX_HOLD)
     with pytest.raises(LockLost):
@@ -533,7 +533,7 @@ async def test_a_release_that_had_to_be_repeated_wakes_the_queue(
 
 
 async def test_a_transfer_in_doubt_to_one_who_left(backend: Counting, peer: LockManager, crew: Crew) -> None:
-    """H2 (b), (c), `Gate._transferred`: both owners end, and the releaser, whose body ended well, is told nothing."""
+    """H2 (b), (c), `Handoff._settle`: both owners end, and the releaser, whose body ended well, is told nothing."""
     for lost in ("request", "reply"):
         slow = SlowBackend(backend)
         async with LockManager(slow) as locks:
@@ -551,7 +551,7 @@ async def test_a_transfer_in_doubt_to_one_who_left(backend: Counting, peer: Lock
 
 
 async def test_memory_per_name_goes_away(locks: LockManager, backend: Counting) -> None:
-    """Invariant 8, `Gate._settle_down`."""
+    """Invariant 8, `Gate.settle_down`."""
 
     async def use(names: range) -> int:
         for i in names:

@@ -181,7 +181,7 @@ async def test_max_hold(locks: LockManager, backend: MemoryBackend) -> None:
 
 
 async def test_loop_blocked_says_for_how_long(locks: LockManager, backend: MemoryBackend) -> None:
-    """`Hold._overdue` with `Watchdog.lateness`."""
+    """`Hold._cause` with `Watchdog.lateness`."""
     with expect_loss(LossReason.LOOP_BLOCKED, "for at least"):
         async with locks.lock("a") as lease:
             backend.clock.jump(31)
@@ -204,7 +204,7 @@ async def test_a_short_block_loses_nothing(locks: LockManager, backend: MemoryBa
 
 
 async def test_without_a_margin_an_outage_is_still_an_outage(backend: MemoryBackend) -> None:
-    """`Hold._overdue`: with margin=0 no lateness at all must not read as a blocked loop."""
+    """`Hold._cause`: with margin=0 no lateness at all must not read as a blocked loop."""
     async with LockManager(backend, margin=0) as locks:
         lease = await locks.lock("a").acquire()
         with backend.outage():
@@ -308,7 +308,7 @@ async def test_a_verdict_on_a_released_hold_is_ignored(locks: LockManager, backe
 
 
 async def test_a_flushed_server_is_noticed_on_reconnect(locks: LockManager, backend: MemoryBackend) -> None:
-    """§6, `LockManager._verify`: after a reconnect every hold is asked for at once."""
+    """§6, `Lifecycle._verify`: after a reconnect every hold is asked for at once."""
     renewed, fixed = await locks.lock("a").acquire(), await locks.lock("b", renew=False).acquire()
     with backend.outage():
         backend.flush()

@@ -454,7 +454,7 @@ async def lose_in_transaction(locks: LockManager, transaction: Transaction, shie
 
 
 async def test_shielded_rolls_back_within_the_margin(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """Review e, `_Shielded.__aexit__`: level cancellation would cut the ROLLBACK at its first await."""
+    """Review e, `Shielded.__aexit__`: level cancellation would cut the ROLLBACK at its first await."""
     transaction = Transaction(asyncio.Event())
     task = crew.start(lose_in_transaction(locks, transaction, shielded=True))
     await settle(backend)

@@ -188,5 +188,5 @@ async def test_no_message_has_seconds_to_the_nanosecond(
         await backend.clock.advance(1)
         with pytest.raises(AcquireTimeout, match=r"within 0\.033 s"):
             await task
-    slow = LockManager("memory://", request_timeout=0.2225721)
+    slow = LockManager(MemoryBackend(), request_timeout=0.2225721)
     assert "within 0.223 s" in str(runtime_of(slow).unanswered("a", "acquiring"))

@@ -406,7 +406,7 @@ async def test_a_waiter_rides_out_an_outage(locks: LockManager, peer: LockManage
 async def test_a_new_connection_refreshes_at_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """A grant may have been told meanwhile. Kept by LockManager._verify and Runtime.on_manager_message(None), each."""
+    """A grant may have been told meanwhile. Kept by Lifecycle._verify and Runtime.on_manager_message(None), each."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     with backend.outage():

@@ -340,7 +340,7 @@ async def sleep(backend: Server, seconds: float) -> None:
 async def test_a_server_that_refuses_to_tell(
     backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Refused at entry. Kept by LockManager._listen, and Signals._on_confirmed."""
+    """Refused at entry. Kept by Runtime.listen, and Signals._on_confirmed."""
     server = Server(backend)
     server.refuse()
     async with LockManager(server) as locks:
@@ -419,7 +419,7 @@ async def test_a_passing_refusal_is_asked_again_at_the_next_look(
 
 
 async def test_a_lost_backend_is_no_refusal(backend: Server) -> None:
-    """Entering ends with the error. Kept by LockManager._listen: `if error.transient`."""
+    """Entering ends with the error. Kept by Runtime.listen: `if error.transient`."""
     backend.refuse(transient=True)
     locks = LockManager(backend)
     with pytest.raises(BackendError):

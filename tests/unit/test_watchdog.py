@@ -238,7 +238,7 @@ async def test_renewals_of_almost_one_moment_leave_together() -> None:
 
 
 async def test_a_short_lease_is_no_company_for_long() -> None:
-    """`Hold._early`: a thirtieth of its own ttl."""
+    """`Policy.early`: a thirtieth of its own ttl."""
     backend = Choosy()
     async with LockManager(backend) as locks, locks.lock("long"):
         async with locks.lock("short", ttl=3.0):
