@@ -184,7 +184,7 @@ class LockManager:
             ttl: seconds, instead of the manager's.
             acquire_timeout: seconds an acquire may wait, or None for without limit, instead of the manager's.
             renew: instead of the manager's.
-            max_hold: seconds a hold may last at most, however well it is renewed; None for no limit.
+            max_hold: seconds a hold may last at most from its grant, however well it is renewed; None for no limit.
             cancel_on_loss: False lets the guarded body run on after a loss; `lease.lost`, `lease.reason` and
                 `await lease.wait_lost()` tell, and the block still ends with `LockLost`.
             metadata: text that `info()` and timeouts of others show, next to this process's host and pid.

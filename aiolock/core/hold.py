@@ -20,6 +20,7 @@ from .watchdog import LATE, Watchdog
 
 if TYPE_CHECKING:
     from .lease import Lease
+    from .runtime import Runtime
 
 logger = Log("aiolock.hold")
 
@@ -47,6 +48,7 @@ class Scoped(Protocol):
 class LossListener(Protocol):
     """The gate, as its holds see it."""
 
+    runtime: Runtime
     contention: Contention
 
     def lost(self, hold: Hold) -> None:

@@ -133,6 +133,24 @@ async def test_what_changes_something_raises_in_another_thread(
     await lease.release()
 
 
+async def test_a_block_that_is_left_in_another_thread(locks: LockManager, backend: MemoryBackend) -> None:
+    """It says so, and ends with its task. Kept by Guard.exit: `check_here`."""
+
+    async def guarded() -> Lease:
+        block = locks.lock("a").acquire()
+        lease = await block.__aenter__()
+        error = elsewhere(lambda: asyncio.run(block.__aexit__(None, None, None)))
+        assert isinstance(error, ConfigurationError)
+        assert "another thread" in str(error)
+        assert not lease.released
+        return lease
+
+    lease = await asyncio.create_task(guarded())
+    await settle(backend)
+    assert lease.released
+    assert backend.calls == ["acquire", "release"]
+
+
 async def test_release_in_a_thread_without_a_loop(locks: LockManager, backend: MemoryBackend) -> None:
     """And the remedy that the error names works."""
     lease = await locks.lock("a").acquire()
