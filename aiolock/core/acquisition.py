@@ -31,6 +31,9 @@ R = TypeVar("R")
 L = TypeVar("L", bound="Lease | None")
 
 
+UNANSWERED = "Redis has not answered yet"
+
+
 class Acquisition(Coroutine[object, object, L], Generic[L]):
     """What `acquire()` returns: await it for a lease, enter it for a guarded block, or make a task of it.
 
@@ -121,7 +124,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     if sharing is not None or runtime.holds:
         hold = sharing or _nesting(gate, task)
         if hold is not None:
-            return await _nest(gate, calls, hold, policy, task)
+            return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
     now = runtime.clock.now()
     expires = math.inf if timeout is None else now + timeout
@@ -296,7 +299,14 @@ def _overlapping(gate: Gate, holds: TaskHolds) -> Iterator[Hold]:
             yield hold
 
 
-async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyncio.Task[object] | None) -> Lease:
+async def _nest(
+    gate: Gate,
+    calls: Calls,
+    hold: Hold,
+    policy: Policy,
+    task: asyncio.Task[object] | None,
+    timeout: float | None = None,
+) -> Lease:
     """One level more of a hold. The server is asked, so that nobody nests in a lock that is gone."""
     runtime, name = gate.runtime, gate.calls.name
     if hold.ended or hold.listener is not gate:
@@ -319,8 +329,11 @@ async def _nest(gate: Gate, calls: Calls, hold: Hold, policy: Policy, task: asyn
 
     call.unanswered = unanswered
     reply = runtime.backend.run(call)
-    patience = runtime.clock.now() + runtime.limits.request_timeout
-    limit = runtime.limit(reply, patience, lambda: runtime.unanswered(name, "nesting in"))
+    seconds = runtime.limits.request_timeout
+    if timeout and timeout < seconds:
+        limit = runtime.limit(reply, runtime.clock.now() + timeout, lambda: _given_up(name, timeout, UNANSWERED))
+    else:
+        limit = runtime.limit(reply, runtime.clock.now() + seconds, lambda: runtime.unanswered(name, "nesting in"))
     try:
         outcome = await reply
         if not isinstance(outcome, Granted):
@@ -359,8 +372,12 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
         part = f"{waiter.refusal.part!r} is " if waiter.refusal.part else ""
         who = f"{part}held by {_named(waiter.refusal)}"
     else:
-        who = "Redis has not answered yet"
-    return AcquireTimeout(name, f"lock {name!r} was not acquired within {spell(timeout or 0.0)} s: {who}")
+        who = UNANSWERED
+    return _given_up(name, timeout, who)
+
+
+def _given_up(name: str, timeout: float | None, why: str) -> AcquireTimeout:
+    return AcquireTimeout(name, f"lock {name!r} was not acquired within {spell(timeout or 0.0)} s: {why}")
 
 
 def _named(refusal: Refused | Queued) -> str:

@@ -87,3 +87,23 @@ async def test_a_latch_that_is_not_answered(
             await task
     await settle(backend)
     assert_empty(locks)
+
+
+@pytest.mark.parametrize(("timeout", "error"), [(0.05, AcquireTimeout), (0, BackendError), (60.0, BackendError)])
+async def test_a_nested_one_that_is_not_answered(
+    locks: LockManager, backend: MemoryBackend, crew: Crew, timeout: float, error: type[Exception]
+) -> None:
+    """The outer one lives on, one level deep. Kept by `_nest`: `timeout < seconds`."""
+    async with locks.lock("a") as lease:
+        with backend.outage():
+            task = crew.start(acquire(locks.lock("a"), owner=lease.owner, timeout=timeout))
+            await backend.clock.advance(0.06)
+            assert task.done() == (error is AcquireTimeout)
+            await backend.clock.advance(5.0)
+            with pytest.raises(error, match="not answered yet" if error is AcquireTimeout else "no answer within 5 s"):
+                await task
+        await settle(backend)
+        assert not lease.lost
+        assert lease.depth == 1
+    await settle(backend)
+    assert lock_keys(backend) == []
