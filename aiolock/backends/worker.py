@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from ..log import Log
 
 R = TypeVar("R")
-logger = Log("aiolock.redis")
+logger: Log = Log("aiolock.redis")
 
 PAUSE = 0.01
 """Seconds without a task after somebody cancelled it: who cancels until none is left comes to an end, and so does a

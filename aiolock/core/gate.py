@@ -23,7 +23,7 @@ from .runtime import Runtime
 from .settlement import Release, Settlement
 from .waiter import Grant, Waiter
 
-logger = Log("aiolock.gate")
+logger: Log = Log("aiolock.gate")
 
 JITTER = 0.01
 """Seconds over which processes that wait for the same expiry spread their attempts."""

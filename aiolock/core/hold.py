@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .lease import Lease
     from .runtime import Runtime
 
-logger = Log("aiolock.hold")
+logger: Log = Log("aiolock.hold")
 
 EXPLAINED = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .hold import LossListener
     from .lease import Lease
 
-logger = Log("aiolock.lease")
+logger: Log = Log("aiolock.lease")
 
 
 class TaskHolds:

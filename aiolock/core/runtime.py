@@ -36,7 +36,7 @@ R = TypeVar("R")
 AHEAD_US = 24 * 3600 * 10**6
 """Microseconds by which a fence in a message may be ahead of the clock, and of all answers: anybody can publish."""
 
-logger = Log("aiolock.manager")
+logger: Log = Log("aiolock.manager")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ..log import Log
 if TYPE_CHECKING:
     from .hold import Hold
 
-logger = Log("aiolock.guard")
+logger: Log = Log("aiolock.guard")
 
 _kind: type[anyio.CancelScope] | None = None
 

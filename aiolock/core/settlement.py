@@ -13,7 +13,7 @@ from .calls import Calls
 from .hold import Hold
 from .runtime import Runtime
 
-logger = Log("aiolock.release")
+logger: Log = Log("aiolock.release")
 
 
 class Settlement:

@@ -14,7 +14,7 @@ from ..errors import LockLost, LossReason
 from ..log import Log
 from .hold import Hold
 
-logger = Log("aiolock.lease")
+logger: Log = Log("aiolock.lease")
 
 T = TypeVar("T")
 

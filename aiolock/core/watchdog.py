@@ -19,7 +19,7 @@ from .policy import COMPANY
 
 R = TypeVar("R")
 
-logger = Log("aiolock.watchdog")
+logger: Log = Log("aiolock.watchdog")
 
 CHUNK = 320
 """Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""

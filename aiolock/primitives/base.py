@@ -21,7 +21,7 @@ from ..errors import NotOwned
 from ..log import Log
 from .options import Default
 
-logger = Log("aiolock.guard")
+logger: Log = Log("aiolock.guard")
 
 
 class Primitive:

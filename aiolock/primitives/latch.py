@@ -14,7 +14,7 @@ from ..scripts.keys import check_name
 from ..scripts.latch import LatchCalls, Look
 from .vigil import Vigil
 
-logger = Log("aiolock.latch")
+logger: Log = Log("aiolock.latch")
 
 MAX_COUNT = 100_000
 """A closed latch keeps one id for each count, and the server drops them in one step."""

@@ -18,7 +18,7 @@ from ..scripts.queue import QueueCalls
 from .options import DEFAULT, Default
 from .queued import Queueing
 
-logger = Log("aiolock.semaphore")
+logger: Log = Log("aiolock.semaphore")
 
 MAX_PERMITS = 2**31 - 1
 

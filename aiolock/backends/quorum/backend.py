@@ -25,7 +25,7 @@ from .subscription import Subscription
 from .verdicts import RULES
 
 R = TypeVar("R")
-logger = Log("aiolock.quorum")
+logger: Log = Log("aiolock.quorum")
 
 LEAST = 3
 STRAGGLERS = 0.1

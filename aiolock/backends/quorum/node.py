@@ -12,7 +12,7 @@ from ...scripts.base import Call
 from ..base import Backend
 from ..redis.backoff import Backoff
 
-logger = Log("aiolock.quorum")
+logger: Log = Log("aiolock.quorum")
 
 
 class Node:

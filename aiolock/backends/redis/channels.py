@@ -13,7 +13,7 @@ from ...log import Log
 from ..base import Wake
 from . import failures
 
-logger = Log("aiolock.redis")
+logger: Log = Log("aiolock.redis")
 
 RETRY = 1.0
 

@@ -11,7 +11,7 @@ from ...log import Log
 from .connection import Link, pack
 from .push import Push
 
-logger = Log("aiolock.redis")
+logger: Log = Log("aiolock.redis")
 
 OLDEST = 6
 

@@ -28,7 +28,7 @@ from .requests import Request
 from .session import Session
 
 R = TypeVar("R")
-logger = Log("aiolock.redis")
+logger: Log = Log("aiolock.redis")
 
 _MISSES = 3
 _LINGER = 1.0

@@ -15,7 +15,7 @@ from ..base import resolve
 from . import failures
 
 R = TypeVar("R")
-logger = Log("aiolock.redis")
+logger: Log = Log("aiolock.redis")
 
 
 class Request(Generic[R]):
