@@ -23,6 +23,7 @@ from .guard import Guard
 from .hold import Hold
 from .holds import TaskHolds, lineage
 from .lease import Lease
+from .ondemand import OnDemand
 from .place import LAST_LOOK
 from .policy import Policy, milliseconds
 from .waiter import Expired, Grant, Waiter
@@ -34,7 +35,7 @@ L = TypeVar("L", bound="Lease | None")
 UNANSWERED = "Redis has not answered yet"
 
 
-class Acquisition(Coroutine[object, object, L], Generic[L]):
+class Acquisition(OnDemand[L], Generic[L]):
     """What `acquire()` returns: await it for a lease, enter it for a guarded block, or make a task of it.
 
     Args:
@@ -43,17 +44,17 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
         via: the call that returned it, for the warning.
     """
 
-    __slots__ = ("_guard", "_name", "_obtain", "_running", "_via")
+    __slots__ = ("_guard", "_name", "_obtain", "_via")
 
     def __init__(self, name: str, obtain: Callable[[], Coroutine[object, object, L]], via: str = "acquire()") -> None:
         self._name = name
         self._via = via
         self._obtain: Callable[[], Coroutine[object, object, L]] | None = obtain
-        self._running: Coroutine[object, object, L] | None = None
+        self._running = None
         self._guard: Guard | None = None
 
     def __await__(self) -> Generator[object, None, L]:
-        return self._once().__await__()
+        return self._start().__await__()
 
     async def __aenter__(self) -> L:
         obtain = self._begun()
@@ -70,27 +71,12 @@ class Acquisition(Coroutine[object, object, L], Generic[L]):
         if guard is not None:
             await guard.exit(asyncio.current_task(), kind, error, trace)
 
-    # What makes it a coroutine, for asyncio.create_task().
-
-    def send(self, value: object) -> object:
-        """Run to the next suspension, as a coroutine's `send`."""
-        if self._running is None:
-            self._running = self._once()
-        return self._running.send(value)
-
-    def throw(self, *error: Any) -> object:
-        """Raise an exception where it is suspended, as a coroutine's `throw`."""
-        if self._running is None:
-            self._running = self._once()
-        return self._running.throw(*error)
-
     def close(self) -> None:
         """End it where it is suspended, as a coroutine's `close`."""
         self._obtain = None
-        if self._running is not None:
-            self._running.close()
+        super().close()
 
-    def _once(self) -> Coroutine[object, object, L]:
+    def _start(self) -> Coroutine[object, object, L]:
         return self._begun()()
 
     def _begun(self) -> Callable[[], Coroutine[object, object, L]]:
@@ -273,8 +259,17 @@ def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
+    """What `task` nests in. A plain hold whose loss an error has told ends here: its task wants to begin anew."""
     leases = gate.of_task(task) if gate.contention.reentrant else ()
-    return leases[-1].hold if leases else None
+    while leases:
+        hold = leases[-1].hold
+        mine = [lease for lease in leases if lease.hold is hold]
+        if not hold.told or hold.check() is None or any(lease.guard is not None for lease in mine):
+            return hold
+        for lease in mine:
+            lease.give_up("dirty")
+        leases = gate.of_task(task)
+    return None
 
 
 def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:

@@ -270,7 +270,7 @@ class Gate:
         return self.runtime.tasks.on(self, task)
 
     def find(self, task: asyncio.Task[object] | None, weight: int | None = None) -> Lease | None:
-        """What `lock.release()` in `task` means: its innermost lease, or the only one whose task has ended.
+        """What `lock.release()` in `task` means: its innermost lease.
 
         Args:
             task: the caller.
@@ -279,14 +279,7 @@ class Gate:
         for own in reversed(self.of_task(task)):
             if weight in (None, own.calls.weight):
                 return own
-        strays = [
-            lease
-            for hold in self.runtime.holds.values()
-            if hold.listener is self and hold.strays
-            for stray in hold.strays
-            if (lease := stray()) is not None and weight in (None, lease.calls.weight)
-        ]
-        return strays[0] if len(strays) == 1 else None
+        return None
 
     def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
         """Another acquisition of `hold`, by `task`, of the weight of `calls`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import CodeType, TracebackType
 
-from ..errors import LockLost
+from ..errors import ConfigurationError, LockLost
 from .lease import Lease
 from .scope import Edge, Scope, leave_scope, open_scope
 
@@ -65,11 +65,18 @@ class Guard:
             LockLost: the lease was lost, and the body did not raise an error of its own; it takes the place of the
                 cancellation that we caused, and of the `GeneratorExit` that would hide it.
             BackendError: the server refuses the release, and the body did not raise.
-            ConfigurationError: it is left in another thread; the end of the task that entered it ends it.
+            ConfigurationError: it is left in another thread, and the body did not raise; the end of the task that
+                entered it ends it.
         """
         lease, hold = self.lease, self.lease.hold
         if task is not self.task:  # an async generator's, perhaps in another thread
-            hold.listener.runtime.check_here(lease.name, "loop.call_soon_threadsafe(lease.release)")
+            try:
+                hold.listener.runtime.check_here(lease.name, "loop.call_soon_threadsafe(lease.release)")
+            except ConfigurationError as elsewhere:
+                if error is None:
+                    raise
+                error.add_note(f"aiolock: {elsewhere}")
+                return
         lost = hold.check() is not None
         settlement = lease.give_up("dirty" if lost else "clean")
         if not hold.ended and self._outermost:

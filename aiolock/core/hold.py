@@ -103,6 +103,7 @@ class Hold:
         "scopes",
         "strays",
         "tainted",
+        "told",
         "ttl_ms",
     )
 
@@ -126,6 +127,7 @@ class Hold:
         self.reason: LossReason | None = None
         self.blocked: float = 0.0  # seconds that the loop stood still, where that is the reason
         self.ended: bool = False
+        self.told: bool = False  # somebody was told the loss
         self.leases: list[Lease] = []  # that are not released, and whose task lives
         self.strays: tuple[weakref.ref[Lease], ...] = ()  # that are not released, and whose task has ended
         self.nesting: tuple[Calls, ...] = ()  # requests of levels that are asked for, and have no lease yet
@@ -216,6 +218,7 @@ class Hold:
         """The error for the loss."""
         reason = self.look()
         assert reason is not None
+        self.told = True
         message = f"lock {self.calls.name!r} (fence {self.fence}) was lost: {self.explain()}"
         error = LockLost(self.calls.name, message, reason)
         if reason is LossReason.UNREACHABLE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from ..scripts.base import Ending
 from .calls import Calls, Contention
 from .hold import Hold
 from .kinds import KINDS
+from .ondemand import OnDemand
 from .policy import check_ttl, milliseconds
 from .runtime import Runtime
 from .settlement import Settlement
@@ -167,7 +168,9 @@ class Lease:
         Cancellation: nothing changes.
         """
         self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
-        return await self.hold.wait_lost()
+        reason = await self.hold.wait_lost()
+        self.hold.told = True
+        return reason
 
     async def renew(self, ttl: float | None = None) -> None:
         """Extend the lease now, by hand; never shortens it. What a lease with `renew=False` needs to live on.
@@ -232,10 +235,11 @@ class Lease:
         self._detached = True
         return ticket.spell()
 
-    def release(self, n: int | None = None) -> Awaitable[None]:
+    def release(self, n: int | None = None) -> Releasing:
         """Give this acquisition back, or `n` of its permits. Sent when called; awaiting only observes the reply.
 
-        Without `n`, or once everything is given back, it is idempotent.
+        Without `n`, or once everything is given back, it is idempotent. In a guarded block it ends the lease there: the
+        rest of the block runs without the lock, and nothing is released at its end.
 
         Args:
             n: of a semaphore: how many permits, at most as many as it has; the lease goes on with the rest. None for
@@ -256,11 +260,11 @@ class Lease:
         self._home.runtime.check_here(self.name, "loop.call_soon_threadsafe(lease.release)")
         rest = 0 if n is None else self._without(n)
         if rest:
-            return _Observed(self._home.lessen(self, rest))
+            return Releasing(self._home.lessen(self, rest))
         if self._settlement is None:
             ending: Ending = "clean" if self.hold.check() is None else "dirty"
             self._settlement = self._home.leave(self, ending)
-        return _Observed(self._settlement)
+        return Releasing(self._settlement)
 
     def give_up(self, ending: Ending) -> Settlement:
         """Release it with a given ending; what `release()` and the guard stand on."""
@@ -334,12 +338,22 @@ class Lease:
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
 
 
-class _Observed:
+class Releasing(OnDemand[None]):
+    """What `release()` returns: await it to see how that went, make a task of it, or drop it.
+
+    Args:
+        settlement: what was written when `release()` was called.
+    """
+
     __slots__ = ("_settlement",)
 
     def __init__(self, settlement: Settlement) -> None:
+        self._running = None
         self._settlement = settlement
 
     def __await__(self) -> Generator[object, None, None]:
         yield from self._settlement.observed()
         self._settlement.raise_failure()
+
+    async def _start(self) -> None:
+        await self

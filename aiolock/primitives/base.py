@@ -14,7 +14,7 @@ from ..core.caller import caller
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
 from ..core.guard import Guard
-from ..core.lease import Lease, Owner
+from ..core.lease import Lease, Owner, Releasing
 from ..core.policy import Policy, check_timeout
 from ..core.runtime import Runtime
 from ..errors import NotOwned
@@ -49,16 +49,31 @@ class Primitive:
         """What is locked."""
         return self._calls.name
 
-    async def release(self) -> None:
-        """Release the calling task's innermost lease on the name, as an RLock would.
+    def release(self) -> Releasing:
+        """Release the calling task's innermost lease on the name, as an RLock would. Sent when called.
+
+        Returns:
+            Something to await, or not, as `lease.release()` does. Awaiting it raises `LockLost` if the lease was lost,
+            and `BackendError` if the server refuses.
 
         Raises:
-            NotOwned: this task has none, and it cannot be decided whose is meant: call `lease.release()`.
-            LockLost: it was lost.
+            NotOwned: this task has none: call `lease.release()` on the lease that another acquired. Or an `async with`
+                block has it, which releases it at its end.
 
         Cancellation: the lock is released all the same. Cost: one round trip.
         """
-        await self._innermost().release()
+        return self._innermost().release()
+
+    def owned(self) -> int:
+        """How many leases on the name the calling task has, a lost one left out; 0 if it does not hold it.
+
+        Of a read-write lock those of this side. Costs no round trip: it is what this process knows by its clock.
+
+        Raises:
+            ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
+        """
+        leases = self._gate().of_task(asyncio.current_task())
+        return sum(self._side in (None, lease.calls.weight) and not lease.lost for lease in leases)
 
     async def __aenter__(self) -> Lease:
         frame, code, spans_yield = caller(self.name)
@@ -103,13 +118,19 @@ class Primitive:
     def _obtained(self, lease: Lease) -> None:
         """Called with each new lease."""
 
-    def _innermost(self) -> Lease:
-        """The lease that `release()` in the running task means."""
+    def _innermost(self, part: int | None = None) -> Lease:
+        """The lease that `release()` in the running task means; where it is asked for a part, it keeps the rest."""
         gate = self._gate()
         task = asyncio.current_task()
         lease = gate.find(task, self._side)
         if lease is None:
             raise NotOwned(self.name, self._unowned(task))
+        if lease.guard is not None and (part is None or part == lease.permits):
+            raise NotOwned(
+                self.name,
+                f"lock {self.name!r} was not released: an `async with` block of this task has it, and releases it at "
+                "its end. Leave the block; or release its lease, and the rest of the block runs without the lock",
+            )
         return lease
 
     @property
@@ -119,7 +140,10 @@ class Primitive:
 
     def _unowned(self, task: asyncio.Task[object] | None) -> str:
         """Why `release()` in `task` releases nothing, and what to do about it."""
-        return f"this task has no lease on lock {self.name!r}: call release() on the lease that acquire() returned"
+        return (
+            f"this task has no lease on lock {self.name!r}: call release() on the lease that acquire() returned "
+            "(asyncio.wait_for() acquires in another task on Python 3.11: use timeout=)"
+        )
 
     def _undecided(self, kind: type[BaseException] | None) -> None:
         what = (

@@ -9,7 +9,7 @@ from ..clock import spell
 from ..core.acquisition import Acquisition
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
-from ..core.lease import Lease
+from ..core.lease import Lease, Releasing
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError
@@ -94,20 +94,24 @@ class Semaphore(Queueing):
         """
         return self._obtain_now(self._for(n))
 
-    async def release(self, n: int | None = None) -> None:
-        """Give back the calling task's innermost lease, or `n` permits of it, as `lease.release(n)` does.
+    def release(self, n: int | None = None) -> Releasing:
+        """Give back the calling task's innermost lease, or `n` permits of it. Sent when called.
 
         Args:
             n: how many, at most as many as that lease has; None for all.
 
+        Returns:
+            Something to await, or not, as `lease.release(n)` does. Awaiting it raises `LockLost` if the lease was lost,
+            and `BackendError` if the server refuses.
+
         Raises:
-            NotOwned: this task has none, and it cannot be decided whose is meant: call `lease.release()`.
+            NotOwned: this task has none: call `lease.release()` on the lease that another acquired. Or an `async with`
+                block has it, which gives back what is left at its end.
             ConfigurationError: the lease has fewer.
-            LockLost: it was lost.
 
         Cancellation: they are given back all the same. Cost: one round trip.
         """
-        await self._innermost().release(n)
+        return self._innermost(n).release(n)
 
     async def available(self) -> int:
         """How many permits are free. Raises `BackendError`. Cost: one round trip, read-only."""

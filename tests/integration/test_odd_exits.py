@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiolock import Lease, LockLost, LockManager, LossReason, NotOwned
+from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason, NotOwned
 from aiolock.core import scope
 from aiolock.testing import MemoryBackend
 from tests.unit.world import expect_loss, lock_keys, settle
@@ -184,6 +184,29 @@ async def test_stopped_inside_a_block_of_ones_own(locks: LockManager) -> None:
         assert not lease.released
     end.set()
     await running
+
+
+@pytest.mark.parametrize("form", ["lock", "acquisition"])
+async def test_on_another_loop(locks: LockManager, backend: MemoryBackend, form: str) -> None:
+    lock = locks.lock("a")
+    block = lock if form == "lock" else lock.acquire()
+    lease = await block.__aenter__()
+
+    def leave(error: BaseException | None) -> None:
+        asyncio.run(block.__aexit__(None if error is None else type(error), error, None))
+
+    with pytest.raises(ConfigurationError, match="another event loop"):
+        await asyncio.to_thread(leave, None)
+    assert not lease.released
+    await lease.release()
+    assert lock_keys(backend) == []
+    block = lock if form == "lock" else lock.acquire()
+    lease = await block.__aenter__()
+    error = ValueError("the body's own")
+    await asyncio.to_thread(leave, error)  # it goes on
+    assert "another event loop" in error.__notes__[0]
+    assert not lease.released
+    await lease.release()
 
 
 async def test_the_task_that_entered_has_ended(locks: LockManager, caplog: pytest.LogCaptureFixture) -> None:

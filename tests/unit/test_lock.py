@@ -90,8 +90,6 @@ async def test_nesting_in_a_lock_that_is_gone(locks: LockManager, peer: LockMana
     assert lock_keys(backend) == []
     assert outer.reason is LossReason.DELETED
     with pytest.raises(LockLost):
-        await lock.acquire()
-    with pytest.raises(LockLost):
         await outer.release()
 
 
@@ -340,27 +338,14 @@ async def test_lock_release_of_a_lost_lease(locks: LockManager, backend: MemoryB
 
 
 async def test_lock_release_after_wait_for(locks: LockManager, peer: LockManager) -> None:
-    """H13, `Gate.find`: on Python 3.11 `wait_for` acquires in a task that has ended by then."""
+    """On Python 3.11 `wait_for` acquires in a task that has ended by then: whose lease it is cannot be told."""
     lock = locks.lock("a")
     lease = await asyncio.wait_for(_get(lock), 5)
     if sys.version_info < (3, 12):
-        assert lease.task is None or lease.task.done()
-    await lock.release()
-    assert lease.released
+        with pytest.raises(NotOwned, match="wait_for"):
+            lock.release()
+    await lease.release()
     assert not await peer.lock("a").is_locked()
-
-
-async def test_lock_release_refuses_to_guess(locks: LockManager, backend: MemoryBackend) -> None:
-    """H13: with two leases of tasks that have ended, none is meant."""
-    lock = locks.lock("a")
-    first = await asyncio.create_task(_get(lock))
-    second = await asyncio.create_task(_acquire(locks, owner=first.owner))
-    await settle(backend)
-    with pytest.raises(NotOwned):
-        await lock.release()
-    await first.release()
-    await lock.release()
-    assert second.released
 
 
 async def test_info(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
