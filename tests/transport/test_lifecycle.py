@@ -322,6 +322,28 @@ def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
         wait_until(lambda: len(link.client_list()) == 1)
 
 
+def test_what_is_written_while_the_loop_stands_still(redis_url: str) -> None:
+    """It leaves at once, in order: there may be no other turn. Kept by `Session.put`: `is_running`."""
+    backend = RedisBackend(redis_url)
+
+    async def leave_one_unanswered() -> None:
+        await backend.open(timeout=5, reconnected=lambda: None)
+        await backend.run(append(1))
+        backend.post(append(2))
+        backend.post(append(3))
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(leave_one_unanswered())
+        backend.post(append(4))
+        backend.post(append(5))
+        with redis_cli.client(redis_url) as link:
+            wait_until(lambda: link.lrange("seen", 0, -1) == [b"1", b"2", b"3", b"4", b"5"])
+        loop.run_until_complete(backend.aclose())
+    finally:
+        loop.close()
+
+
 async def cancel_all() -> None:
     """A crude shutdown handler, which goes on until there is nothing to cancel."""
     while tasks := others():
