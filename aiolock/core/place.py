@@ -64,7 +64,8 @@ class Place:
         """The server said so, answering what was written at `sent_at`."""
         self._serial, self._sent_at = outcome.serial, sent_at
         first = outcome.rank == 1 and outcome.pttl > 0
-        self._free_at = self._line.runtime.clock.now() + (outcome.pttl + 1) / 1000 if first else math.inf
+        # A look written then takes as long to the server as the one that learnt this.
+        self._free_at = sent_at + (outcome.pttl + 1) / 1000 if first else math.inf
         self.waiter.ticket = outcome.ticket
         self.waiter.refusal, self.waiter.failure = outcome, None
         self._looks += 1

@@ -188,6 +188,25 @@ async def test_what_only_a_hand_off_needs(deny: Deny, place: RedisPlace, command
         assert not place.side.exists(keys_of(NAME).lock)
 
 
+async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlace) -> None:
+    """Nobody can be counted: the grant is brief, and renewed at once. Kept by line.lua, and Place.told: `brief`."""
+    async with (
+        deny("-pubsub|numsub", ttl=30.0) as locks,
+        LockManager(place.url, ttl=30.0, liveness=6.0, recheck=60.0) as others,
+    ):
+
+        async def enter() -> None:
+            async with others.fair_lock(NAME) as entered:
+                assert entered.remaining() < 6.0
+                await until(lambda: entered.remaining() > 20.0)
+
+        lease = await locks.fair_lock(NAME).acquire()
+        waiting = asyncio.create_task(enter())
+        await until(lambda: others._runtime.places)
+        await lease.release()
+        await waiting
+
+
 async def test_what_renewal_needs_spoils_only_that_key(deny: Deny, place: RedisPlace) -> None:
     """C5. A key the user may not touch: a call that fails as a whole is split. Kept by Watchdog.renew: `middle`."""
     async with deny("", ttl=30.0) as locks:
