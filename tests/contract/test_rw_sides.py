@@ -70,9 +70,12 @@ async def test_a_side_without_a_lease_releases_nothing(here: RWLock, held: str, 
 
 
 async def test_a_task_without_any_lease(here: RWLock) -> None:
+    async def release() -> None:
+        await here.read.release()
+
     with pytest.raises(NotOwned, match=f"this task has no lease on lock '{NAME}'"):
         await here.read.release()
     async with here.read as lease:
         with pytest.raises(NotOwned, match=f"this task has no lease on lock '{NAME}'"):
-            await asyncio.create_task(here.read.release())
+            await asyncio.create_task(release())
         assert not lease.released

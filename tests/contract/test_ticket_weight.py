@@ -22,7 +22,8 @@ async def test_a_readers_ticket_makes_no_writer(locks: LockManager, others: Lock
     reading = await locks.rw_lock(NAME).read.acquire()
     ticket = forged(await reading.detach(), FULL)
     rw = others.rw_lock(NAME)
-    async with locks.rw_lock(NAME).read, others.resume(ticket):
+    async with locks.rw_lock(NAME).read:
+        moved = await others.resume(ticket)
         with pytest.raises(NotAcquired, match="wait for itself"):
             await rw.write.acquire(timeout=0)
         with pytest.raises(NotOwned):
@@ -31,6 +32,7 @@ async def test_a_readers_ticket_makes_no_writer(locks: LockManager, others: Lock
         assert info is not None
         assert (info.readers, info.writing) == (2, False)
         await rw.read.release()
+        assert moved.released
     assert await rw.info() is None
 
 
