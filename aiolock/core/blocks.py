@@ -26,19 +26,15 @@ class Blocks(dict[int, Guard]):
         guard.outer = self.pop(frame, None)
         self[frame] = guard
 
-    def leave(self, task: asyncio.Task[object] | None, frame: FrameType) -> Guard | None:
-        """A block is left, in `task`, by code in `frame`.
+    def leave(self, task: asyncio.Task[object] | None, frame: int, code: CodeType) -> Guard | None:
+        """A block is left, in `task`, by the frame with this id and code.
 
         Returns:
             That block; None if it cannot be told, or none is open.
         """
-        guard = self.get(id(frame))
+        guard = self.get(frame)
         # Ids of frames that have ended come again. A coroutine ends in its task; a generator may be closed by another.
-        if (
-            guard is None
-            or guard.code is not frame.f_code
-            or not (guard.task is task or guard.code.co_flags & GENERATOR)
-        ):
+        if guard is None or guard.code is not code or not (guard.task is task or code.co_flags & GENERATOR):
             guard = self._of(task)
         if guard is not None:
             self._remove(guard)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
 import textwrap
 import warnings
 from functools import lru_cache
+from sys import _getframe
 from types import CodeType, FrameType
 
 GENERATOR = inspect.CO_ASYNC_GENERATOR
@@ -23,11 +23,23 @@ def caller(name: str) -> tuple[int, CodeType, bool]:
         The id of its frame, its code, and whether the block is held over a `yield` of an async generator. What an
         `asynccontextmanager` yields to does not count: that runs in the block.
     """
-    frame = sys._getframe(2)
+    try:
+        frame = _getframe(2)
+    except ValueError:  # no Python around
+        return 0, caller.__code__, False
     code = frame.f_code
     # An id only: the frame itself would keep whatever is in it.
     unusual = code.co_flags & GENERATOR or code.co_name in BETWEEN
     return id(frame), code, bool(unusual) and _spans(frame, name)
+
+
+def leaver() -> tuple[int, CodeType]:
+    """As `caller()`, of the `__aexit__` that calls this: the id of the frame that awaits it, and its code."""
+    try:
+        frame = _getframe(2)
+    except ValueError:
+        return 0, caller.__code__
+    return id(frame), frame.f_code
 
 
 def _spans(frame: FrameType | None, name: str) -> bool:

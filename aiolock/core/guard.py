@@ -7,7 +7,7 @@ from types import CodeType, TracebackType
 
 from ..errors import ConfigurationError, LockLost
 from .lease import Lease
-from .scope import Edge, Scope, leave_scope, open_scope
+from .scope import Edge, Scope, in_cancelled_scope, leave_scope, open_scope
 
 
 class Guard:
@@ -85,7 +85,11 @@ class Guard:
         lease.guard = None  # a circle
         cause = None
         if scope is not None and self.task is not None:
-            cause = leave_scope(scope, hold, self.task, kind, error, trace)
+            try:
+                cause = leave_scope(scope, hold, self.task, kind, error, trace)
+            except BaseExceptionGroup as remaining:  # the body's errors, without our cancellations
+                remaining.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
+                raise
             if lost and cause is None and task is self.task and isinstance(scope, Edge):
                 await scope.drain()
         if cause is not None and cause is not hold:
@@ -101,6 +105,8 @@ class Guard:
             if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
                 error.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
             return
+        if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
+            return  # a wait for the answer would be cancelled, and the body's error hidden in that
         await settlement.observed()
         if kind is None:
             settlement.raise_failure()

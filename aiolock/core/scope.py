@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -69,6 +70,11 @@ def open_scope(task: asyncio.Task[object], spans_yield: bool) -> Scope:
     scope = (_kind or _learn_kind())()
     scope.__enter__()
     return scope
+
+
+def in_cancelled_scope() -> bool:
+    """The running task's next await is cancelled, by ours or a user's anyio scope."""
+    return anyio.current_effective_deadline() == -math.inf
 
 
 def leave_scope(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from types import TracebackType
 from typing import ClassVar
 
 from ..clock import spell
 from ..core.acquisition import Acquisition, obtain, obtain_now
 from ..core.blocks import Blocks
-from ..core.caller import caller
+from ..core.caller import caller, leaver
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
 from ..core.guard import Guard
@@ -87,7 +86,7 @@ class Primitive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task = asyncio.current_task()
-        guard = self._blocks.leave(task, sys._getframe(1))
+        guard = self._blocks.leave(task, *leaver())
         if guard is not None:
             await guard.exit(task, kind, error, trace)
         elif self._blocks:

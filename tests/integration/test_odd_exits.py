@@ -332,3 +332,69 @@ async def test_the_outer_block_of_a_nest_is_left_first(locks: LockManager, toget
     with expect_loss(LOST):
         await inner.__aexit__(asyncio.CancelledError, cancelled, None)
     await usable()
+
+
+# The body's own error, at the end of a block that is cancelled.
+
+
+async def test_an_error_in_a_cancelled_scope_is_not_masked(locks: LockManager, backend: MemoryBackend) -> None:
+    """Waiting for the release's answer would be cancelled, and the scope swallow that with the error in it."""
+
+    async def work() -> None:
+        with anyio.CancelScope() as outside:
+            async with locks.lock("a"):
+                outside.cancel()
+                try:
+                    await forever()
+                finally:
+                    raise ValueError("the body's own")
+
+    with pytest.raises(ValueError, match="the body's own"):
+        await work()
+    await settle(backend)
+    assert lock_keys(backend) == []
+
+
+async def test_an_error_inside_a_lost_block_is_not_masked(locks: LockManager) -> None:
+    async def work() -> None:
+        async with locks.lock("a") as lease, locks.lock("b"):
+            lose(lease)
+            try:
+                await forever()
+            finally:
+                raise ValueError("the body's own")
+
+    with pytest.raises(ValueError, match="the body's own") as caught:
+        await work()
+    assert "lock 'a' was lost meanwhile" in caught.value.__notes__[0]
+
+
+async def test_a_group_of_errors_says_what_was_lost(locks: LockManager) -> None:
+    """anyio takes our cancellation out of a group, and raises the rest."""
+
+    async def work() -> None:
+        async with locks.lock("a") as lease:
+            lose(lease)
+            try:
+                await forever()
+            except asyncio.CancelledError as error:
+                raise BaseExceptionGroup("both", [error, ValueError("the body's own")]) from None
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await work()
+    assert [type(error) for error in caught.value.exceptions] == [ValueError]
+    assert "lock 'a' was lost meanwhile" in caught.value.__notes__[0]
+    await usable()
+
+
+async def test_called_without_a_python_frame_around(locks: LockManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by an event loop in C that nothing in Python runs."""
+
+    def shallow(depth: int) -> Any:
+        raise ValueError("call stack is not deep enough")
+
+    monkeypatch.setattr("aiolock.core.caller._getframe", shallow)
+    lock = locks.lock("a")
+    async with lock as lease, lock.acquire():
+        pass
+    assert lease.released
