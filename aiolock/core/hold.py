@@ -139,15 +139,8 @@ class Hold:
         self._limit = math.inf if longest is None else clock.now() + longest
         self._margin = grant.margin
         self._brief = grant.brief
-        self._renew_at = math.inf
-        self._patience = math.inf  # when a renewal on its way should have been answered
-        self._silent = False  # the server did not answer while this loop ran
-        self._retry = 0
-        self._error: BackendError | None = None
         self._waiters: tuple[asyncio.Future[LossReason], ...] = ()
         self.due: float = math.inf
-        self.expiry: float = -math.inf
-        self.deadline: float = -math.inf
         self.extend(grant.sent_at, grant.outcome.pttl)
         if grant.brief:
             # The first renewal was written when the grant was told; without an answer it is repeated.
@@ -158,12 +151,12 @@ class Hold:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
         # was asked for: what was stepped back may be put right again.
-        self.expiry = sent_at + min(pttl, self.ttl_ms) / 1000
-        self.deadline = min(self.expiry - self._margin, self._limit)
+        self.expiry: float = sent_at + min(pttl, self.ttl_ms) / 1000
+        self.deadline: float = min(self.expiry - self._margin, self._limit)
         self._retry = 0
-        self._error = None
-        self._silent = False
-        self._patience = math.inf
+        self._error: BackendError | None = None
+        self._silent = False  # the server did not answer while this loop ran
+        self._patience = math.inf  # when a renewal on its way should have been answered
         self._renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
         self._rewatch()
 
@@ -173,7 +166,7 @@ class Hold:
 
     def check(self) -> LossReason | None:
         """The loss, which is marked if its time has come. Only for the loop."""
-        if self.reason is None:
+        if self.reason is None and self._clock.now() >= self.deadline:
             reason, blocked = self._cause()
             if reason is not None:
                 self.blocked = blocked
