@@ -303,7 +303,9 @@ class Gate:
             self._write_rest(hold, ending, settlement)
             return settlement
         self._end(hold)
-        successor = self.handoff.successor(hold, ending, settlement) if self.waiters else None
+        successor = None
+        if self.waiters and self.contention.contenders is not None:  # else the server says who is next
+            successor = self.handoff.successor(hold, ending, settlement)
         if successor is not None:
             self.handoff.start(hold, successor, settlement)
             return settlement

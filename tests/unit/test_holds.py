@@ -13,10 +13,11 @@ import pytest
 
 from aiolock import AcquireTimeout, Lease, LockManager, LossReason
 from aiolock.core import holds
+from aiolock.core.gate import Gate
 from aiolock.core.holds import TaskHolds
 from aiolock.testing import MemoryBackend
 
-from .world import TTL, Crew, expect_loss, runtime_of, settle
+from .world import TTL, Crew, Holder, expect_loss, runtime_of, settle
 
 MANY = 300
 
@@ -144,3 +145,17 @@ async def test_a_task_that_released_as_it_ended(locks: LockManager, backend: Mem
     await settle(backend)
     assert held[0].released
     assert not runtime_of(locks).holds
+
+
+async def test_the_servers_queue_is_not_walked(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """A release looks for no successor among thousands of waiters: the server says who is next. Kept by Gate.lower."""
+    lock = locks.fair_lock("a")
+    holders = [Holder(crew, lock) for _ in range(3)]
+    await settle(backend)
+    (gate,) = runtime_of(locks).gates.values()
+    assert isinstance(gate, Gate)
+    for holder in holders:
+        await holder.entered
+        await holder.end()
+        await settle(backend)
+    assert gate._handoff is None
