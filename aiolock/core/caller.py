@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 import warnings
 from functools import lru_cache
 from sys import _getframe
@@ -72,18 +71,23 @@ def _warn(frame: FrameType, name: str) -> None:
 def _yields_inside(code: CodeType, line: int) -> bool:
     """There is a `yield` in the `async with` that begins at `line`; behind the line, where none does."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+        source = inspect.getsource(code)
+        indented = source[:1].isspace()  # not to be taken away: strings would lose it, too
+        tree = ast.parse(f"if True:\n{source}" if indented else source)
     except (OSError, TypeError, SyntaxError):
         return True  # no source to look at
-    ast.increment_lineno(tree, code.co_firstlineno - 1)
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef) and node.name == code.co_name]
+    if not named:
+        return True  # the source of something else
+    ast.increment_lineno(tree, code.co_firstlineno - 1 - indented)
     blocks = [
         node
-        for node in ast.walk(tree)
+        for node in ast.walk(named[0])
         if isinstance(node, ast.AsyncWith) and node.lineno <= line <= (node.items[-1].context_expr.end_lineno or 0)
     ]
     if blocks:
         return any(_yields(statement) for block in blocks for statement in block.body)
-    return any(isinstance(node, ast.Yield) and node.lineno > line for node in ast.walk(tree))
+    return any(isinstance(node, ast.Yield) and node.lineno > line for node in ast.walk(named[0]))
 
 
 def _yields(node: ast.AST) -> bool:

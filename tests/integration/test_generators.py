@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import linecache
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
@@ -13,6 +14,7 @@ import anyio
 import pytest
 
 from aiolock import Lease, LockLost, LockManager, LossReason
+from aiolock.core import caller
 from aiolock.testing import MemoryBackend
 from tests.unit.world import DEADLINE, expect_loss, lock_keys, settle
 
@@ -269,6 +271,8 @@ async def test_a_generator_that_releases_before_it_yields(locks: LockManager) ->
 
             async for number in other():
                 found.append(number)
+        """A string
+that is indented less."""
         for number in found:
             yield number
 
@@ -317,7 +321,12 @@ async def test_who_holds_over_a_yield_is_warned(locks: LockManager, backend: Mem
     assert lock_keys(backend) == []
 
 
-async def test_a_generator_without_source(locks: LockManager) -> None:
+@pytest.mark.parametrize("source", ["", "import sys\n" * 3])
+async def test_a_generator_without_source(locks: LockManager, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """Or with the source of something else: Python 3.13 keeps what `-c` runs under the name that exec() gives, too."""
+    lines = source.splitlines(keepends=True)
+    monkeypatch.setitem(linecache.cache, "<string>", (len(source), None, lines, "<string>"))
+    caller._yields_inside.cache_clear()
     space: dict[str, Any] = {}
     exec("async def hidden(lock):\n    async with lock:\n        yield 1\n", space)
     numbers = space["hidden"](locks.lock("a"))
