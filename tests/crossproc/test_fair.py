@@ -184,7 +184,7 @@ async def test_a_stopped_grantee_does_not_enter_late(crew: Crew) -> None:
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock:
-            stopped = crew.start("stand", "fair", 10.0, PATIENT, 0.0)
+            stopped = crew.start("stand", "fair", TTL, PATIENT, 0.0)
             await queued(lock, 1)
             second, third = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
             await queued(lock, 3)
