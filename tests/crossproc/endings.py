@@ -28,6 +28,7 @@ PRELUDE = """
 import asyncio, os, signal, sys
 from aiolock import LockManager
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 URL, NAME = os.environ["AIOLOCK_URL"], os.environ["AIOLOCK_NAME"]
 locks = LockManager(URL, ttl=60.0)
 once_held = []

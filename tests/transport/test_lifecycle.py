@@ -323,7 +323,7 @@ def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
 
 
 def test_what_is_written_while_the_loop_stands_still(redis_url: str) -> None:
-    """It leaves at once, in order: there may be no other turn. Kept by `Session.put`: `is_running`."""
+    """It leaves at once, in order: there may be no other turn. Kept by `Session._schedule`: `is_running`."""
     backend = RedisBackend(redis_url)
 
     async def leave_one_unanswered() -> None:

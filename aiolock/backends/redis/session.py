@@ -76,7 +76,7 @@ class Session:
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
-            elif (waiting >= ENOUGH and self._replicas is None) or not self._loop.is_running():
+            elif waiting >= ENOUGH and self._replicas is None:
                 self.flush()
         else:
             self._heartbeat.heard = True
