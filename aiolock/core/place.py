@@ -71,7 +71,10 @@ class Place:
         self._looks += 1
         self.called = False
         self._line.runtime.heard(outcome.fence)
-        self._schedule()
+        if outcome.pttl == 0:
+            self.verify()  # more come and go than one request may let in or end
+        else:
+            self._schedule()
 
     def told(self, serial: int, outcome: Granted) -> None:
         """A message says that the owner was granted; one that is older than the last answer is void."""

@@ -271,8 +271,11 @@ class Runtime:
             self.watchdog.forget(limit)
 
     def on_manager_message(self, payload: str | None) -> None:
-        """On the manager's own channel: `revoked <owner> <fence>`,
-        `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`, or None: something may have been missed."""
+        """What came on the manager's own channel; None: something may have been missed.
+
+        `revoked <owner> <fence>`; `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `look <owner>`:
+        one request was not enough to let in everybody, so a place shall ask at once.
+        """
         match (payload or "").split(" "):
             case ["revoked", owner, fence]:
                 hold = self.holds.get(owner)
@@ -282,6 +285,10 @@ class Runtime:
                 place = self.places.get(owner)
                 if place is not None:
                     self._granted(place, fence, abandoned == "1", [_whole(one) for one in (serial, ttl_ms, capacity)])
+            case ["look", owner]:
+                place = self.places.get(owner)
+                if place is not None:
+                    place.verify()
             case [""]:
                 self.verify_places()
             case _:

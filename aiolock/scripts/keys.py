@@ -63,9 +63,9 @@ class NameKeys:
         self.polled: str = f"{lock}:polled"
 
     @property
-    def queue(self) -> tuple[str, str, str, str, str]:
-        """What a name with a queue has: holders, their expiry, the queue, its waiters, state."""
-        return self.lock, f"{self.lock}:expiry", f"{self.lock}:queue", f"{self.lock}:waiting", self.state
+    def queue(self) -> tuple[str, str]:
+        """What a name with a queue has: a hash of all that is known, with who holds and who waits, and their order."""
+        return self.state, f"{self.lock}:order"
 
     def dead(self, owner: str) -> str:
         """The tombstone of an owner that must never hold again."""

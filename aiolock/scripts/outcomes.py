@@ -43,7 +43,8 @@ class Refused(NamedTuple):
 class Queued(NamedTuple):
     """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`.
 
-    The first of those who hold expires in `pttl` ms, if it is above 0.
+    The first of those who hold expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in
+    or end, so another shall follow at once.
     """
 
     serial: int
@@ -51,7 +52,7 @@ class Queued(NamedTuple):
     rank: int
     fence: int
     holder: str
-    pttl: int = 0
+    pttl: int = -1
 
 
 class Impossible(NamedTuple):
@@ -118,6 +119,13 @@ class Held(NamedTuple):
         """What the holder said of itself: host and pid, and its metadata."""
         process, _, metadata = self.holder.partition("\n")
         return process, metadata or None
+
+
+class Ended(NamedTuple):
+    """So many holds were ended by force, and so many are left for the next request: one does not end too many."""
+
+    ended: int
+    left: int
 
 
 class Standing(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable
+from math import inf
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,7 +18,28 @@ class WrongType(Exception):
 
 
 class Scores(dict[str, int]):
-    """A sorted set: member -> score. Scripts store whole scores."""
+    """A sorted set: member -> score. Scripts store whole scores.
+
+    Attributes:
+        ranked: (score, member), lowest first.
+    """
+
+    def __init__(self) -> None:
+        self.ranked: list[tuple[int, str]] = []
+
+    def __setitem__(self, member: str, score: int) -> None:
+        if member in self:
+            del self[member]
+        super().__setitem__(member, score)
+        insort(self.ranked, (score, member))
+
+    def __delitem__(self, member: str) -> None:
+        del self.ranked[bisect_left(self.ranked, (self[member], member))]
+        super().__delitem__(member)
+
+    def between(self, least: int, most: float) -> tuple[int, int]:
+        """From where to where in `ranked` those with these scores are."""
+        return bisect_left(self.ranked, (least, "")), bisect_left(self.ranked, (most + 1, ""))
 
 
 class Store:
@@ -68,17 +91,23 @@ class Store:
         return self._hash(key).get(field)
 
     def hset(self, key: str, fields: dict[str, str]) -> None:
-        merged = {**self._hash(key), **fields}
-        self._values[key] = merged
+        values = self._hash(key)
+        values.update(fields)
+        self._values[key] = values
 
     def hdel(self, key: str, field: str) -> int:
         return self._remove(key, self._hash(key), field)
+
+    def hlen(self, key: str) -> int:
+        return len(self._hash(key))
 
     def hgetall(self, key: str) -> dict[str, str]:
         return dict(self._hash(key))
 
     def zadd(self, key: str, score: int, member: str) -> None:
-        self._values[key] = Scores({**self._typed(key, Scores), member: score})
+        scores = self._typed(key, Scores)
+        scores[member] = score
+        self._values[key] = scores
 
     def zrem(self, key: str, member: str) -> int:
         return self._remove(key, self._typed(key, Scores), member)
@@ -87,19 +116,21 @@ class Store:
         return self._typed(key, Scores).get(member)
 
     def zcard(self, key: str) -> int:
-        return len(self._typed(key, Scores))
+        return len(self._typed(key, Scores).ranked)
+
+    def zcount(self, key: str, least: int, most: float = inf) -> int:
+        start, stop = self._typed(key, Scores).between(least, most)
+        return stop - start
 
     def zrange(self, key: str, start: int, stop: int) -> list[str]:
         """Members by rank, both ends included; -1 is the last."""
+        return [member for _, member in self._typed(key, Scores).ranked[start : stop + 1 or None]]
+
+    def zrangebyscore(self, key: str, least: int, most: float = inf, *, skip: int = 0, limit: float = inf) -> list[str]:
+        """Members by rank whose score is one of these, both ends included."""
         scores = self._typed(key, Scores)
-        return sorted(scores, key=lambda member: (scores[member], member))[start : stop + 1 or None]
-
-    def zrangebyscore(self, key: str, least: int, most: int) -> list[str]:
-        return [member for member in self.zrange(key, 0, -1) if least <= (self.zscore(key, member) or 0) <= most]
-
-    def zrank(self, key: str, member: str) -> int | None:
-        members = self.zrange(key, 0, -1)
-        return members.index(member) if member in members else None
+        start, stop = scores.between(least, most)
+        return [member for _, member in scores.ranked[start + skip : int(min(stop, start + skip + limit))]]
 
     def publish(self, channel: str, payload: str) -> int:
         listeners = list(self._subscribers.get(channel, ()))
@@ -140,10 +171,12 @@ class Store:
         return value
 
     def _remove(self, key: str, values: dict[str, str] | Scores, member: str) -> int:
-        found = values.pop(member, None) is not None
+        if member not in values:
+            return 0
+        del values[member]
         if not values:
             self.delete(key)
-        return int(found)
+        return 1
 
     def _expire(self, key: str) -> None:
         until = self._expiries.get(key)

@@ -17,6 +17,7 @@ from ..scripts.keys import Keys
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Granted
 from ..scripts.queue import QueueCalls
+from ..scripts.queue.records import Holder, read
 from ..scripts.store import Store
 from .clock import VirtualClock
 
@@ -91,15 +92,14 @@ class MemoryBackend(PlainMemoryBackend):
         Returns:
             The thief's fence. Nobody is told; the holder finds out at its next renewal.
         """
-        calls, key = self._calls(name, kind), self._keys.of(kind, name).lock
-        holders = [owner for owner in self.store.hgetall(key) if owner != "used" and kind != "lock"]
-        fence = 0
-        for number, owner in enumerate(holders, 1):
-            held = int(self.store.hgetall(key)[owner].split()[3])
-            moved = self._execute(calls.transfer(owner, held, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
+        calls, fence = self._calls(name, kind), 0
+        for number, (owner, held) in enumerate(self._holders(name, kind).items(), 1):
+            moved = self._execute(
+                calls.transfer(owner, int(held.fence), f"{THIEF}{number}", HOUR_MS, 0, "a thief", False)
+            )
             assert isinstance(moved, Granted)
             fence = moved.fence
-        if not holders:
+        if not fence:
             self.expire(name, kind)
             grant = self._execute(calls.acquire(f"{THIEF}0", HOUR_MS, 0, "a thief"))
             assert isinstance(grant, Granted)
@@ -109,7 +109,7 @@ class MemoryBackend(PlainMemoryBackend):
     def give_back(self, name: str, kind: Kind = "lock") -> None:
         """The thief releases `name`; who waits is told."""
         calls = self._calls(name, kind)
-        for owner in list(self.store.hgetall(self._keys.of(kind, name).lock)):
+        for owner in self._holders(name, kind) or self.store.hgetall(self._keys.of(kind, name).lock):
             if owner.startswith(THIEF):
                 self._execute(calls.release(owner, HOUR_MS, 0, "clean", False))
 
@@ -118,9 +118,14 @@ class MemoryBackend(PlainMemoryBackend):
         if kind == "lock":
             self.store.delete(self._keys.of(kind, name).lock)
             return
-        expiry = self._keys.of(kind, name).queue[1]
-        for owner in self.store.zrange(expiry, 0, -1):
-            self.store.zadd(expiry, 0, owner)
+        _, order = self._keys.of(kind, name).queue
+        for owner in self._holders(name, kind):
+            self.store.zadd(order, 0, owner)
+
+    def _holders(self, name: str, kind: Kind) -> dict[str, Holder]:
+        """Who holds one that has a queue."""
+        found = {} if kind == "lock" else self.store.hgetall(self._keys.of(kind, name).state)
+        return {owner: held for owner, text in found.items() if isinstance(held := read(text), Holder)}
 
     def _calls(self, name: str, kind: Kind) -> LockCalls | QueueCalls:
         if kind == "lock":

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 
 from aiolock.core.policy import milliseconds
 from aiolock.primitives.rw_lock import FULL
 from aiolock.scripts.base import NEW_TICKET, NO_TICKET
 from aiolock.scripts.outcomes import Granted, Queued
 from aiolock.scripts.queue import QueueCalls
+from aiolock.scripts.queue.records import Holder, Waiter, read, spell
 
 from .places import KEYS, Place
+
+R = TypeVar("R", Holder, Waiter)
 
 
 async def queued(lock: Any, waiters: int = 1) -> None:
@@ -69,7 +72,8 @@ class Stranger:
 
     def steal(self, ttl: float = 30.0) -> int:
         """Hold it instead of whoever has it; nobody is told."""
-        self._side.delete(*self.keys.queue[:2])
+        for owner in self._records(Holder):
+            self._side.score(self.keys.queue[1], owner, 1)
         return self.take(ttl)
 
     def queue(self, ttl: float = 30.0) -> Queued:
@@ -84,11 +88,15 @@ class Stranger:
 
     def die(self) -> None:
         """Its liveness passes."""
-        waiting = self.keys.queue[3]
-        entry = self._side.hash(waiting)[self.owner]
-        self._side.hset(waiting, {self.owner: f"1 {entry.partition(' ')[2]}"})
+        waits = self._records(Waiter)[self.owner]
+        self._side.hset(self.keys.state, {self.owner: spell(waits._replace(alive=1))})
 
     @property
     def holds(self) -> bool:
         """The server counts it as a holder."""
-        return self.owner in self._side.hash(self.keys.lock)
+        return self.owner in self._records(Holder)
+
+    def _records(self, kind: type[R]) -> dict[str, R]:
+        """Those who hold it, or those who wait."""
+        found = self._side.hash(self.keys.state)
+        return {owner: record for owner, text in found.items() if isinstance(record := read(text), kind)}

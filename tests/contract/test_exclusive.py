@@ -27,6 +27,7 @@ from aiolock import (
     NotOwned,
 )
 from aiolock.scripts.keys import GRACE_MS
+from aiolock.scripts.queue.name import STATE
 
 from .places import KEYS, SHORT, TTL_MS, Place, nobody_waits, renew_now, renewed, revoked, until
 from .strangers import Stranger, queued
@@ -106,19 +107,18 @@ async def test_one_holder_at_a_time(here: Any, there: Any) -> None:
 
 
 async def test_nothing_is_left_but_a_clean_state_that_expires(here: Any, kind: Kind, place: Place) -> None:
-    """Invariant 8. Kept by release.lua: `redis.pcall('PEXPIRE', name.state, ARGV[8])`."""
-    holders, expiry, _, _, state = kind.keys()
+    """Invariant 8. Kept by close.lua: `lasting = clean_ttl`."""
+    state, _ = kind.keys()
     async with here:
-        assert place.keys() == {holders, expiry, state}
-        assert min(map(place.side.pttl, kind.keys()[:2])) > TTL_MS
+        assert place.keys() == set(kind.keys())
         waiter = asyncio.create_task(entered(here))
         await queued(here)
         assert place.keys() == set(kind.keys())
         assert min(map(place.side.pttl, kind.keys())) > TTL_MS
         waiter.cancel()
         await asyncio.gather(waiter, return_exceptions=True)
-        await until(lambda: place.keys() == {holders, expiry, state})
     assert place.keys() == {state}
+    assert set(place.side.hash(state)) == {STATE}
     assert TTL_MS < place.side.pttl(state) <= TTL_MS + GRACE_MS
 
 
@@ -224,7 +224,7 @@ async def test_a_release_lets_a_waiter_in_another_manager_in(here: Any, there: A
         lease: Lease = await waiter
         assert (lease.fence > holder.fence, lease.abandoned, lease.lost) == (True, False, False)
         await until(lambda: lease.remaining() > 3.0)  # its first renewal: no longer that of a grant
-    assert set(place.side.hash(kind.keys()[0])) == {lease.hold.owner, "used"}
+    assert set(place.side.hash(kind.keys()[0])) == {lease.hold.owner, STATE}
     await lease.release()
 
 
@@ -473,7 +473,7 @@ async def test_closing_turns_away_and_releases(kind: Kind, place: Place, there: 
                 await asyncio.sleep(60)
             finally:
                 await asyncio.sleep(0.05)
-                overlapped = not place.side.exists(kind.keys()[0])
+                overlapped = not place.side.exists(kind.keys()[1])
 
     async with manager:
         task = asyncio.create_task(body())

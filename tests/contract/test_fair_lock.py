@@ -17,7 +17,7 @@ from .strangers import Stranger, queued
 NAME = "order:42"
 ENOUGH = 10.0
 SOON = 5.0
-QUEUE = KEYS.of("fair", NAME).queue[2]
+QUEUE = KEYS.of("fair", NAME).queue[1]
 
 
 @pytest.fixture

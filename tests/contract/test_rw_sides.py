@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aiolock import LockManager, NotOwned, RWLock
+from aiolock.scripts.queue.records import Holder, read
 
 from .places import Place, keys_of
 
@@ -25,8 +26,8 @@ def there(others: LockManager) -> RWLock:
 
 def weights(place: Place) -> list[int]:
     """What the server's holders have of it."""
-    holders = place.side.hash(keys_of(NAME, "rw").queue[0])
-    return [int(record.split(" ")[1]) for owner, record in holders.items() if owner != "used"]
+    records = map(read, place.side.hash(keys_of(NAME, "rw").state).values())
+    return [record.weight for record in records if isinstance(record, Holder)]
 
 
 async def test_write_release_leaves_a_read_lease_nested_in_it(here: RWLock, there: RWLock, place: Place) -> None:

@@ -21,7 +21,7 @@ def test_at_the_memory_limit(full: Full) -> None:
     """Guards that the first write decides: a state's in acquire, PEXPIRE in a nested release, DEL in the last one."""
     side, fill = full
     for script in SCRIPTS:
-        side.link.script_load(script.lua)
+        side.load(script)
     take = AB.acquire("m:+1", TTL, HIGH, "")
     assert isinstance(side.run(take), Granted)
     side.run(AB.acquire("m:+1", TTL, 0, "", depth=2, fence=FENCE))

@@ -10,10 +10,10 @@ import redis
 from aiolock.scripts import lock as lock_family
 from aiolock.scripts import queue as queue_family
 from aiolock.scripts.lock import renew
-from aiolock.scripts.outcomes import Granted, Kept, Released, Renewed
+from aiolock.scripts.outcomes import Ended, Granted, Kept, Released, Renewed
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
-from tests.support.queues import FAIR, Queue, enter, holders, line
+from tests.support.queues import FAIR, Queue, enter, holders, line, state
 from tests.support.scripting import Lock, LuaSide
 from tests.support.scripting import Refused as Failure
 
@@ -29,7 +29,7 @@ def full(own_server: RedisServer) -> Iterator[tuple[LuaSide, Callable[[], None]]
     with redis_cli.client(own_server.url) as link:
         side = LuaSide(link)
         for script in (*lock_family.SCRIPTS, *queue_family.SCRIPTS):
-            link.script_load(script.lua)
+            side.load(script)
 
         def fill() -> None:
             link.config_set("maxmemory-policy", "noeviction")
@@ -147,6 +147,6 @@ class TestQueueFamily:
         fill()
         assert isinstance(side.run(fair.transfer("m:1", FENCE, "m:2", TTL, 0, "", True)), Granted)
         assert side.run(fair.info()).holders == 1
-        assert side.run(fair.force_release()) == 1
+        assert side.run(fair.force_release()) == Ended(1, 0)
         assert holders(side, fair) == {}
-        assert side.hash(fair.state)["dirty"] == "1"
+        assert state(side, fair).dirty == "1"

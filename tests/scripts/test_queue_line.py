@@ -7,7 +7,23 @@ from collections.abc import Callable
 import pytest
 
 from aiolock.scripts.outcomes import Granted, Queued
-from tests.support.queues import FAIR, RW, SEMAPHORE, Queue, crash, enter, forget, holders, line
+from tests.support.queues import (
+    FAIR,
+    FIRST,
+    RW,
+    SEMAPHORE,
+    Queue,
+    change,
+    crash,
+    ends,
+    enter,
+    forget,
+    holders,
+    line,
+    look,
+    state,
+    tickets,
+)
 from tests.support.scripting import Side
 
 TTL = 30_000
@@ -45,13 +61,12 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
     SETTLING[what](side, fair)
     held = holders(side, fair)
     assert set(held) == {"n:2"}
-    assert held["n:2"].fence == HIGH + 11
+    assert held["n:2"].fence == str(HIGH + 11)
     assert line(side, fair) == ["n:3"]
-    assert set(side.hash(fair.waiting)) == {"n:3"}
-    state = side.hash(fair.state)
-    assert state["metadata"] == "about n:2"
+    assert set(look(side, fair).waiters) == {"n:3"}
+    assert state(side, fair).metadata == "about n:2"
     abandoned = int(what != "a release")
-    told = f"granted n:2 {state['serial']} {HIGH + 11} {TTL} {abandoned} 1"
+    told = f"granted n:2 {state(side, fair).serial} {HIGH + 11} {TTL} {abandoned} 1"
     assert side.heard() == [(fair.manager("n"), told)]
 
 
@@ -102,12 +117,12 @@ def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, f
 
 def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair: Queue) -> None:
     """Guards `name.serial + 1`, of a grant and of a ticket: the server's clock was set back."""
-    side.hset(fair.state, {"serial": str(HIGH)})
     side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    change(side, fair, serial=HIGH + 1)
     enter(side, fair, ["m:2", "m:3"])
-    assert side.scores(fair.queue) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
+    assert tickets(side, fair) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
     side.run(fair.release("m:1", TTL, 0, "clean", False))
-    assert side.hash(fair.state)["serial"] == str(HIGH + 4)
+    assert state(side, fair).serial == HIGH + 4
 
 
 def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Queue) -> None:
@@ -131,7 +146,7 @@ def test_the_dead_are_passed_over(side: Side, fair: Queue) -> None:
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     assert set(holders(side, fair)) == {"n:4"}
     assert line(side, fair) == ["n:5"]
-    assert set(side.hash(fair.waiting)) == {"n:5"}
+    assert set(look(side, fair).waiters) == {"n:5"}
 
 
 def test_the_dead_at_the_head_go_while_the_name_is_held(side: Side, fair: Queue) -> None:
@@ -143,12 +158,13 @@ def test_the_dead_at_the_head_go_while_the_name_is_held(side: Side, fair: Queue)
     assert queued.rank == 1
 
 
-def test_a_waiter_without_its_entry_is_dead(side: Side, fair: Queue) -> None:
+def test_a_place_without_a_record_is_void(side: Side, fair: Queue) -> None:
+    """Guards `leave` in settle."""
     side.run(fair.acquire("m:1", TTL, HIGH, ""))
-    enter(side, fair, ["n:2", "n:3"])
-    side.delete(fair.waiting)
+    side.score(fair.order, "n:2", FIRST)
+    enter(side, fair, ["n:3"])
     side.run(fair.release("m:1", TTL, 0, "clean", False))
-    assert holders(side, fair) == {}
+    assert set(holders(side, fair)) == {"n:3"}
     assert line(side, fair) == []
 
 
@@ -163,7 +179,7 @@ def test_as_many_as_fit_are_granted_in_order(side: Side) -> None:
     side.run(full.release("m:1", TTL, 0, "clean", False))
     assert [told.split(" ")[1] for _, told in side.heard()] == ["n:2", "n:3"]
     assert line(side, one) == ["n:4"]
-    assert side.hash(one.holders)["used"] == "3"
+    assert state(side, one).used == 3
 
 
 def test_the_small_wait_behind_a_large_head(side: Side) -> None:
@@ -260,8 +276,8 @@ class TestAbandoned:
         assert isinstance(granted, Granted)
         assert granted.abandoned
         assert set(holders(side, permits)) == {"m:1", "m:3", "m:4"}
-        assert side.hash(permits.holders)["used"] == "3"
-        assert set(side.scores(permits.expiry)) == {"m:1", "m:3", "m:4"}
+        assert state(side, permits).used == 3
+        assert set(ends(side, permits)) == {"m:1", "m:3", "m:4"}
 
     def test_several_that_vanished_leave_the_others(self, side: Side) -> None:
         read = Queue(RW)

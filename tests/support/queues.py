@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.queue import QueueCalls
+from aiolock.scripts.queue.name import FIRST, STATE
+from aiolock.scripts.queue.records import Holder, State, Waiter, read, spell
 
 from .scripting import Side
 
@@ -36,52 +40,100 @@ class Queue(QueueCalls):
         self, shape: Shape = FAIR, name: str = "order:42", *, want: int = 0, capacity: int = 0, liveness_ms: int = 3_000
     ) -> None:
         weight, mints = shape.wants[want]
-        capacity = capacity or shape.capacity
-        super().__init__(KEYS, shape.kind, name, capacity=capacity, weight=weight, mints=mints, liveness_ms=liveness_ms)
+        self.capacity: int = capacity or shape.capacity
+        super().__init__(
+            KEYS, shape.kind, name, capacity=self.capacity, weight=weight, mints=mints, liveness_ms=liveness_ms
+        )
         self.keys: tuple[str, ...] = self._keys.queue
-        self.holders, self.expiry, self.queue, self.waiting, self.state = self.keys
+        self.hash, self.order = self.keys
         self.dead = self._keys.dead
         self.manager = KEYS.manager
 
 
-class Holder(NamedTuple):
-    """A holder's record, read."""
+class Standing(NamedTuple):
+    """What is kept of a name: its state, who holds, who waits, and until when or with which ticket."""
 
-    depth: int
-    weight: int
-    mints: bool
-    fence: int
-    abandoned: bool
+    state: State
+    holders: dict[str, Holder]
+    waiters: dict[str, Waiter]
+    order: dict[str, int]
+
+
+def look(side: Side, name: Queue) -> Standing:
+    records = {owner: read(text) for owner, text in side.hash(name.hash).items() if owner != STATE}
+    return Standing(
+        state(side, name),
+        {owner: record for owner, record in records.items() if isinstance(record, Holder)},
+        {owner: record for owner, record in records.items() if isinstance(record, Waiter)},
+        side.scores(name.order),
+    )
 
 
 def holders(side: Side, name: Queue) -> dict[str, Holder]:
-    found = {}
-    for owner, record in side.hash(name.holders).items():
-        if owner != "used":
-            depth, weight, mints, fence, abandoned = map(int, record.split())
-            found[owner] = Holder(depth, weight, bool(mints), fence, bool(abandoned))
-    return found
+    return look(side, name).holders
+
+
+def state(side: Side, name: Queue) -> State:
+    return State.read(side.hash(name.hash).get(STATE) or f"0 0 0 0 0 {name.capacity} 0 0 0 0 ")
+
+
+def change(side: Side, name: Queue, **fields: object) -> None:
+    """Write something else into its state."""
+    side.hset(name.hash, {STATE: replace(state(side, name), **fields).spell()})  # type: ignore[arg-type]
+
+
+def ends(side: Side, name: Queue) -> dict[str, int]:
+    """When the time of each holder is over, in server ms."""
+    held = holders(side, name)
+    return {owner: score for owner, score in side.scores(name.order).items() if owner in held}
+
+
+def tickets(side: Side, name: Queue) -> dict[str, int]:
+    """Who waits, first to last."""
+    return {owner: score for owner, score in side.scores(name.order).items() if score >= FIRST}
 
 
 def line(side: Side, name: Queue) -> list[str]:
     """Who waits, first to last."""
-    return list(side.scores(name.queue))
+    return list(tickets(side, name))
 
 
 def crash(side: Side, name: Queue, *owners: str) -> None:
     """The time of holders passes, without a release."""
     for owner in owners:
-        side.score(name.expiry, owner, 1)
+        side.score(name.order, owner, 1)
 
 
 def forget(side: Side, name: Queue, *owners: str) -> None:
     """The time of waiters passes, without a sign of life."""
     for owner in owners:
-        _, wish = side.hash(name.waiting)[owner].split(" ", 1)
-        side.hset(name.waiting, {owner: f"1 {wish}"})
+        side.hset(name.hash, {owner: spell(look(side, name).waiters[owner]._replace(alive=1))})
 
 
 def enter(side: Side, name: Queue, owners: Sequence[str], ttl: int = 30_000, floor: int = 0) -> None:
     """They wait, in this order."""
     for owner in owners:
         side.run(name.acquire(owner, ttl, floor, f"about {owner}", ticket=0))
+
+
+def assert_sound(side: Side, name: Queue) -> None:
+    """What must hold behind every request on a name, whatever happened to its keys before.
+
+    Raises:
+        AssertionError: somebody is counted who is not there, or would wait for ever.
+    """
+    found = look(side, name)
+    told = f"{side}: {found}"
+    assert found.state.used == sum(held.weight for held in found.holders.values()), told
+    assert (found.state.holders, found.state.waiters) == (len(found.holders), len(found.waiters)), told
+    assert len(side.hash(name.hash)) in (0, 1 + len(found.holders) + len(found.waiters)), (
+        f"something is left over: {told}"
+    )
+    assert all(0 < found.order.get(owner, 0) < FIRST for owner in found.holders), f"one holds for ever: {told}"
+    assert all(found.order.get(owner) == waiter.ticket for owner, waiter in found.waiters.items()), told
+    now = time.time_ns() // 1_000_000
+    assert all(found.order[owner] > now - 5_000 for owner in found.holders), (
+        f"one holds though its time is over: {told}"
+    )
+    for first in sorted(found.waiters.values())[:1]:
+        assert found.state.used + first.weight > found.state.capacity, f"the first could enter: {told}"

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import redis
 
-from aiolock.scripts.base import Call, Reply, TwinReply
+from aiolock.scripts.base import Call, Reply, Script, TwinReply
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.store import Store, WrongType
@@ -80,31 +80,54 @@ class Side(Protocol):
         """What came on the channels since last asked: (channel, payload), in order."""
 
 
+GUARD = """
+local server = redis
+local function guarded(call)
+  return function(...)
+    for _, value in ipairs({ ... }) do
+      if type(value) == 'number' and value >= 10000 then error('the server spells a number: ' .. value) end
+    end
+    return call(...)
+  end
+end
+local redis = { call = guarded(server.call), pcall = guarded(server.pcall) }
+"""
+"""In front of a script: it ends with an error where a command is given a number that some servers spell 1e+8."""
+
+
 class LuaSide:
     """The Lua, through EVALSHA.
 
     Args:
         link: a plain client.
+        edit: what is made of each script before.
     """
 
-    def __init__(self, link: redis.Redis) -> None:
+    def __init__(self, link: redis.Redis, edit: Callable[[str], str] = lambda lua: GUARD + lua) -> None:
         self.link = link
         self._pubsub = link.pubsub()
+        self._edit = edit
+        self._shas: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return "lua"
 
     def run(self, call: Call[R]) -> R:
         script, keys = call.script, [*call.keys, *call.args]
+        sha = self._shas.get(script.sha) or self.load(script)
         try:
             try:
-                reply: Reply = self.link.evalsha(script.sha, len(call.keys), *keys)  # type: ignore[assignment]
+                reply: Reply = self.link.evalsha(sha, len(call.keys), *keys)  # type: ignore[assignment]
             except redis.exceptions.NoScriptError:
-                self.link.script_load(script.lua)
-                reply = self.link.evalsha(script.sha, len(call.keys), *keys)  # type: ignore[assignment]
+                reply = self.link.evalsha(self.load(script), len(call.keys), *keys)  # type: ignore[assignment]
         except redis.exceptions.ResponseError as error:
             raise Refused(str(error)) from error
         return script.decode(reply)
+
+    def load(self, script: Script[Any]) -> str:
+        """Have the server know it; returns its digest."""
+        sha = self._shas[script.sha] = str(self.link.script_load(self._edit(script.lua)))
+        return sha
 
     def hash(self, key: str) -> dict[str, str]:
         return {field.decode(): value.decode() for field, value in self.link.hgetall(key).items()}

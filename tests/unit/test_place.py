@@ -8,6 +8,7 @@ import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockManager, LossReason, NotAcquired
 from aiolock.core.place import Place
+from aiolock.scripts.queue.name import FIRST
 from aiolock.testing import MemoryBackend
 
 from .world import MARGIN, TTL, Crew, Holder, expect_loss, runtime_of, settle
@@ -56,8 +57,8 @@ def places(manager: LockManager) -> list[Place]:
 
 def tickets(backend: MemoryBackend, name: str = "a", kind: str = "fair") -> dict[str, int]:
     """The server's queue: owner -> ticket."""
-    key = f"aiolock:{kind}:{{{name}}}:queue"
-    return {owner: backend.store.zscore(key, owner) or 0 for owner in backend.store.zrange(key, 0, -1)}
+    key = f"aiolock:{kind}:{{{name}}}:order"
+    return {owner: backend.store.zscore(key, owner) or 0 for owner in backend.store.zrangebyscore(key, FIRST)}
 
 
 # Its refreshes.
@@ -335,7 +336,7 @@ async def test_a_brief_grant_whose_renewals_fail_is_lost_before_the_server_ends_
             assert not entered.lost
             await backend.clock.advance(0.02)
             assert entered.lost
-            assert backend.store.zrangebyscore("aiolock:fair:{a}:expiry", 0, backend.clock.wall_us() // 1000) == []
+            assert backend.store.zrangebyscore("aiolock:fair:{a}:order", 0, backend.clock.wall_us() // 1000) == []
             with expect_loss(LossReason.UNREACHABLE):
                 await waiter.task
 
@@ -568,15 +569,15 @@ async def test_a_key_that_becomes_another_type_is_told_to_who_waits(
     kept = [await peer.fair_lock(name).acquire() for name in "ab"]
     (bad,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     (good,) = await queue_up(crew, locks.fair_lock("b"), 1, backend)
-    backend.store.delete("aiolock:fair:{a}:state")
-    backend.store.set("aiolock:fair:{a}:state", "mine", 10**9)
+    backend.store.delete("aiolock:fair:{a}:order")
+    backend.store.set("aiolock:fair:{a}:order", "mine", 10**9)
     await backend.clock.advance(1.1 * BEAT)
     with pytest.raises(BackendError, match="another type"):
         await bad.task
     await backend.clock.advance(2 * LIVENESS)
     assert len(tickets(backend, "b")) == 1
     assert not good.task.done()
-    backend.store.delete("aiolock:fair:{a}:state")
+    backend.store.delete("aiolock:fair:{a}:order")
     for lease in kept:
         await lease.release()
     await settle(backend)

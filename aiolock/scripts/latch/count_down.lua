@@ -8,12 +8,12 @@
 -- expiry; what comes after an opening HSET is tried, or is a command that has just passed.
 local latch = redis.call('HMGET', KEYS[1], 'left', 'total', ARGV[1])
 local left, total = tonumber(latch[1] or ARGV[2]), latch[2] or ARGV[2]
-local ttl = math.max(tonumber(ARGV[3]), redis.call('PTTL', KEYS[1]))
+local ttl = string.format('%.0f', math.max(ARGV[3], redis.call('PTTL', KEYS[1]))) -- some servers spell 1e+8
 redis.call('PEXPIRE', KEYS[1], ttl)
 if left > 0 and not latch[3] then
   left = left - 1
   -- The id and what it counts in one command: none without the other.
-  redis.call('HSET', KEYS[1], 'left', left, 'total', total, ARGV[1], 1)
+  redis.call('HSET', KEYS[1], 'left', string.format('%.0f', left), 'total', total, ARGV[1], 1)
   if left == 0 then
     redis.pcall('DEL', KEYS[1])
     redis.call('HSET', KEYS[1], 'left', 0, 'total', total)

@@ -25,13 +25,14 @@ end
 if not count or not state[1] then
   state[4] = not count and state[2] == '0' and '1' or '0'
   if fence == '0' then
-    local now, least = redis.call('TIME'), math.max(state[1] or 0, ARGV[3]) + 1
+    local floor = tonumber(ARGV[3]) < 2 ^ 53 and ARGV[3] or 0 -- nobody was given more
+    local now, least = redis.call('TIME'), math.max(state[1] or 0, floor) + 1
     local is_now = now[1] * 1000000 + now[2] > least  -- as nearly always, and then its text is cheap
     fence = is_now and string.format('%s%06d', now[1], now[2]) or string.format('%.0f', least)
   end
   redis.call('HSET', KEYS[2], 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', state[4], 'metadata', ARGV[4],
     'before', state[1] or 0)
-  redis.call('PEXPIRE', KEYS[2], ttl > 86340000 and string.format('%.0f', ttl + 60000) or 86400000)
+  redis.call('PEXPIRE', KEYS[2], ttl > 86340000 and string.format('%.0f', ttl + 60000) or '86400000')
   state[1] = fence
 end
 if depth > tonumber(count or 0) then redis.call('HSET', KEYS[1], owner, depth) end

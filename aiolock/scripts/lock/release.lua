@@ -11,7 +11,7 @@ local count = left > 0 and redis.call('HGET', KEYS[1], owner)
 if count then
   local pttl = redis.call('PTTL', KEYS[1])
   -- PEXPIRE before HSET: at the memory limit the first write decides.
-  if pttl > 0 then redis.call('PEXPIRE', KEYS[1], pttl) end
+  if pttl > 0 then redis.call('PEXPIRE', KEYS[1], string.format('%.0f', pttl)) end
   if left < tonumber(count) then redis.call('HSET', KEYS[1], owner, left) end
   return {'kept', pttl}
 end

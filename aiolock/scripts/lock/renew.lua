@@ -16,7 +16,7 @@ local function renew(lock, state, owner, fence, ttl)
     pttl = ttl
   end
   if not known then redis.pcall('HSET', state, 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', 0) end
-  redis.pcall('PEXPIRE', state, math.max(tonumber(ARGV[1]), pttl + 60000))
+  redis.pcall('PEXPIRE', state, string.format('%.0f', math.max(ARGV[1], pttl + 60000)))
   return pttl
 end
 local answers = {}

@@ -17,7 +17,8 @@ local held = redis.call('HEXISTS', KEYS[1], owner) == 1
 local answer
 if held and (not state[1] or state[1] == fence) then
   local now = redis.call('TIME')
-  local least = math.max(tonumber(fence), tonumber(ARGV[5])) + 1
+  local floor = tonumber(ARGV[5]) < 2 ^ 53 and ARGV[5] or 0 -- nobody was given more
+  local least = math.max(fence, floor) + 1
   local minted = string.format('%.0f', math.max(least, now[1] * 1000000 + now[2]))
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[2], 'fence', minted, 'owner', next, 'clean', 0, 'abandoned', 0, 'metadata', ARGV[6])

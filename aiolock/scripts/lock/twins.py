@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base import TwinReply
+from ..base import MAX_FENCE, TwinReply
 from ..keys import DIRTY_MS, GRACE_MS
 from ..store import Store, WrongType
 
@@ -160,7 +160,12 @@ def filled(args: Sequence[str], least: int, *defaults: str) -> list[str]:
 
 def mint(store: Store, stored: str, floor: str) -> str:
     """A fence above every earlier one on the name, and above all this manager has heard of."""
-    return str(max(int(stored) + 1, int(floor) + 1, store.wall_us()))
+    return str(max(int(stored) + 1, believable(floor) + 1, store.wall_us()))
+
+
+def believable(floor: str) -> int:
+    """The floor; 0 if it is more than any fence can be."""
+    return int(floor) if int(floor) < MAX_FENCE else 0
 
 
 def grant_state(fence: str, owner: str, abandoned: str, metadata: str) -> dict[str, str]:

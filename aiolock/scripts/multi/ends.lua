@@ -5,7 +5,7 @@
 -- If a command is denied: the first raises and leaves the name as it was; the second tries, and needs none.
 local function lower(one, owner, left)
   -- PEXPIRE before HSET: at the memory limit the first write decides.
-  if one.pttl > 0 then redis.call('PEXPIRE', KEYS[one.at], one.pttl) end
+  if one.pttl > 0 then redis.call('PEXPIRE', KEYS[one.at], string.format('%.0f', one.pttl)) end
   if left < one.count then redis.call('HSET', KEYS[one.at], owner, left) end
 end
 local function tell(one, owner, ending)

@@ -5,7 +5,7 @@
 --         `wait` the most ms that any of them has left (-1: without expiry)
 -- If a command is denied: nothing was changed.
 local function look(owner, fence, floor)
-  local seen = {fence = fence, highest = floor, mine = 0, wait = 0}
+  local seen = {fence = fence, highest = floor < 2 ^ 53 and floor or 0, mine = 0, wait = 0} -- nobody was given more
   for i = 1, (#KEYS - 1) / 3 do
     local one = part(3 * i - 1, owner)
     seen[i] = one

@@ -13,7 +13,7 @@ local function renew(at, owner, fence, ttl)
     one.pttl = ttl
   end
   if not one.fence then redis.pcall('HSET', state, 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', 0) end
-  redis.pcall('PEXPIRE', state, math.max(tonumber(ARGV[1]), one.pttl + 60000))
+  redis.pcall('PEXPIRE', state, string.format('%.0f', math.max(ARGV[1], one.pttl + 60000)))
   return one.pttl
 end
 local answers, at = {}, 1

@@ -45,7 +45,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     if store.exists(keys[0]):
         return ["finished"]
     parts = [read(store, keys, at, owner) for at in range(1, len(keys), 3)]
-    highest = max(int(floor), *(int(part.state.get("fence", "0")) for part in parts))
+    highest = max(lock.believable(floor), *(int(part.state.get("fence", "0")) for part in parts))
     mine = [part for part in parts if part.count is not None]
     gone: str | None = None
     for part in parts:

@@ -15,6 +15,7 @@ from ..keys import GRACE_MS, Keys
 from ..lock.decode import release, renew
 from ..outcomes import (
     AcquireOutcome,
+    Ended,
     Failed,
     ReleaseOutcome,
     RenewOutcome,
@@ -25,20 +26,18 @@ from ..outcomes import (
 )
 from . import decode, twins
 
-HOLDERS = ("name", "holders")
-LINE = (*HOLDERS, "line")
-BATCH = (*LINE, "each")
+NAME = ("name", "holders", "line", "heal", "prune", "turn", "close")
+BATCH = (*NAME, "each")
+ASK = (*BATCH, "ask")
 
-ACQUIRE: Script[AcquireOutcome] = Script(
-    __name__, "acquire", twins.acquire, decode.acquire_one, no_grant, (*LINE, "each")
-)
-ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=BATCH)
-RELEASE = Script(__name__, "release", twins.release, release, prelude=LINE)
-TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, LINE)
+ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire_one, no_grant, ASK)
+ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
+RELEASE = Script(__name__, "release", twins.release, release, prelude=NAME)
+TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, NAME)
 RENEW = Script(__name__, "renew", twins.renew, renew, no_renewal, BATCH)
-FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.count, prelude=LINE)
-SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=LINE)
-INFO = Script(__name__, "info", twins.info, decode.info, prelude=HOLDERS)
+FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.force_release, prelude=NAME)
+SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=NAME)
+INFO = Script(__name__, "info", twins.info, decode.info, prelude=("name",))
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
 
 
@@ -122,8 +121,8 @@ class QueueCalls:
     def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
         return Part(self._keys.queue, (owner, str(fence), ttl_ms, self._capacity, self.weight))
 
-    def force_release(self, fence: int = 0) -> Call[int]:
-        return Call(self.name, FORCE_RELEASE, self._keys.queue, (*self._channel, fence, self._capacity))
+    def force_release(self) -> Call[Ended]:
+        return Call(self.name, FORCE_RELEASE, self._keys.queue, (*self._channel, self._capacity))
 
     def set_capacity(self, capacity: int) -> Call[int]:
         return Call(self.name, SET_CAPACITY, self._keys.queue, (*self._channel, capacity))

@@ -6,6 +6,7 @@ from ...errors import LossReason
 from ..base import Reply, as_list, as_number, as_text
 from ..outcomes import (
     AcquireOutcome,
+    Ended,
     Failed,
     Finished,
     Granted,
@@ -67,6 +68,10 @@ def info(reply: Reply) -> Standing:
     if len(reply) > 7:
         held = Held(as_text(reply[7]), as_number(reply[8]), as_number(reply[9]), as_number(reply[10]), metadata)
     return Standing(holders, used, capacity, fence, waiters, place or None, held)
+
+
+def force_release(reply: Reply) -> Ended:
+    return Ended(*map(as_number, as_list(reply)))
 
 
 def count(reply: Reply) -> int:

@@ -1,11 +1,32 @@
--- each: answers each part of a batch by itself: `keys` KEYS and `args` ARGV a part, the first of them ARGV[first].
--- If a command is denied: that part's answer is the error's text, and the others are done.
-local function each(answer, keys, args, first)
-  local answers = {}
-  for i = 0, #KEYS / keys - 1 do
-    local done, result = pcall(answer, 1 + i * keys, first + i * args)
+-- each: answers each part of a batch by itself: `keys` KEYS and `args` ARGV a part, the first of them ARGV[first] and an
+-- owner. Each step is taken for all of them, then each name is settled or written; the first answer of a part is its own.
+-- If a command is denied: the answer of each part of that name is the error's text, and the others are done.
+local function each(keys, args, first, arrive, decide, complete, alone)
+  local answers, failed, owners, parts = {}, {}, {}, #KEYS / keys
+  local function try(key, step, ...)
+    if alone then return step(...) end
+    if failed[key] then return nil end
+    local done, result = pcall(step, ...)
     -- A caught error is a table on some servers, and text on others.
-    answers[i + 1] = done and result or 'error ' .. (type(result) == 'table' and result.err or result)
+    if not done then failed[key] = 'error ' .. (type(result) == 'table' and result.err or result) end
+    return done and result or nil
   end
+  local function all(step)
+    for i = 1, parts do
+      local k = 1 + (i - 1) * keys
+      answers[i] = answers[i] or try(KEYS[k], step, k, first + (i - 1) * args, owners[KEYS[k]])
+    end
+  end
+  for i = 1, parts do
+    local key = KEYS[1 + (i - 1) * keys]
+    owners[key] = owners[key] or {}
+    table.insert(owners[key], ARGV[first + (i - 1) * args])
+  end
+  all(arrive)
+  for _, name in ipairs(names) do try(name.key, settle, name) end
+  all(decide)
+  for _, name in ipairs(names) do try(name.key, close, name) end
+  all(complete)
+  for i = 1, parts do answers[i] = failed[KEYS[1 + (i - 1) * keys]] or answers[i] end
   return answers
 end

@@ -1,19 +1,22 @@
--- force_release: ends every hold of a name, or those of a fence, tells their managers, and lets in who comes next.
--- KEYS    name (5)
--- ARGV    channel before, after, fence (0: any), capacity
--- returns how many holds were ended
+-- force_release: ends the holds of a name and tells their managers; not all of many, but nobody is let in before the
+-- rest was ended by another request like this, or a second has passed.
+-- KEYS    name (2)
+-- ARGV    channel before, after, capacity
+-- returns {how many holds were ended, how many are left}
 -- Leaves the state dirty: the next holder sees `abandoned`.
--- If a command is denied: a holder is deleted before any message, so a denied DEL or HDEL changes nothing.
-local name = open(1, ARGV[4])
+-- If a command is denied: see close.lua; a hold is told of only when it was ended.
+local name, ended = open(1, ARGV[3]), 0
 prune(name)
-local ended = 0
-for _, owner in ipairs(redis.call('HKEYS', name.holders)) do
-  local _, weight, mints, fence = read(name, owner)
-  if owner ~= 'used' and (ARGV[3] == '0' or ARGV[3] == fence) then
+for _, owner in ipairs(redis.call('ZRANGEBYSCORE', name.order, '(' .. text(NOW), '(' .. FIRST, 'LIMIT', 0, room)) do
+  local _, weight, mints, fence = holder(name, owner)
+  if weight then
     drop(name, owner, weight, mints == '1')
+    tell(name, owner, 'revoked', owner, fence)
     ended = ended + 1
-    redis.pcall('PUBLISH', ARGV[1] .. string.match(owner, '^[^:]*') .. ARGV[2], 'revoked ' .. owner .. ' ' .. fence)
   end
 end
+local left = name.holders
+name.shut = left > 0 and NOW + 1000 or 0
 settle(name)
-return ended
+close(name)
+return { ended, left }

@@ -1,40 +1,35 @@
--- holders: how the owners of a name change and end. Stands behind name.lua.
+-- holders: how the owners of a name come, change and end. Stands behind name.lua.
 -- A holder that minted a fence and ended otherwise than cleanly leaves the state dirty.
--- If a command is denied: a holder is deleted before its weight is given back, so at worst a name stays full for a day.
-local function read(name, owner)
-  local record = name.used > 0 and redis.call('HGET', name.holders, owner) or '0 0 0 0 0'
-  return string.match(record, '^(%d+) (%d+) (%d) (%d+) (%d)$')
+-- If a command is denied: it reads only, so nothing was changed.
+local function write(name, owner, ...) -- a record's parts, as text
+  name.records[owner], name.changed[owner], name.gone[owner] = table.concat({ ... }, ' '), true, nil
+end
+local function remove(name, owner)
+  fetch(name, { owner })
+  name.changed[owner] = name.records[owner] ~= '' or name.changed[owner]
+  name.records[owner], name.gone[owner], name.scores[owner] = '', true, nil
+end
+local function grant(name, owner, ttl, weight, mints, floor, metadata)
+  local abandoned, highest = name.dirty, tonumber(floor)
+  if highest >= 2 ^ 53 then highest = 0 end -- nobody was given that
+  if mints == '1' or name.fence == 0 then name.fence = math.max(name.fence + 1, highest + 1, NOW_US) end
+  if mints == '1' then name.dirty = '0' end
+  name.longest = math.max(name.holders + name.waiters > 0 and name.longest or 0, ttl)
+  name.serial, name.metadata = math.max(name.serial + 1, NOW_US), metadata
+  name.used, name.holders = name.used + weight, name.holders + 1
+  local token = text(name.fence)
+  write(name, owner, 'h 1', weight, mints, token, abandoned)
+  name.scores[owner] = NOW + ttl
+  return { 'granted', token, ttl, abandoned, name.capacity }
 end
 local function drop(name, owner, weight, dirty)
-  name.used = name.used - weight
-  if name.used > 0 then
-    redis.call('HDEL', name.holders, owner)
-    redis.call('HSET', name.holders, 'used', name.used)
-    redis.call('ZREM', name.expiry, owner)
-  else
-    redis.call('DEL', name.holders, name.expiry)
-  end
-  if dirty then
-    name.dirty = '1'
-    redis.call('HSET', name.state, 'dirty', '1')
-    keep(name.state, 0)
-  end
+  name.used, name.holders = name.used - weight, name.holders - 1
+  if dirty then name.dirty = '1' end
+  remove(name, owner)
 end
-local function prune(name)
-  local over = name.used > 0 and redis.call('ZRANGEBYSCORE', name.expiry, '-inf', NOW) or {}
-  for _, owner in ipairs(over) do
-    local _, weight, mints = read(name, owner)
-    drop(name, owner, weight, mints == '1')
-  end
+local function extend(name, owner, ttl)
+  local ends = math.max(NOW + ttl, name.scores[owner] or redis.call('ZSCORE', name.order, owner) or 0)
+  name.scores[owner], name.longest = ends, math.max(name.longest, ttl)
+  return ends - NOW
 end
-local function extend(name, owner, ttl, fence)
-  -- PEXPIRE before ZADD: at the memory limit the first write decides.
-  for _, key in ipairs({ name.holders, name.expiry, name.state }) do keep(key, ttl) end
-  local expires = math.max(NOW + ttl, tonumber(redis.call('ZSCORE', name.expiry, owner) or 0))
-  redis.call('ZADD', name.expiry, expires, owner)
-  if tonumber(fence) > name.fence then
-    redis.call('HSET', name.state, 'fence', fence, 'capacity', name.capacity)
-    keep(name.state, ttl)
-  end
-  return expires - NOW
-end
+local function gone(name, weight) return name.used + weight > name.capacity and 'taken_over' or 'deleted' end

@@ -1,21 +1,23 @@
 -- info: says who holds a name and who waits for it; reads only.
--- KEYS    name (5)
+-- KEYS    name (2)
 -- ARGV    capacity, owner whose place is asked for ('': none)
 -- returns {holders, weight held, capacity, fence, metadata of the last grant, waiters, place from 1 (0: none)
 --         [, owner, depth, pttl, fence of the holder that holds longest]}
+-- Of many whose time is over, and who still stand there, the weight of some is looked up, and the others count as 1.
 -- If a command is denied: nothing was changed.
-local name = open(1, ARGV[1])
-local used = name.used
-for _, owner in ipairs(redis.call('ZRANGEBYSCORE', name.expiry, '-inf', NOW)) do
-  local _, weight = read(name, owner)
-  used = used - weight
+local name = look(1, ARGV[1], { ARGV[2] })
+local expired = redis.call('ZCOUNT', name.order, '-inf', text(NOW))
+local over = redis.call('ZRANGEBYSCORE', name.order, '-inf', text(NOW), 'LIMIT', 0, room)
+local used = name.used - (expired - #over)
+fetch(name, over)
+for _, owner in ipairs(over) do
+  local _, weight = holder(name, owner)
+  used = used - (weight or 0)
 end
-local live = redis.call('ZRANGEBYSCORE', name.expiry, '(' .. text(NOW), '+inf', 'WITHSCORES')
-local place = redis.call('ZRANK', name.queue, ARGV[2])
-local answer = { #live / 2, used, name.capacity, name.fence, name.metadata }
-answer[6], answer[7] = redis.call('ZCARD', name.queue), place and place + 1 or 0
-local depth, _, _, fence = read(name, live[#live - 1] or '')
-if depth ~= '0' then
-  answer[8], answer[9], answer[10], answer[11] = live[#live - 1], tonumber(depth), live[#live] - NOW, fence
-end
+local ticket, live = waiter(name, ARGV[2]), name.holders - expired
+local place = ticket and redis.call('ZCOUNT', name.order, FIRST, ticket) or 0
+local answer = { live, used, name.capacity, name.fence, name.metadata, name.waiters, place }
+local last = redis.call('ZREVRANGEBYSCORE', name.order, '(' .. FIRST, '(' .. text(NOW), 'WITHSCORES', 'LIMIT', 0, 1)
+local depth, _, _, fence = holder(name, last[1] or '')
+if depth then answer[8], answer[9], answer[10], answer[11] = last[1], tonumber(depth), last[2] - NOW, fence end
 return answer

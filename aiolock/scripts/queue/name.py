@@ -1,211 +1,265 @@
-"""The preludes as Python over a `Store`: name.lua, holders.lua, line.lua and each.lua, side by side with their Lua."""
+"""One name as a script of the family sees it: what name.lua, holders.lua, line.lua, heal.lua, turn.lua and close.lua
+promise together, as Python over a `Store`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from ..base import TwinReply
-from ..store import Store, WrongType
+from ..keys import GRACE_MS
+from ..lock.twins import believable
+from ..store import Store
+from .records import Holder, Record, State, Waiter, read, spell
 
-DAY, GRACE = 24 * 3600 * 1000, 60 * 1000
-
-
-class Record(NamedTuple):
-    """What a holder has: 'depth weight mints fence abandoned'."""
-
-    depth: int = 0
-    weight: int = 0
-    mints: str = "0"
-    fence: str = "0"
-    abandoned: str = "0"
+DAY = 24 * 3600 * 1000
+FIRST = 10**15
+"""The lowest ticket: every server time in ms is below."""
+ROOM = 250
+"""How many may come and go in one script."""
+STATE = "state"
 
 
-class Entry(NamedTuple):
-    """What a waiter wants: 'alive-until brief weight mints floor ttl metadata'."""
-
-    alive: int = 0
-    brief: int = 0
-    weight: int = 0
-    mints: str = "0"
-    floor: str = "0"
-    ttl: int = 0
-    metadata: str = ""
-
-
-class Name:
-    """One name of the family as its scripts see it.
+class Run:
+    """One script at work.
 
     Args:
-        store: where its keys are.
-        keys: holders, expiry, queue, waiting, state.
-        capacity: what it can hold at once, if nothing is stored.
-        now_us: the one time of the script.
+        store: what it works on.
         channel: a manager's channel, before and after its id.
     """
 
-    def __init__(
-        self, store: Store, keys: Sequence[str], capacity: str, now_us: int, channel: Sequence[str] = ("", "")
-    ) -> None:
+    def __init__(self, store: Store, channel: Sequence[str] = ("", "")) -> None:
         self.store = store
-        self.now_us = now_us
-        self.now: int = now_us // 1000
         self.channel = channel
-        self.holders: str
-        self.expiry: str
-        self.queue: str
-        self.waiting: str
-        self.state: str
-        self.holders, self.expiry, self.queue, self.waiting, self.state = keys
-        state = store.hgetall(self.state)
-        self.fence: int = int(state.get("fence", "0"))
-        self.serial: int = int(state.get("serial", "0"))
-        self.dirty: str = state.get("dirty", "0")
-        self.capacity: int = int(state.get("capacity", capacity))
-        self.metadata: str = state.get("metadata", "")
-        self.resized: bool = "resized" in state
-        self.used: int = int(store.hget(self.holders, "used") or 0)
-        self.head = self.first()
+        self.now_us: int = store.wall_us()
+        self.now: int = self.now_us // 1000
+        self.room: int = ROOM
+        self.names: dict[str, Name] = {}
 
-    def first(self) -> str | None:
-        return next(iter(self.store.zrange(self.queue, 0, 0)), None)
+    def look(self, keys: Sequence[str], capacity: str) -> Name:
+        """The name, as it is found."""
+        return Name(self, keys, capacity)
 
-    def keep(self, key: str, ttl: int, fresh: bool = False) -> None:
-        before = 0 if fresh else self.store.pttl(key)
-        self.store.pexpire(key, max(before, DAY, ttl + GRACE))
+    def open(self, keys: Sequence[str], capacity: str = "0") -> Name:
+        """The name, its counts in order; `capacity` is what it can hold, if nothing is stored."""
+        name = self.names.get(keys[0])
+        if name is None:
+            name = self.look(keys, capacity)
+            name.check()
+            self.names[keys[0]] = name
+        return name
 
-    # name.lua
 
-    def write(self, owner: str, record: Record) -> None:
-        self.store.hset(self.holders, {owner: " ".join(map(str, record)), "used": str(self.used)})
+class Name:
+    """What a script reads of a name when it asks, and what it would change, written when it is closed.
+
+    Args:
+        run: the script.
+        keys: the name's hash and its order.
+        capacity: what it can hold at once, if nothing is stored.
+    """
+
+    def __init__(self, run: Run, keys: Sequence[str], capacity: str) -> None:
+        self.run = run
+        self.store = run.store
+        self.key: str
+        self.order: str
+        self.key, self.order = keys[:2]
+        stored = self.store.hget(self.key, STATE)
+        self.known: int = int(stored is not None)
+        self.state: State = State.read(stored or f"0 0 0 0 0 {capacity} 0 0 0 0 ")
+        self.before = self.state.spell()
+        self.records: dict[str, Record | None] = {}  # what the script changed
+        self.scores: dict[str, int] = {}
+        self.told: list[tuple[str, str]] = []
+        self.asking: set[str] = set()
+        self.seen: int = 0  # of those who wait, this many were looked at
+        self.pruned = self.cut = self.grows = self.joined = False
+
+    def check(self) -> None:
+        """Its counts are those of its records, and each of those stands in its order."""
+        state, store = self.state, self.store
+        counted = state.holders + state.waiters
+        if (
+            store.hlen(self.key) != counted + self.known
+            or (counted > 0 and store.zcard(self.order) < counted)
+            or (state.waiters > 0 and store.zcount(self.order, FIRST) < state.waiters)
+        ):
+            self.heal()
+
+    def heal(self) -> None:
+        state, store = self.state, self.store
+        state.used = state.holders = state.waiters = 0
+        self.joined = True
+        for owner, text in store.hgetall(self.key).items():
+            record = read(text)
+            if isinstance(record, Waiter):
+                state.waiters += 1
+                store.zadd(self.order, record.ticket, owner)
+            elif isinstance(record, Holder):
+                state.holders += 1
+                state.used += record.weight
+                if store.zscore(self.order, owner) is None:
+                    store.zadd(self.order, self.run.now + state.longest, owner)
+            elif owner != STATE:
+                store.hdel(self.key, owner)
+
+    # Records.
+
+    def record(self, owner: str) -> Record | None:
+        return self.records[owner] if owner in self.records else read(self.store.hget(self.key, owner))
+
+    def holder(self, owner: str) -> Holder | None:
+        found = self.record(owner)
+        return found if isinstance(found, Holder) else None
+
+    def waiter(self, owner: str) -> Waiter | None:
+        found = self.record(owner)
+        return found if isinstance(found, Waiter) else None
+
+    def remove(self, owner: str) -> None:
+        self.records[owner] = None
+        self.scores.pop(owner, None)
+
+    # Holders.
 
     def grant(self, owner: str, ttl: int, weight: int, mints: str, floor: str, metadata: str) -> list[TwinReply]:
-        abandoned, fresh = self.dirty, self.used <= 0
-        self.serial, self.used, self.metadata = max(self.serial + 1, self.now_us), self.used + weight, metadata
-        if mints == "1" or self.fence == 0:
-            self.fence = max(self.fence + 1, int(floor) + 1, self.now_us)
+        state, now_us = self.state, self.run.now_us
+        abandoned = state.dirty
+        highest = believable(floor)
+        if mints == "1" or state.fence == 0:
+            state.fence = max(state.fence + 1, highest + 1, now_us)
         if mints == "1":
-            self.dirty = "0"
-        numbers = {"fence": str(self.fence), "serial": str(self.serial), "capacity": str(self.capacity)}
-        self.store.hset(self.state, {**numbers, "dirty": self.dirty, "metadata": metadata})
-        self.keep(self.state, ttl, fresh)
-        self.store.zadd(self.expiry, self.now + ttl, owner)
-        self.keep(self.expiry, ttl, fresh)
-        self.write(owner, Record(1, weight, mints, str(self.fence), abandoned))
-        self.keep(self.holders, ttl, fresh)
-        return ["granted", str(self.fence), ttl, abandoned, self.capacity]
-
-    # holders.lua
-
-    def read(self, owner: str) -> Record:
-        record = self.store.hget(self.holders, owner) if self.used > 0 else None
-        if record is None:
-            return Record()
-        depth, weight, mints, fence, abandoned = record.split(" ")
-        return Record(int(depth), int(weight), mints, fence, abandoned)
+            state.dirty = "0"
+        state.longest = max(state.longest if state.holders + state.waiters else 0, ttl)
+        state.serial, state.metadata = max(state.serial + 1, now_us), metadata
+        state.used += weight
+        state.holders += 1
+        self.records[owner] = Holder(1, weight, mints, str(state.fence), abandoned)
+        self.scores[owner] = self.run.now + ttl
+        return ["granted", str(state.fence), ttl, abandoned, state.capacity]
 
     def drop(self, owner: str, weight: int, dirty: bool) -> None:
-        self.used -= weight
-        if self.used > 0:
-            self.store.hdel(self.holders, owner)
-            self.store.hset(self.holders, {"used": str(self.used)})
-            self.store.zrem(self.expiry, owner)
-        else:
-            self.store.delete(self.holders)
-            self.store.delete(self.expiry)
+        self.state.used -= weight
+        self.state.holders -= 1
         if dirty:
-            self.dirty = "1"
-            self.store.hset(self.state, {"dirty": "1"})
-            self.keep(self.state, 0)
+            self.state.dirty = "1"
+        self.remove(owner)
 
-    def prune(self) -> None:
-        over = self.store.zrangebyscore(self.expiry, 0, self.now) if self.used > 0 else []
-        for owner in over:
-            held = self.read(owner)
-            self.drop(owner, held.weight, held.mints == "1")
+    def extend(self, owner: str, ttl: int) -> int:
+        stored = self.scores.get(owner) or self.store.zscore(self.order, owner) or 0
+        self.scores[owner] = ends = max(self.run.now + ttl, stored)
+        self.state.longest = max(self.state.longest, ttl)
+        return ends - self.run.now
 
-    def extend(self, owner: str, ttl: int, fence: str) -> int:
-        for key in (self.holders, self.expiry, self.state):
-            self.keep(key, ttl)
-        expires = max(self.now + ttl, self.store.zscore(self.expiry, owner) or 0)
-        self.store.zadd(self.expiry, expires, owner)
-        if int(fence) > self.fence:
-            self.store.hset(self.state, {"fence": fence, "capacity": str(self.capacity)})
-            self.keep(self.state, ttl)
-        return expires - self.now
+    def gone(self, weight: int) -> str:
+        return "taken_over" if self.state.used + weight > self.state.capacity else "deleted"
 
-    def ends(self, index: int) -> int:
-        """In how many ms: the first (0) or the last (-1) of those who hold; 0 if nobody does."""
-        times = [self.store.zscore(self.expiry, owner) for owner in self.store.zrange(self.expiry, index, index)]
-        return (times[0] or 0) - self.now if times else 0
+    # Waiters.
 
-    # line.lua
+    def join(self, owner: str, wish: Waiter) -> None:
+        """As `wish` says; one that waits keeps its ticket, and the ticket 0 is a new one."""
+        state, waits = self.state, self.waiter(owner)
+        ticket = wish.ticket if waits is None else waits.ticket
+        if waits is None:
+            if ticket == 0:
+                state.serial = ticket = max(state.serial + 1, self.run.now_us, FIRST)
+            ticket = max(ticket, FIRST)
+            self.store.zadd(self.order, ticket, owner)
+            state.waiters += 1
+            self.grows = self.joined = True
+        self.records[owner] = wish._replace(ticket=ticket)
 
     def leave(self, owner: str) -> None:
-        if self.head is None or self.store.zrem(self.queue, owner) == 0:
-            return
-        self.store.hdel(self.waiting, owner)
-        self.head = self.first()
+        if self.waiter(owner) is not None:
+            self.state.waiters -= 1
+        if self.holder(owner) is None:
+            self.remove(owner)
 
-    def join(self, owner: str, ticket: int, liveness: int, entry: Entry) -> None:
-        if ticket == 0:
-            self.serial = ticket = max(self.serial + 1, self.now_us)
-            self.store.hset(self.state, {"serial": str(ticket)})
-            self.keep(self.state, 0)
-        entry = entry._replace(alive=self.now + liveness)
-        self.store.hset(self.waiting, {owner: " ".join(map(str, entry))})
-        self.store.zadd(self.queue, ticket, owner)
-        for key in (self.waiting, self.queue):
-            self.keep(key, liveness)
-        self.head = self.first()
-
-    def settle(self, me: str = "") -> None:
-        self.prune()
-        while self.head is not None:
-            head = self.head
-            entry = self.wish(head)
-            live = entry.alive > self.now and entry.weight <= self.capacity
-            if live and self.used + entry.weight > self.capacity:
-                return
-            self.leave(head)
-            if live:
-                hears = head == me or self.store.numsub(self.told(head)) > 0
-                lasts = entry.ttl if hears else entry.brief
-                granted = self.grant(head, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
-                if head != me:
-                    self.tell(head, " ".join(map(str, ["granted", head, self.serial, *granted[1:]])))
-
-    def wish(self, owner: str) -> Entry:
-        entry = self.store.hget(self.waiting, owner)
-        if entry is None:
-            return Entry()
-        alive, brief, weight, mints, floor, ttl, metadata = entry.split(" ", 6)
-        return Entry(int(alive), int(brief), int(weight), mints, floor, int(ttl), metadata)
-
-    def told(self, owner: str) -> str:
-        """The channel of its manager."""
-        before, after = self.channel
+    def channel(self, owner: str) -> str:
+        """On which its manager is told things."""
+        before, after = self.run.channel
         return f"{before}{owner.partition(':')[0]}{after}"
 
     def tell(self, owner: str, message: str) -> None:
-        self.store.publish(self.told(owner), message)
+        self.told.append((self.channel(owner), message))
 
-    def gone(self, weight: int) -> str:
-        return "taken_over" if self.used + weight > self.capacity else "deleted"
+    # Whose turn it is.
 
+    def prune(self) -> None:
+        """Drop holders whose time is over."""
+        if self.pruned or self.state.holders == 0:
+            self.pruned = True
+            return
+        self.pruned = True
+        if self.store.zcount(self.order, 0, self.run.now) == 0:
+            return
+        over = self.store.zrangebyscore(self.order, 0, self.run.now, limit=self.run.room)
+        self.cut = len(over) == self.run.room
+        self.run.room -= len(over)
+        for owner in over:
+            held = self.holder(owner)
+            if held is not None and owner not in self.scores:
+                self.drop(owner, held.weight, held.mints == "1")
+            else:
+                self.leave(owner)
 
-def each(
-    answer: Callable[[Sequence[str], Sequence[str]], TwinReply],
-    keys: Sequence[str],
-    args: Sequence[str],
-    size: tuple[int, int],
-) -> list[TwinReply]:
-    """each.lua: answers each part of a batch by itself; `size` is how many keys and args a part has."""
-    answers: list[TwinReply] = []
-    for i in range(len(keys) // size[0]):
-        part = keys[i * size[0] : (i + 1) * size[0]], args[i * size[1] : (i + 1) * size[1]]
-        try:
-            answers.append(answer(*part))
-        except WrongType as error:
-            answers.append(f"error {error}")
-    return answers
+    def settle(self) -> None:
+        """Let in who comes next, as far as there is room."""
+        self.prune()
+        state = self.state
+        waiting = state.waiters > 0 and state.shut <= self.run.now
+        for head in (
+            self.store.zrangebyscore(self.order, FIRST, skip=self.seen, limit=self.run.room + 1) if waiting else ()
+        ):
+            if state.waiters == 0:
+                return
+            entry = self.waiter(head)
+            live = entry is not None and entry.alive > self.run.now and entry.weight <= state.capacity
+            full = entry is not None and live and state.used + entry.weight > state.capacity
+            if full or self.run.room == 0:
+                self.cut = self.cut or not full
+                if self.cut and head not in self.asking:
+                    self.tell(head, f"look {head}")
+                return
+            self.seen += 1
+            self.run.room -= 1
+            self.leave(head)
+            if entry is not None and live:
+                self.admit(head, entry)
+
+    def admit(self, head: str, entry: Waiter) -> None:
+        """Grant it to the first in line: for its ttl if it asks now or hears of it, else briefly."""
+        asks = head in self.asking
+        lasts = entry.ttl if asks or self.store.numsub(self.channel(head)) > 0 else entry.brief
+        granted = self.grant(head, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
+        if not asks:
+            self.tell(head, " ".join(map(str, ["granted", head, self.state.serial, *granted[1:]])))
+
+    def close(self, clean_ttl: int | None = None) -> None:
+        """Write what was changed, and then tell of it."""
+        state, store = self.state, self.store
+        idle = state.holders + state.waiters == 0
+        fields = {owner: spell(record) for owner, record in self.records.items() if record is not None}
+        ended = [owner for owner, record in self.records.items() if record is None]
+        if state.spell() != self.before:
+            fields[STATE] = state.spell()
+        lasting = max(DAY, state.longest + GRACE_MS)
+        if clean_ttl is not None and idle and state.dirty == "0" and state.resized == "0":
+            lasting = clean_ttl
+        for owner, score in self.scores.items():
+            store.zadd(self.order, score, owner)
+        if self.scores or self.joined:
+            store.pexpire(self.order, lasting)
+        if fields:
+            store.hset(self.key, fields)
+        for owner in ended:
+            store.hdel(self.key, owner)
+            if not idle:
+                store.zrem(self.order, owner)
+        if ended and idle:
+            store.delete(self.order)
+        if self.scores or fields or ended:
+            store.pexpire(self.key, lasting)
+        for channel, message in self.told:
+            store.publish(channel, message)

@@ -1,29 +1,28 @@
 -- release: lowers an owner's depth; at 0 it is gone from the name and from its queue, and who comes next is granted.
--- KEYS    name (5), tombstone of the owner
+-- KEYS    name (2), tombstone of the owner
 -- ARGV    channel before, after, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty'),
 --         clean state ttl ms, tombstone ttl ms (0: none), capacity
 -- returns {'released', fence} | {'kept', pttl} | {'missing', 'deleted' or 'taken_over'}
 -- 'undone' restores the cleanness it found, 'dirty' leaves the name marked as abandoned. A lower weight (write -> read)
 -- lets in whom it kept out.
--- If a command is denied: the holder is deleted first, so at worst others wait until a waiter's refresh grants.
+-- If a command is denied: see close.lua; the owner is gone with what it held, or has all of it.
 local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
-local name = open(1, ARGV[10])
-leave(name, owner)
-local count, weight, mints, fence, abandoned = read(name, owner)
+local name = open(1, ARGV[10], { owner })
+local count, weight, mints, fence, abandoned = holder(name, owner)
 local answer
-if count == '0' then
+if not count then
+  if waiter(name, owner) then leave(name, owner) end
   answer = { 'missing', gone(name, ARGV[5]) }
 elseif left > 0 then
-  answer = { 'kept', extend(name, owner, 0, fence) }
+  answer = { 'kept', extend(name, owner, 0) }
   local still = math.min(weight, ARGV[5])
   name.used = name.used - weight + still
-  write(name, owner, text(math.min(count, left)), text(still), mints == '1' and ARGV[6] or '0', fence, abandoned)
+  write(name, owner, 'h', text(math.min(count, left)), text(still), mints == '1' and ARGV[6] or '0', fence, abandoned)
 else
   drop(name, owner, weight, mints == '1' and (ending == 'dirty' or (ending == 'undone' and abandoned == '1')))
   answer = { 'released', fence }
 end
-if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[6], 1, 'PX', ARGV[9]) end
 settle(name)
--- A capacity that was set stays longer.
-if name.used <= 0 and name.dirty == '0' and not name.resized then redis.pcall('PEXPIRE', name.state, ARGV[8]) end
+close(name, ARGV[8])
+if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[3], 1, 'PX', ARGV[9]) end
 return answer

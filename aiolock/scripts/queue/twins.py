@@ -1,172 +1,196 @@
 """The queue family's scripts as Python over a `Store`: the executable specification of the Lua beside it.
 
-What the Lua files share, their preludes, is `Name`.
+What the Lua files share, their preludes, is `Name` and, for scripts about many names, `batch`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from ..base import TwinReply
 from ..store import Store
-from .name import Entry, Name, Record, each
+from .batch import Part, batch, split
+from .name import FIRST, Run
+from .records import Holder, Waiter
 
 
 def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    one = partial(acquire_one, store, store.wall_us(), args[:2])
-    if len(keys) == 6:
-        return [one(keys, args[2:])]
-    return each(one, keys, args[2:], (6, 11))
+    parts = split(Run(store, args[:2]), keys, args[2:], 3, 11)
+    return batch(parts, (arrive, decide, complete), alone=len(parts) == 1)
 
 
-def acquire_one(
-    store: Store, now_us: int, channel: Sequence[str], keys: Sequence[str], args: Sequence[str]
-) -> TwinReply:
-    owner, ttl, depth, fence, weight, mints, floor, capacity, ticket, liveness, metadata = args
-    if store.exists(keys[5]):
+def enter(part: Part) -> None:
+    owner, ttl, _, _, weight, mints, floor, _, ticket, liveness, metadata = part.args
+    alive, brief = part.run.now + int(liveness), min(int(ttl), int(liveness))
+    part.name().join(owner, Waiter(int(ticket), alive, brief, int(weight), mints, floor, int(ttl), metadata))
+
+
+def arrive(part: Part) -> TwinReply:
+    """Who waits shows that it lives; who was forgotten is back at its old place."""
+    owner, ticket, name = part.args[0], int(part.args[8]), part.name(part.args[7])
+    name.prune()
+    waits = name.waiter(owner) is not None
+    if not waits and part.run.store.exists(part.keys[2]):
         return ["finished"]
-    name = Name(store, keys[:5], capacity, now_us, channel)
-    entry = Entry(0, min(int(ttl), int(liveness)), int(weight), mints, floor, int(ttl), metadata)
-    place = None if name.head is None else store.zscore(name.queue, owner)
-    if place is None and int(ticket) > 0 and name.read(owner).depth == 0:
-        place = int(ticket)
-    if place is not None:
-        name.join(owner, place, int(liveness), entry)
-    name.settle(owner)
-    held = name.read(owner)
-    if held.depth > 0:
+    name.asking.add(owner)
+    if waits or (ticket > 0 and name.holder(owner) is None):
+        enter(part)
+    return None
+
+
+def decide(part: Part) -> TwinReply:
+    """What those who hold have, and those who can hold get; the others wait, if they want to."""
+    owner, ttl, depth, fence, weight, mints, floor, _, ticket, _, metadata = part.args
+    name, run = part.name(), part.run
+    state, held = name.state, name.holder(owner)
+    if held is not None:
         if fence not in ("0", held.fence):
             return ["lost", "taken_over"]
         if int(depth) > held.depth:
-            name.write(owner, held._replace(depth=int(depth)))
-        return ["granted", held.fence, name.extend(owner, int(ttl), held.fence), held.abandoned, name.capacity]
+            name.records[owner] = held._replace(depth=int(depth))
+        return ["granted", held.fence, name.extend(owner, int(ttl)), held.abandoned, state.capacity]
     if int(depth) > 1:
         return ["lost", name.gone(int(weight))]
-    if int(weight) > name.capacity:
-        return ["impossible", name.capacity]
-    if name.head is None and name.used + int(weight) <= name.capacity:
+    if int(weight) > state.capacity:
+        return ["impossible", state.capacity]
+    if state.waiters == 0 and state.shut <= run.now and state.used + int(weight) <= state.capacity:
         return [*name.grant(owner, int(ttl), int(weight), mints, floor, metadata)]
-    if ticket == "-1":
-        return ["refused", name.ends(-1), str(name.fence), name.metadata]
-    if place is None:
-        name.join(owner, int(ticket), int(liveness), entry)
-    rank = (store.zrank(name.queue, owner) or 0) + 1
-    return [
-        "queued",
-        str(name.serial),
-        str(store.zscore(name.queue, owner)),
-        rank,
-        str(name.fence),
-        name.metadata,
-        name.ends(0),
-    ]
+    if ticket != "-1" and name.waiter(owner) is None:
+        enter(part)
+    return None
+
+
+def complete(part: Part) -> TwinReply:
+    """How long it will be, for those who neither got nor have it."""
+    name, store, now = part.name(), part.run.store, part.run.now
+    state = name.state
+    if part.args[8] == "-1":
+        held = store.zrangebyscore(name.order, 0, FIRST - 1)
+        left = (store.zscore(name.order, held[-1]) or now) - now if held else 0
+        return ["refused", left, state.fence, state.metadata]
+    waits = name.waiter(part.args[0])
+    assert waits is not None
+    pause = 0
+    if not name.cut:
+        first = store.zrange(name.order, 0, 0) if state.holders else []
+        pause = (store.zscore(name.order, first[0]) or now) - now if first else -1
+    name.cut = False
+    rank = store.zcount(name.order, FIRST, waits.ticket)
+    return ["queued", state.serial, waits.ticket, rank, state.fence, state.metadata, pause]
 
 
 def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     before, after, owner, left, weight, mints, ending, clean_ttl, dead_ttl, capacity = args
-    name = Name(store, keys[:5], capacity, store.wall_us(), (before, after))
-    name.leave(owner)
-    held = name.read(owner)
+    name = Run(store, (before, after)).open(keys, capacity)
+    held = name.holder(owner)
     answer: TwinReply
-    if held.depth == 0:
+    if held is None:
+        if name.waiter(owner) is not None:
+            name.leave(owner)
         answer = ["missing", name.gone(int(weight))]
     elif int(left) > 0:
-        answer = ["kept", name.extend(owner, 0, held.fence)]
+        answer = ["kept", name.extend(owner, 0)]
         still = min(held.weight, int(weight))
-        name.used += still - held.weight
+        name.state.used += still - held.weight
         still_mints = mints if held.mints == "1" else "0"
-        name.write(owner, Record(min(held.depth, int(left)), still, still_mints, held.fence, held.abandoned))
+        name.records[owner] = Holder(min(held.depth, int(left)), still, still_mints, held.fence, held.abandoned)
     else:
         dirty = ending == "dirty" or (ending == "undone" and held.abandoned == "1")
         name.drop(owner, held.weight, held.mints == "1" and dirty)
         answer = ["released", held.fence]
-    if left == "0" and dead_ttl != "0":
-        store.set(keys[5], "1", int(dead_ttl))
     name.settle()
-    if name.used <= 0 and name.dirty == "0" and not name.resized:
-        store.pexpire(name.state, int(clean_ttl))
+    name.close(int(clean_ttl))
+    if left == "0" and dead_ttl != "0":
+        store.set(keys[2], "1", int(dead_ttl))
     return answer
 
 
 def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     before, after, owner, fence, successor, ttl, floor, metadata, dead_ttl, capacity = args
-    if store.exists(keys[6]):
+    if store.exists(keys[3]):
         return ["finished"]
-    name = Name(store, keys[:5], capacity, store.wall_us(), (before, after))
-    name.settle()
-    again, held = name.read(successor), name.read(owner)
-    moves = held.depth > 0 and held.fence == fence and owner != successor
+    name = Run(store, (before, after)).open(keys, capacity)
+    name.prune()
+    again, held = name.holder(successor), name.holder(owner)
+    moves = held is not None and held.fence == fence and owner != successor
     answer: TwinReply = ["missing", name.gone(1)]
-    if moves:
+    if held is not None and moves:
         name.drop(owner, held.weight, False)
-    if again.depth > 0:
-        pttl = name.extend(successor, 0, again.fence)
-        answer = ["granted", again.fence, pttl, again.abandoned, name.capacity, again.weight]
-    elif moves:
-        name.leave(successor)
+    if again is not None:
+        answer = ["granted", again.fence, name.extend(successor, 0), again.abandoned, name.state.capacity, again.weight]
+    elif held is not None and moves:
+        if name.waiter(successor) is not None:
+            name.leave(successor)
         answer = [*name.grant(successor, int(ttl), held.weight, held.mints, floor, metadata), held.weight]
     name.settle()
+    name.close()
     if dead_ttl != "0":
-        store.set(keys[5], "1", int(dead_ttl))
+        store.set(keys[2], "1", int(dead_ttl))
     return answer
 
 
 def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    return each(partial(renew_one, store, store.wall_us(), args[:2]), keys, args[2:], (5, 5))
+    return batch(split(Run(store, args[:2]), keys, args[2:], 2, 5), (look, extend))
 
 
-def renew_one(store: Store, now_us: int, channel: Sequence[str], keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    owner, fence, ttl, capacity, weight = args
-    name = Name(store, keys, capacity, now_us, channel)
-    name.settle()
-    held = name.read(owner)
-    if held.depth == 0:
+def look(part: Part) -> TwinReply:
+    part.name(part.args[3])
+    return None
+
+
+def extend(part: Part) -> TwinReply:
+    owner, fence, ttl, _, weight = part.args
+    name = part.name()
+    held = name.holder(owner)
+    if held is None:
         return name.gone(int(weight))
-    if held.fence != fence:
-        return "taken_over"
-    return name.extend(owner, int(ttl), fence)
+    return name.extend(owner, int(ttl)) if held.fence == fence else "taken_over"
 
 
 def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    before, after, wanted, capacity = args
-    name = Name(store, keys, capacity, store.wall_us(), (before, after))
+    before, after, capacity = args
+    run = Run(store, (before, after))
+    name = run.open(keys, capacity)
     name.prune()
     ended = 0
-    for owner in store.hgetall(name.holders):
-        if owner == "used":
-            continue
-        held = name.read(owner)
-        if wanted in ("0", held.fence):
+    for owner in store.zrangebyscore(name.order, run.now + 1, FIRST - 1, limit=run.room):
+        held = name.holder(owner)
+        if held is not None:
             name.drop(owner, held.weight, held.mints == "1")
-            ended += 1
             name.tell(owner, f"revoked {owner} {held.fence}")
+            ended += 1
+    left = name.state.holders
+    name.state.shut = run.now + 1000 if left else 0
     name.settle()
-    return ended
+    name.close()
+    return [ended, left]
 
 
 def set_capacity(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    name = Name(store, keys, args[2], store.wall_us(), args[:2])
-    before = name.capacity
-    store.hset(name.state, {"capacity": args[2], "resized": "1"})
-    name.capacity = int(args[2])
-    name.keep(name.state, 0)
+    name = Run(store, args[:2]).open(keys, args[2])
+    before = name.state.capacity
+    name.state.capacity, name.state.resized = int(args[2]), "1"
     name.settle()
+    name.close()
     return before
 
 
 def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     capacity, waiting = args
-    name = Name(store, keys, capacity, store.wall_us())
-    over = store.zrangebyscore(name.expiry, 0, name.now)
-    used = name.used - sum(name.read(owner).weight for owner in over)
-    live = [owner for owner in store.zrange(name.expiry, 0, -1) if owner not in over]
-    rank = store.zrank(name.queue, waiting)
-    place = 0 if rank is None else rank + 1
-    answer: list[TwinReply] = [len(live), used, name.capacity, str(name.fence), name.metadata]
-    answer += [store.zcard(name.queue), place]
-    held = name.read(live[-1]) if live else None
-    if held is not None and held.depth > 0:
-        pttl = (store.zscore(name.expiry, live[-1]) or name.now) - name.now
+    run = Run(store)
+    name = run.look(keys, capacity)
+    state = name.state
+    expired = store.zcount(name.order, 0, run.now)
+    over = store.zrangebyscore(name.order, 0, run.now, limit=run.room)
+    weights = [held.weight for owner in over if (held := name.holder(owner)) is not None]
+    used = state.used - (expired - len(over)) - sum(weights)
+    waits = name.waiter(waiting)
+    place = 0 if waits is None else store.zcount(name.order, FIRST, waits.ticket)
+    answer: list[TwinReply] = [state.holders - expired, used, state.capacity, state.fence, state.metadata]
+    answer += [state.waiters, place]
+    live = store.zrangebyscore(name.order, run.now + 1, FIRST - 1)
+    held = name.holder(live[-1]) if live else None
+    if held is not None:
+        pttl = (store.zscore(name.order, live[-1]) or run.now) - run.now
         answer += [live[-1], held.depth, pttl, held.fence]
     return answer

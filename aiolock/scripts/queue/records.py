@@ -1,0 +1,88 @@
+"""What the hash of a name has: its state, and a record for each of those who hold it and those who wait."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+
+class Holder(NamedTuple):
+    """Spelled 'h depth weight mints fence abandoned'."""
+
+    depth: int
+    weight: int
+    mints: str
+    fence: str
+    abandoned: str
+
+
+class Waiter(NamedTuple):
+    """Spelled 'w ticket alive-until brief weight mints floor ttl metadata'."""
+
+    ticket: int
+    alive: int
+    brief: int
+    weight: int
+    mints: str
+    floor: str
+    ttl: int
+    metadata: str
+
+
+Record = Holder | Waiter
+
+
+def read(text: str | None) -> Record | None:
+    """The record that is spelled so; None for what is left over of one that has ended."""
+    match (text or "").split(" ", 8):
+        case ["h", depth, weight, mints, fence, abandoned]:
+            return Holder(int(depth), int(weight), mints, fence, abandoned)
+        case ["w", ticket, alive, brief, weight, mints, floor, ttl, metadata]:
+            return Waiter(int(ticket), int(alive), int(brief), int(weight), mints, floor, int(ttl), metadata)
+    return None
+
+
+def spell(record: Record | None) -> str:
+    if record is None:
+        return ""
+    return " ".join(("h" if isinstance(record, Holder) else "w", *map(str, record)))
+
+
+@dataclass
+class State:
+    """What is known of a name as a whole, in the order in which it is spelled.
+
+    Attributes:
+        used: the weight held.
+        holders: how many hold it.
+        waiters: how many wait for it.
+        longest: the longest ttl in ms that was asked for since it last was idle.
+        shut: server ms until which nobody is let in.
+        capacity: how much weight can be held.
+        serial: of the last ticket or grant.
+        fence: of the last holder that minted one.
+        resized: '1' if the capacity was set.
+        dirty: '1' if a holder that minted a fence did not end cleanly, and none minted one since.
+        metadata: of the last grant.
+    """
+
+    used: int
+    holders: int
+    waiters: int
+    longest: int
+    shut: int
+    capacity: int
+    serial: int
+    fence: int
+    resized: str
+    dirty: str
+    metadata: str
+
+    @classmethod
+    def read(cls, text: str) -> State:
+        *numbers, resized, dirty, metadata = text.split(" ", 10)
+        used, holders, waiters, longest, shut, capacity, serial, fence = map(int, numbers)
+        return cls(used, holders, waiters, longest, shut, capacity, serial, fence, resized, dirty, metadata)
+
+    def spell(self) -> str:
+        return " ".join(map(str, astuple(self)))
