@@ -143,19 +143,24 @@ class Runtime:
         """Raise unless locks can be used here and now.
 
         Raises:
-            ConfigurationError: before entry, after closing, on another loop, or in a forked child.
+            ConfigurationError: before entry, after closing, in another thread or loop, or in a forked child.
         """
         loop = self._loop
-        if loop is not None and self._pid == os.getpid() and asyncio.get_running_loop() is loop and not self.closing:
+        try:
+            here = loop is not None and asyncio.get_running_loop() is loop
+        except RuntimeError:  # none runs in this thread
+            here = False
+        if here and self._pid == os.getpid() and not self.closing:
             return
         if loop is None:
             when = "after its manager was closed" if self._was_bound else "before its manager was entered"
             raise ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `async with manager:`")
         self.check_process(name)
-        if asyncio.get_running_loop() is not self._loop:
+        if not here:
             raise ConfigurationError(
-                name, f"{_this(name)} was used on another event loop than its manager's: one manager a loop"
-            )
+                name, f"{_this(name)} was used in another thread or on another event loop than its manager's: "
+                "one manager a loop; from another thread call asyncio.run_coroutine_threadsafe(…, loop)"
+            )  # fmt: skip
         raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
 
     def need_one_server(self, name: str, what: str) -> None:

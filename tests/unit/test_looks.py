@@ -158,6 +158,9 @@ async def test_release_in_a_thread_without_a_loop(locks: LockManager, backend: M
     error = elsewhere(lease.release)
     assert isinstance(error, ConfigurationError)
     assert "call_soon_threadsafe(lease.release)" in str(error)
+    other = elsewhere(locks.lock("a").release)
+    assert isinstance(other, ConfigurationError)
+    assert "lock 'a' was used in another thread" in str(other)
     assert not lease.released
     elsewhere(lambda: loop.call_soon_threadsafe(lease.release))
     await settle(backend)
