@@ -60,7 +60,7 @@ async def test_the_request_of_resume_is_swallowed(
     proxy: FaultProxy, opened: Opener, there: Lock, others: LockManager, server: Server
 ) -> None:
     """No answer within request_timeout: an error, and the ticket is good, since the server never saw it."""
-    locks = await opened(proxy.url, request_timeout=0.4)
+    locks = await opened(proxy.url, request_timeout=0.5)
     ticket = await ticket_of(there)
     proxy.blackhole("requests")
     with pytest.raises(BackendError, match=f"resuming lock '{NAME}'"):

@@ -55,7 +55,7 @@ async def test_an_unanswered_count_down_counts_when_the_connection_is_back(
     proxy: FaultProxy, opened: Opener, server: Server
 ) -> None:
     """Its caller was told that it may. Kept by LatchCalls.count_down: `unanswered` asks nobody."""
-    locks = await opened(proxy.url, request_timeout=0.3)
+    locks = await opened(proxy.url, request_timeout=0.5)
     latch = locks.latch(NAME, 2)
     hole = proxy.blackhole("requests")
     with pytest.raises(BackendError, match="no answer") as caught:

@@ -62,7 +62,7 @@ async def test_the_request_of_acquire_is_lost_with_its_connection(
 
 async def test_the_request_of_a_first_acquire_is_swallowed(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """A first attempt does not wait longer than request_timeout. Kept by acquisition._attempt: `patience`."""
-    locks = await opened(proxy.url, request_timeout=0.4)
+    locks = await opened(proxy.url, request_timeout=0.5)
     proxy.drop("requests", matching=ACQUIRES)
     with pytest.raises(BackendError, match=NAME) as caught:
         async with asyncio.timeout(ENOUGH):
@@ -76,7 +76,7 @@ async def test_the_requests_of_a_waiter_are_swallowed(
     proxy: FaultProxy, opened: Opener, others: LockManager, server: Server
 ) -> None:
     """A task that is waiting rides it out: PING's deadline finds the dead line. Kept by Heartbeat._look."""
-    locks = await opened(proxy.url, request_timeout=0.3)
+    locks = await opened(proxy.url, request_timeout=0.5)
     lease = await others.lock(NAME).acquire()
     waiter = asyncio.create_task(enter(locks.lock(NAME)))
     await until(lambda: server.listeners())
@@ -315,7 +315,7 @@ async def test_a_cancelled_acquire_whose_line_dies_is_undone(
 
 async def test_lost_renewals_are_repeated(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """Kept by Hold.unknown: it tries until its deadline; or by Hold.verify, after the reconnect."""
-    locks = await opened(proxy.url, request_timeout=0.3)
+    locks = await opened(proxy.url, request_timeout=0.5)
     async with locks.lock(NAME) as lease:
         cut, expiry = proxy.cut(times=2, matching=RENEWS), lease.hold.expiry
         lease.hold.verify()  # its renewal is due
@@ -330,7 +330,7 @@ async def test_replies_fail_for_a_while_and_the_lease_survives(
     proxy: FaultProxy, opened: Opener, server: Server
 ) -> None:
     """Kept by Hold.verify on reconnect, and by renewals being rebuilt."""
-    locks = await opened(proxy.url, request_timeout=0.3)
+    locks = await opened(proxy.url, request_timeout=0.5)
     async with locks.lock(NAME) as lease:
         fence, expiry = lease.fence, lease.hold.expiry
         hole = proxy.blackhole("replies")
