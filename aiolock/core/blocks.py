@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
+from sys import _getframe
 from types import CodeType, FrameType
 
 from .caller import GENERATOR
@@ -23,22 +23,36 @@ class Blocks(dict[int, Guard]):
     def enter(self, frame: int, code: CodeType, guard: Guard) -> None:
         """A block begins in the frame with this id and code."""
         guard.frame, guard.code = frame, code
-        guard.outer = self.pop(frame, None)
+        guard.outer = self.pop(frame, None) if self else None
         self[frame] = guard
 
-    def leave(self, task: asyncio.Task[object] | None, frame: int, code: CodeType) -> Guard | None:
-        """A block is left, in `task`, by the frame with this id and code.
+    def leave(self, task: asyncio.Task[object] | None) -> Guard | None:
+        """A block is left, in `task`; called by the `__aexit__` of the lock object.
 
         Returns:
             That block; None if it cannot be told, or none is open.
         """
-        guard = self.get(frame)
-        # Ids of frames that have ended come again. A coroutine ends in its task; a generator may be closed by another.
-        if guard is None or guard.code is not code or not (guard.task is task or code.co_flags & GENERATOR):
-            guard = self._of(task)
-        if guard is not None:
-            self._remove(guard)
-        return guard
+        if len(self) == 1:
+            frame, guard = self.popitem()
+            if guard.task is task and guard.outer is None:
+                return guard
+            self[frame] = guard
+        try:
+            caller = _getframe(2)
+        except ValueError:  # no Python around
+            pass
+        else:
+            frame, code = id(caller), caller.f_code
+            known = self.get(frame)
+            # Ids of frames that have ended come again. A coroutine ends in its task; a generator may be closed by
+            # another.
+            if known is not None and known.code is code and (known.task is task or code.co_flags & GENERATOR):
+                self._remove(known)
+                return known
+        known = self._of(task)
+        if known is not None:
+            self._remove(known)
+        return known
 
     def _of(self, task: asyncio.Task[object] | None) -> Guard | None:
         mine = [guard for guard in self.all() if guard.task is task]
@@ -72,7 +86,7 @@ class Blocks(dict[int, Guard]):
 
 
 def _stack() -> Iterator[int]:
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = _getframe(1)
     while frame is not None:
         yield id(frame)
         frame = frame.f_back

@@ -32,15 +32,6 @@ def caller(name: str) -> tuple[int, CodeType, bool]:
     return id(frame), code, bool(unusual) and _spans(frame, name)
 
 
-def leaver() -> tuple[int, CodeType]:
-    """As `caller()`, of the `__aexit__` that calls this: the id of the frame that awaits it, and its code."""
-    try:
-        frame = _getframe(2)
-    except ValueError:
-        return 0, caller.__code__
-    return id(frame), frame.f_code
-
-
 def _spans(frame: FrameType | None, name: str) -> bool:
     while frame is not None:
         code, driver = frame.f_code, frame.f_back

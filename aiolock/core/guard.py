@@ -7,7 +7,7 @@ from types import CodeType, TracebackType
 
 from ..errors import ConfigurationError, LockLost
 from .lease import Lease
-from .scope import Edge, Scope, in_cancelled_scope, leave_scope, open_scope
+from .scope import Edge, Scope, in_cancelled_scope, leave_scope, new_scope
 
 
 class Guard:
@@ -42,7 +42,11 @@ class Guard:
         self._scope: Scope | None = None
         lease.guard = self
         if self._outermost and hold.policy.cancel_on_loss and self.task is not None:
-            self._scope = open_scope(self.task, spans_yield)
+            if spans_yield:
+                self._scope = Edge(self.task)
+            else:
+                self._scope = scope = new_scope()
+                scope.__enter__()
             hold.scopes += (self,)
             if hold.reason is not None:  # lost between the grant and this line
                 self.cancel(f"aiolock: lost {lease.name!r}")
@@ -86,7 +90,7 @@ class Guard:
         cause = None
         if scope is not None and self.task is not None:
             try:
-                cause = leave_scope(scope, hold, self.task, kind, error, trace)
+                cause = leave_scope(scope, hold, self.task, task, kind, error, trace)
             except BaseExceptionGroup as remaining:  # the body's errors, without our cancellations
                 remaining.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
                 raise

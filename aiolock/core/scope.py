@@ -63,15 +63,6 @@ _left: dict[asyncio.Task[object], list[tuple[anyio.CancelScope, Hold]]] = {}
 """Scopes of blocks that were left while one inside them was open: they end with that one, or with their task."""
 
 
-def open_scope(task: asyncio.Task[object], spans_yield: bool) -> Scope:
-    """Begin, in `task`."""
-    if spans_yield:
-        return Edge(task)
-    scope = (_kind or _learn_kind())()
-    scope.__enter__()
-    return scope
-
-
 def in_cancelled_scope() -> bool:
     """The running task's next await is cancelled, by ours or a user's anyio scope."""
     return anyio.current_effective_deadline() == -math.inf
@@ -81,21 +72,27 @@ def leave_scope(
     scope: Scope,
     hold: Hold,
     host: asyncio.Task[object],
+    current: asyncio.Task[object] | None,
     kind: type[BaseException] | None,
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> Hold | None:
-    """End the scope that `host` opened, in any task.
+    """End the scope that `host` opened, in the task `current`.
 
     Returns:
         Whose loss has caused `error`: `hold`, or another whose scope ends only now; None if it was no loss.
     """
-    if host.done():
-        return None  # anyio leaves it alone
     if isinstance(scope, Edge):
-        return hold if scope.leave(kind) else None
+        return hold if not host.done() and scope.leave(kind) else None
     try:
-        cause = hold if _exit(scope, host, kind, error, trace) else None
+        if current is host:
+            cause = hold if scope.__exit__(kind, error, trace) else None
+        elif host.done():
+            return None  # anyio leaves it alone
+        else:
+            cause = None
+            with _standing_in(host, current):
+                scope.__exit__(None, None, None)
     except RuntimeError:
         logger.warning(
             "lock %r was left while a block or cancel scope inside its own was open: leave the inner one first",
@@ -107,13 +104,14 @@ def leave_scope(
             host.add_done_callback(_forget)
         _left[host].append((scope, hold))
         return None
-    if host in _left:
-        cause = _leave_outer(host, kind, error, trace) or cause
+    if _left and host in _left:
+        cause = _leave_outer(host, current, kind, error, trace) or cause
     return cause
 
 
 def _leave_outer(
     host: asyncio.Task[object],
+    current: asyncio.Task[object] | None,
     kind: type[BaseException] | None,
     error: BaseException | None,
     trace: TracebackType | None,
@@ -125,8 +123,11 @@ def _leave_outer(
         before = len(left)
         for scope, hold in left[:]:
             try:
-                if _exit(scope, host, kind, error, trace):
-                    cause = hold
+                if current is host:
+                    cause = hold if scope.__exit__(kind, error, trace) else cause
+                else:
+                    with _standing_in(host, current):
+                        scope.__exit__(None, None, None)
                 left.remove((scope, hold))
             except RuntimeError:
                 continue
@@ -138,21 +139,6 @@ def _leave_outer(
 
 def _forget(host: asyncio.Task[object]) -> None:
     del _left[host]
-
-
-def _exit(
-    scope: anyio.CancelScope,
-    host: asyncio.Task[object],
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: TracebackType | None,
-) -> bool:
-    current = asyncio.current_task()
-    if current is host:
-        return bool(scope.__exit__(kind, error, trace))
-    with _standing_in(host, current):
-        scope.__exit__(None, None, None)
-    return False
 
 
 @contextmanager
@@ -173,8 +159,10 @@ def _standing_in(host: asyncio.Task[object], current: asyncio.Task[object] | Non
             asyncio.tasks._enter_task(loop, current)
 
 
-def _learn_kind() -> type[anyio.CancelScope]:
+def new_scope() -> anyio.CancelScope:
+    """One to be entered."""
     # What anyio makes for asyncio: its front door looks for it, and initialises each one twice.
     global _kind
-    _kind = type(anyio.CancelScope())
-    return _kind
+    if _kind is None:
+        _kind = type(anyio.CancelScope())
+    return _kind()

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..clock import spell
 from ..core.acquisition import Acquisition, obtain, obtain_now
 from ..core.blocks import Blocks
-from ..core.caller import caller, leaver
+from ..core.caller import caller
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
 from ..core.guard import Guard
@@ -75,7 +75,7 @@ class Primitive:
         return sum(self._side in (None, lease.calls.weight) and not lease.lost for lease in leases)
 
     async def __aenter__(self) -> Lease:
-        frame, code, spans_yield = caller(self.name)
+        frame, code, spans_yield = caller(self._calls.name)
         policy = self._policy
         lease = await obtain(self._gate(), self._calls, policy, policy.acquire_timeout)
         self._obtained(lease)
@@ -86,7 +86,7 @@ class Primitive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task = asyncio.current_task()
-        guard = self._blocks.leave(task, *leaver())
+        guard = self._blocks.leave(task)
         if guard is not None:
             await guard.exit(task, kind, error, trace)
         elif self._blocks:

@@ -394,6 +394,7 @@ async def test_called_without_a_python_frame_around(locks: LockManager, monkeypa
         raise ValueError("call stack is not deep enough")
 
     monkeypatch.setattr("aiolock.core.caller._getframe", shallow)
+    monkeypatch.setattr("aiolock.core.blocks._getframe", shallow)
     lock = locks.lock("a")
     async with lock as lease, lock.acquire():
         pass
