@@ -202,18 +202,23 @@ class Hold:
 
     def explain(self) -> str:
         """Why it was lost and what to do about it, in words."""
-        reason, blocked = self._cause()
-        assert reason is not None
-        lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
-        return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
+        assert self.reason is not None
+        return _explain(self.reason, self.blocked)
 
     def loss(self) -> LockLost:
-        """The error for the loss."""
-        reason = self.look()
-        assert reason is not None
+        """The error for the loss that is marked."""
+        error = self.failure()
+        assert error is not None
+        return error
+
+    def failure(self) -> LockLost | None:
+        """The error for the loss, to be raised; None if there is none. By the clock, in any thread."""
+        reason, blocked = self._cause()  # once: another thread may mark or end it meanwhile
+        if reason is None:
+            return None
         self.told = True
-        message = f"lock {self.calls.name!r} (fence {self.fence}) was lost: {self.explain()}"
-        error = LockLost(self.calls.name, message, reason)
+        name = self.calls.name
+        error = LockLost(name, f"lock {name!r} (fence {self.fence}) was lost: {_explain(reason, blocked)}", reason)
         if reason is LossReason.UNREACHABLE:
             error.__cause__ = self._error
         return error
@@ -343,6 +348,11 @@ class Hold:
         if self._renew_at < due:
             due, early = self._renew_at, self.policy.early
         self._watchdog.schedule(self, due, early)
+
+
+def _explain(reason: LossReason, blocked: float) -> str:
+    lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
+    return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
 
 
 def _call(tell: Callable[[Any], object], what: object) -> None:

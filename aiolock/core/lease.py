@@ -146,8 +146,9 @@ class Lease:
             LockLost: it is lost already, or has less time left (then its reason is EXPIRED; the lease itself lives on).
             NotOwned: it was released or detached.
         """
-        if self.hold.look() is not None:
-            raise self.hold.loss()
+        lost = self.hold.failure()
+        if lost is not None:
+            raise lost
         if self.released:
             raise NotOwned(self.name, f"this lease of lock {self.name!r} was {self._ended()}: acquire it again")
         left = self.remaining()

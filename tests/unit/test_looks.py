@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason
+from aiolock.core.hold import Hold
 from aiolock.testing import MemoryBackend
 
 from .test_hold import Lagging
@@ -93,6 +94,15 @@ async def test_a_look_names_the_reason_that_the_loop_will_name(locks: LockManage
     assert (lease.hold.reason, lease.reason) == (LossReason.LOOP_BLOCKED,) * 2
     with pytest.raises(LockLost):
         await lease.release()
+
+
+async def test_ensure_looks_once(locks: LockManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another thread the loop may end the hold between two looks. Kept by Hold.failure."""
+    async with locks.lock("a") as lease:
+        answers = iter([(LossReason.EXPIRED, 0.0)])
+        with monkeypatch.context() as patched, expect_loss(LossReason.EXPIRED):
+            patched.setattr(Hold, "_cause", lambda self: next(answers))
+            lease.ensure()
 
 
 CHANGES: dict[str, tuple[Callable[[LockManager, Lease], Awaitable[object]], str]] = {
