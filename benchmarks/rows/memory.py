@@ -65,6 +65,7 @@ async def _lease(locks: LockManager) -> float:
     await asyncio.sleep(0)  # until then the loop keeps the tasks
     size = (_traced() - before) / NUMBER
     await asyncio.gather(*(lease.release() for lease in leases))
+    await asyncio.sleep(0)  # until then the loop keeps the tasks
     return size
 
 
@@ -73,6 +74,7 @@ async def _leases_of_one_task(locks: LockManager) -> float:
     leases = [await locks.lock(f"lease:{one}").acquire() for one in range(NUMBER)]
     size = (_traced() - before) / NUMBER
     await asyncio.gather(*(lease.release() for lease in leases))
+    await asyncio.sleep(0)  # until then the loop keeps the tasks
     return size
 
 
