@@ -34,6 +34,7 @@ class Crew:
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
+        self._journal = journal.Events(folder / "journal")
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -67,7 +68,7 @@ class Crew:
 
     def events(self, event: str | None = None) -> list[dict[str, object]]:
         """What was noted so far."""
-        found = journal.read(self.folder / "journal")
+        found = self._journal.so_far()
         return found if event is None else [line for line in found if line["event"] == event]
 
     async def until(self, check: Callable[[], object], seconds: float = 20.0) -> None:

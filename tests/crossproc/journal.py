@@ -41,9 +41,28 @@ class Journal:
                     self.note("stalled", since=since, until=time.monotonic())
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Every event so far."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+class Events:
+    """What a journal says, each line read once: tests look at it again and again.
+
+    Args:
+        path: the file, which may not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self._events: list[dict[str, Any]] = []
+
+    def so_far(self) -> list[dict[str, Any]]:
+        """Every event so far."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                found = file.read()
+            lines = found[: found.rfind(b"\n") + 1]  # whole ones
+            self._read += len(lines)
+            self._events += [json.loads(line) for line in lines.splitlines()]
+        return self._events.copy()
 
 
 class Stall(NamedTuple):
