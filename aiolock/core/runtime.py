@@ -239,7 +239,8 @@ class Runtime:
         """The server answered so: every later grant that this manager asks for gets a higher fence."""
         if self._answered < fence < MAX_FENCE:
             self._answered = fence
-            self.floor = max(self.floor, fence)
+            if fence > self.floor:
+                self.floor = fence
 
     def told(self, fence: str) -> int | None:
         """As `heard`, of a message: the fence, if it can be one."""
