@@ -10,7 +10,8 @@ import warnings
 import pytest
 import redis.asyncio
 
-from aiolock.backends.redis import RedisBackend, connection, multiplexer
+from aiolock.backends.redis import RedisBackend, connection, multiplexer, session
+from aiolock.backends.redis.connection import pack
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -147,17 +148,19 @@ async def test_a_connection_lost_while_closing(connect: Connect, proxy: FaultPro
     assert backend.connections_opened == 2
 
 
-async def test_a_connection_lost_for_good_while_closing(own_server: RedisServer) -> None:
-    backend = RedisBackend(own_server.url, request_timeout=30.0)
+async def test_a_connection_lost_for_good_while_closing(proxy: FaultProxy) -> None:
+    """There is no second attempt to connect to wait for."""
+    backend = RedisBackend(proxy.url, request_timeout=30.0)
     await backend.open(timeout=5, reconnected=lambda: None)
-    own_server.freeze()
+    hold = proxy.hold("requests")
     future = backend.run(append("x", lambda: True))
     closing = asyncio.create_task(backend.aclose())
-    await asyncio.sleep(0)
-    own_server.kill()
+    await hold.hit()
+    proxy.refuse()
+    proxy.reset()
     await asyncio.wait_for(closing, 10)
     assert isinstance(await result(future), BackendError)
-    assert others() == set()
+    assert not [task for task in others() if task.get_name().startswith("aiolock")]
 
 
 async def test_a_log_handler_that_raises_while_it_connects_again(connect: Connect, proxy: FaultProxy) -> None:
@@ -320,6 +323,35 @@ def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
         gc.collect()
     with redis_cli.client(redis_url) as link:
         wait_until(lambda: len(link.client_list()) == 1)
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_a_signal_strikes_while_a_request_is_written(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    """Its handler's `sys.exit()`: nobody gets the answer to something else. Kept by Session._interrupted."""
+
+    def strike(command: tuple[object, ...]) -> bytes:
+        if "struck" in command:
+            monkeypatch.undo()
+            raise SystemExit
+        return pack(command)
+
+    assert await backend.run(echo("warm")) == "warm"
+    calls = [echo(word, lambda: True) for word in ("x", "struck", "y")]
+    monkeypatch.setattr(session, "pack", strike)
+    futures: list[asyncio.Future[str]] = []
+    if many:
+        futures = [backend.run(call) for call in calls]
+        assert backend._session is not None
+        with pytest.raises(SystemExit):
+            backend._session.flush()
+        assert [await result(future) for future in futures] == ["x", "struck", "y"]
+    else:
+        with pytest.raises(SystemExit):
+            backend.run(calls[1])
+        assert await result(backend.run(calls[2])) == "y"
+    assert backend.connections_opened == 2
 
 
 def test_what_is_written_while_the_loop_stands_still(redis_url: str) -> None:

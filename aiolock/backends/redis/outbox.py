@@ -50,7 +50,7 @@ class Outbox:
         if self._again:
             items, self._again = self._again + items, []
         self._sweep_at = _SWEEP
-        self._look()
+        self.empty = self._instead is None
         return items
 
     def wanted(self) -> bool:

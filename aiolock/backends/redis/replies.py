@@ -91,30 +91,33 @@ class Acknowledgement:
 
     Args:
         replicas: who must acknowledge.
+
+    Attributes:
+        requests: the calls.
     """
 
-    __slots__ = ("_replicas", "_replies", "_requests")
+    __slots__ = ("_replicas", "_replies", "requests")
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._requests: list[Request[Any]] = []
+        self.requests: list[Request[Any]] = []
         self._replies: list[object] = []
 
     def __bool__(self) -> bool:
-        return bool(self._requests)
+        return bool(self.requests)
 
     def of(self, request: Request[Any]) -> Acknowledgement:
         """The place of one more call."""
-        self._requests.append(request)
+        self.requests.append(request)
         return self
 
     def take(self) -> list[Request[Any]]:
         """Take out the calls: they are answered, or died with the connection."""
-        requests, self._requests = self._requests, []
+        requests, self.requests = self.requests, []
         return requests
 
     def answer(self, reply: object) -> None:
-        if len(self._replies) <= len(self._requests):
+        if len(self._replies) <= len(self.requests):
             self._replies.append(reply)
             return
         if not isinstance(reply, (int, RedisError)):

@@ -80,9 +80,13 @@ class Session:
                 self.flush()
         else:
             self._heartbeat.heard = True
-            data = self._spell(item, self._clock.now(), None)
-            if data:
-                self._send(data)
+            try:
+                data = self._spell(item, self._clock.now(), None)
+                if data:
+                    self._send(data)
+            except BaseException:
+                self._interrupted([item])
+                raise
 
     def put_off(self, item: Item) -> None:
         """Write `item` at the end of this turn of the loop: not in the way of whoever was waked by the last answer."""
@@ -108,7 +112,12 @@ class Session:
         if self._outbox.empty or self._congested or self._over or self.link.gone():
             return
         if not (self._places and self._replicas is not None):
-            self._write(self._outbox.take())
+            items = self._outbox.take()
+            try:
+                self._write(items)
+            except BaseException:
+                self._interrupted(items)
+                raise
 
     def _write(self, items: Sequence[Item]) -> None:
         if not self._places:
@@ -218,6 +227,17 @@ class Session:
             if not self._loop.is_closed():
                 self.link.reset()
                 self._loop.call_soon(self._lost, cause)
+
+    def _interrupted(self, items: Sequence[Item]) -> None:
+        """A signal handler raised, such as `sys.exit()`: nobody knows what of `items` was written, so all that was
+        asked is asked again on another connection, if whoever asked wants that."""
+        written: set[int] = set()
+        for place in self._places:
+            written.update(map(id, place.requests if isinstance(place, Acknowledgement) else (place,)))
+        for item in items:
+            if isinstance(item, Request) and id(item) not in written:
+                self._outbox.put(item)
+        self._abandon(ConnectionError("the process was interrupted while it was written to"))
 
     def _end(self) -> None:
         self._over = True
