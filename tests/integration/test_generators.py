@@ -6,7 +6,7 @@ import asyncio
 import gc
 import linecache
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
 
@@ -95,6 +95,49 @@ async def test_a_users_cancellation_passes(locks: LockManager) -> None:
     task = asyncio.create_task(consume())
     await asyncio.wait({task})
     assert task.cancelled()
+
+
+async def test_a_users_cancellation_passes_inside_the_generator(locks: LockManager, backend: MemoryBackend) -> None:
+    """`Edge.leave`: in one turn with the loss."""
+
+    async def numbers() -> AsyncIterator[int]:
+        task = asyncio.current_task()
+        assert task is not None
+        async with locks.lock("a") as lease:
+            yield 1
+            asyncio.get_running_loop().call_soon(lambda: (lose(lease), task.cancel()))
+            await forever()
+
+    async def consume() -> None:
+        async with aclosing(numbers()) as iterated:  # type: ignore[type-var]
+            async for _ in iterated:
+                pass
+
+    task = asyncio.create_task(consume())
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert lock_keys(backend) == []
+
+
+async def test_a_users_cancellation_that_was_not_delivered_passes(locks: LockManager) -> None:
+    """`Edge.drain`: it takes back its own only."""
+    leases: list[Lease] = []
+    went_on = False
+
+    async def consume() -> None:
+        nonlocal went_on
+        task = asyncio.current_task()
+        assert task is not None
+        async with aclosing(rows(locks.lock("a"), leases)) as numbers:  # type: ignore[type-var]
+            async for _ in numbers:
+                lose(leases[0])
+                task.cancel()
+                break
+        went_on = True
+
+    task = asyncio.create_task(consume())
+    await asyncio.wait({task})
+    assert (task.cancelled(), went_on) == (True, False)
 
 
 async def test_the_consumers_clean_up_is_not_cut_off(locks: LockManager, backend: MemoryBackend) -> None:
@@ -234,6 +277,14 @@ async def test_out_of_order_masks_no_error(locks: LockManager) -> None:
 # Who is warned, and who is not: those whose `yield` runs in the block.
 
 
+@pytest.fixture
+def refused() -> Iterator[None]:
+    """A warning is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
 @asynccontextmanager
 async def locked(lock: Any) -> AsyncIterator[Lease]:
     async with lock as lease:
@@ -246,7 +297,7 @@ async def stacked(lock: Any) -> AsyncIterator[Lease]:
         yield await stack.enter_async_context(lock)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize("manager", [locked, stacked])
 async def test_a_context_manager_of_ones_own(locks: LockManager, manager: Any) -> None:
     went_on = False
@@ -260,7 +311,7 @@ async def test_a_context_manager_of_ones_own(locks: LockManager, manager: Any) -
     assert not went_on
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("refused")
 async def test_a_generator_that_releases_before_it_yields(locks: LockManager) -> None:
     async def numbers() -> AsyncIterator[int]:
         async with locks.lock("a"):

@@ -90,6 +90,7 @@ async def test_the_task_that_entered_goes_on(locks: LockManager, backend: Memory
         await asyncio.wait({running})  # a scope inside it was open, so the cancellation went on
     else:
         await running
+    assert running not in scope._left
     assert lock_keys(backend) == []
 
 
