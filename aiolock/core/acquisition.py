@@ -314,6 +314,8 @@ async def _nest(
         )
     hold.depth += 1
     hold.nesting += (calls,)
+    if calls.weight != hold.calls.weight:
+        hold.weigh()
     ttl_ms = hold.nesting_ttl_ms(policy.ttl_ms)
     call = hold.calls.acquire(hold.owner, ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
     wanted = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, TransferOutcome
@@ -78,6 +78,14 @@ class Calls(Protocol):
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
 
     def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...
+
+
+def joint(calls: Sequence[Calls]) -> Calls:
+    """Requests of one who has all of these: as heavy as one of each weight together. So a writer that reads, too,
+    weighs more than one that does not."""
+    strongest = max(calls, key=lambda each: each.weight)
+    weight = sum({each.weight for each in calls})
+    return strongest if weight == strongest.weight else cast(QueueCalls, strongest).weighing(weight)
 
 
 class HandoffCalls(Calls, Protocol):

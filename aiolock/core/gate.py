@@ -329,8 +329,8 @@ class Gate:
 
     def _write_rest(self, hold: Hold, ending: Ending, settlement: Settlement) -> None:
         """Tell the server what the open leases of the hold still need: depth and weight, both absolute."""
-        left = [*hold.nesting, *(lease.calls for lease in hold.all_leases())]
-        hold.calls = max(left, key=lambda calls: calls.weight, default=hold.calls)
+        if hold.calls.weight > 1:  # else it cannot get less
+            hold.weigh()
         Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
 
     def detach(self, lease: Lease) -> Settlement:

@@ -13,7 +13,7 @@ from ..errors import BackendError, LockLost, LossReason
 from ..log import Log
 from ..scripts.base import Part
 from ..scripts.outcomes import Failed, Renewed, RenewOutcome
-from .calls import Batch, Calls, Contention
+from .calls import Batch, Calls, Contention, joint
 from .policy import Policy
 from .waiter import Grant, Waiter
 from .watchdog import LATE, Watchdog
@@ -115,7 +115,7 @@ class Hold:
         watchdog: Watchdog,
         listener: LossListener,
     ) -> None:
-        self.calls: Calls = waiter.calls  # of the strongest lease
+        self.calls: Calls = waiter.calls  # of all leases together
         self.policy: Policy = waiter.policy
         self.owner: str = waiter.owner
         self.fence: int = grant.outcome.fence
@@ -243,6 +243,12 @@ class Hold:
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
         """Some task other than `but` is inside a guarded block."""
         return any(lease.guard is not None and lease.guard.task is not but for lease in self.leases)
+
+    def weigh(self) -> None:
+        """From now on its requests are of what all its levels have together."""
+        levels = [*self.nesting, *(lease.calls for lease in self.all_leases())]
+        if levels:
+            self.calls = joint(levels)
 
     def nested(self, calls: Calls) -> None:
         """A level that was asked for has its lease, or will have none."""

@@ -16,7 +16,7 @@ from .queued import Queueing
 from .reentrant import Reentrant
 
 FULL = 2**31
-"""What a writer takes; a reader takes 1, and there are never so many."""
+"""What a writer takes, and 1 more while it reads, too; a reader takes 1, and there are never so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class RWLockInfo:
     """A look at a held read-write lock, as the server saw it.
 
     Attributes:
-        readers: how many hold it for reading.
+        readers: how many hold it for reading; 1 while the one that writes reads, too.
         writing: somebody holds it for writing.
         holder: host and pid of the process that was let in last.
         ttl: seconds until the longest of its leases expires unless renewed.
@@ -73,7 +73,7 @@ class RWLockSide(Queueing, Reentrant):
         holder, metadata = seen.held.told()
         writing = seen.used >= FULL
         return RWLockInfo(
-            readers=0 if writing else seen.holders,
+            readers=seen.used - FULL if writing else seen.holders,
             writing=writing,
             holder=holder,
             ttl=seen.held.pttl / 1000,
@@ -154,8 +154,8 @@ class RWLock:
 
 def _calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
     liveness_ms = milliseconds(runtime.limits.liveness)
-    mints = weight == FULL
-    return QueueCalls(runtime.keys, "rw", name, capacity=FULL, weight=weight, mints=mints, liveness_ms=liveness_ms)
+    mints = weight >= FULL
+    return QueueCalls(runtime.keys, "rw", name, capacity=FULL, weight=min(weight, FULL), mints=mints, liveness_ms=liveness_ms)
 
 
 KINDS["rw"] = Kind(RWLockSide.contention, lambda runtime, name, weight, capacity: _calls(runtime, name, weight))

@@ -22,7 +22,12 @@ local function decide(k, a)
   local count, held, minted, token, abandoned = holder(name, owner)
   if count and fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
   if count then
-    if tonumber(depth) > tonumber(count) then write(name, owner, 'h', depth, held, minted, token, abandoned) end
+    if tonumber(depth) > tonumber(count) then
+      -- A writer that reads, too, weighs more than all; nobody else gets more by nesting.
+      local more = tonumber(held) < name.capacity and held or math.max(held, weight)
+      name.used = name.used + more - held
+      write(name, owner, 'h', depth, text(more), minted, token, abandoned)
+    end
     return { 'granted', token, extend(name, owner, tonumber(ttl)), abandoned, name.capacity }
   end
   if depth ~= '1' then return { 'lost', gone(name, weight) } end

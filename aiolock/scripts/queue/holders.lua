@@ -32,4 +32,6 @@ local function extend(name, owner, ttl)
   name.scores[owner], name.longest = ends, math.max(name.longest, ttl)
   return ends - NOW
 end
-local function gone(name, weight) return name.used + weight > name.capacity and 'taken_over' or 'deleted' end
+local function gone(name, weight)
+  return name.used > 0 and name.used + weight > name.capacity and 'taken_over' or 'deleted'
+end

@@ -153,7 +153,8 @@ class Name:
         return ends - self.run.now
 
     def gone(self, weight: int) -> str:
-        return "taken_over" if self.state.used + weight > self.state.capacity else "deleted"
+        used = self.state.used
+        return "taken_over" if used > 0 and used + weight > self.state.capacity else "deleted"
 
     # Waiters.
 

@@ -47,7 +47,9 @@ def decide(part: Part) -> TwinReply:
         if fence not in ("0", held.fence):
             return ["lost", "taken_over"]
         if int(depth) > held.depth:
-            name.records[owner] = held._replace(depth=int(depth))
+            more = max(held.weight, int(weight)) if held.weight >= state.capacity else held.weight
+            state.used += more - held.weight
+            name.records[owner] = held._replace(depth=int(depth), weight=more)
         return ["granted", held.fence, name.extend(owner, int(ttl)), held.abandoned, state.capacity]
     if int(depth) > 1:
         return ["lost", name.gone(int(weight))]
