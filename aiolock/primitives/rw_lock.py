@@ -155,7 +155,9 @@ class RWLock:
 def _calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
     liveness_ms = milliseconds(runtime.limits.liveness)
     mints = weight >= FULL
-    return QueueCalls(runtime.keys, "rw", name, capacity=FULL, weight=min(weight, FULL), mints=mints, liveness_ms=liveness_ms)
+    return QueueCalls(
+        runtime.keys, "rw", name, capacity=FULL, weight=min(weight, FULL), mints=mints, liveness_ms=liveness_ms
+    )
 
 
 KINDS["rw"] = Kind(RWLockSide.contention, lambda runtime, name, weight, capacity: _calls(runtime, name, weight))

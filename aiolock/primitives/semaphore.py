@@ -114,22 +114,25 @@ class Semaphore(Queueing):
         return self._innermost(n).release(n)
 
     async def available(self) -> int:
-        """How many permits are free. Raises `BackendError`. Cost: one round trip, read-only."""
+        """How many permits are free. Raises and costs what `info()` does."""
         return (await self.info()).available
 
     async def used(self) -> int:
-        """How many permits are taken. Raises `BackendError`. Cost: one round trip, read-only."""
+        """How many permits are taken. Raises and costs what `info()` does."""
         return (await self.info()).used
 
     async def info(self) -> SemaphoreInfo:
         """How many permits there are, are free and taken, and how many wait.
 
+        A look is a use of the name: the first one fixes how many there are.
+
         Raises:
             BackendError: Redis is unreachable or refuses.
 
-        Cost: one round trip, read-only.
+        Cancellation: the number may still be fixed. Cost: one round trip.
         """
-        seen = await self._look()
+        seen = await self._look(uses=True)
+        self._agree(seen.capacity)
         free = max(0, seen.capacity - seen.used)
         return SemaphoreInfo(seen.capacity, free, seen.used, seen.holders, seen.waiters, seen.place)
 
@@ -150,13 +153,16 @@ class Semaphore(Queueing):
         self._permits = permits
 
     def _obtained(self, lease: Lease) -> None:
-        if lease.hold.capacity != self._permits and not self._warned:
+        self._agree(lease.hold.capacity)
+
+    def _agree(self, permits: int) -> None:
+        if permits != self._permits and not self._warned:
             self._warned = True
             logger.warning(
                 "semaphore %r has %d permits, not the %d it was made with here: the first to use it decides; "
                 "change it with set_permits()",
                 self.name,
-                lease.hold.capacity,
+                permits,
                 self._permits,
                 extra={"lock_name": self.name},
             )

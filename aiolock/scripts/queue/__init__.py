@@ -127,9 +127,13 @@ class QueueCalls:
     def set_capacity(self, capacity: int) -> Call[int]:
         return Call(self.name, SET_CAPACITY, self._keys.queue, (*self._channel, capacity))
 
-    def info(self, waiting: str = "") -> Call[Standing]:
-        """Who holds and who waits; `waiting` is the owner whose place is asked for."""
-        return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting))
+    def info(self, waiting: str = "", ttl_ms: int | None = None) -> Call[Standing]:
+        """Who holds and who waits; `waiting` is the owner whose place is asked for.
+
+        With a ttl it fixes the capacity if nobody has yet, and keeps it as long as a clean release of such a ttl does.
+        """
+        kept_ms = 0 if ttl_ms is None else ttl_ms + GRACE_MS
+        return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting, kept_ms))
 
     def _part(self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, ticket: int) -> Part:
         args = (

@@ -1,11 +1,19 @@
--- info: says who holds a name and who waits for it; reads only.
+-- info: says who holds a name and who waits for it; reads only, unless it is to fix the capacity.
 -- KEYS    name (2)
--- ARGV    capacity, owner whose place is asked for ('': none)
+-- ARGV    capacity, owner whose place is asked for ('': none), ms to keep the capacity if nobody comes (0: do not fix it)
 -- returns {holders, weight held, capacity, fence, metadata of the last grant, waiters, place from 1 (0: none)
 --         [, owner, depth, pttl, fence of the holder that holds longest]}
 -- Of many whose time is over, and who still stand there, the weight of some is looked up, and the others count as 1.
--- If a command is denied: nothing was changed.
+-- If a command is denied: nothing was changed; where the capacity was to be fixed, the answer stands without it.
 local name = look(1, ARGV[1], { ARGV[2] })
+local function fix(ms)
+  ms = text(math.max(ms, redis.call('PTTL', name.key)))
+  redis.call('PEXPIRE', name.key, ms)
+  if name.records.state ~= '' then return end
+  redis.call('HSET', name.key, 'state', name.state)
+  redis.call('PEXPIRE', name.key, ms)
+end
+if ARGV[3] ~= '0' then pcall(fix, ARGV[3]) end
 local expired = redis.call('ZCOUNT', name.order, '-inf', text(NOW))
 local over = redis.call('ZRANGEBYSCORE', name.order, '-inf', text(NOW), 'LIMIT', 0, room)
 local used = name.used - (expired - #over)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..base import TwinReply
 from ..store import Store
 from .batch import Part, batch, split
-from .name import FIRST, Run
+from .name import FIRST, STATE, Run
 from .records import Holder, Waiter
 
 
@@ -178,10 +178,15 @@ def set_capacity(store: Store, keys: Sequence[str], args: Sequence[str]) -> Twin
 
 
 def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    capacity, waiting = args
+    capacity, waiting, kept = args
     run = Run(store)
     name = run.look(keys, capacity)
     state = name.state
+    if kept != "0":
+        lasting = max(int(kept), store.pttl(name.key))
+        if not name.known:
+            store.hset(name.key, {STATE: name.before})
+        store.pexpire(name.key, lasting)
     expired = store.zcount(name.order, 0, run.now)
     over = store.zrangebyscore(name.order, 0, run.now, limit=run.room)
     weights = [held.weight for owner in over if (held := name.holder(owner)) is not None]
