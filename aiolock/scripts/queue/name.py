@@ -61,20 +61,23 @@ class Name:
 
     def __init__(self, run: Run, keys: Sequence[str], capacity: str) -> None:
         self.run = run
-        self.store = run.store
+        self.store: Store = run.store
         self.key: str
         self.order: str
         self.key, self.order = keys[:2]
         stored = self.store.hget(self.key, STATE)
         self.known: int = int(stored is not None)
         self.state: State = State.read(stored or f"0 0 0 0 0 {capacity} 0 0 0 0 ")
-        self.before = self.state.spell()
+        self.before: str = self.state.spell()
         self.records: dict[str, Record | None] = {}  # what the script changed
         self.scores: dict[str, int] = {}
         self.told: list[tuple[str, str]] = []
         self.asking: set[str] = set()
         self.seen: int = 0  # of those who wait, this many were looked at
-        self.pruned = self.cut = self.grows = self.joined = False
+        self.pruned: bool = False
+        self.cut: bool = False
+        self.grows: bool = False
+        self.joined: bool = False
 
     def check(self) -> None:
         """Its counts are those of its records, and each of those stands in its order."""
