@@ -106,8 +106,9 @@ def crash(side: Side, name: Queue, *owners: str) -> None:
 
 def forget(side: Side, name: Queue, *owners: str) -> None:
     """The time of waiters passes, without a sign of life."""
-    for owner in owners:
-        side.hset(name.hash, {owner: spell(look(side, name).waiters[owner]._replace(alive=1))})
+    waiters = look(side, name).waiters
+    if owners:
+        side.hset(name.hash, {owner: spell(waiters[owner]._replace(alive=1)) for owner in owners})
 
 
 def enter(side: Side, name: Queue, owners: Sequence[str], ttl: int = 30_000, floor: int = 0) -> None:
@@ -135,5 +136,6 @@ def assert_sound(side: Side, name: Queue) -> None:
     assert all(found.order[owner] > now - 5_000 for owner in found.holders), (
         f"one holds though its time is over: {told}"
     )
-    for first in sorted(found.waiters.values())[:1]:
+    for _, owner in sorted((waiter.ticket, owner) for owner, waiter in found.waiters.items())[:1]:
+        first = found.waiters[owner]
         assert found.state.used + first.weight > found.state.capacity, f"the first could enter: {told}"

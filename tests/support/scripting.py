@@ -124,6 +124,11 @@ class LuaSide:
             raise Refused(str(error)) from error
         return script.decode(reply)
 
+    def edited(self, edit: Callable[[str], str]) -> LuaSide:
+        """This side, with other scripts."""
+        self._edit = edit
+        return self
+
     def load(self, script: Script[Any]) -> str:
         """Have the server know it; returns its digest."""
         sha = self._shas[script.sha] = str(self.link.script_load(self._edit(script.lua)))

@@ -28,4 +28,11 @@ local function complete(k, a)
   local last = redis.call('ZREVRANGEBYSCORE', name.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return { 'refused', (last or NOW) - NOW, name.fence, name.metadata }
 end
-return each(3, 11, 3, arrive, decide, complete, #KEYS == 3)
+if #KEYS ~= 3 then return each(3, 11, 3, arrive, decide, complete) end
+local answer = arrive(1, 3, { ARGV[3] })
+if not answer then
+  settle(open(1))
+  answer = decide(1, 3)
+  close(open(1))
+end
+return { answer or complete(1, 3) }

@@ -5,7 +5,7 @@
 local function enter(name, a)
   local owner, ttl, _, _, weight, mints, floor, _, ticket, liveness, metadata = unpack(ARGV, a, a + 10)
   local brief = text(math.min(ttl, liveness))
-  join(name, owner, ticket, text(NOW + liveness), brief, weight, mints, floor, ttl, metadata)
+  join(name, owner, ticket, table.concat({ text(NOW + liveness), brief, weight, mints, floor, ttl, metadata }, ' '))
 end
 local function arrive(k, a, owners)
   local name, owner = open(k, ARGV[a + 7], owners), ARGV[a]
@@ -26,7 +26,7 @@ local function decide(k, a)
       -- A writer that reads, too, weighs more than all; nobody else gets more by nesting.
       local more = tonumber(held) < name.capacity and held or math.max(held, weight)
       name.used = name.used + more - held
-      write(name, owner, 'h', depth, text(more), minted, token, abandoned)
+      write(name, owner, table.concat({ 'h', depth, text(more), minted, token, abandoned }, ' '))
     end
     return { 'granted', token, extend(name, owner, tonumber(ttl)), abandoned, name.capacity }
   end

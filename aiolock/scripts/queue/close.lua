@@ -3,10 +3,8 @@
 -- If a command is denied: before that HSET nothing is changed but the order, which may be ahead of the hash; behind it
 -- all is done, and what has ended may be left over. The next request goes by the hash, and mends either.
 local function close(name, clean_ttl)
-  local order, fields, ended, idle = {}, {}, {}, name.holders + name.waiters == 0
-  for owner, score in pairs(name.scores) do order[#order + 1], order[#order + 2] = text(score), owner end
-  for owner in pairs(name.changed) do fields[#fields + 1], fields[#fields + 2] = owner, name.records[owner] end
-  for owner in pairs(name.gone) do ended[#ended + 1] = owner end
+  local fields, order, ended, idle = name.fields, name.scored, {}, name.holders + name.waiters == 0
+  for _, owner in ipairs(name.ended) do if name.records[owner] == '' then ended[#ended + 1] = owner end end
   local state, lasting = spell(name), text(math.max(DAY, name.longest + GRACE))
   if state ~= name.state then fields[#fields + 1], fields[#fields + 2] = 'state', state end
   if clean_ttl and idle and name.dirty == '0' and name.resized == '0' then lasting = clean_ttl end

@@ -1,10 +1,9 @@
 -- each: answers each part of a batch by itself: `keys` KEYS and `args` ARGV a part, the first of them ARGV[first] and an
 -- owner. Each step is taken for all of them, then each name is settled or written; the first answer of a part is its own.
 -- If a command is denied: the answer of each part of that name is the error's text, and the others are done.
-local function each(keys, args, first, arrive, decide, complete, alone)
+local function each(keys, args, first, arrive, decide, complete)
   local answers, failed, owners, parts = {}, {}, {}, #KEYS / keys
   local function try(key, step, ...)
-    if alone then return step(...) end
     if failed[key] then return nil end
     local done, result = pcall(step, ...)
     -- A caught error is a table on some servers, and text on others.

@@ -5,7 +5,7 @@
 -- returns {how many holds were ended, how many are left}
 -- Leaves the state dirty: the next holder sees `abandoned`.
 -- If a command is denied: see close.lua; a hold is told of only when it was ended.
-local name, ended = open(1, ARGV[3]), 0
+local name, ended = open(1, ARGV[3], {}), 0
 prune(name)
 for _, owner in ipairs(redis.call('ZRANGEBYSCORE', name.order, '(' .. text(NOW), '(' .. FIRST, 'LIMIT', 0, room)) do
   local _, weight, mints, fence = holder(name, owner)

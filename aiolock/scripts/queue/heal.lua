@@ -24,7 +24,7 @@ local function open(k, capacity, owners)
   if name then return name end
   name = look(k, capacity, owners)
   local known = name.holders + name.waiters
-  if redis.call('HLEN', name.key) ~= known + (name.records.state ~= '' and 1 or 0)
+  if redis.call('HLEN', name.key) ~= known + (name.known and 1 or 0)
     or known > 0 and redis.call('ZCARD', name.order) < known
     or name.waiters > 0 and redis.call('ZCOUNT', name.order, FIRST, '+inf') < name.waiters then heal(name) end
   names[KEYS[k]], names[#names + 1] = name, name

@@ -1,13 +1,18 @@
 -- holders: how the owners of a name come, change and end. Stands behind name.lua.
 -- A holder that minted a fence and ended otherwise than cleanly leaves the state dirty.
 -- If a command is denied: it reads only, so nothing was changed.
-local function write(name, owner, ...) -- a record's parts, as text
-  name.records[owner], name.changed[owner], name.gone[owner] = table.concat({ ... }, ' '), true, nil
+local function write(name, owner, record)
+  local fields = name.fields
+  name.records[owner], fields[#fields + 1], fields[#fields + 2] = record, owner, record
+end
+local function score(name, owner, ends)
+  local scored = name.scored
+  name.scores[owner], scored[#scored + 1], scored[#scored + 2] = ends, text(ends), owner
 end
 local function remove(name, owner)
-  fetch(name, { owner })
-  name.changed[owner] = name.records[owner] ~= '' or name.changed[owner]
-  name.records[owner], name.gone[owner], name.scores[owner] = '', true, nil
+  if not name.records[owner] then fetch(name, { owner }) end
+  if name.records[owner] ~= '' then write(name, owner, '') end
+  name.ended[#name.ended + 1] = owner
 end
 local function grant(name, owner, ttl, weight, mints, floor, metadata)
   local abandoned, highest = name.dirty, tonumber(floor)
@@ -18,8 +23,8 @@ local function grant(name, owner, ttl, weight, mints, floor, metadata)
   name.serial, name.metadata = math.max(name.serial + 1, NOW_US), metadata
   name.used, name.holders = name.used + weight, name.holders + 1
   local token = text(name.fence)
-  write(name, owner, 'h 1', weight, mints, token, abandoned)
-  name.scores[owner] = NOW + ttl
+  write(name, owner, 'h 1 ' .. weight .. ' ' .. mints .. ' ' .. token .. ' ' .. abandoned)
+  score(name, owner, NOW + ttl)
   return { 'granted', token, ttl, abandoned, name.capacity }
 end
 local function drop(name, owner, weight, dirty)
@@ -29,9 +34,7 @@ local function drop(name, owner, weight, dirty)
 end
 local function extend(name, owner, ttl)
   local ends = math.max(NOW + ttl, name.scores[owner] or redis.call('ZSCORE', name.order, owner) or 0)
-  name.scores[owner], name.longest = ends, math.max(name.longest, ttl)
+  name.longest = math.max(name.longest, ttl)
+  score(name, owner, ends)
   return ends - NOW
-end
-local function gone(name, weight)
-  return name.used > 0 and name.used + weight > name.capacity and 'taken_over' or 'deleted'
 end

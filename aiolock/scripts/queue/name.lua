@@ -8,9 +8,9 @@ local NOW_US, NOW = time[1] * 1000000 + time[2], time[1] * 1000 + math.floor(tim
 local room = 250 -- how many may still come and go in this script: a longer one would stop the server
 local function text(number) return string.format('%.0f', number) end
 local function spell(name)
-  local numbers = { name.used, name.holders, name.waiters, name.longest, name.shut, name.capacity, name.serial, name.fence }
-  for i, number in ipairs(numbers) do numbers[i] = text(number) end
-  return table.concat(numbers, ' ') .. ' ' .. name.resized .. ' ' .. name.dirty .. ' ' .. name.metadata
+  local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f ', name.used, name.holders, name.waiters,
+    name.longest, name.shut, name.capacity, name.serial, name.fence)
+  return numbers .. name.resized .. ' ' .. name.dirty .. ' ' .. name.metadata
 end
 local function fetch(name, owners)
   local new = {}
@@ -19,18 +19,20 @@ local function fetch(name, owners)
   for i, owner in ipairs(new) do name.records[owner] = found[i] or '' end
 end
 local function look(k, capacity, owners)
-  local name = { key = KEYS[k], order = KEYS[k + 1], records = {}, changed = {}, gone = {}, scores = {}, told = {}, asking = {}, at = 0 }
-  fetch(name, { 'state', unpack(owners or {}) })
-  local state = name.records.state ~= '' and name.records.state or '0 0 0 0 0 ' .. capacity .. ' 0 0 0 0 '
-  local numbers, rest = string.match(state, '^(' .. ('%d+ '):rep(8) .. ')(.*)$')
-  local fields = { 'used', 'holders', 'waiters', 'longest', 'shut', 'capacity', 'serial', 'fence' }
-  for number in numbers:gmatch('%d+') do name[table.remove(fields, 1)] = tonumber(number) end
-  name.resized, name.dirty, name.metadata = rest:match('^(%d) (%d) (.*)$')
-  name.state = spell(name)
-  return name
+  local records, known = {}, redis.call('HMGET', KEYS[k], 'state', unpack(owners))
+  for i, owner in ipairs(owners) do records[owner] = known[i + 1] or '' end
+  local state = known[1] or '0 0 0 0 0 ' .. capacity .. ' 0 0 0 0 '
+  local used, holders, waiters, longest, shut, most, serial, fence, resized, dirty, metadata =
+    string.match(state, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$')
+  return {
+    key = KEYS[k], order = KEYS[k + 1], known = known[1], state = state, used = tonumber(used), holders = tonumber(holders),
+    waiters = tonumber(waiters), longest = tonumber(longest), shut = tonumber(shut), capacity = tonumber(most),
+    serial = tonumber(serial), fence = tonumber(fence), resized = resized, dirty = dirty, metadata = metadata,
+    records = records, fields = {}, scored = {}, scores = {}, ended = {}, told = {}, asking = {}, at = 0,
+  }
 end
 local function match(name, owner, pattern)
-  fetch(name, { owner })
+  if not name.records[owner] then fetch(name, { owner }) end
   return string.match(name.records[owner], pattern)
 end
 local function holder(name, owner) return match(name, owner, '^h (%d+) (%d+) (%d) (%d+) (%d)$') end

@@ -17,7 +17,8 @@ elseif left > 0 then
   answer = { 'kept', extend(name, owner, 0) }
   local still = math.min(weight, ARGV[5])
   name.used = name.used - weight + still
-  write(name, owner, 'h', text(math.min(count, left)), text(still), mints == '1' and ARGV[6] or '0', fence, abandoned)
+  mints = mints == '1' and ARGV[6] or '0'
+  write(name, owner, table.concat({ 'h', text(math.min(count, left)), text(still), mints, fence, abandoned }, ' '))
 else
   drop(name, owner, weight, mints == '1' and (ending == 'dirty' or (ending == 'undone' and abandoned == '1')))
   answer = { 'released', fence }

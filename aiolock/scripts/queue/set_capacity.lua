@@ -4,7 +4,7 @@
 -- returns the capacity before
 -- Takes nothing away: a name that holds more than that grants nothing until enough was released.
 -- If a command is denied: see close.lua; it was changed, or it was not.
-local name = open(1, ARGV[3])
+local name = open(1, ARGV[3], {})
 local before = name.capacity
 name.capacity, name.resized, name.grows = tonumber(ARGV[3]), '1', true
 settle(name)

@@ -1,0 +1,194 @@
+"""One script lets in, ends or looks at a bounded number of owners, and what it leaves goes on at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiolock.scripts.base import NO_TICKET
+from aiolock.scripts.outcomes import Ended, Granted, Queued, Refused
+from aiolock.scripts.queue.name import ROOM
+from tests.support.queues import (
+    RW,
+    SEMAPHORE,
+    Queue,
+    assert_sound,
+    change,
+    crash,
+    forget,
+    holders,
+    line,
+    look,
+    state,
+    tickets,
+)
+from tests.support.scripting import Side
+
+TTL = 30_000
+HIGH = 2**51
+MANY = 2 * ROOM + 50
+READ, WRITE = Queue(RW), Queue(RW, want=1)
+
+
+@pytest.fixture
+def crowd(side: Side) -> list[str]:
+    """Many readers that wait behind a writer."""
+    side.run(WRITE.acquire("m:1", TTL, HIGH, ""))
+    crowd = [f"n{number}:1" for number in range(MANY)]
+    side.run(READ.enter([READ.refresh(owner, TTL, 0, "", 0) for owner in crowd]))
+    assert line(side, READ) == crowd
+    return crowd
+
+
+def refresh(side: Side, owner: str, name: Queue = READ) -> object:
+    (answer,) = side.run(name.enter([name.refresh(owner, TTL, 0, "", tickets(side, name).get(owner, HIGH))]))
+    return answer
+
+
+def test_a_release_lets_in_some_and_tells_the_next_to_look(side: Side, crowd: list[str]) -> None:
+    """Guards `room`, and `look` in settle: each that is told goes on, so nobody waits for a refresh."""
+    managers = {READ.manager(f"n{number}"): f"n{number}:1" for number in range(MANY)}
+    side.listen(*managers)
+    side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+    assert len(holders(side, READ)) == ROOM
+    for answered, inside in enumerate((2 * ROOM, MANY)):
+        told = [(managers[channel], text) for channel, text in side.heard()]
+        assert told[-1] == (line(side, READ)[0], f"look {line(side, READ)[0]}")
+        assert len(told) == ROOM + 1 - answered
+        assert isinstance(refresh(side, told[-1][0]), Granted)
+        assert len(holders(side, READ)) == inside
+    assert all(text.startswith("granted") for _, text in side.heard())
+    assert_sound(side, READ)
+
+
+def test_whoever_asks_is_told_to_ask_again_at_once(side: Side, crowd: list[str]) -> None:
+    """Guards `cut` in `pause`: those who were let in, and who is told to look, may all be dead."""
+    side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+    last, answers = crowd[-1], []
+    while not answers or isinstance(answers[-1], Queued):
+        answers.append(refresh(side, last))
+        assert len(answers) < 5
+    assert [answer.pttl for answer in answers[:-1]] == [0] * (len(answers) - 1)  # type: ignore[attr-defined]
+    assert isinstance(answers[-1], Granted)
+    assert_sound(side, READ)
+
+
+def test_one_of_those_who_ask_together_is_enough(side: Side, crowd: list[str]) -> None:
+    """Guards `name.cut = false`."""
+    side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+    parts = [READ.refresh(owner, TTL, 0, "", tickets(side, READ)[owner]) for owner in crowd[-3:]]
+    answers = side.run(READ.enter(parts))
+    assert [isinstance(answer, Queued) and answer.pttl == 0 for answer in answers] == [True, False, False]
+
+
+def test_many_that_died_waiting_are_passed_at_once(side: Side, crowd: list[str]) -> None:
+    last = crowd[-1]
+    forget(side, READ, *crowd[:-1])
+    side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+    answers = [refresh(side, last) for _ in range(2)]
+    assert isinstance(answers[-1], Granted)
+    assert set(holders(side, READ)) == {last}
+    assert_sound(side, READ)
+
+
+def test_many_that_died_inside_are_ended_in_parts(side: Side, crowd: list[str]) -> None:
+    """Guards `LIMIT` in prune."""
+    side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+    while line(side, READ):
+        refresh(side, crowd[-1])
+    crash(side, READ, *crowd)
+    answers: list[object] = [side.run(WRITE.acquire("w:1", TTL, 0, "", ticket=0))]
+    assert len(holders(side, READ)) == MANY - ROOM
+    while isinstance(answers[-1], Queued):
+        assert answers[-1].pttl == 0
+        assert len(answers) < 5
+        answers.append(refresh(side, "w:1", WRITE))
+    assert isinstance(answers[-1], Granted)
+    assert set(holders(side, READ)) == {"w:1"}
+    assert_sound(side, READ)
+
+
+def test_info_counts_many_whose_time_is_over(side: Side, crowd: list[str]) -> None:
+    side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+    while line(side, READ):
+        refresh(side, crowd[-1])
+    crash(side, READ, *crowd[1:])
+    seen = side.run(READ.info())
+    assert (seen.holders, seen.used) == (1, 1)
+
+
+class TestForceRelease:
+    def test_ends_many_in_parts_and_lets_nobody_in_between(self, side: Side, crowd: list[str]) -> None:
+        """Guards `shut`: who came in between would be ended with the rest."""
+        side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+        while line(side, READ):
+            refresh(side, crowd[-1])
+        assert isinstance(side.run(WRITE.acquire("w:1", TTL, 0, "", ticket=0)), Queued)
+        assert side.run(READ.force_release()) == Ended(ROOM, MANY - ROOM)
+        assert isinstance(side.run(READ.acquire("x:1", TTL, 0, "", ticket=NO_TICKET)), Refused)
+        assert isinstance(refresh(side, "w:1", WRITE), Queued)
+        assert side.run(READ.force_release()) == Ended(ROOM, MANY - 2 * ROOM)
+        assert side.run(READ.force_release()) == Ended(MANY - 2 * ROOM, 0)
+        assert set(holders(side, READ)) == {"w:1"}
+        assert_sound(side, READ)
+
+    def test_one_that_is_not_finished_shuts_the_name_for_a_moment(self, side: Side, crowd: list[str]) -> None:
+        side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+        while line(side, READ):
+            refresh(side, crowd[-1])
+        side.run(READ.force_release())
+        change(side, READ, shut=state(side, READ).shut - 1000)
+        assert isinstance(side.run(READ.acquire("x:1", TTL, 0, "")), Granted)
+
+
+class TestEviction:
+    """A server at its memory limit may evict either key: what was in it is lost, and nobody is stuck."""
+
+    def test_a_lost_order_is_written_again(self, side: Side) -> None:
+        """Guards `heal`: a dead holder's share comes back after its ttl, and who waits stays in line."""
+        permits = Queue(SEMAPHORE)
+        for owner in ("m:1", "m:2", "m:3"):
+            side.run(permits.acquire(owner, TTL, HIGH, ""))
+        for owner in ("n:2", "n:1"):
+            side.run(permits.acquire(owner, TTL, HIGH, "", ticket=0))
+        before = tickets(side, permits)
+        side.delete(permits.order)
+        side.run(permits.release("x:1", TTL, 0, "undone", False))
+        assert tickets(side, permits) == before
+        assert_sound(side, permits)
+        crash(side, permits, "m:1", "m:2")
+        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", ticket=before["n:1"])), Granted)
+        assert set(holders(side, permits)) == {"m:3", "n:2", "n:1"}
+        assert_sound(side, permits)
+
+    def test_what_was_written_since_does_not_hide_what_is_lost(self, side: Side) -> None:
+        """Guards ZCOUNT beside ZCARD in `open`: places without a record fill the order up."""
+        permits = Queue(SEMAPHORE, capacity=1)
+        side.run(permits.acquire("m:1", TTL, HIGH, ""))
+        side.run(permits.acquire("n:1", TTL, HIGH, "", ticket=0))
+        side.delete(permits.order)
+        side.score(permits.order, "ghost:1", 1)
+        side.score(permits.order, "ghost:2", 2)
+        side.run(permits.acquire("x:1", TTL, 0, ""))
+        assert_sound(side, permits)
+        assert line(side, permits) == ["n:1"]
+
+    def test_with_the_hash_all_is_lost(self, side: Side) -> None:
+        permits = Queue(SEMAPHORE)
+        for owner in ("m:1", "m:2", "m:3", "n:1"):
+            side.run(permits.acquire(owner, TTL, HIGH, "", ticket=0))
+        side.delete(permits.hash)
+        granted = side.run(Queue(SEMAPHORE, want=2).acquire("x:1", TTL, HIGH + 9, "", ticket=0))
+        assert isinstance(granted, Granted)
+        assert set(look(side, permits).holders) == {"x:1"}
+        side.run(permits.release("x:1", TTL, 0, "clean", False))
+        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", ticket=HIGH)), Granted)
+        assert_sound(side, permits)
+
+
+def test_a_floor_that_no_fence_can_be_is_not_believed(side: Side) -> None:
+    """One forged message would else use up all fences of every name."""
+    permits = Queue(SEMAPHORE)
+    fences = [
+        side.run(permits.acquire(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate((HIGH, 2**53, 10**20))
+    ]  # type: ignore[union-attr]
+    assert fences == [HIGH + 1, HIGH + 2, HIGH + 3]
