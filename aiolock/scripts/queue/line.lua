@@ -6,6 +6,7 @@ local function join(name, owner, ticket, rest)
   if not place then
     if ticket == '0' then name.serial = math.max(name.serial + 1, NOW_US, FIRST) end
     place = text(ticket == '0' and name.serial or math.max(ticket, FIRST))
+    name.serial = math.max(name.serial, place) -- no later ticket is the same
     redis.call('ZADD', name.order, place, owner)
     name.waiters, name.grows, name.joined = name.waiters + 1, true, true
   end

@@ -169,6 +169,7 @@ class Name:
             if ticket == 0:
                 state.serial = ticket = max(state.serial + 1, self.run.now_us, FIRST)
             ticket = max(ticket, FIRST)
+            state.serial = max(state.serial, ticket)  # no later ticket is the same
             self.store.zadd(self.order, ticket, owner)
             state.waiters += 1
             self.grows = self.joined = True
