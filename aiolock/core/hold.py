@@ -128,7 +128,7 @@ class Hold:
         self.blocked: float = 0.0  # seconds that the loop stood still, where that is the reason
         self.ended: bool = False
         self.told: bool = False  # somebody was told the loss
-        self.leases: list[Lease] = []  # that are not released, and whose task lives
+        self.leases: tuple[Lease, ...] = ()  # that are not released, and whose task lives
         self.strays: tuple[weakref.ref[Lease], ...] = ()  # that are not released, and whose task has ended
         self.nesting: tuple[Calls, ...] = ()  # requests of levels that are asked for, and have no lease yet
         self.scopes: tuple[Scoped, ...] = ()
@@ -151,8 +151,10 @@ class Hold:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
         # was asked for: what was stepped back may be put right again.
-        self.expiry: float = sent_at + min(pttl, self.ttl_ms) / 1000
-        self.deadline: float = min(self.expiry - self._margin, self._limit)
+        self.expiry: float = sent_at + (pttl if pttl < self.ttl_ms else self.ttl_ms) / 1000
+        self.deadline: float = self.expiry - self._margin
+        if self.deadline > self._limit:
+            self.deadline = self._limit
         self._retry = 0
         self._error: BackendError | None = None
         self._silent = False  # the server did not answer while this loop ran

@@ -25,12 +25,16 @@ class TaskHolds:
     nothing is kept of what has ended.
 
     Args:
+        mark: the manager's.
+        task: whose leases.
         outer: the same of the task that led to this one.
     """
 
-    __slots__ = ("leases", "outer", "overlapping")
+    __slots__ = ("leases", "mark", "outer", "overlapping", "task")
 
-    def __init__(self, outer: TaskHolds | None) -> None:
+    def __init__(self, mark: object, task: asyncio.Task[object], outer: TaskHolds | None) -> None:
+        self.mark: object = mark
+        self.task: weakref.ref[asyncio.Task[object]] = weakref.ref(task)
         self.outer: TaskHolds | None = outer
         self.leases: dict[LossListener, tuple[Lease, ...]] = {}
         self.overlapping: tuple[Lease, ...] = ()  # those of names that can also be taken through another queue
@@ -59,11 +63,12 @@ class Holds:
         context: in which callbacks run that outlive their moment.
     """
 
-    __slots__ = ("_by_task", "_context", "_on_end")
+    __slots__ = ("_by_task", "_context", "_mark", "_on_end")
 
     def __init__(self, context: contextvars.Context) -> None:
         self._by_task: dict[asyncio.Task[object], TaskHolds] = {}
         self._context = context
+        self._mark = object()
         self._on_end = self._end  # one for all tasks
 
     def of(self, task: asyncio.Task[object] | None) -> TaskHolds | None:
@@ -77,37 +82,44 @@ class Holds:
 
     def add(self, lease: Lease) -> None:
         """A lease begins; called in its task."""
-        hold, task = lease.hold, lease.task
-        hold.leases.append(lease)
+        hold, task, alone = lease.hold, lease.task, (lease,)
+        hold.leases += alone
         if task is None:
             return
         home = hold.listener
         holds = self._by_task.get(task)
         if holds is None:
-            holds = self._by_task[task] = TaskHolds(_outer())
-            _current.set(holds)
+            holds = self._by_task[task] = self._begin(task)
             # In the manager's context: one of this moment would be kept as long as the lease.
             task.add_done_callback(self._on_end, context=self._context)
-            holds.leases[home] = (lease,)
-        else:
-            holds.leases[home] = (*holds.leases.get(home, ()), lease)
+        holds.leases[home] = holds.leases.get(home, ()) + alone
         if home.contention.overlapping:
             holds.overlapping += (lease,)
+
+    def _begin(self, task: asyncio.Task[object]) -> TaskHolds:
+        """What `task`, which runs, holds in this manager; nothing yet."""
+        holds = _current.get()
+        if holds is None or holds.mark is not self._mark or holds.task() is not task:
+            holds = TaskHolds(self._mark, task, _pruned(holds))
+            _current.set(holds)
+        elif holds.outer is not None:
+            holds.outer = _pruned(holds.outer)
+        return holds
 
     def remove(self, lease: Lease) -> None:
         """A lease ends."""
         hold, task = lease.hold, lease.task
         if lease in hold.leases:
-            hold.leases.remove(lease)
+            hold.leases = _without(hold.leases, lease)
         else:
             hold.strays = tuple([stray for stray in hold.strays if stray() is not lease])
         holds = self.of(task)
         if task is None or holds is None:
             return
         home = hold.listener
-        leases = holds.leases.get(home, ())
-        if len(leases) > 1:
-            holds.leases[home] = _without(leases, lease)
+        leases = _without(holds.leases.get(home, ()), lease)
+        if leases:
+            holds.leases[home] = leases
         else:
             holds.leases.pop(home, None)
         if holds.overlapping:
@@ -128,7 +140,7 @@ class Holds:
         for lease in reversed(leases):
             lease.task = None
             if lease.guard is None:
-                lease.hold.leases.remove(lease)
+                lease.hold.leases = _without(lease.hold.leases, lease)
                 lease.hold.strays += (weakref.ref(lease),)
             else:
                 lease.guard.abandon()
@@ -141,7 +153,7 @@ class Holds:
 
 
 def _without(leases: tuple[Lease, ...], lease: Lease) -> tuple[Lease, ...]:
-    return tuple([other for other in leases if other is not lease])
+    return () if len(leases) < 2 else tuple([other for other in leases if other is not lease])
 
 
 def _holding(holds: TaskHolds | None) -> TaskHolds | None:
@@ -150,9 +162,9 @@ def _holding(holds: TaskHolds | None) -> TaskHolds | None:
     return holds
 
 
-def _outer() -> TaskHolds | None:
-    """What a new task has outside; links past those that hold nothing any more, so that no chain grows for ever."""
-    outer = holds = _holding(_current.get())
+def _pruned(outer: TaskHolds | None) -> TaskHolds | None:
+    """Links past those that hold nothing any more, so that no chain grows for ever."""
+    outer = holds = _holding(outer)
     while holds is not None:
         holds.outer = _holding(holds.outer)
         holds = holds.outer

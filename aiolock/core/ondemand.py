@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -15,9 +16,9 @@ class OnDemand(Coroutine[object, object, T_co]):
 
     _running: Coroutine[object, object, T_co] | None
 
+    @abstractmethod
     def _start(self) -> Coroutine[object, object, T_co]:
         """Make the coroutine."""
-        raise NotImplementedError
 
     def send(self, value: object) -> object:
         """Run to the next suspension, as a coroutine's `send`."""

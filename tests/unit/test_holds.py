@@ -76,7 +76,7 @@ async def test_a_task_that_holds_nothing_any_more_keeps_nothing(locks: LockManag
 
 
 async def test_a_task_after_the_other(locks: LockManager) -> None:
-    """Each starts the next one inside its block: the chain is as long as what is held. Kept by holds._outer."""
+    """Each starts the next one inside its block: the chain is as long as what is held. Kept by holds._pruned."""
     lengths = []
 
     async def generation(left: int) -> asyncio.Task[None] | None:
