@@ -9,7 +9,7 @@ local name = look(1, ARGV[1], { ARGV[2] })
 local function fix(ms)
   ms = text(math.max(ms, redis.call('PTTL', name.key)))
   redis.call('PEXPIRE', name.key, ms)
-  if name.records.state ~= '' then return end
+  if name.known then return end
   redis.call('HSET', name.key, 'state', name.state)
   redis.call('PEXPIRE', name.key, ms)
 end
