@@ -15,6 +15,7 @@ Contention, outage and loss are three different errors, never one `False`.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from typing import Any
 
@@ -133,3 +134,9 @@ class QuorumError(BackendError):
     def __init__(self, name: str, message: str, transient: bool = False, outcomes: tuple[str, ...] = ()) -> None:
         super().__init__(name, message, transient)
         self.outcomes = outcomes
+
+
+def note(error: BaseException, text: str) -> None:
+    """Add `text` to an error of a user's, where that takes notes: a frozen dataclass does not. Never raises."""
+    with contextlib.suppress(Exception):
+        error.add_note(f"aiolock: {text}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import CodeType, TracebackType
 
-from ..errors import ConfigurationError, LockLost
+from ..errors import ConfigurationError, LockLost, note
 from .lease import Lease
 from .scope import Edge, Scope, in_cancelled_scope, leave_scope, new_scope
 
@@ -79,7 +79,7 @@ class Guard:
             except ConfigurationError as elsewhere:
                 if error is None:
                     raise
-                error.add_note(f"aiolock: {elsewhere}")
+                note(error, str(elsewhere))
                 return
         lost = hold.check() is not None
         settlement = lease.give_up("dirty" if lost else "clean")
@@ -92,7 +92,7 @@ class Guard:
             try:
                 cause = leave_scope(scope, hold, self.task, task, kind, error, trace)
             except BaseExceptionGroup as remaining:  # the body's errors, without our cancellations
-                remaining.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
+                note(remaining, f"lock {lease.name!r} was lost meanwhile: {hold.explain()}")
                 raise
             if lost and cause is None and task is self.task and isinstance(scope, Edge):
                 await scope.drain()
@@ -107,7 +107,7 @@ class Guard:
                 finally:
                     del loss  # a circle
             if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
-                error.add_note(f"aiolock: lock {lease.name!r} was lost meanwhile: {hold.explain()}")
+                note(error, f"lock {lease.name!r} was lost meanwhile: {hold.explain()}")
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and the body's error hidden in that

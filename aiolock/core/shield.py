@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import anyio
 
 from ..clock import Clock, Timer
-from ..errors import LockLost, LossReason
+from ..errors import LockLost, LossReason, note
 from ..log import Log
 from .hold import Hold
 
@@ -53,7 +53,7 @@ class Shielded(AbstractAsyncContextManager[T], Generic[T]):
             reason = self._hold.reason or LossReason.EXPIRED
             raise LockLost(name, what, reason)
         if not isinstance(error, asyncio.CancelledError):
-            error.add_note(f"aiolock: {what}")
+            note(error, what)
         return None
 
 
