@@ -289,8 +289,11 @@ class Gate:
 
     def leave(self, lease: Lease, ending: Ending) -> Settlement:
         """One lease of a hold ends, and with the last one the hold."""
+        hold = lease.hold
         self.runtime.tasks.remove(lease)
-        return self.lower(lease.hold, ending)
+        if hold.watchers:
+            hold.left(lease)
+        return self.lower(hold, ending)
 
     def lower(self, hold: Hold, ending: Ending) -> Settlement:
         """One level less; at 0 the hold ends, by transfer to the next in the queue where that is allowed."""

@@ -82,7 +82,6 @@ class Hold:
         "_renew_at",
         "_retry",
         "_silent",
-        "_waiters",
         "_watchdog",
         "abandoned",
         "blocked",
@@ -105,6 +104,7 @@ class Hold:
         "tainted",
         "told",
         "ttl_ms",
+        "watchers",
     )
 
     def __init__(
@@ -139,7 +139,7 @@ class Hold:
         self._limit = math.inf if longest is None else clock.now() + longest
         self._margin = grant.margin
         self._brief = grant.brief
-        self._waiters: tuple[asyncio.Future[LossReason], ...] = ()
+        self.watchers: tuple[tuple[Lease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
         self.due: float = math.inf
         self.extend(grant.sent_at, grant.outcome.pttl)
         if grant.brief:
@@ -183,10 +183,10 @@ class Hold:
         self._watchdog.forget(self)
         for scope in self.scopes:
             _call(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
-        for waiter in self._waiters:
-            if not waiter.done():
-                _call(waiter.set_result, reason)
-        self._waiters = ()
+        for _, told in self.watchers:
+            if not told.done():
+                _call(told.set_result, reason)
+        self.watchers = ()
         self.listener.lost(self)
         tell = logger.warning if reason in CALM else logger.error
         tell(
@@ -230,17 +230,22 @@ class Hold:
         if self._error is not None:
             raise self._error
 
-    async def wait_lost(self) -> LossReason:
-        """Wait for a loss; for ever if there is none."""
-        if self.check() is not None:
-            assert self.reason is not None
+    async def wait_lost(self, lease: Lease) -> LossReason | None:
+        """Wait for a loss, or for the end of `lease`: None."""
+        if self.check() is not None or lease.released:
             return self.reason
-        waiter: asyncio.Future[LossReason] = asyncio.get_running_loop().create_future()
-        self._waiters += (waiter,)
+        told: asyncio.Future[LossReason | None] = asyncio.get_running_loop().create_future()
+        self.watchers += ((lease, told),)
         try:
-            return await waiter
+            return await told
         finally:
-            self._waiters = tuple(other for other in self._waiters if other is not waiter)
+            self.watchers = tuple([other for other in self.watchers if other[1] is not told])
+
+    def left(self, lease: Lease) -> None:
+        """A lease ended: who waits for its loss need not any longer."""
+        for watched, told in self.watchers:
+            if watched is lease and not told.done():
+                told.set_result(None)
 
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
         """Some task other than `but` is inside a guarded block."""

@@ -150,7 +150,7 @@ class Lease:
         if lost is not None:
             raise lost
         if self.released:
-            raise NotOwned(self.name, f"this lease of lock {self.name!r} was {self._ended()}: acquire it again")
+            raise self._not_owned()
         left = self.remaining()
         if left < seconds:
             raise LockLost(
@@ -161,15 +161,20 @@ class Lease:
             )
 
     async def wait_lost(self) -> LossReason:
-        """Wait until the lease is lost; for ever if it never is.
+        """Wait until the lease is lost.
 
         Returns:
-            The reason.
+            The reason; also after it was released, if it had been lost before.
 
-        Cancellation: nothing changes.
+        Raises:
+            NotOwned: it was released or detached, before or meanwhile: it cannot be lost any more.
+
+        Cancellation: nothing changes. Cost: no round trip.
         """
         self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
-        reason = await self.hold.wait_lost()
+        reason = await self.hold.wait_lost(self)
+        if reason is None:
+            raise self._not_owned()
         self.hold.told = True
         return reason
 
@@ -181,7 +186,7 @@ class Lease:
 
         Raises:
             LockLost: it was lost.
-            NotOwned: it was released or detached.
+            NotOwned: it was released or detached, before or meanwhile.
             BackendError: no answer within `request_timeout`, or refused; the lease lives on to its deadline.
 
         Cancellation: the renewal may still happen. Cost: one round trip.
@@ -197,6 +202,8 @@ class Lease:
         hold.judged(outcome, call.sent_at)
         if hold.reason is not None:
             raise hold.loss()
+        if self.released:
+            raise self._not_owned()
         hold.raise_failure()
 
     async def detach(self, ttl: float | None = None) -> str:
@@ -326,6 +333,9 @@ class Lease:
                 f"lock {self.name!r} cannot be detached while its owner has {self.depth} acquisitions of it open: "
                 "release the nested ones, and those of other tasks, first",
             )
+
+    def _not_owned(self) -> NotOwned:
+        return NotOwned(self.name, f"this lease of lock {self.name!r} was {self._ended()}: acquire it again")
 
     def _ended(self) -> str:
         return "detached" if self._detached else "released"

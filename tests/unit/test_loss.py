@@ -91,12 +91,12 @@ async def test_an_error_while_one_block_is_cancelled(
 
 async def test_waiting_for_the_loss_on_a_loop_that_is_closed(locks: LockManager, backend: MemoryBackend) -> None:
     loop = asyncio.new_event_loop()
-    gone: asyncio.Future[LossReason] = loop.create_future()
+    gone: asyncio.Future[LossReason | None] = loop.create_future()
     gone.add_done_callback(print)
     loop.close()
     with expect_loss(LossReason.EXPIRED):
         async with locks.lock("a", renew=False) as lease:
-            lease.hold._waiters = (gone,)
+            lease.hold.watchers = ((lease, gone),)
             await backend.clock.advance(DEADLINE)
             await asyncio.Event().wait()
 
