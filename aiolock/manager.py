@@ -331,8 +331,8 @@ class LockManager:
         """Close: no new acquires, waiters are turned away, guarded blocks cancelled with `CLOSED` and awaited for
         `request_timeout` at most, then their locks released. Those answers are awaited as long as some come, until
         there was none for `request_timeout`. A block that does not end keeps its key until its ttl. A task that is
-        just entering the manager gets `ConfigurationError`. Harmless if it is closed already, and in a forked child,
-        whose parent goes on using the connection.
+        just entering the manager gets `ConfigurationError`. Harmless if it is closed already, or while another call
+        closes it, for which it does not wait; and in a forked child, whose parent goes on using the connection.
 
         A manager that is left open is closed when `asyncio.run()` ends.
 

@@ -32,6 +32,10 @@ class Lifecycle:
             runtime.check("")
         self._forget_dead_loop()
         if runtime.bound:
+            if runtime.closing:
+                raise ConfigurationError(
+                    "", "this manager is still closing: enter it again when `aclose()` has returned"
+                )
             raise ConfigurationError("", "this manager is entered already: enter it once, and share it between tasks")
         entry = self._entry = asyncio.timeout(None)
         left = self._left = asyncio.get_running_loop().create_future()

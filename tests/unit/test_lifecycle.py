@@ -120,6 +120,22 @@ async def test_a_second_entry_while_somebody_enters() -> None:
     await manager.aclose()
 
 
+async def test_entered_while_it_closes() -> None:
+    """Another call of aclose() does not wait for the first one; an entry then says what it is too early for."""
+    backend = SlowBackend()
+    manager = await enter(LockManager(backend))
+    closing = asyncio.create_task(manager.aclose())
+    await turns(1)
+    await manager.aclose()
+    assert not closing.done()
+    with pytest.raises(ConfigurationError, match="still closing"):
+        await enter(manager)
+    await closing
+    await enter(manager)
+    await manager.aclose()
+    assert_nothing_left(manager, backend)
+
+
 # Cancelled together with the blocks.
 
 
