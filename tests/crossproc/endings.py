@@ -25,7 +25,7 @@ PATIENCE = 60.0
 """Seconds until a process must have come to an end."""
 
 PRELUDE = """
-import asyncio, os, signal, sys
+import asyncio, os, signal, sys, time
 from aiolock import LockManager
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -39,6 +39,13 @@ async def hold():
         for callback in once_held:
             asyncio.get_running_loop().call_later(0.01, callback)
         await asyncio.sleep(60)
+
+async def hold_and_block():
+    async with locks.lock(NAME):
+        print("held", flush=True)
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(60)
 
 async def is_held():
     while not locks._runtime.holds:
@@ -145,6 +152,7 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
 ENDINGS = {
     "Ctrl-C": Ending(MAIN.format(how="pass"), (INT,)),
     "Ctrl-C, the manager in one task, the block in another": Ending(OWNER_BESIDE.format(how="pass"), (INT,)),
+    "Ctrl-C twice, the block blocks the thread": Ending(MAIN.format(how="pass").replace("hold()", "hold_and_block()")),
     "Ctrl-C in a TaskGroup": Ending(GROUP.format(how="pass", then="pass"), (INT,)),
     "SIGTERM, sys.exit() in its handler": Ending(MAIN.format(how=EXIT), (TERM,)),
     "SIGTERM, sys.exit() in its handler, the block in another task": Ending(OWNER_BESIDE.format(how=EXIT), (TERM,)),
