@@ -20,6 +20,7 @@ from tests.support.queues import (
     Queue,
     Shape,
     assert_sound,
+    change,
     crash,
     ends,
     enter,
@@ -267,6 +268,18 @@ class TestAgain:
         assert set(holders(side, fair)) == {"m:2"}
         assert line(side, fair) == []
 
+    def test_whose_ticket_is_newer_than_all_that_is_known_is_not_tied_by_the_next(
+        self, side: Side, fair: Queue
+    ) -> None:
+        """Guards `serial` in join: the state was lost, and the clock set back. Among equal tickets, names decide."""
+        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        change(side, fair, serial=HIGH + 1)
+        side.run(fair.acquire("z:1", TTL, 0, "", ticket=HIGH + 2))
+        enter(side, fair, ["a:1"])
+        assert tickets(side, fair) == {"z:1": HIGH + 2, "a:1": HIGH + 3}
+        side.run(fair.release("m:1", TTL, 0, "clean", False))
+        assert set(holders(side, fair)) == {"z:1"}
+
     def test_tickets_survive_a_round_number(self, side: Side, fair: Queue) -> None:
         """Guards `tonumber(…ZSCORE…)`: servers write 1.8e+15."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
@@ -281,6 +294,21 @@ class TestAgain:
         assert side.run(fair.acquire("m:1", TTL, 0, "", ticket=0)) == Finished()
         assert side.run(fair.enter([fair.refresh("m:1", TTL, 0, "", 0)])) == [Finished()]
         assert not side.exists(fair.hash)
+        assert not side.exists(fair.order)
+
+    @pytest.mark.parametrize("batch", [False, True])
+    def test_a_refused_one_still_ends_those_whose_time_is_over(self, batch: bool, side: Side, fair: Queue) -> None:
+        """Guards `close` behind a request that is refused: what it found is written, what it healed expires."""
+        side.run(fair.acquire("m:1", TTL, 0, ""))
+        side.run(fair.release("m:2", TTL, 0, "undone", True))
+        side.delete(fair.order)
+        part = fair.refresh("m:2", TTL, 0, "", 0)
+        late = fair.enter([part] * (1 + batch))
+        assert side.run(late) == [Finished()] * (1 + batch)
+        assert 0 < side.pttl(fair.order) <= DAY
+        crash(side, fair, "m:1")
+        side.run(late)
+        assert holders(side, fair) == {}
         assert not side.exists(fair.order)
 
 

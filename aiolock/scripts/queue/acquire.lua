@@ -30,9 +30,7 @@ local function complete(k, a)
 end
 if #KEYS ~= 3 then return each(3, 11, 3, arrive, decide, complete) end
 local answer = arrive(1, 3, { ARGV[3] })
-if not answer then
-  settle(open(1))
-  answer = decide(1, 3)
-  close(open(1))
-end
+settle(open(1))
+answer = answer or decide(1, 3)
+close(open(1))
 return { answer or complete(1, 3) }
