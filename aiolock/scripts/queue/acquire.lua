@@ -21,12 +21,13 @@ local function pause(name)
 end
 local function complete(k, a)
   local name, ticket = open(k), waiter(open(k), ARGV[a])
+  local serial, fence, metadata = latest(name)
   if ARGV[a + 8] ~= '-1' then
     local rank = redis.call('ZCOUNT', name.order, FIRST, ticket)
-    return { 'queued', name.serial, tonumber(ticket), rank, name.fence, name.metadata, pause(name) }
+    return { 'queued', tonumber(serial), tonumber(ticket), rank, tonumber(fence), metadata, pause(name) }
   end
   local last = redis.call('ZREVRANGEBYSCORE', name.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  return { 'refused', (last or NOW) - NOW, name.fence, name.metadata }
+  return { 'refused', (last or NOW) - NOW, tonumber(fence), metadata }
 end
 if #KEYS ~= 3 then return each(3, 11, 3, arrive, decide, complete) end
 local answer = arrive(1, 3, { ARGV[3] })

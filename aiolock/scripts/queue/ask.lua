@@ -12,7 +12,6 @@ local function arrive(k, a, owners)
   prune(name)
   local waits = waiter(name, owner)
   if not waits and redis.call('EXISTS', KEYS[k + 2]) == 1 then return { 'finished' } end
-  name.asking[owner] = true
   -- Who was forgotten, or granted for a time that is over, and comes back may be the first in line.
   if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(name, owner)) then enter(name, a) end
 end

@@ -4,7 +4,7 @@
 local function heal(name)
   local all = redis.call('HGETALL', name.key)
   name.used, name.holders, name.waiters, name.joined = 0, 0, 0, true
-  redis.call('PEXPIRE', name.key, text(DAY)) -- at the memory limit the first write decides
+  redis.call('PEXPIRE', name.key, DAY) -- at the memory limit the first write decides
   for i = 1, #all, 2 do
     local owner, record = all[i], all[i + 1]
     local ticket, weight = record:match('^w (%d+)'), record:match('^h %d+ (%d+)')
@@ -24,7 +24,7 @@ local function open(k, capacity, owners)
   if name then return name end
   name = look(k, capacity, owners)
   local known = name.holders + name.waiters
-  if redis.call('HLEN', name.key) ~= known + (name.known and 1 or 0)
+  if redis.call('HLEN', name.key) ~= known + (name.fresh and 0 or 1)
     or known > 0 and redis.call('ZCARD', name.order) < known
     or name.waiters > 0 and redis.call('ZCOUNT', name.order, FIRST, '+inf') < name.waiters then heal(name) end
   names[KEYS[k]], names[#names + 1] = name, name

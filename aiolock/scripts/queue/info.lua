@@ -9,7 +9,7 @@ local name = look(1, ARGV[1], { ARGV[2] })
 local function fix(ms)
   ms = text(math.max(ms, redis.call('PTTL', name.key)))
   redis.call('PEXPIRE', name.key, ms)
-  if name.known then return end
+  if not name.fresh then return end
   redis.call('HSET', name.key, 'state', name.state)
   redis.call('PEXPIRE', name.key, ms)
 end
@@ -24,7 +24,8 @@ for _, owner in ipairs(over) do
 end
 local ticket, live = waiter(name, ARGV[2]), name.holders - expired
 local place = ticket and redis.call('ZCOUNT', name.order, FIRST, ticket) or 0
-local answer = { live, used, name.capacity, name.fence, name.metadata, name.waiters, place }
+local _, minted, metadata = latest(name)
+local answer = { live, used, name.capacity, tonumber(minted), metadata, name.waiters, place }
 local last = redis.call('ZREVRANGEBYSCORE', name.order, '(' .. FIRST, '(' .. text(NOW), 'WITHSCORES', 'LIMIT', 0, 1)
 local depth, _, _, fence = holder(name, last[1] or '')
 if depth then answer[8], answer[9], answer[10], answer[11] = last[1], tonumber(depth), last[2] - NOW, fence end

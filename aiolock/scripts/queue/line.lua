@@ -4,12 +4,14 @@
 local function join(name, owner, ticket, rest)
   local place = waiter(name, owner)
   if not place then
-    if ticket == '0' then name.serial = math.max(name.serial + 1, NOW_US, FIRST) end
-    place = text(ticket == '0' and name.serial or math.max(ticket, FIRST))
-    name.serial = math.max(name.serial, place) -- no later ticket is the same
+    local serial, fence, metadata = latest(name)
+    place = text(ticket == '0' and math.max(serial + 1, NOW_US, FIRST) or math.max(ticket, FIRST))
+    name.last = text(math.max(serial, place)) .. ' ' .. fence .. ' ' .. metadata -- no later ticket is the same
     redis.call('ZADD', name.order, place, owner)
     name.waiters, name.grows, name.joined = name.waiters + 1, true, true
   end
+  name.asking = name.asking or {}
+  name.asking[owner] = true
   write(name, owner, 'w ' .. place .. ' ' .. rest)
 end
 local function leave(name, owner)
@@ -17,7 +19,8 @@ local function leave(name, owner)
   if not holder(name, owner) then remove(name, owner) end
 end
 local function tell(name, owner, ...)
-  name.told[#name.told + 1] = { ARGV[1] .. string.match(owner, '^[^:]*') .. ARGV[2], table.concat({ ... }, ' ') }
+  local told = name.told or {}
+  name.told, told[#told + 1] = told, { ARGV[1] .. string.match(owner, '^[^:]*') .. ARGV[2], table.concat({ ... }, ' ') }
 end
 local function gone(name, weight)
   return name.used > 0 and name.used + weight > name.capacity and 'taken_over' or 'deleted'

@@ -1,5 +1,5 @@
-"""One name as a script of the family sees it: what name.lua, holders.lua, line.lua, heal.lua, turn.lua and close.lua
-promise together, as Python over a `Store`.
+"""One name as a script of the family sees it: what name.lua, record.lua, holders.lua, line.lua, heal.lua, turn.lua and
+close.lua promise together, as Python over a `Store`.
 """
 
 from __future__ import annotations
@@ -173,6 +173,7 @@ class Name:
             self.store.zadd(self.order, ticket, owner)
             state.waiters += 1
             self.grows = self.joined = True
+        self.asking.add(owner)
         self.records[owner] = wish._replace(ticket=ticket)
 
     def leave(self, owner: str) -> None:
@@ -194,7 +195,6 @@ class Name:
     def prune(self) -> None:
         """Drop holders whose time is over."""
         if self.pruned or self.state.holders == 0:
-            self.pruned = True
             return
         self.pruned = True
         if self.store.zcount(self.order, 0, self.run.now) == 0:

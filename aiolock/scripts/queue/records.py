@@ -59,10 +59,10 @@ class State:
         longest: the longest ttl in ms that was asked for since it last was idle.
         shut: server ms until which nobody is let in.
         capacity: how much weight can be held.
-        serial: of the last ticket or grant.
-        fence: of the last holder that minted one.
         resized: '1' if the capacity was set.
         dirty: '1' if a holder that minted a fence did not end cleanly, and none minted one since.
+        serial: of the last ticket or grant.
+        fence: of the last holder that minted one.
         metadata: of the last grant.
     """
 
@@ -72,17 +72,17 @@ class State:
     longest: int
     shut: int
     capacity: int
-    serial: int
-    fence: int
     resized: str
     dirty: str
+    serial: int
+    fence: int
     metadata: str
 
     @classmethod
     def read(cls, text: str) -> State:
-        *numbers, resized, dirty, metadata = text.split(" ", 10)
-        used, holders, waiters, longest, shut, capacity, serial, fence = map(int, numbers)
-        return cls(used, holders, waiters, longest, shut, capacity, serial, fence, resized, dirty, metadata)
+        *counts, resized, dirty, serial, fence, metadata = text.split(" ", 10)
+        used, holders, waiters, longest, shut, capacity = map(int, counts)
+        return cls(used, holders, waiters, longest, shut, capacity, resized, dirty, int(serial), int(fence), metadata)
 
     def spell(self) -> str:
         return " ".join(map(str, astuple(self)))

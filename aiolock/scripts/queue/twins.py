@@ -32,7 +32,6 @@ def arrive(part: Part) -> TwinReply:
     waits = name.waiter(owner) is not None
     if not waits and part.run.store.exists(part.keys[2]):
         return ["finished"]
-    name.asking.add(owner)
     if waits or (ticket > 0 and name.holder(owner) is None):
         enter(part)
     return None
