@@ -192,3 +192,15 @@ def test_a_floor_that_no_fence_can_be_is_not_believed(side: Side) -> None:
         side.run(permits.acquire(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate((HIGH, 2**53, 10**20))
     ]  # type: ignore[union-attr]
     assert fences == [HIGH + 1, HIGH + 2, HIGH + 3]
+
+
+def test_who_is_refused_beside_many_that_expired_hears_of_no_time_before_now(side: Side, crowd: list[str]) -> None:
+    """Guards the least `pttl` of a refusal: below 0 it would mean a key without an expiry."""
+    side.run(WRITE.release("m:1", TTL, 0, "clean", False))
+    for owner in crowd[: 2 * ROOM]:
+        refresh(side, owner)
+    crash(side, READ, *holders(side, READ))
+    forget(side, READ, *line(side, READ))
+    answer = side.run(WRITE.acquire("m:2", TTL, HIGH, "", ticket=NO_TICKET))
+    assert isinstance(answer, Refused)
+    assert answer.pttl == 0

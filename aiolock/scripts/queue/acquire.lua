@@ -27,7 +27,7 @@ local function complete(k, a)
     return { 'queued', tonumber(serial), tonumber(ticket), rank, tonumber(fence), metadata, pause(name) }
   end
   local last = redis.call('ZREVRANGEBYSCORE', name.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  return { 'refused', (last or NOW) - NOW, tonumber(fence), metadata }
+  return { 'refused', math.max(last or NOW, NOW) - NOW, tonumber(fence), metadata }
 end
 if #KEYS ~= 3 then return each(3, 11, 3, arrive, decide, complete) end
 local answer = arrive(1, 3, { ARGV[3] })

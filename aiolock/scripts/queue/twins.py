@@ -68,7 +68,7 @@ def complete(part: Part) -> TwinReply:
     if part.args[8] == "-1":
         held = store.zrangebyscore(name.order, 0, FIRST - 1)
         left = (store.zscore(name.order, held[-1]) or now) - now if held else 0
-        return ["refused", left, state.fence, state.metadata]
+        return ["refused", max(left, 0), state.fence, state.metadata]
     waits = name.waiter(part.args[0])
     assert waits is not None
     pause = 0
