@@ -26,8 +26,8 @@ async def test_a_server_that_says_no_run_id_is_believed(trio: Trio) -> None:
     links = [Link(trio.stores[i], trio.clock) for i in (0, 1, 0)]
     for link in links:
         link.run_id = ""
-    async with trio.manager(links):
-        pass
+    async with trio.manager(links) as locks:
+        assert not await locks.lock(NAME).is_locked()
 
 
 async def test_a_name_that_comes_to_mean_another_server(
