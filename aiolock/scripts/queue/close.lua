@@ -3,8 +3,9 @@
 -- If a command is denied: before that HSET nothing is changed but the order, which may be ahead of the hash; behind it
 -- all is done, and what has ended may be left over. The next request goes by the hash, and mends either.
 local function spell(name)
-  return string.format('%.0f %.0f %.0f %.0f %.0f %.0f %s %s ', name.used, name.holders, name.waiters, name.longest,
-    name.shut, name.capacity, name.resized, name.dirty) .. name.last
+  local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %s %s ', name.used, name.holders, name.waiters,
+    name.longest, name.shut, name.capacity, name.resized, name.dirty)
+  return numbers .. name.last
 end
 local function close(name, clean_ttl)
   local state, order, ended, idle = spell(name), name.scores, nil, name.holders + name.waiters == 0
