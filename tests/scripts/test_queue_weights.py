@@ -40,7 +40,7 @@ def test_a_writer_that_reads_weighs_more_than_all_until_it_reads_no_more(side: S
 
 
 def test_a_late_copy_makes_no_writer_of_one_who_only_reads_by_now(side: Side) -> None:
-    """Guards `tonumber(held) < name.capacity and held`."""
+    """Guards `tonumber(held) >= name.capacity`."""
     fence = fence_of(side, WRITER)
     side.run(BOTH.acquire("a:1", TTL, 0, "", 2, fence))
     side.run(READER.release("a:1", TTL, 1, "clean", False))
@@ -55,6 +55,16 @@ def test_nobody_else_gets_more_by_nesting(side: Side, shape: object) -> None:
     fence = fence_of(side, name)
     side.run(name.acquire("a:1", TTL, 0, "", 2, fence))
     assert used(side, name) == 1
+
+
+def test_nobody_gets_more_by_nesting_beside_another(side: Side) -> None:
+    """Guards `name.holders == 1`; found by the differential test, where the number of permits was lowered."""
+    one, two, three = (Queue(SEMAPHORE).weighing(weight) for weight in (1, 2, 3))
+    fence = fence_of(side, two)
+    fence_of(side, one, "a:2")
+    side.run(one.set_capacity(2))
+    side.run(three.acquire("a:1", TTL, 0, "", 2, fence))
+    assert used(side, one) == 3
 
 
 def test_what_is_gone_where_nobody_holds_was_deleted(side: Side) -> None:

@@ -23,7 +23,8 @@ local function decide(k, a)
   if count then
     if tonumber(depth) > tonumber(count) then
       -- A writer that reads, too, weighs more than all; nobody else gets more by nesting.
-      local more = tonumber(held) < name.capacity and held or math.max(held, weight)
+      local alone = name.holders == 1 and tonumber(held) >= name.capacity
+      local more = alone and math.max(held, weight) or held
       name.used = name.used + more - held
       write(name, owner, table.concat({ 'h', depth, text(more), minted, token, abandoned }, ' '))
     end

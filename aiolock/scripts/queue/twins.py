@@ -46,7 +46,8 @@ def decide(part: Part) -> TwinReply:
         if fence not in ("0", held.fence):
             return ["lost", "taken_over"]
         if int(depth) > held.depth:
-            more = max(held.weight, int(weight)) if held.weight >= state.capacity else held.weight
+            alone = state.holders == 1 and held.weight >= state.capacity
+            more = max(held.weight, int(weight)) if alone else held.weight
             state.used += more - held.weight
             name.records[owner] = held._replace(depth=int(depth), weight=more)
         return ["granted", held.fence, name.extend(owner, int(ttl)), held.abandoned, state.capacity]
