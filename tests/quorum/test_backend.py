@@ -194,7 +194,7 @@ async def test_closing_fails_what_is_on_its_way(trio: Trio, links: list[Link]) -
         await look
     with pytest.raises(BackendError):
         await told
-    assert not backend._panel.winners
+    assert not backend._members.granted
 
 
 # Channels.

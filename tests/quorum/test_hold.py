@@ -52,7 +52,7 @@ async def test_it_is_renewed_by_two_of_three(trio: Trio, here: Lock, there: Lock
 
 
 async def test_it_is_renewed_while_a_node_hangs(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Kept by Ballot.judge: who has not answered is not waited for."""
+    """Kept by QuorumRequest.judge: who has not answered is not waited for."""
     async with here as lease:
         links[2].hang()
         await trio.clock.advance(3 * TTL)
@@ -134,7 +134,7 @@ async def test_nested_by_majority(trio: Trio, here: Lock) -> None:
 
 
 async def test_a_release_reaches_a_node_that_was_away(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Kept by Farewell, which outlives its decision."""
+    """Kept by QuorumRelease, which outlives its decision."""
     lease = await here.acquire()
     with away(links[1]):
         await lease.release()
@@ -147,7 +147,7 @@ async def test_a_release_reaches_a_node_that_was_away(trio: Trio, links: list[Li
 async def test_a_release_that_came_to_nothing_is_given_up_with_the_ttl(
     trio: Trio, links: list[Link], here: Lock
 ) -> None:
-    """A node that stays away piles up nothing. Kept by Farewell.judge: it withdraws."""
+    """A node that stays away piles up nothing. Kept by QuorumRelease.judge: it withdraws."""
     lease = await here.acquire()
     with away(links[1]):
         await lease.release()
@@ -166,7 +166,7 @@ async def test_a_release_of_what_a_majority_lost_tells(trio: Trio, here: Lock) -
 
 
 async def test_a_release_that_two_nodes_did_not_answer_is_repeated(trio: Trio, links: list[Link], here: Lock) -> None:
-    """By what the nodes owe; nobody is told that it was gone the second time. Kept by Farewell.again."""
+    """By what the nodes owe; nobody is told that it was gone the second time. Kept by QuorumRelease.again."""
     lease = await here.acquire()
     for link in links[1:]:
         link.hang()
@@ -180,7 +180,7 @@ async def test_a_release_that_two_nodes_did_not_answer_is_repeated(trio: Trio, l
 
 
 async def test_the_state_is_kept_for_a_day(trio: Trio, here: Lock) -> None:
-    """H8: a node that was skewed must remember. Kept by Farewell.args."""
+    """H8: a node that was skewed must remember. Kept by QuorumRelease.args."""
     async with here:
         pass
     for store in trio.stores:
@@ -188,7 +188,7 @@ async def test_the_state_is_kept_for_a_day(trio: Trio, here: Lock) -> None:
 
 
 async def test_abandoned_on_one_node_is_abandoned(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Its holder may have had that node and one that is away now. Kept by Election: `any`."""
+    """Its holder may have had that node and one that is away now. Kept by QuorumAcquire: `any`."""
     thief = LockCalls(Keys("aiolock"), NAME)
     for node in (0, 1):
         links[node]._execute(thief.acquire("thief:1", 100, 0, "a thief"))
@@ -203,7 +203,7 @@ async def test_abandoned_on_one_node_is_abandoned(trio: Trio, links: list[Link],
 
 
 async def test_info_has_the_fence_of_a_majority(trio: Trio, lines: list[Link], here: Lock, there: Lock) -> None:
-    """A node that granted late has one of its own until it is told. Kept by verdicts.seen: `sharing < …`."""
+    """A node that granted late has one of its own until it is told. Kept by majority.seen: `sharing < …`."""
     async with here as lease:
         await trio.clock.advance(0)
         trio.stores[0].hset(keys_of().state, {"fence": str(lease.fence + 7)})

@@ -16,13 +16,13 @@ from ...scripts.lock.args import AcquireArgs
 from ..base import Backend, Wake
 from ..memory import finish
 from ..worker import Worker
-from .ballot import Ballot
-from .election import Election
-from .farewell import Farewell
+from .acquire import QuorumAcquire
+from .majority import RULES
+from .members import Members
 from .node import Node
-from .panel import Panel
+from .release import QuorumRelease
+from .request import QuorumRequest
 from .subscription import Subscription
-from .verdicts import RULES
 
 R = TypeVar("R")
 logger: Log = Log("aiolock.quorum")
@@ -59,8 +59,8 @@ class QuorumBackend:
         self.db: int = nodes[0].db
         self.nodes: int = len(nodes)
         # The manager gives up after request_timeout, and knows less of the nodes than is known here.
-        members = [Node(number, node) for number, node in enumerate(nodes, 1)]
-        self._panel = Panel(members, self.clock, request_timeout / 2)
+        servers = [Node(number, node) for number, node in enumerate(nodes, 1)]
+        self._members = Members(servers, self.clock, request_timeout / 2)
         self._subscriptions: dict[str, Subscription] = {}
         self._opening: list[Worker[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,7 +68,7 @@ class QuorumBackend:
         self._open = False
 
     def __repr__(self) -> str:
-        ready = sum(node.ready for node in self._panel.nodes)
+        ready = sum(node.ready for node in self._members.nodes)
         return f"<QuorumBackend nodes={self.nodes} ready={ready}>"
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
@@ -78,9 +78,9 @@ class QuorumBackend:
         self._open = True
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        for node in self._panel.nodes:
+        for node in self._members.nodes:
             node.forget()
-        self._opening = [self._connect(node, timeout, reconnected) for node in self._panel.nodes]
+        self._opening = [self._connect(node, timeout, reconnected) for node in self._members.nodes]
         try:
             await self._majority(timeout)
         except BaseException:
@@ -91,10 +91,10 @@ class QuorumBackend:
         """See `Backend.run`."""
         if not self._open:
             return self._fail(call, "the connection to the quorum is closed: use locks inside `async with manager:`")
-        ballot = self._ballot(call)
-        if ballot is None:
+        request = self._request(call)
+        if request is None:
             return self._fail(call, f"a quorum does not offer {call.script.name}: use a manager of one server")
-        return ballot.put()
+        return request.send()
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
@@ -102,12 +102,12 @@ class QuorumBackend:
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`: done once a majority confirmed. Messages come after a short random pause."""
-        subscription = Subscription(self._panel, channel, wake)
+        subscription = Subscription(self._members, channel, wake)
         if not self._open:
             subscription.fail(BackendError("", "the connection to the quorum is closed"))
             return subscription.future
         self._subscriptions[channel] = subscription
-        for node in self._panel.nodes:
+        for node in self._members.nodes:
             if node.ready:
                 subscription.join(node)
         return subscription.future
@@ -130,31 +130,31 @@ class QuorumBackend:
             self.unsubscribe(channel)
         try:
             async with asyncio.TaskGroup() as group:
-                for node in self._panel.nodes:
+                for node in self._members.nodes:
                     group.create_task(node.aclose())
         finally:
-            self._panel.winners.clear()
+            self._members.granted.clear()
             if self._loop is asyncio.get_running_loop():
                 for worker in opening:
                     await worker.stopped()
 
-    def _ballot(self, call: Call[Any]) -> Ballot[Any] | None:
+    def _request(self, call: Call[Any]) -> QuorumRequest[Any] | None:
         if call.script is ACQUIRE and AcquireArgs.of(call).depth == 1:
-            return Election(self._panel, call)
+            return QuorumAcquire(self._members, call)
         if call.script is RELEASE:
-            return Farewell(self._panel, call)
+            return QuorumRelease(self._members, call)
         rule = RULES.get(call.script)
-        return None if rule is None else Ballot(self._panel, call, rule, self._panel.patience)
+        return None if rule is None else QuorumRequest(self._members, call, rule, self._members.patience)
 
     async def _majority(self, timeout: float) -> None:
-        nodes, quorum = self._panel.nodes, self._panel.quorum
+        nodes, quorum = self._members.nodes, self._members.quorum
         while True:
             for node in nodes:
                 if isinstance(node.failure, ConfigurationError):
                     raise node.failure
             ready = sum(node.ready for node in nodes)
             failed = sum(node.failure is not None for node in nodes)
-            if self._panel.hopeless(failed):
+            if self._members.hopeless(failed):
                 raise self._unconnected()
             if ready + failed == len(nodes):
                 return
@@ -167,11 +167,11 @@ class QuorumBackend:
 
     def _connect(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> Worker[None]:
         again = partial(self._connected_again, node, timeout, reconnected)
-        work = partial(node.open, timeout, again, self._told, self._panel.twin)
+        work = partial(node.open, timeout, again, self._told, self._members.twin)
         return Worker(work, _nothing, f"aiolock {node.label}")
 
     def _connected_again(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> None:
-        node.failure = self._panel.twin(node)
+        node.failure = self._members.twin(node)
         if node.failure is not None:  # its name means another server now
             logger.error("%s", node.failure)
             node.ready = False
@@ -185,13 +185,13 @@ class QuorumBackend:
                 subscription.join(node)
 
     def _unconnected(self) -> QuorumError:
-        nodes = self._panel.nodes
+        nodes = self._members.nodes
         outcomes = tuple(f"{node.label}: {node.failure or ('connected' if node.ready else 'none')}" for node in nodes)
         failures = [node.failure for node in nodes if isinstance(node.failure, BackendError)]
         error = QuorumError(
             "",
-            f"{self._panel.quorum} of {len(nodes)} nodes must be connected: " + "; ".join(outcomes),
-            transient=not self._panel.hopeless(sum(not failure.transient for failure in failures)),
+            f"{self._members.quorum} of {len(nodes)} nodes must be connected: " + "; ".join(outcomes),
+            transient=not self._members.hopeless(sum(not failure.transient for failure in failures)),
             outcomes=outcomes,
         )
         error.__cause__ = failures[0]

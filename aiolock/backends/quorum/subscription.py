@@ -9,8 +9,8 @@ from functools import partial
 from ...clock import Timer
 from ...errors import BackendError, QuorumError
 from ..base import Wake
+from .members import Members
 from .node import Node
-from .panel import Panel
 
 
 class Subscription:
@@ -20,14 +20,14 @@ class Subscription:
     same time, each would get a node or two, and nobody a majority.
 
     Args:
-        panel: the nodes.
+        members: the nodes.
         channel: its name.
         wake: told payloads and confirmations.
     """
 
-    def __init__(self, panel: Panel, channel: str, wake: Wake) -> None:
+    def __init__(self, members: Members, channel: str, wake: Wake) -> None:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._panel = panel
+        self._members = members
         self._channel = channel
         self._wake = wake
         self._confirmed: set[Node] = set()
@@ -46,7 +46,7 @@ class Subscription:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        for node in self._panel.nodes:
+        for node in self._members.nodes:
             if node.ready:
                 node.backend.unsubscribe(self._channel)
         self.fail(BackendError("", "the subscription was given up before it was confirmed", transient=True))
@@ -65,14 +65,14 @@ class Subscription:
         self._refused.pop(node, None)
         if payload is None and node not in self._confirmed:
             self._confirmed.add(node)
-            if len(self._confirmed) == self._panel.quorum and not self.future.done():
+            if len(self._confirmed) == self._members.quorum and not self.future.done():
                 self._wake(None)
                 self.future.set_result(None)
             return
         self._pending[payload] = None
         if self._timer is None:
-            clock = self._panel.clock
-            self._timer = clock.call_at(clock.now() + self._panel.spread * random.uniform(0.2, 1), self._deliver)
+            clock = self._members.clock
+            self._timer = clock.call_at(clock.now() + self._members.spread * random.uniform(0.2, 1), self._deliver)
 
     def _deliver(self) -> None:
         self._timer = None
@@ -91,12 +91,12 @@ class Subscription:
     def _refuse(self, node: Node, error: BackendError) -> QuorumError | None:
         """Why there is no majority any more; None if there may be one."""
         self._refused[node] = error
-        if not self._panel.hopeless(len(self._refused)):
+        if not self._members.hopeless(len(self._refused)):
             return None
-        outcomes = tuple(f"{node.label}: {self._refused.get(node, 'no answer yet')}" for node in self._panel.nodes)
+        outcomes = tuple(f"{node.label}: {self._refused.get(node, 'no answer yet')}" for node in self._members.nodes)
         failure = QuorumError(
             "",
-            f"{self._panel.quorum} of {len(self._panel.nodes)} nodes must confirm a subscription: "
+            f"{self._members.quorum} of {len(self._members.nodes)} nodes must confirm a subscription: "
             + "; ".join(outcomes),
             transient=all(error.transient for error in self._refused.values()),
             outcomes=outcomes,

@@ -1,4 +1,4 @@
-"""An acquire put to three nodes: granted and confirmed by two, or undone on all."""
+"""An acquire sent to three nodes: granted and confirmed by two, or undone on all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAR = 2**52
 
 
 async def test_all_three_hold_it_under_one_fence(trio: Trio, here: Lock) -> None:
-    """Kept by Election._agree: every node that granted is told the greatest fence."""
+    """Kept by QuorumAcquire._agree: every node that granted is told the greatest fence."""
     trio.set_fences(FAR, FAR + 2, FAR + 1)
     async with here as lease:
         await trio.clock.advance(0)
@@ -28,7 +28,7 @@ async def test_all_three_hold_it_under_one_fence(trio: Trio, here: Lock) -> None
 
 
 async def test_h8_the_next_majority_knows_the_fence(trio: Trio, links: list[Link], lines: list[Link]) -> None:
-    """H8: A takes nodes 1 and 2 with 10 and 12; B takes 1 and 3 with 11 and 6. Kept by Election._confirm."""
+    """H8: A takes nodes 1 and 2 with 10 and 12; B takes 1 and 3 with 11 and 6. Kept by QuorumAcquire._confirm."""
     trio.set_fences(FAR + 9, FAR + 11, FAR + 5)
     async with trio.manager(links) as one, trio.manager(lines) as two:
         with away(links[2]):
@@ -61,7 +61,7 @@ async def test_h8_nobody_enters_while_the_write_back_is_lost(trio: Trio, links: 
 
 
 async def test_two_nodes_are_enough_and_none_is_waited_for(trio: Trio, links: list[Link], here: Lock) -> None:
-    """No time passes. Kept by Election.judge: a majority decides."""
+    """No time passes. Kept by QuorumAcquire.judge: a majority decides."""
     links[1].hang()
     async with here.acquire(timeout=0) as lease:
         assert trio.held() == [True, False, True]
@@ -74,7 +74,7 @@ async def test_two_nodes_are_enough_and_none_is_waited_for(trio: Trio, links: li
 
 async def test_a_node_that_was_slow_joins(trio: Trio, links: list[Link], here: Lock) -> None:
     """One more that may fail. Its fence becomes the agreed one, though it minted a later one: else its renewals would
-    say taken over. Kept by Election.counted."""
+    say taken over. Kept by QuorumAcquire.on_answer."""
     links[1].hang()
     async with here as lease:
         await trio.clock.advance(2.0)
@@ -109,7 +109,7 @@ async def test_a_grant_that_comes_after_the_loss_makes_its_node_forget_nothing(
 
 
 async def test_a_majority_that_is_silent_is_an_error_in_time(trio: Trio, links: list[Link], here: Lock) -> None:
-    """A twentieth of the ttl, not the request_timeout. Kept by Panel.timeout."""
+    """A twentieth of the ttl, not the request_timeout. Kept by Members.timeout."""
     links[1].hang()
     links[2].hang()
     attempt = asyncio.ensure_future(here.acquire())
@@ -129,7 +129,7 @@ async def test_a_majority_that_is_silent_is_an_error_in_time(trio: Trio, links: 
 
 
 async def test_what_was_never_written_never_is(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Kept by Ballot.over: it withdraws."""
+    """Kept by QuorumRequest.over: it withdraws."""
     with away(links[2]):
         async with here:
             pass
@@ -140,7 +140,7 @@ async def test_what_was_never_written_never_is(trio: Trio, links: list[Link], he
 
 @pytest.mark.parametrize("executed", [False, True])
 async def test_an_acquire_that_dies_is_buried(trio: Trio, links: list[Link], here: Lock, executed: bool) -> None:
-    """The lost copy may still run: it finds a tombstone. Kept by Election.again."""
+    """The lost copy may still run: it finds a tombstone. Kept by QuorumAcquire.again."""
     links[2].hang()
     lease = await here.acquire()
     owner = lease.hold.owner
@@ -155,7 +155,7 @@ async def test_an_acquire_that_dies_is_buried(trio: Trio, links: list[Link], her
 
 
 async def test_an_undo_that_is_lost_is_written_again(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Cancelled in flight; on one node both the acquire and its undo die unanswered. Kept by Farewell.again."""
+    """Cancelled in flight; on one node both the acquire and its undo die unanswered. Kept by QuorumRelease.again."""
     links[0].hang()
     attempt = asyncio.ensure_future(here.acquire())
     links[1].hang()
@@ -173,7 +173,7 @@ async def test_an_undo_that_is_lost_is_written_again(trio: Trio, links: list[Lin
 async def test_a_grant_that_nobody_waits_for_is_not_confirmed(
     trio: Trio, links: list[Link], locks: LockManager, here: Lock
 ) -> None:
-    """Its undo was written behind it, and nothing is remembered of it. Kept by Election.judge: `future.done()`."""
+    """Its undo was written behind it, and nothing is remembered of it. Kept by QuorumAcquire.judge: `future.done()`."""
     trio.set_fences(FAR, FAR + 1, FAR + 2)
     for link in links:
         link.hang()
@@ -185,7 +185,7 @@ async def test_a_grant_that_nobody_waits_for_is_not_confirmed(
         link.thaw()
     await trio.clock.advance(0)
     assert [script for script, _ in links[0].sent] == ["acquire", "release"]
-    assert not locks._runtime.backend._panel.winners  # type: ignore[attr-defined]
+    assert not locks._runtime.backend._members.granted  # type: ignore[attr-defined]
     assert trio.held() == [False] * 3
 
 
@@ -315,7 +315,7 @@ async def test_a_timeout_names_the_holder(trio: Trio, here: Lock, others: LockMa
 async def test_waiters_do_not_wake_each_other(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
     """The holder is missing on one node, which grants and is undone at each attempt: no message comes of that.
 
-    Kept by Farewell.args: `_silent`.
+    Kept by QuorumRelease.args: `_silent`.
     """
     third = trio.manager(trio.links())
     async with third:
@@ -375,7 +375,7 @@ async def test_one_process_leaves_it_to_another(trio: Trio, here: Lock, there: L
 async def test_the_third_node_is_waited_for_only_once(
     trio: Trio, links: list[Link], lines: list[Link], here: Lock
 ) -> None:
-    """A node that let an attempt's time pass is suspected until it answers. Kept by Ballot.final."""
+    """A node that let an attempt's time pass is suspected until it answers. Kept by QuorumRequest.final."""
     rival = LockCalls(Keys("aiolock"), NAME)
     links[0]._execute(rival.acquire("rival:1", 600_000, 0, "a rival"))
     links[2].hang()

@@ -1,4 +1,4 @@
-"""One call put to every node, and the answer of their majority."""
+"""One call sent to every node, and the answer of their majority."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...clock import Timer
 from ...errors import BackendError, QuorumError
 from ...scripts.base import Arg, Call
 from ..memory import finish
+from .majority import Rule, Tally
+from .members import Members
 from .node import Node
-from .panel import Panel
-from .verdicts import Rule, Tally
 
 R = TypeVar("R")
 
@@ -21,7 +21,7 @@ LATECOMERS = 0.02
 """Seconds for answers that came while the event loop was too busy to read them, and to see that time was over."""
 
 
-class Vote(Call[R]):
+class MemberRequest(Call[R]):
     """One node's copy of a call.
 
     Attributes:
@@ -42,35 +42,35 @@ class Vote(Call[R]):
         return self.answer is None
 
 
-class Ballot(Generic[R]):
+class QuorumRequest(Generic[R]):
     """One call on its way to all nodes. To its maker it behaves as on one server: settled once, and in order.
 
     Args:
-        panel: the nodes.
+        members: the nodes.
         whole: the call.
         rule: what their answers mean.
         patience: seconds until what has not answered counts as failed.
     """
 
-    def __init__(self, panel: Panel, whole: Call[R], rule: Rule[R], patience: float) -> None:
-        self.panel: Panel = panel
+    def __init__(self, members: Members, whole: Call[R], rule: Rule[R], patience: float) -> None:
+        self.members: Members = members
         self.whole: Call[R] = whole
         self.future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self.votes: list[Vote[R]] = []
+        self.requests: list[MemberRequest[R]] = []
         self.decided: bool = False
         self.until: float = math.inf
         self._patience = patience
         self._rule = rule
         self._timer: Timer | None = None
 
-    def put(self) -> asyncio.Future[R]:
+    def send(self) -> asyncio.Future[R]:
         """Ask every node, now."""
         self.whole.writes += 1  # a node may see it: from here on it cannot be taken back
-        self.votes = [Vote(self.whole, node, self.args()) for node in self.panel.nodes]
-        for vote in self.votes:
-            vote.settle = partial(self._heard, vote)
-            vote.unanswered = partial(self.again, vote)
-            vote.node.run(vote)
+        self.requests = [MemberRequest(self.whole, node, self.args()) for node in self.members.nodes]
+        for request in self.requests:
+            request.settle = partial(self._heard, request)
+            request.unanswered = partial(self.again, request)
+            request.node.run(request)
         self.watch(self._patience)
         return self.future
 
@@ -78,12 +78,12 @@ class Ballot(Generic[R]):
         """ARGV for each node."""
         return tuple(self.whole.args)
 
-    def again(self, vote: Vote[R]) -> bool:
-        """A connection died under `vote`: whether it is written again."""
+    def again(self, request: MemberRequest[R]) -> bool:
+        """A connection died under `request`: whether it is written again."""
         return not self.decided and self.whole.unanswered()
 
-    def counted(self, vote: Vote[R]) -> None:
-        """`vote` was answered, before or after the decision."""
+    def on_answer(self, request: MemberRequest[R]) -> None:
+        """`request` was answered, before or after the decision."""
 
     def judge(self, overdue: bool) -> None:
         """Decide, if that is possible.
@@ -92,7 +92,7 @@ class Ballot(Generic[R]):
             overdue: what has not answered yet counts as failed.
         """
         answers, final = self.answers(), self.final(overdue)
-        verdict = self._rule(Tally(self.panel, answers, final))
+        verdict = self._rule(Tally(self.members, answers, final))
         if verdict is not None:
             self.decide(verdict[0])
         elif final:
@@ -101,61 +101,67 @@ class Ballot(Generic[R]):
     def answers(self) -> list[tuple[float, R]]:
         """What the nodes said, and when each was asked."""
         return [
-            (vote.sent_at, vote.answer[0])
-            for vote in self.votes
-            if vote.answer is not None and not isinstance(vote.answer[0], BackendError)
+            (request.sent_at, request.answer[0])
+            for request in self.requests
+            if request.answer is not None and not isinstance(request.answer[0], BackendError)
         ]
 
     def final(self, overdue: bool) -> bool:
         """No more answers will come in time."""
-        pending = [vote for vote in self.votes if vote.pending]
+        pending = [request for request in self.requests if request.pending]
         answered = len(self.answers())
-        if not pending or overdue or self.panel.hopeless(len(self.votes) - answered - len(pending)):
+        if not pending or overdue or self.members.hopeless(len(self.requests) - answered - len(pending)):
             return True
         # Once a majority has spoken, nobody waits for a node that has no connection, or was silent before.
-        return answered >= self.panel.quorum and all(vote.node.suspect or not vote.writes for vote in pending)
+        return answered >= self.members.quorum and all(
+            request.node.suspect or not request.writes for request in pending
+        )
 
     def decide(self, result: R | BackendError) -> None:
         """The end, for the call's maker."""
         self.decided = True
-        self.whole.sent_at = min((sent_at for sent_at, _ in self.answers()), default=self.panel.clock.now())
+        self.whole.sent_at = min((sent_at for sent_at, _ in self.answers()), default=self.members.clock.now())
         self.over()
         finish(self.whole, self.future, result)
 
     def over(self) -> None:
         """Decided: nothing is waited for any more, and what no node has seen yet it need not see."""
         self.unwatch()
-        for vote in self.votes:
-            if vote.pending:
-                vote.withdraw()
+        for request in self.requests:
+            if request.pending:
+                request.withdraw()
 
     def failure(self) -> BackendError:
         """No majority has answered, or none of one mind."""
-        outcomes = tuple(f"{vote.node.label}: {self.describe(vote)}" for vote in self.votes)
-        failures = [vote.answer[0] for vote in self.votes if vote.answer and isinstance(vote.answer[0], BackendError)]
+        outcomes = tuple(f"{request.node.label}: {self.describe(request)}" for request in self.requests)
+        failures = [
+            request.answer[0]
+            for request in self.requests
+            if request.answer and isinstance(request.answer[0], BackendError)
+        ]
         lasting = sum(not failure.transient for failure in failures)
         of = f" of lock {self.whole.name!r}" if self.whole.name else ""
         error = QuorumError(
             self.whole.name,
-            f"{self.whole.script.name}{of} needs {self.panel.quorum} of {len(self.votes)} nodes, and has no majority: "
-            + "; ".join(outcomes),
-            transient=not self.panel.hopeless(lasting),
+            f"{self.whole.script.name}{of} needs {self.members.quorum} of {len(self.requests)} nodes, "
+            "and has no majority: " + "; ".join(outcomes),
+            transient=not self.members.hopeless(lasting),
             outcomes=outcomes,
         )
         error.__cause__ = next(iter(failures), None)
         return error
 
-    def describe(self, vote: Vote[R]) -> str:
-        """What became of `vote`, for people."""
-        if vote.answer is None:
-            return "no answer in time" if self.panel.clock.now() >= self.until else "no answer yet"
-        return str(vote.answer[0]) if isinstance(vote.answer[0], BackendError) else "answered"
+    def describe(self, request: MemberRequest[R]) -> str:
+        """What became of `request`, for people."""
+        if request.answer is None:
+            return "no answer in time" if self.members.clock.now() >= self.until else "no answer yet"
+        return str(request.answer[0]) if isinstance(request.answer[0], BackendError) else "answered"
 
     def watch(self, patience: float) -> None:
         """From now on there are so many seconds."""
         self.unwatch()
-        self.until = self.panel.clock.now() + patience
-        self._timer = self.panel.clock.call_at(self.until, self._late)
+        self.until = self.members.clock.now() + patience
+        self._timer = self.members.clock.call_at(self.until, self._late)
 
     def unwatch(self) -> None:
         if self._timer is not None:
@@ -164,18 +170,18 @@ class Ballot(Generic[R]):
 
     def overdue(self) -> None:
         """Time is over."""
-        for vote in self.votes:
-            if vote.pending:
-                vote.node.suspect = True
+        for request in self.requests:
+            if request.pending:
+                request.node.suspect = True
         self.judge(overdue=True)
 
     def _late(self) -> None:
-        clock = self.panel.clock
+        clock = self.members.clock
         self._timer = clock.call_at(clock.now() + LATECOMERS, self.overdue)
 
-    def _heard(self, vote: Vote[R], result: R | BackendError) -> None:
-        vote.answer = (result,)
-        vote.node.suspect = isinstance(result, BackendError)
-        self.counted(vote)
+    def _heard(self, request: MemberRequest[R], result: R | BackendError) -> None:
+        request.answer = (result,)
+        request.node.suspect = isinstance(result, BackendError)
+        self.on_answer(request)
         if not self.decided:
             self.judge(overdue=False)

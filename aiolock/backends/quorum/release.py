@@ -7,24 +7,24 @@ from ...scripts.base import Arg, Call
 from ...scripts.keys import DIRTY_MS, GRACE_MS
 from ...scripts.lock.args import ReleaseArgs
 from ...scripts.outcomes import ReleaseOutcome
-from .ballot import Ballot, Vote
-from .panel import Panel
-from .verdicts import released
+from .majority import released
+from .members import Members
+from .request import MemberRequest, QuorumRequest
 
 
-class Farewell(Ballot[ReleaseOutcome]):
+class QuorumRelease(QuorumRequest[ReleaseOutcome]):
     """A release. The majority's answer is the call's; the other nodes are told all the same.
 
     Args:
-        panel: the nodes.
+        members: the nodes.
         whole: the call.
     """
 
-    def __init__(self, panel: Panel, whole: Call[ReleaseOutcome]) -> None:
+    def __init__(self, members: Members, whole: Call[ReleaseOutcome]) -> None:
         args = ReleaseArgs.of(whole)
-        super().__init__(panel, whole, released, max(0, args.clean_ms - GRACE_MS) / 1000)
+        super().__init__(members, whole, released, max(0, args.clean_ms - GRACE_MS) / 1000)
         self._owner = args.owner
-        self._silent = args.owner not in panel.winners
+        self._silent = args.owner not in members.granted
 
     def args(self) -> tuple[Arg, ...]:
         args = ReleaseArgs.of(self.whole)
@@ -33,38 +33,38 @@ class Farewell(Ballot[ReleaseOutcome]):
         channel = str(self.whole.keys[0]) if self._silent else args.channel
         return args._replace(clean_ms=max(args.clean_ms, DIRTY_MS), channel=channel)
 
-    def again(self, vote: Vote[ReleaseOutcome]) -> bool:
+    def again(self, request: MemberRequest[ReleaseOutcome]) -> bool:
         self.whole.unanswered()
-        vote.args = self.args()  # it may leave a tombstone from now on
-        return self.panel.clock.now() < self.until
+        request.args = self.args()  # it may leave a tombstone from now on
+        return self.members.clock.now() < self.until
 
-    def counted(self, vote: Vote[ReleaseOutcome]) -> None:
-        if self.decided and not any(vote.pending for vote in self.votes):
+    def on_answer(self, request: MemberRequest[ReleaseOutcome]) -> None:
+        if self.decided and not any(request.pending for request in self.requests):
             self.unwatch()
 
     def final(self, overdue: bool) -> bool:
         # A node that is away is waited for: it alone may know, and asking all again would not help.
-        pending = sum(vote.pending for vote in self.votes)
-        failed = len(self.votes) - len(self.answers()) - pending
-        return overdue or not pending or self.panel.hopeless(failed)
+        pending = sum(request.pending for request in self.requests)
+        failed = len(self.requests) - len(self.answers()) - pending
+        return overdue or not pending or self.members.hopeless(failed)
 
     def failure(self) -> BackendError:
         self.whole.unanswered()  # some nodes may have done it: the next attempt must not wonder
         return super().failure()
 
     def over(self) -> None:
-        if ReleaseArgs.of(self.whole).left == 0 and len(self.answers()) >= self.panel.quorum:
-            self.panel.winners.discard(self._owner)
-        if not any(vote.pending for vote in self.votes):
+        if ReleaseArgs.of(self.whole).left == 0 and len(self.answers()) >= self.members.quorum:
+            self.members.granted.discard(self._owner)
+        if not any(request.pending for request in self.requests):
             self.unwatch()
 
     def judge(self, overdue: bool) -> None:
         if not overdue:
             super().judge(overdue)
             return
-        for vote in self.votes:
-            if vote.pending:
-                vote.withdraw()
-        self.panel.winners.discard(self._owner)
+        for request in self.requests:
+            if request.pending:
+                request.withdraw()
+        self.members.granted.discard(self._owner)
         if not self.decided:
             super().judge(overdue)

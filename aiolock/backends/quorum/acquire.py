@@ -12,14 +12,14 @@ from ...scripts.keys import GRACE_MS
 from ...scripts.lock import RELEASE, confirm
 from ...scripts.lock.args import AcquireArgs, ReleaseArgs
 from ...scripts.outcomes import AcquireOutcome, Finished, Granted, Refused
-from .ballot import Ballot, Vote
-from .panel import Panel
-from .verdicts import Tally, nested
+from .majority import Tally, nested
+from .members import Members
+from .request import MemberRequest, QuorumRequest
 
 Confirmation = bool | BackendError
 
 
-class Election(Ballot[AcquireOutcome]):
+class QuorumAcquire(QuorumRequest[AcquireOutcome]):
     """Two rounds, each decided as soon as a majority has spoken.
 
     First every node is asked for the lock. Each mints a fence of its own; the greatest that the first majority minted
@@ -28,109 +28,109 @@ class Election(Ballot[AcquireOutcome]):
     Source: ABD, the write-back of a read (Attiya, Bar-Noy, Dolev 1995).
 
     Args:
-        panel: the nodes.
+        members: the nodes.
         whole: the call.
     """
 
-    def __init__(self, panel: Panel, whole: Call[AcquireOutcome]) -> None:
+    def __init__(self, members: Members, whole: Call[AcquireOutcome]) -> None:
         args = AcquireArgs.of(whole)
-        self._timeout = panel.timeout(args.ttl_ms / 1000)
-        super().__init__(panel, whole, nested, self._timeout)
+        self._timeout = members.timeout(args.ttl_ms / 1000)
+        super().__init__(members, whole, nested, self._timeout)
         self._args = args
-        self._began = panel.clock.now()
+        self._began = members.clock.now()
         self._fence = 0
-        self._confirmed: dict[Vote[AcquireOutcome], Confirmation] = {}
+        self._confirmed: dict[MemberRequest[AcquireOutcome], Confirmation] = {}
 
-    def again(self, vote: Vote[AcquireOutcome]) -> bool:
+    def again(self, request: MemberRequest[AcquireOutcome]) -> bool:
         """Never: the lost copy may run on that node, but what takes its place ends the owner there for good."""
         grace = self._args.ttl_ms + GRACE_MS
-        keys = vote.keys[:3]  # as release has them
+        keys = request.keys[:3]  # as release has them
         args = ReleaseArgs(self._args.owner, grace, str(keys[0]), "undone", 0, grace)
-        end = Call(vote.name, RELEASE, keys, args, lambda: self.panel.clock.now() < self._began + grace / 1000)
+        end = Call(request.name, RELEASE, keys, args, lambda: self.members.clock.now() < self._began + grace / 1000)
         end.settle = _ignore
-        vote.node.run(end)
+        request.node.run(end)
         return False
 
-    def counted(self, vote: Vote[AcquireOutcome]) -> None:
+    def on_answer(self, request: MemberRequest[AcquireOutcome]) -> None:
         # Also after the decision: a node that was slow is one more that keeps the lock.
         if self._fence:
-            self._confirm(vote)
+            self._confirm(request)
 
     def judge(self, overdue: bool) -> None:
         if self.future.done():  # nobody wants it any more, and its undo was written behind it
             self.decide(BackendError(self.whole.name, "nobody waits for it any more", transient=True))
             return
         granted = self._granted()
-        if not self._fence and len(granted) >= self.panel.quorum:
+        if not self._fence and len(granted) >= self.members.quorum:
             self._agree(granted)
         elif self._fence:
             self._judge_confirmed(overdue)
         elif self.final(overdue):
             self.decide(self._refused())
 
-    def describe(self, vote: Vote[AcquireOutcome]) -> str:
-        if vote.answer is None or isinstance(vote.answer[0], BackendError):
-            return super().describe(vote)
-        outcome = type(vote.answer[0]).__name__.lower()
-        confirmed = self._confirmed.get(vote)
-        if not self._fence or not self._may_grant(vote) or confirmed is True:
+    def describe(self, request: MemberRequest[AcquireOutcome]) -> str:
+        if request.answer is None or isinstance(request.answer[0], BackendError):
+            return super().describe(request)
+        outcome = type(request.answer[0]).__name__.lower()
+        confirmed = self._confirmed.get(request)
+        if not self._fence or not self._may_grant(request) or confirmed is True:
             return outcome
         return f"{outcome}, and did not confirm the fence: {confirmed or 'no answer in time'}"
 
-    def _granted(self) -> list[tuple[Vote[AcquireOutcome], Granted]]:
-        outcomes = ((vote, vote.answer[0]) for vote in self.votes if vote.answer is not None)
-        return [(vote, outcome) for vote, outcome in outcomes if isinstance(outcome, Granted)]
+    def _granted(self) -> list[tuple[MemberRequest[AcquireOutcome], Granted]]:
+        outcomes = ((request, request.answer[0]) for request in self.requests if request.answer is not None)
+        return [(request, outcome) for request, outcome in outcomes if isinstance(outcome, Granted)]
 
-    def _agree(self, granted: list[tuple[Vote[AcquireOutcome], Granted]]) -> None:
-        self.panel.pace = self.panel.clock.now() - self._began
-        self.panel.winners.add(self._args.owner)
+    def _agree(self, granted: list[tuple[MemberRequest[AcquireOutcome], Granted]]) -> None:
+        self.members.pace = self.members.clock.now() - self._began
+        self.members.granted.add(self._args.owner)
         self._fence = max(grant.fence for _, grant in granted)
         self.watch(self._timeout)
-        for vote, _ in granted:
-            self._confirm(vote)
+        for request, _ in granted:
+            self._confirm(request)
         self._judge_confirmed(overdue=False)
 
-    def _confirm(self, vote: Vote[AcquireOutcome]) -> None:
-        grant = vote.answer[0] if vote.answer is not None else None
-        if not isinstance(grant, Granted) or vote in self._confirmed:
+    def _confirm(self, request: MemberRequest[AcquireOutcome]) -> None:
+        grant = request.answer[0] if request.answer is not None else None
+        if not isinstance(grant, Granted) or request in self._confirmed:
             return
         if grant.fence == self._fence:
-            self._confirmed[vote] = True
+            self._confirmed[request] = True
             return
         call = confirm(self.whole, grant.fence, self._fence)
-        expiry = vote.sent_at + grant.pttl / 1000
-        call.unanswered = lambda: self.panel.clock.now() < expiry
-        call.settle = partial(self._heard_confirmed, vote)
-        vote.node.run(call)
+        expiry = request.sent_at + grant.pttl / 1000
+        call.unanswered = lambda: self.members.clock.now() < expiry
+        call.settle = partial(self._heard_confirmed, request)
+        request.node.run(call)
 
-    def _heard_confirmed(self, vote: Vote[AcquireOutcome], result: Confirmation) -> None:
-        self._confirmed[vote] = result
+    def _heard_confirmed(self, request: MemberRequest[AcquireOutcome], result: Confirmation) -> None:
+        self._confirmed[request] = result
         if not self.decided:
             self.judge(overdue=False)
 
     def _judge_confirmed(self, overdue: bool) -> None:
-        confirmed = [(vote, grant) for vote, grant in self._granted() if self._confirmed.get(vote) is True]
-        if len(confirmed) >= self.panel.quorum:
-            tally = Tally(self.panel, self.answers(), True)
-            pttl = tally.lasting([(vote.sent_at, grant.pttl) for vote, grant in confirmed])
+        confirmed = [(request, grant) for request, grant in self._granted() if self._confirmed.get(request) is True]
+        if len(confirmed) >= self.members.quorum:
+            tally = Tally(self.members, self.answers(), True)
+            pttl = tally.lasting([(request.sent_at, grant.pttl) for request, grant in confirmed])
             abandoned = any(grant.abandoned for _, grant in confirmed)
             self.decide(Granted(self._fence, pttl, abandoned))
             return
-        gone = sum(self._confirmed.get(vote) is False or not self._may_grant(vote) for vote in self.votes)
-        silent = sum(isinstance(self._confirmed.get(vote), BackendError) for vote in self.votes)
-        if overdue or self.panel.hopeless(gone + silent):
-            split = self.panel.hopeless(gone) and not self.panel.hopeless(self._failures())
+        gone = sum(self._confirmed.get(request) is False or not self._may_grant(request) for request in self.requests)
+        silent = sum(isinstance(self._confirmed.get(request), BackendError) for request in self.requests)
+        if overdue or self.members.hopeless(gone + silent):
+            split = self.members.hopeless(gone) and not self.members.hopeless(self._failures())
             self.decide(Refused(0, self._fence, "", spent=True) if split else self.failure())
 
-    def _may_grant(self, vote: Vote[AcquireOutcome]) -> bool:
-        return vote.answer is None or isinstance(vote.answer[0], Granted)
+    def _may_grant(self, request: MemberRequest[AcquireOutcome]) -> bool:
+        return request.answer is None or isinstance(request.answer[0], Granted)
 
     def _failures(self) -> int:
-        return len(self.votes) - len(self.answers())
+        return len(self.requests) - len(self.answers())
 
     def _refused(self) -> AcquireOutcome | BackendError:
         outcomes = [outcome for _, outcome in self.answers()]
-        if len(outcomes) < self.panel.quorum:
+        if len(outcomes) < self.members.quorum:
             return self.failure()
         if any(isinstance(outcome, Finished) for outcome in outcomes):
             return Finished()
@@ -140,17 +140,17 @@ class Election(Ballot[AcquireOutcome]):
         fence, count = fences.most_common(1)[0] if fences else (0, 0)
         highest = max(fences, default=0)
         holder = next((refusal.holder for refusal in refusals if refusal.fence == fence), "")
-        if count < self.panel.quorum:
+        if count < self.members.quorum:
             return Refused(0, highest, holder, spent=True)
-        nowhere = len(refusals) == sum(vote.writes > 0 for vote in self.votes)
+        nowhere = len(refusals) == sum(request.writes > 0 for request in self.requests)
         return Refused(self._free_in(refusals), highest, holder, spent=not nowhere)
 
     def _free_in(self, refusals: list[Refused]) -> int:
         """Milliseconds until a majority of the nodes has no holder, if none is renewed."""
         times = [math.inf if refusal.pttl < 0 else refusal.pttl for refusal in refusals]
         times += [0.0] * (len(self.answers()) - len(refusals))
-        times += [math.inf] * (len(self.votes) - len(times))
-        free_in = sorted(times)[self.panel.quorum - 1]
+        times += [math.inf] * (len(self.requests) - len(times))
+        free_in = sorted(times)[self.members.quorum - 1]
         return -1 if free_in == math.inf else max(1, int(free_in))
 
 

@@ -15,8 +15,8 @@ LEAST_SPREAD = 0.01
 MOST_SPREAD = 0.25
 
 
-class Panel:
-    """What the ballots of one backend share.
+class Members:
+    """The nodes, and what the requests of one backend share.
 
     Args:
         nodes: the servers, in the user's order.
@@ -25,18 +25,18 @@ class Panel:
 
     Attributes:
         quorum: how many nodes are a majority.
-        winners: owners of whom a majority was granted, until they end: only their ends are worth a message.
+        granted: owners of whom a majority was granted, until they end: only their ends are worth a message.
         pace: seconds that a majority took to answer, lately.
     """
 
-    __slots__ = ("clock", "nodes", "pace", "patience", "quorum", "winners")
+    __slots__ = ("clock", "granted", "nodes", "pace", "patience", "quorum")
 
     def __init__(self, nodes: Sequence[Node], clock: Clock, patience: float) -> None:
         self.nodes: Sequence[Node] = nodes
         self.clock: Clock = clock
         self.patience: float = patience
         self.quorum: int = len(nodes) // 2 + 1
-        self.winners: set[str] = set()
+        self.granted: set[str] = set()
         self.pace: float = 0.0
 
     def timeout(self, ttl: float) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aiolock.backends.quorum.majority import Tally
+from aiolock.backends.quorum.members import Members
 from aiolock.backends.quorum.node import Node
-from aiolock.backends.quorum.panel import Panel
-from aiolock.backends.quorum.verdicts import Tally
 
 from .world import Link, Trio
 
@@ -21,8 +21,10 @@ from .world import Link, Trio
 )
 def test_until_the_second_of_three_ends(trio: Trio, terms: list[tuple[float, int]], lasting: int) -> None:
     """Kept by Tally.lasting: `ends[-self.quorum]`. Broken by the greatest, which one node alone keeps."""
-    panel = Panel([Node(number, Link(store, trio.clock)) for number, store in enumerate(trio.stores)], trio.clock, 1.0)
-    tally = Tally(panel, [(sent_at, None) for sent_at, _ in terms], final=True)
+    members = Members(
+        [Node(number, Link(store, trio.clock)) for number, store in enumerate(trio.stores)], trio.clock, 1.0
+    )
+    tally = Tally(members, [(sent_at, None) for sent_at, _ in terms], final=True)
     drift = lasting / 100 + 2
     assert tally.began == 0.0
     assert tally.lasting(terms) == pytest.approx(lasting - drift, abs=1)

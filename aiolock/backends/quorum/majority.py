@@ -23,7 +23,7 @@ from ...scripts.outcomes import (
     Renewed,
     RenewOutcome,
 )
-from .panel import Panel
+from .members import Members
 
 R = TypeVar("R")
 
@@ -40,21 +40,21 @@ class Tally(Generic[R]):
     """The answers so far; a node that failed is not among them.
 
     Args:
-        panel: who was asked.
+        members: who was asked.
         answers: what they said.
         final: no more will come in time.
     """
 
-    def __init__(self, panel: Panel, answers: Sequence[Answer[R]], final: bool) -> None:
+    def __init__(self, members: Members, answers: Sequence[Answer[R]], final: bool) -> None:
         self.answers: Sequence[Answer[R]] = answers
         self.final: bool = final
-        self.quorum: int = panel.quorum
+        self.quorum: int = members.quorum
         self.began: float = min((sent_at for sent_at, _ in answers), default=0.0)
-        self._panel = panel
+        self._members = members
 
     def hopeless(self, against: int) -> bool:
         """True if so many nodes are against it that no majority can be for it."""
-        return self._panel.hopeless(against)
+        return self._members.hopeless(against)
 
     def lasting(self, terms: Sequence[tuple[float, int]]) -> int:
         """Milliseconds from `began` for which a majority keeps the lock.
