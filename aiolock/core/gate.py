@@ -19,8 +19,8 @@ from .hold import Hold
 from .lease import Lease
 from .place import Place
 from .policy import Policy
+from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
-from .settlement import Release, Settlement
 from .waiter import Grant, Waiter
 
 logger: Log = Log("aiolock.gate")
@@ -148,10 +148,10 @@ class Gate:
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         return False
 
-    def undo(self, waiter: Waiter) -> Release:
+    def undo(self, waiter: Waiter) -> PendingRelease:
         """End the acquisition that runs under the waiter's owner id, and give it a new one."""
         runtime, place, ttl_ms = self.runtime, waiter.place, waiter.policy.ttl_ms
-        release = Release(runtime, waiter.calls, waiter.owner, ttl_ms, 0, waiter.undoing, waiter.tainted)
+        release = PendingRelease(runtime, waiter.calls, waiter.owner, ttl_ms, 0, waiter.undoing, waiter.tainted)
         if place is not None:
             place.leave(release)
         self._busy -= waiter.offer
@@ -287,7 +287,7 @@ class Gate:
         self.runtime.tasks.add(lease)
         return lease
 
-    def leave(self, lease: Lease, ending: Ending) -> Settlement:
+    def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
         """One lease of a hold ends, and with the last one the hold."""
         hold = lease.hold
         self.runtime.tasks.remove(lease)
@@ -295,54 +295,54 @@ class Gate:
             hold.left(lease)
         return self.lower(hold, ending)
 
-    def lower(self, hold: Hold, ending: Ending) -> Settlement:
+    def lower(self, hold: Hold, ending: Ending) -> ReleaseResult:
         """One level less; at 0 the hold ends, by transfer to the next in the queue where that is allowed."""
-        settlement = Settlement(self.runtime, hold)
+        result = ReleaseResult(self.runtime, hold)
         if hold.ended:
-            settlement.settle(Released(hold.fence))
-            return settlement
+            result.settle(Released(hold.fence))
+            return result
         hold.depth -= 1
         if hold.depth > 0:
-            self._write_rest(hold, ending, settlement)
-            return settlement
+            self._write_rest(hold, ending, result)
+            return result
         self._end(hold)
         successor = None
         if self.waiters and self.contention.contenders is not None:  # else the server says who is next
-            successor = self.handoff.successor(hold, ending, settlement)
+            successor = self.handoff.successor(hold, ending, result)
         if successor is not None:
-            self.handoff.start(hold, successor, settlement)
-            return settlement
-        Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, settlement)
+            self.handoff.start(hold, successor, result)
+            return result
+        PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, result)
         if hold.reason is None:
             self._busy -= 1
         if self.waiters:
             self.signal()
         self.settle_down()
-        return settlement
+        return result
 
-    def lessen(self, lease: Lease, weight: int) -> Settlement:
+    def lessen(self, lease: Lease, weight: int) -> ReleaseResult:
         """The lease goes on with less of the name: the rest comes back now. Nothing comes back of what is lost."""
         hold = lease.hold
         lost = hold.check() is not None
-        settlement = Settlement(self.runtime, hold)
+        result = ReleaseResult(self.runtime, hold)
         if not lost:
             lease.calls = cast(QueueCalls, lease.calls).weighing(weight)
-            self._write_rest(hold, "clean", settlement)
-        return settlement
+            self._write_rest(hold, "clean", result)
+        return result
 
-    def _write_rest(self, hold: Hold, ending: Ending, settlement: Settlement) -> None:
+    def _write_rest(self, hold: Hold, ending: Ending, result: ReleaseResult) -> None:
         """Tell the server what the open leases of the hold still need: depth and weight, both absolute."""
         if hold.calls.weight > 1:  # else it cannot get less
             hold.weigh()
-        Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, settlement)
+        PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, result)
 
-    def detach(self, lease: Lease) -> Settlement:
+    def detach(self, lease: Lease) -> ReleaseResult:
         """The lease's hold goes on elsewhere: no release, and for who waits here the holder is a stranger."""
         self._end(lease.hold)
         self._busy -= 1
-        settlement = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
+        result = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
         self.settle_down()
-        return settlement
+        return result
 
     def _end(self, hold: Hold) -> None:
         hold.end()

@@ -82,7 +82,7 @@ class Guard:
                 note(error, str(elsewhere))
                 return
         lost = hold.check() is not None
-        settlement = lease.give_up("dirty" if lost else "clean")
+        result = lease.give_up("dirty" if lost else "clean")
         if not hold.ended and self._outermost:
             self._hand_on()
         scope = self._take_scope()
@@ -111,9 +111,9 @@ class Guard:
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and the body's error hidden in that
-        await settlement.observed()
+        await result.observed()
         if kind is None:
-            settlement.raise_failure()
+            result.raise_failure()
 
     def abandon(self) -> None:
         """The task has ended without leaving the block, and with it its scope."""

@@ -11,7 +11,7 @@ from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Finished, Granted, Missing, Released, TransferOutcome
 from .calls import HandoffCalls
 from .hold import Hold
-from .settlement import Release, Settlement
+from .release import PendingRelease, ReleaseResult
 from .waiter import Grant, Waiter
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class Handoff:
         self._began = -math.inf  # when the first of them was written
         self._others = 0  # managers that listened at the last transfer
         self._mark = 0.0  # seconds within which somebody who polls would look again, as of the last transfer
-        self._released: Settlement | None = None  # the last release to a local waiter, where there are no transfers
+        self._released: ReleaseResult | None = None  # the last release to a local waiter, where there are no transfers
 
-    def successor(self, hold: Hold, ending: Ending, settlement: Settlement) -> Waiter | None:
+    def successor(self, hold: Hold, ending: Ending, result: ReleaseResult) -> Waiter | None:
         """Who gets the lock instead of a release; None if it must be released."""
         gate, limits = self._gate, self._gate.runtime.limits
         if ending != "clean" or hold.reason is not None or gate.runtime.closing:
@@ -53,11 +53,11 @@ class Handoff:
                 return None
         if waiter is not None and not (gate.contention.handoff and gate.runtime.backend.nodes == 1):
             self._streak += 1  # it is released, and acquired by the next
-            self._released = settlement
+            self._released = result
             return None
         return waiter
 
-    def start(self, hold: Hold, waiter: Waiter, settlement: Settlement) -> None:
+    def start(self, hold: Hold, waiter: Waiter, result: ReleaseResult) -> None:
         """Write the transfer."""
         runtime = self._gate.runtime
         request = partial(
@@ -82,13 +82,13 @@ class Handoff:
             return True
 
         call.unanswered = unanswered
-        call.settle = partial(self._settle, hold, waiter, owner, call, settlement)
+        call.settle = partial(self._settle, hold, waiter, owner, call, result)
         runtime.backend.post(call)
 
     def _wanted_elsewhere(self) -> bool:
         """Another process waits, or another queue of this one. Who waits for a quorum cannot be counted."""
         gate, last = self._gate, self._released
-        others = last.result.others if last is not None and isinstance(last.result, Released) else self._others
+        others = last.outcome.others if last is not None and isinstance(last.outcome, Released) else self._others
         uncounted = gate.runtime.backend.nodes > 1 or self._mark > 0
         return uncounted or gate.ear.shared or others > gate.ear.listening
 
@@ -98,28 +98,28 @@ class Handoff:
         waiter: Waiter,
         owner: str,
         call: Call[TransferOutcome],
-        settlement: Settlement,
-        result: TransferOutcome | BackendError,
+        result: ReleaseResult,
+        outcome: TransferOutcome | BackendError,
     ) -> None:
         gate = self._gate
         wanted = waiter in gate.waiters and waiter.owner == owner
-        if isinstance(result, Granted):
+        if isinstance(outcome, Granted):
             self._began = call.sent_at if self._streak == 0 else self._began
             self._streak += 1
-            self._others = result.others
-            self._mark = result.mark / 1000
-            settlement.settle(Released(hold.fence))
+            self._others = outcome.others
+            self._mark = outcome.mark / 1000
+            result.settle(Released(hold.fence))
             if wanted:
-                waiter.grant = Grant(result, call.sent_at, waiter.policy.margin)
+                waiter.grant = Grant(outcome, call.sent_at, waiter.policy.margin)
                 waiter.poke()
             return
-        if isinstance(result, Missing):
-            settlement.settle(result, resent=hold.tainted)
+        if isinstance(outcome, Missing):
+            result.settle(outcome, resent=hold.tainted)
         else:
             # Unknown, refused, or the successor was undone before: whoever has it, neither keeps it.
-            unknown = isinstance(result, BackendError)
-            Release(gate.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, settlement, unknown)
-            if wanted and not isinstance(result, Finished):
+            unknown = isinstance(outcome, BackendError)
+            PendingRelease(gate.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, result, unknown)
+            if wanted and not isinstance(outcome, Finished):
                 gate.undo(waiter)
         if wanted and waiter.offer:
             gate.withdraw_offer(waiter)

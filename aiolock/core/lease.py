@@ -16,8 +16,8 @@ from .hold import Hold
 from .kinds import KINDS
 from .ondemand import OnDemand
 from .policy import check_ttl, milliseconds
+from .release import ReleaseResult
 from .runtime import Runtime
-from .settlement import Settlement
 from .shield import Shielded
 from .ticket import Ticket
 
@@ -33,13 +33,13 @@ class Home(Protocol):
     runtime: Runtime
     contention: Contention
 
-    def leave(self, lease: Lease, ending: Ending) -> Settlement:
+    def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
         """One level of the lease's hold ends."""
 
-    def lessen(self, lease: Lease, weight: int) -> Settlement:
+    def lessen(self, lease: Lease, weight: int) -> ReleaseResult:
         """The lease goes on with less of the name."""
 
-    def detach(self, lease: Lease) -> Settlement:
+    def detach(self, lease: Lease) -> ReleaseResult:
         """The lease's hold goes on elsewhere."""
 
     def collected(self, hold: Hold) -> None:
@@ -71,13 +71,13 @@ class Lease:
         task: internal; the task that acquired it; None once that task has ended.
     """
 
-    __slots__ = ("__weakref__", "_detached", "_home", "_settlement", "calls", "guard", "hold", "task")
+    __slots__ = ("__weakref__", "_detached", "_home", "_result", "calls", "guard", "hold", "task")
 
     def __init__(self, home: Home, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
         self._home = home
         self.hold: Hold = hold
         self.calls: Calls = calls
-        self._settlement: Settlement | None = None
+        self._result: ReleaseResult | None = None
         self._detached = False
         self.task: asyncio.Task[object] | None = task
         self.guard: Guard | None = None
@@ -117,7 +117,7 @@ class Lease:
     @property
     def released(self) -> bool:
         """True once this lease was released or detached."""
-        return self._settlement is not None
+        return self._result is not None
 
     @property
     def lost(self) -> bool:
@@ -239,7 +239,7 @@ class Lease:
         self.ensure()
         self._check_alone()
         ticket = Ticket.of(self.hold, self._home.runtime.keys)
-        self._settlement = self._home.detach(self)
+        self._result = self._home.detach(self)
         self._detached = True
         return ticket.spell()
 
@@ -269,16 +269,16 @@ class Lease:
         rest = 0 if n is None else self._without(n)
         if rest:
             return Releasing(self._home.lessen(self, rest))
-        if self._settlement is None:
+        if self._result is None:
             ending: Ending = "clean" if self.hold.check() is None else "dirty"
-            self._settlement = self._home.leave(self, ending)
-        return Releasing(self._settlement)
+            self._result = self._home.leave(self, ending)
+        return Releasing(self._result)
 
-    def give_up(self, ending: Ending) -> Settlement:
+    def give_up(self, ending: Ending) -> ReleaseResult:
         """Release it with a given ending; what `release()` and the guard stand on."""
-        if self._settlement is None:
-            self._settlement = self._home.leave(self, ending)
-        return self._settlement
+        if self._result is None:
+            self._result = self._home.leave(self, ending)
+        return self._result
 
     def shielded(self, manager: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
         """Wrap a context manager whose clean-up must not be cut off when the lease is lost: a transaction's ROLLBACK.
@@ -344,7 +344,7 @@ class Lease:
         raise TypeError("a Lease cannot leave its process: send the ticket that `await lease.detach()` returns")
 
     def __del__(self) -> None:
-        if self._settlement is None and not self.hold.ended:
+        if self._result is None and not self.hold.ended:
             self._home.collected(self.hold)  # first, for a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
 
@@ -353,18 +353,18 @@ class Releasing(OnDemand[None]):
     """What `release()` returns: await it to see how that went, make a task of it, or drop it.
 
     Args:
-        settlement: what was written when `release()` was called.
+        result: what was written when `release()` was called.
     """
 
-    __slots__ = ("_settlement",)
+    __slots__ = ("_result",)
 
-    def __init__(self, settlement: Settlement) -> None:
+    def __init__(self, result: ReleaseResult) -> None:
         self._running = None
-        self._settlement = settlement
+        self._result = result
 
     def __await__(self) -> Generator[object, None, None]:
-        yield from self._settlement.observed()
-        self._settlement.raise_failure()
+        yield from self._result.observed()
+        self._result.raise_failure()
 
     async def _start(self) -> None:
         await self

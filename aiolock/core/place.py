@@ -9,8 +9,8 @@ from ..errors import BackendError
 from ..scripts.base import Part
 from ..scripts.outcomes import Granted, Missing, Queued, Renewed
 from .calls import Batch, QueueCalls
+from .release import PendingRelease
 from .runtime import Runtime
-from .settlement import Release
 from .waiter import Grant, Waiter
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Place:
         self._looks = 0
         self._serial = 0
         self._sent_at = -math.inf
-        self._undo: Release | None = None
+        self._undo: PendingRelease | None = None
         self.waiter: Waiter = waiter
         self.owner: str = waiter.owner
         self.called: bool = False  # its turn has come, and it must ask for it by a call of its own
@@ -103,7 +103,7 @@ class Place:
         runtime = self._line.runtime
         runtime.watchdog.schedule(self, runtime.clock.now())
 
-    def leave(self, undo: Release | None = None) -> None:
+    def leave(self, undo: PendingRelease | None = None) -> None:
         """It is granted, or given up by `undo`."""
         self._undo = undo
         self._line.runtime.watchdog.forget(self)

@@ -516,7 +516,7 @@ async def test_nesting_after_a_full_cycle_of_somebody_else_is_refused(here: Lock
 
 @pytest.mark.parametrize(("takes_over", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
 async def test_a_release_of_what_is_gone_tells(here: Lock, place: Place, takes_over: bool, reason: LossReason) -> None:
-    """H10: the block overlapped a successor, so it must not look clean. Kept by Settlement.settle."""
+    """H10: the block overlapped a successor, so it must not look clean. Kept by ReleaseResult.settle."""
     with pytest.raises(LockLost) as caught:
         async with here:
             place.side.delete(keys_of(NAME).lock)

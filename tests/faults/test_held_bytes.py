@@ -67,7 +67,7 @@ async def test_an_acquire_after_its_undo(
 async def test_an_acquire_whose_undo_was_written_before_the_line_died(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C4 (cancelled first). Kept by settlement.Release.taint: what is written again leaves a tombstone."""
+    """C4 (cancelled first). Kept by PendingRelease.taint: what is written again leaves a tombstone."""
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()

@@ -131,7 +131,7 @@ async def test_the_reply_of_release_is_lost(
     here: Lock, proxy: FaultProxy, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The repetition is told that it is done, not that somebody took it. Kept by release.lua: `'clean') ~= '1'`,
-    and again by Settlement.settle: `resent`.
+    and again by ReleaseResult.settle: `resent`.
     """
     cut = proxy.cut(matching=RELEASES)
     async with asyncio.timeout(ENOUGH):
@@ -145,7 +145,7 @@ async def test_the_reply_of_release_is_lost_and_somebody_enters_meanwhile(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
     """Its repetition does not free the other's lock. Kept by release.lua: `HDEL KEYS[1] owner`, and
-    Settlement.settle: `resent` proves no loss."""
+    ReleaseResult.settle: `resent` proves no loss."""
     proxy.cut(matching=RELEASES)
     lease = await here.acquire()
     released = asyncio.ensure_future(_await(lease.release()))
@@ -296,7 +296,7 @@ async def test_a_transfer_of_what_is_gone_leaves_the_successor_in_front(here: Lo
 async def test_a_cancelled_acquire_whose_line_dies_is_undone(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool
 ) -> None:
-    """Invariant 3. Kept by acquisition._attempt: `gate.undo(waiter)`, and settlement.Release: it is repeated."""
+    """Invariant 3. Kept by acquisition._attempt: `gate.undo(waiter)`, and PendingRelease: it is repeated."""
     held = proxy.hold("replies" if executed else "requests", 1, b"granted" if executed else ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()

@@ -112,7 +112,7 @@ async def test_a_release_during_an_outage(
 ) -> None:
     """The block ends in time with a WARNING, and the release lands when the line is back, long before the ttl.
 
-    Kept by Settlement.observed, and settlement.Release, which goes on in the background.
+    Kept by ReleaseResult.observed, and PendingRelease, which goes on in the background.
     """
     locks = await opened(proxy.url, request_timeout=0.5)
     hole = None

@@ -520,7 +520,7 @@ async def test_an_undo_cannot_hit_the_next_attempt(peer: LockManager, backend: C
 async def test_a_release_that_had_to_be_repeated_wakes_the_queue(
     locks: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """Invariant 5, `Release._settle`: the head was refused meanwhile, and our own message wakes only others."""
+    """Invariant 5, `PendingRelease._settle`: the head was refused meanwhile, and our own message wakes only others."""
     slow = Busy(backend)
     async with LockManager(slow, handoff_limit=0) as locks_of_busy:
         first, second = await queue_up(crew, locks_of_busy.lock("a"), 2, backend)

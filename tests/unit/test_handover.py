@@ -96,7 +96,7 @@ async def test_the_old_lease_is_over(locks: LockManager, peer: LockManager, back
 
 
 async def test_nothing_warns_of_a_detached_lease(locks: LockManager, backend: MemoryBackend) -> None:
-    """Kept by Lease.__del__: it has a settlement. Warnings are errors."""
+    """Kept by Lease.__del__: it has a result. Warnings are errors."""
     ticket = await ticket_of(locks)
     gc.collect()
     await backend.clock.advance(TTL - 1)

@@ -169,7 +169,7 @@ async def test_release_after_a_loss(locks: LockManager, backend: MemoryBackend) 
 async def test_not_owned_before_the_deadline_is_a_loss(
     locks: LockManager, backend: MemoryBackend, happened: str, reason: LossReason, plain: bool
 ) -> None:
-    """H10, `Settlement.settle`: `now < hold.deadline`; else the exit looks clean though a successor overlapped."""
+    """H10, `ReleaseResult.settle`: `now < hold.deadline`; else the exit looks clean though a successor overlapped."""
     lock = locks.lock("a")
     if plain:
         lease = await lock.acquire()

@@ -40,7 +40,7 @@ async def locks(backend: Busy) -> AsyncIterator[LockManager]:
 
 
 async def test_one_that_is_repeated_after_the_whole_was_released_is_no_loss(backend: Busy, locks: LockManager) -> None:
-    """Kept by Release._settle: who ends the hold afterwards is told of losses."""
+    """Kept by PendingRelease._settle: who ends the hold afterwards is told of losses."""
     lock = locks.lock("order:42")
     outer, inner = await lock.acquire(), await lock.acquire()
     backend.refusals = 1
@@ -55,7 +55,7 @@ async def test_one_that_is_repeated_after_the_whole_was_released_is_no_loss(back
 
 
 async def test_one_that_finds_nothing_says_so(backend: Busy, locks: LockManager) -> None:
-    """Kept by Settlement.settle: `self._loss = hold.loss()`."""
+    """Kept by ReleaseResult.settle: `self._loss = hold.loss()`."""
     lock = locks.lock("order:42")
     outer, inner = await lock.acquire(), await lock.acquire()
     backend.flush()

@@ -16,7 +16,7 @@ from .runtime import Runtime
 logger: Log = Log("aiolock.release")
 
 
-class Settlement:
+class ReleaseResult:
     """What became of the end of a hold, or of one level of it. Awaiting only observes.
 
     Args:
@@ -24,52 +24,52 @@ class Settlement:
         hold: what ends.
     """
 
-    __slots__ = ("_hold", "_loss", "_observers", "_runtime", "due", "result")
+    __slots__ = ("_hold", "_loss", "_observers", "_runtime", "due", "outcome")
 
     def __init__(self, runtime: Runtime, hold: Hold) -> None:
         self._runtime = runtime
         self._hold = hold
         self._loss: LockLost | None = hold.loss() if hold.reason is not None else None
         self._observers: tuple[asyncio.Future[None], ...] = ()
-        self.result: ReleaseOutcome | BackendError | None = None
+        self.outcome: ReleaseOutcome | BackendError | None = None
         self.due: float = math.inf
 
-    def settle(self, result: ReleaseOutcome | BackendError, resent: bool = False) -> None:
+    def settle(self, outcome: ReleaseOutcome | BackendError, resent: bool = False) -> None:
         """The server's answer, or the client's giving up.
 
         Args:
-            result: either.
+            outcome: either.
             resent: an earlier copy of the request may have done it; then a lock that is gone proves no loss.
         """
-        self.result = result
+        self.outcome = outcome
         hold = self._hold
-        if isinstance(result, Missing) and self._loss is None:
+        if isinstance(outcome, Missing) and self._loss is None:
             if not hold.ended:
-                hold.lose(result.reason)
+                hold.lose(outcome.reason)
                 self._loss = hold.loss()
             elif resent:
                 logger.info("lock %r was gone when its release was repeated", hold.calls.name)
             elif self._runtime.clock.now() < hold.deadline:
-                hold.reason = result.reason
+                hold.reason = outcome.reason
                 self._loss = hold.loss()
         if self.due != math.inf:
             self._runtime.watchdog.forget(self)
         self._wake()
-        if isinstance(result, BackendError):
-            logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, result)
+        if isinstance(outcome, BackendError):
+            logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, outcome)
 
     def raise_failure(self) -> None:
         """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""
         if self._loss is not None:
             raise self._loss
-        if isinstance(self.result, BackendError) and not self.result.transient:
-            raise self.result
+        if isinstance(self.outcome, BackendError) and not self.outcome.transient:
+            raise self.outcome
 
     def observed(self) -> asyncio.Future[None]:
         """Done with the answer, after `request_timeout` at most: longer is left to the background, with a WARNING."""
         runtime = self._runtime
         observer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.result is not None or self._loss is not None:
+        if self.outcome is not None or self._loss is not None:
             observer.set_result(None)
             return observer
         self._observers += (observer,)
@@ -92,7 +92,7 @@ class Settlement:
         self._observers = ()
 
 
-class Release:
+class PendingRelease:
     """A release or an undo, repeated until the server answered or the key must have expired.
 
     Args:
@@ -103,7 +103,7 @@ class Release:
         left: levels left; 0 ends the owner.
         ending: how.
         tainted: a request of this owner died unanswered: leave a tombstone.
-        settlement: told the end of it; None where nobody cares.
+        result: told the end of it; None where nobody cares.
         resent: another request may have ended the owner already.
     """
 
@@ -115,8 +115,8 @@ class Release:
         "_left",
         "_owner",
         "_resent",
+        "_result",
         "_runtime",
-        "_settlement",
         "_tainted",
         "_ttl_ms",
         "_until",
@@ -132,7 +132,7 @@ class Release:
         left: int,
         ending: Ending,
         tainted: bool,
-        settlement: Settlement | None = None,
+        result: ReleaseResult | None = None,
         resent: bool = False,
     ) -> None:
         self._runtime = runtime
@@ -142,7 +142,7 @@ class Release:
         self._left = left
         self._ending: Ending = ending
         self._tainted = tainted
-        self._settlement = settlement
+        self._result = result
         self._until = runtime.clock.now() + ttl_ms / 1000
         self._call: Call[ReleaseOutcome] | None = None
         self._attempts = 0
@@ -180,16 +180,16 @@ class Release:
         self.taint()
         return again and self._runtime.clock.now() < self._until
 
-    def _settle(self, result: ReleaseOutcome | BackendError) -> None:
-        if isinstance(result, BackendError) and result.transient and self._runtime.usable:
+    def _settle(self, outcome: ReleaseOutcome | BackendError) -> None:
+        if isinstance(outcome, BackendError) and outcome.transient and self._runtime.usable:
             now = self._runtime.clock.now()
             if now < self._until:
                 self._attempts += 1
                 self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
                 return
-        if self._settlement is not None:
+        if self._result is not None:
             # Of one level: a hold that has ended since is judged by what ended it.
-            self._settlement.settle(result, self._resent or self._left > 0)
+            self._result.settle(outcome, self._resent or self._left > 0)
         if self._attempts:
             gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
             if gate is not None:

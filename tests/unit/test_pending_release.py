@@ -48,7 +48,7 @@ class Middlebox(MemoryBackend):
 async def test_a_release_that_ends_every_connection_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     """Written again at once, then with growing pauses in which others are served, and never past its ttl.
 
-    Kept by Release._unanswered.
+    Kept by PendingRelease._unanswered.
     """
     backend = Middlebox()
     async with LockManager(backend, ttl=10.0) as locks:
