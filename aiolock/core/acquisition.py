@@ -24,8 +24,8 @@ from .hold import Hold
 from .holds import TaskHolds, lineage
 from .lease import Lease
 from .ondemand import OnDemand
-from .place import LAST_LOOK
 from .policy import Policy, milliseconds
+from .queue_entry import LAST_LOOK
 from .waiter import Expired, Grant, Waiter
 
 R = TypeVar("R")
@@ -212,7 +212,7 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
     gate.answered = True
     if isinstance(outcome, Granted):
         waiter.grant = Grant(outcome, call.sent_at, policy.margin)
-        if waiter.place is not None:
+        if waiter.queue_entry is not None:
             gate.granted(waiter, waiter.grant)
     elif isinstance(outcome, Refused):
         if outcome.spent:

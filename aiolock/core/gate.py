@@ -17,8 +17,8 @@ from .ear import Ear
 from .handoff import Handoff
 from .hold import Hold
 from .lease import Lease
-from .place import Place
 from .policy import Policy
+from .queue_entry import QueueEntry
 from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
 from .waiter import Grant, Waiter
@@ -107,7 +107,7 @@ class Gate:
     @property
     def foremost(self) -> str:
         """The owner of this process's foremost waiter in the server's queue; '' if none is there."""
-        queued = (waiter for waiter in self.waiters if waiter.place is not None)
+        queued = (waiter for waiter in self.waiters if waiter.queue_entry is not None)
         first = min(queued, key=lambda waiter: waiter.ticket, default=None)
         return "" if first is None else first.owner
 
@@ -126,7 +126,7 @@ class Gate:
         """Stop waiting; a grant that is there, or on its way, is undone."""
         del self.waiters[waiter]
         self.runtime.watchdog.forget(waiter)
-        if waiter.grant is not None or waiter.offer or waiter.place is not None:
+        if waiter.grant is not None or waiter.offer or waiter.queue_entry is not None:
             self.undo(waiter)
         self.settle_down()
 
@@ -150,14 +150,14 @@ class Gate:
 
     def undo(self, waiter: Waiter) -> PendingRelease:
         """End the acquisition that runs under the waiter's owner id, and give it a new one."""
-        runtime, place, ttl_ms = self.runtime, waiter.place, waiter.policy.ttl_ms
+        runtime, entry, ttl_ms = self.runtime, waiter.queue_entry, waiter.policy.ttl_ms
         release = PendingRelease(runtime, waiter.calls, waiter.owner, ttl_ms, 0, waiter.undoing, waiter.tainted)
-        if place is not None:
-            place.leave(release)
+        if entry is not None:
+            entry.leave(release)
         self._busy -= waiter.offer
         waiter.owner = runtime.new_owner(self.contention.overlapping)
         waiter.tainted = waiter.offer = False
-        waiter.grant = waiter.place = None
+        waiter.grant = waiter.queue_entry = None
         self.signal()
         self._promote()
         return release
@@ -171,15 +171,15 @@ class Gate:
     def queued(self, waiter: Waiter, call: Call[Any], owner: str, outcome: object) -> None:
         """The end of a request under the id `owner`: if that is still the waiter's, the server may have queued it."""
         if isinstance(outcome, Queued) and waiter.owner == owner:
-            if waiter.place is None:
-                waiter.place = Place(self, waiter)
-            waiter.place.queued(outcome, call.sent_at)
+            if waiter.queue_entry is None:
+                waiter.queue_entry = QueueEntry(self, waiter)
+            waiter.queue_entry.queued(outcome, call.sent_at)
 
     def granted(self, waiter: Waiter, grant: Grant) -> None:
         """The waiter is in, at once or from the server's queue."""
-        if waiter.place is not None:
-            waiter.place.leave()
-        waiter.place = None
+        if waiter.queue_entry is not None:
+            waiter.queue_entry.leave()
+        waiter.queue_entry = None
         waiter.grant = grant
         waiter.poke()
 

@@ -295,7 +295,7 @@ class Hold:
         self._rewatch()
         return self if wants else None
 
-    def entry(self) -> tuple[Batch, Part]:
+    def part(self) -> tuple[Batch, Part]:
         ttl_ms = self.ttl_ms if self.policy.renew or self._brief else 0
         return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
 

@@ -133,4 +133,4 @@ class Lifecycle:
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):
             hold.verify()
-        self._runtime.verify_places()
+        self._runtime.verify_queue_entries()

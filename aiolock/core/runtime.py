@@ -29,7 +29,7 @@ from .watchdog import Limit, Watchdog
 
 if TYPE_CHECKING:
     from .hold import Hold
-    from .place import Place
+    from .queue_entry import QueueEntry
 
 R = TypeVar("R")
 
@@ -90,7 +90,7 @@ class Runtime:
         self.signals: Signals = Signals(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}  # by owner
-        self.places: dict[str, Place] = {}  # by owner: who waits in a queue kept by the server
+        self.queue_entries: dict[str, QueueEntry] = {}  # by owner: who waits in a queue kept by the server
         self.floor: int = 0  # the highest fence heard of, on any name
         self._answered = 0  # the highest that a server answered
         self._warned = False
@@ -137,7 +137,7 @@ class Runtime:
         self._loop = None
         self.gates.clear()
         self.holds.clear()
-        self.places.clear()
+        self.queue_entries.clear()
 
     def check(self, name: str) -> None:
         """Raise unless locks can be used here and now.
@@ -230,7 +230,7 @@ class Runtime:
             logger.warning("not told of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
 
     def look_by(self, earliest: float, latest: float) -> float:
-        """A clock time between these two at which places of this manager look together, in one request."""
+        """A clock time between these two at which entries of this manager look together, in one request."""
         if not earliest <= self._look_at <= latest:
             self._look_at = latest
         return self._look_at
@@ -280,7 +280,7 @@ class Runtime:
         """What came on the manager's own channel; None: something may have been missed.
 
         `revoked <owner> <fence>`; `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `look <owner>`:
-        one request was not enough to let in everybody, so a place shall ask at once.
+        one request was not enough to let in everybody, so a waiter shall ask at once.
         """
         match (payload or "").split(" "):
             case ["revoked", owner, fence]:
@@ -288,29 +288,31 @@ class Runtime:
                 if hold is not None and fence == str(hold.fence):
                     hold.lose(LossReason.REVOKED)
             case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
-                place = self.places.get(owner)
-                if place is not None:
-                    self._granted(place, fence, abandoned == "1", [_whole(one) for one in (serial, ttl_ms, capacity)])
+                entry = self.queue_entries.get(owner)
+                if entry is not None:
+                    self._granted(entry, fence, abandoned == "1", [_whole(one) for one in (serial, ttl_ms, capacity)])
             case ["look", owner]:
-                place = self.places.get(owner)
-                if place is not None:
-                    place.verify()
+                entry = self.queue_entries.get(owner)
+                if entry is not None:
+                    entry.verify()
             case [""]:
-                self.verify_places()
+                self.verify_queue_entries()
             case _:
                 self._doubt()
 
-    def _granted(self, place: Place, fence: str, abandoned: bool, numbers: list[int | None]) -> None:
+    def _granted(self, entry: QueueEntry, fence: str, abandoned: bool, numbers: list[int | None]) -> None:
         match self.told(fence), numbers:
             case int(known), [int(serial), int(ttl_ms), int(capacity)]:
-                place.told(serial, Granted(known, ttl_ms, abandoned, capacity=capacity))
+                entry.told(serial, Granted(known, ttl_ms, abandoned, capacity=capacity))
             case _:
                 self._doubt()
 
-    def verify_places(self) -> None:
-        """Look after every place in the servers' queues: something may have been missed."""
-        for place in sorted(self.places.values(), key=lambda place: place.waiter.ticket):  # in the order of their turns
-            place.verify()
+    def verify_queue_entries(self) -> None:
+        """Look after every entry in the servers' queues: something may have been missed."""
+        for entry in sorted(
+            self.queue_entries.values(), key=lambda entry: entry.waiter.ticket
+        ):  # in the order of their turns
+            entry.verify()
 
     async def drained(self) -> None:
         """Wait until no other task waits or is inside a guarded block; `request_timeout` at most."""

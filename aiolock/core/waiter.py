@@ -1,4 +1,4 @@
-"""One task's place in the queue of a name."""
+"""One task in the queue of a name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .calls import Calls
 from .policy import Policy
 
 if TYPE_CHECKING:
-    from .place import Place
+    from .queue_entry import QueueEntry
 
 
 class Grant:
@@ -45,7 +45,7 @@ class Expired(Exception):
 
 
 class Waiter:
-    """One task's place in the queue of a name, and its request on its way.
+    """One task in the queue of a name, and its request on its way.
 
     Attributes:
         calls: its requests.
@@ -55,7 +55,7 @@ class Waiter:
         retry_at: clock time at which it tries without a signal.
         looks: how often it was refused.
         ticket: what it asks for, or has, in a queue kept by the server: see `NEW_TICKET`.
-        place: its place in that queue.
+        queue_entry: its entry in that queue.
         offer: a transfer to it is on its way.
         last_look: clock time of a look just before its timeout, while it waits in such a queue.
         grant: it has the lock.
@@ -78,8 +78,8 @@ class Waiter:
         "metadata",
         "offer",
         "owner",
-        "place",
         "policy",
+        "queue_entry",
         "refusal",
         "reply",
         "retry_at",
@@ -100,7 +100,7 @@ class Waiter:
         self.seen: int = -1
         self.retry_at: float = -math.inf
         self.looks: int = 0
-        self.place: Place | None = None
+        self.queue_entry: QueueEntry | None = None
         self.last_look: float = math.inf
         self.offer: bool = False
         self.grant: Grant | None = None
@@ -114,7 +114,7 @@ class Waiter:
 
     def wants(self, now: float, signals: int) -> bool:
         """It is time to ask the server."""
-        waits = self.place is not None and not self.place.called
+        waits = self.queue_entry is not None and not self.queue_entry.called
         return self.contending and not waits and (self.seen != signals or now >= self.retry_at)
 
     def pause(self, now: float, signals: int) -> None:

@@ -49,9 +49,9 @@ class Watched(Protocol):
 
 
 class Renewable(Protocol):
-    """Something that asks the server together with others: a hold to be extended, a place in a queue to be kept."""
+    """Something that asks the server together with others: a hold to be extended, an entry in a queue to be kept."""
 
-    def entry(self) -> tuple[Batch, Part]:
+    def part(self) -> tuple[Batch, Part]:
         """How to make one request of many such, and this one's line in it."""
 
     def judged(self, outcome: Any, sent_at: float) -> None:
@@ -279,7 +279,7 @@ def _ask(item: Watched, now: float, late: float, renewals: dict[Batch, list[Aske
     try:
         renewal = item.on_due(now, late)
         if renewal is not None:
-            batch, part = renewal.entry()
+            batch, part = renewal.part()
             renewals.setdefault(batch, []).append((renewal, part))
     except Exception:
         logger.exception("an error in the watchdog; the other leases go on being watched")

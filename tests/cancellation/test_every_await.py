@@ -146,7 +146,7 @@ async def assert_nothing_left(world: World, cancels: Cancels) -> None:
     async with world.lock(world.peer).acquire(timeout=0) as lease:
         assert lease.depth == 1
     runtime = runtime_of(world.locks)
-    left = (runtime.gates, runtime.holds, runtime.places)
+    left = (runtime.gates, runtime.holds, runtime.queue_entries)
     assert left == ({}, {}, {}), f"memory is left with {cancels}: {left}"
     if runtime.bound:
         again = asyncio.create_task(enter_and_leave(world))

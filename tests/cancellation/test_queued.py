@@ -153,7 +153,7 @@ async def test_over_a_connection_that_dies(make: Callable[[], World], lost: Any,
 
 
 async def test_a_refresh_is_on_its_way(make: Callable[[], World]) -> None:
-    """It grants while the waiter is cancelled. Kept by `Place.judged`: the undo was written behind it."""
+    """It grants while the waiter is cancelled. Kept by `QueueEntry.judged`: the undo was written behind it."""
 
     async def prepare(world: World) -> None:
         lease = await world.lock(world.peer).acquire()

@@ -72,7 +72,7 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
             pass  # the latter if not even the first answer came in time
 
     def waiting() -> int:
-        return sum(len(manager._runtime.places) for manager in processes)
+        return sum(len(manager._runtime.queue_entries) for manager in processes)
 
     seen: dict[str, int] = {}
     lock = processes[0].fair_lock(NAME)
@@ -81,7 +81,7 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
             tasks = [asyncio.create_task(enter(number)) for number in range(30)]
             await until(lambda: sum(task.done() for task in tasks) + waiting() == len(tasks))
             for manager in processes:
-                seen |= {place.owner: place.waiter.ticket for place in manager._runtime.places.values()}
+                seen |= {entry.owner: entry.waiter.ticket for entry in manager._runtime.queue_entries.values()}
             for task in dice.sample(tasks, 5):
                 task.cancel()
             await asyncio.sleep(0.05)  # the short timeouts have passed

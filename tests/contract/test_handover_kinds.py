@@ -46,7 +46,7 @@ async def test_it_moves_and_is_renewed_there(locks: LockManager, others: LockMan
 async def test_who_waits_is_next_after_the_resumed_one(locks: LockManager, others: LockManager) -> None:
     lease = await locks.rw_lock(NAME).write.acquire()
     waiting = asyncio.create_task(others.rw_lock(NAME).read.acquire())
-    await until(lambda: others._runtime.places)
+    await until(lambda: others._runtime.queue_entries)
     ticket = await lease.detach()
     async with locks.resume(ticket):
         await asyncio.sleep(0)

@@ -63,6 +63,6 @@ async def test_a_resumed_semaphore_lease_asks_for_what_it_has_of_all_there_are(
     """So a server that lost their number is not told that there are as many as the lease has."""
     lease = await locks.semaphore(NAME, 5).acquire(2)
     moved = await others.resume(await lease.detach())
-    _, (_, (*_, capacity, weight)) = moved.hold.entry()
+    _, (_, (*_, capacity, weight)) = moved.hold.part()
     assert (capacity, weight) == (5, 2)
     await moved.release()

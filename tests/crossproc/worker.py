@@ -16,7 +16,7 @@ from typing import cast
 from aiolock import BackendError, ConfigurationError, Lease, Lock, LockLost, LockManager, NotOwned
 from aiolock.core.acquisition import Acquisition
 from aiolock.core.gate import Gate
-from aiolock.core.place import Place
+from aiolock.core.queue_entry import QueueEntry
 from tests.crossproc.journal import Counter, Journal, Resource
 
 TTL = 3.6
@@ -216,33 +216,33 @@ async def stand(url: str, folder: str, what: str, ttl: str, liveness: str, stay:
             journal.note("lost", fence=lease.fence, reason=lost.reason.name)
 
 
-class Places(dict[str, Place]):
-    """Remembers what a manager's waiters were told of their places, and when."""
+class Entries(dict[str, QueueEntry]):
+    """Remembers what a manager's waiters were told of their entries, and when."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: dict[str, tuple[Place, float]] = {}
+        self.seen: dict[str, tuple[QueueEntry, float]] = {}
 
-    def __setitem__(self, owner: str, place: Place) -> None:
-        super().__setitem__(owner, place)
-        self.seen[owner] = place, time.monotonic()
+    def __setitem__(self, owner: str, entry: QueueEntry) -> None:
+        super().__setitem__(owner, entry)
+        self.seen[owner] = entry, time.monotonic()
 
 
 async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
     """Tasks enter a fair lock again and again, and note when they asked, and what they were told of their place.
 
-    Places are refreshed more often than their liveness asks for: that must not cost them their turn.
+    Entries are refreshed more often than their liveness asks for: that must not cost them their turn.
     """
     journal = Journal(f"{folder}/journal")
 
-    async def work(locks: LockManager, places: Places, task: int) -> None:
+    async def work(locks: LockManager, entries: Entries, task: int) -> None:
         for _ in range(int(rounds)):
             asked = time.monotonic()
             async with take(locks, "fair") as lease:
-                place, queued = places.seen.pop(lease.hold.owner, (None, time.monotonic()))
+                entry, queued = entries.seen.pop(lease.hold.owner, (None, time.monotonic()))
                 # Who finds it free is granted by the same clock that tickets are minted from.
-                ticket = lease.fence if place is None else place.waiter.ticket
-                told = {"asked": asked, "queued": queued, "ticket": ticket, "waited": place is not None}
+                ticket = lease.fence if entry is None else entry.waiter.ticket
+                told = {"asked": asked, "queued": queued, "ticket": ticket, "waited": entry is not None}
                 journal.note("enter", task=task, fence=lease.fence, **told)
                 await asyncio.sleep(0)
                 journal.note("leave", task=task, fence=lease.fence, accepted=True)
@@ -250,15 +250,15 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
     async def refresh(locks: LockManager) -> None:
         while True:
             await asyncio.sleep(0.02)
-            locks._runtime.verify_places()
+            locks._runtime.verify_queue_entries()
 
     async with LockManager(url, ttl=LONG, liveness=LONG) as locks:
-        places = locks._runtime.places = Places()
+        entries = locks._runtime.queue_entries = Entries()
         journal.note("ready")
         while not Path(folder, "go").exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
             await asyncio.sleep(0.01)
         refreshing = asyncio.create_task(refresh(locks))
-        await asyncio.gather(*(work(locks, places, task) for task in range(int(tasks))))
+        await asyncio.gather(*(work(locks, entries, task) for task in range(int(tasks))))
         refreshing.cancel()
 
 

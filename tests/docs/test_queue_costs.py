@@ -64,7 +64,7 @@ async def enter(lock: Any) -> None:
 
 async def queued(manager: LockManager, waiters: int) -> None:
     async with asyncio.timeout(5.0):
-        while len(manager._runtime.places) < waiters:  # noqa: ASYNC110 - it sets no event
+        while len(manager._runtime.queue_entries) < waiters:  # noqa: ASYNC110 - it sets no event
             await asyncio.sleep(0.001)
 
 
@@ -107,7 +107,7 @@ async def test_waiting_and_the_handoff(
 async def test_two_hundred_waiters_cost_one_request_a_beat(
     locks: LockManager, redis_url: str, commandstats: CommandStats
 ) -> None:
-    """On many names, each come at another moment. Kept by Place._schedule."""
+    """On many names, each come at another moment. Kept by QueueEntry._schedule."""
     async with LockManager(redis_url, liveness=3.0) as waiting:  # who dies, comes back by a request of its own
         leases = [await locks.fair_lock(f"n{i}", ttl=SLOW).acquire() for i in range(10)]
         tasks = []

@@ -18,12 +18,12 @@ from .conftest import HASTY
 async def test_a_turn_that_came_counts_once_it_is_acknowledged(
     opened: Opener, others: LockManager, replicated: Pair, kind: str
 ) -> None:
-    """Kept by Place.told: `checked`, and Waiter.wants: `called`."""
+    """Kept by QueueEntry.told: `checked`, and Waiter.wants: `called`."""
     patient = await opened()
     async with asyncio.timeout(ENOUGH):
         lease = await made(others, kind).acquire()
         waiting = asyncio.ensure_future(made(patient, kind).acquire())
-        await until(lambda: any(place.waiter for place in patient._runtime.places.values()))
+        await until(lambda: any(entry.waiter for entry in patient._runtime.queue_entries.values()))
         replicated.replica.freeze()
         await lease.release()
         await replicated.waited_for()
@@ -40,7 +40,7 @@ async def test_a_turn_that_nobody_acknowledged_is_undone(opened: Opener, others:
     async with asyncio.timeout(ENOUGH):
         lease = await others.fair_lock(NAME).acquire()
         waiting = asyncio.ensure_future(hasty.fair_lock(NAME).acquire(timeout=2.5))
-        await until(lambda: hasty._runtime.places)
+        await until(lambda: hasty._runtime.queue_entries)
         replicated.replica.freeze()
         await lease.release()
         with pytest.raises(AcquireTimeout, match="acknowledged by 0 of 1 replicas"):
@@ -49,7 +49,7 @@ async def test_a_turn_that_nobody_acknowledged_is_undone(opened: Opener, others:
 
 
 def test_what_grants_is_checked() -> None:
-    """A refresh is not: its order with an undo is that of one connection, and `Place` asks again."""
+    """A refresh is not: its order with an undo is that of one connection, and `QueueEntry` asks again."""
     assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew"}
     assert ENTER.unacknowledged is None
 

@@ -100,14 +100,14 @@ async def test_a_message_that_makes_no_sense_changes_nothing(
     waiting = Holder(crew, locks.fair_lock("a"))
     await settle(backend)
     runtime = runtime_of(locks)
-    (place,) = runtime.places.values()
-    channel, text = runtime.keys.manager(runtime.id), message.format(owner=place.owner, new=place._serial + 1)
+    (entry,) = runtime.queue_entries.values()
+    channel, text = runtime.keys.manager(runtime.id), message.format(owner=entry.owner, new=entry._serial + 1)
     for _ in range(3):
         backend.store.publish(channel, text)
         await settle(backend)
     assert not waiting.entered.done()
     assert doubts(caplog) == 1
-    assert place.owner not in caplog.text
+    assert entry.owner not in caplog.text
     await lease.release()
     await settle(backend)
     assert waiting.entered.result().fence > lease.fence

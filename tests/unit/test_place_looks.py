@@ -10,7 +10,7 @@ import pytest
 from aiolock import AcquireTimeout, LockManager, LossReason
 from aiolock.testing import MemoryBackend
 
-from .test_place import Deaf, queue_up
+from .test_queue_entry import Deaf, queue_up
 from .world import Crew, expect_loss, settle
 
 KINDS: dict[str, Callable[..., Any]] = {
@@ -33,7 +33,7 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
 async def test_the_first_in_line_looks_when_the_holder_expires(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Callable[..., Any]
 ) -> None:
-    """Whoever held it died, and its lease is fixed. Kept by Place.queued: `_free_at`."""
+    """Whoever held it died, and its lease is fixed. Kept by QueueEntry.queued: `_free_at`."""
     lease = await make(peer, ttl=0.7, renew=False).acquire()
     waiter, other = await queue_up(crew, make(locks), 2, backend, timeout=30.0)
     await backend.clock.advance(0.69)

@@ -245,7 +245,7 @@ async def test_a_revocation_is_noticed_at_the_next_renewal(
 async def test_a_queues_grant_is_seen_by_looking(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
-    """Kept by Place._schedule: `poll.pause(self._looks)`."""
+    """Kept by QueueEntry._schedule: `poll.pause(self._looks)`."""
     first = Holder(crew, peer.fair_lock("a"))
     await settle(backend)
     waiters = [Holder(crew, polling.fair_lock("a"))]

@@ -69,7 +69,7 @@ class Player:
             self.plan(now + self._dice.choice([0.25, 1, 10, 700]) * self._dice.random())
         return self if self._dice.random() < 0.3 else None
 
-    def entry(self) -> tuple[Batch, Part]:
+    def part(self) -> tuple[Batch, Part]:
         return unwritten, Part((), ())
 
     def judged(self, outcome: Any, sent_at: float) -> None: ...

@@ -188,7 +188,7 @@ def state_of(backend: MemoryBackend, name: str) -> dict[str, str]:
 def assert_empty(manager: LockManager) -> None:
     """Nothing of any name is left in this process."""
     runtime = runtime_of(manager)
-    assert (runtime.gates, runtime.holds, runtime.places) == ({}, {}, {})
+    assert (runtime.gates, runtime.holds, runtime.queue_entries) == ({}, {}, {})
 
 
 @contextmanager

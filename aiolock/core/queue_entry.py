@@ -1,4 +1,4 @@
-"""A waiter's place in the queue that the server keeps."""
+"""A waiter's entry in the queue that the server keeps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .watchdog import Renewable
 
 
-class Line(Protocol):
-    """The gate, as a place sees it."""
+class EntryListener(Protocol):
+    """The gate, as an entry sees it."""
 
     runtime: Runtime
 
@@ -26,14 +26,14 @@ class Line(Protocol):
         """The waiter is in."""
 
     def requeue(self, waiter: Waiter) -> None:
-        """The place is void: ask anew."""
+        """The entry is void: ask anew."""
 
 
 LAST_LOOK = 0.1
 """Seconds before its timeout at which a waiter looks a last time; a quarter of the whole wait if that is less."""
 
 
-class Place:
+class QueueEntry:
     """Kept alive by the watchdog in batches, until it is granted or given up.
 
     A grant is told to the manager's channel. It came after the request was written whose answer last was "queued", so
@@ -41,14 +41,14 @@ class Place:
     tells that a holder has expired: whoever is first in the queue looks then.
 
     Args:
-        line: the name's gate.
-        waiter: whose place it is.
+        gate: the name's gate.
+        waiter: whose entry it is.
     """
 
-    __slots__ = ("_free_at", "_line", "_looks", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
+    __slots__ = ("_free_at", "_gate", "_looks", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
 
-    def __init__(self, line: Line, waiter: Waiter) -> None:
-        self._line = line
+    def __init__(self, gate: EntryListener, waiter: Waiter) -> None:
+        self._gate = gate
         self._free_at = math.inf  # clock time at which a holder expires, if this one is first
         self._looks = 0
         self._serial = 0
@@ -58,7 +58,7 @@ class Place:
         self.owner: str = waiter.owner
         self.called: bool = False  # its turn has come, and it must ask for it by a call of its own
         self.due: float = math.inf
-        line.runtime.places[self.owner] = self
+        gate.runtime.queue_entries[self.owner] = self
 
     def queued(self, outcome: Queued, sent_at: float) -> None:
         """The server said so, answering what was written at `sent_at`."""
@@ -70,7 +70,7 @@ class Place:
         self.waiter.refusal, self.waiter.failure = outcome, None
         self._looks += 1
         self.called = False
-        self._line.runtime.heard(outcome.fence)
+        self._gate.runtime.heard(outcome.fence)
         if outcome.pttl == 0:
             self.verify()  # more come and go than one request may let in or end
         else:
@@ -78,68 +78,68 @@ class Place:
 
     def told(self, serial: int, outcome: Granted) -> None:
         """A message says that the owner was granted; one that is older than the last answer is void."""
-        if self.waiter.place is not self or serial <= self._serial:
+        if self.waiter.queue_entry is not self or serial <= self._serial:
             return
-        if self._line.runtime.backend.checked:
+        if self._gate.runtime.backend.checked:
             self._call()
             return
-        runtime, policy = self._line.runtime, self.waiter.policy
+        runtime, policy = self._gate.runtime, self.waiter.policy
         brief = outcome.pttl < policy.ttl_ms
         margin = min(policy.margin, outcome.pttl / 10_000) if brief else policy.margin
         grant = Grant(outcome, self._sent_at, margin, brief)
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
-            runtime.verify_places()
+            runtime.verify_queue_entries()
             return
         if brief:
             # Before the waiter runs: its block may begin with a blocking call.
-            confirmation = _Confirmation(self._line, self.waiter, grant)
-            batch, part = confirmation.entry()
+            confirmation = _Confirmation(self._gate, self.waiter, grant)
+            batch, part = confirmation.part()
             runtime.watchdog.renew(batch, [(confirmation, part)])
-        self._line.granted(self.waiter, grant)
+        self._gate.granted(self.waiter, grant)
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
-        runtime = self._line.runtime
+        runtime = self._gate.runtime
         runtime.watchdog.schedule(self, runtime.clock.now())
 
     def leave(self, undo: PendingRelease | None = None) -> None:
         """It is granted, or given up by `undo`."""
         self._undo = undo
-        self._line.runtime.watchdog.forget(self)
-        self._line.runtime.places.pop(self.owner, None)
+        self._gate.runtime.watchdog.forget(self)
+        self._gate.runtime.queue_entries.pop(self.owner, None)
 
     # As the watchdog sees it.
 
     def on_due(self, now: float, late: float) -> Renewable:
         return self
 
-    def entry(self) -> tuple[Batch, Part]:
-        waiter, floor = self.waiter, self._line.runtime.floor
+    def part(self) -> tuple[Batch, Part]:
+        waiter, floor = self.waiter, self._gate.runtime.floor
         calls = cast(QueueCalls, waiter.calls)
         return calls.enter, calls.refresh(self.owner, waiter.policy.ttl_ms, floor, waiter.metadata, waiter.ticket)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
-        if self.waiter.place is not self:
+        if self.waiter.queue_entry is not self:
             return  # what ended it was written behind this request
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
-        elif isinstance(outcome, Granted) and self._line.runtime.backend.checked:
+        elif isinstance(outcome, Granted) and self._gate.runtime.backend.checked:
             self._call()
         elif isinstance(outcome, Granted):
-            self._line.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin))
+            self._gate.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin))
         else:
-            self._line.requeue(self.waiter)
+            self._gate.requeue(self.waiter)
 
     def unknown(self, error: BackendError) -> None:
-        if self.waiter.place is not self:
+        if self.waiter.queue_entry is not self:
             self._taint_successor()
             return
         self.waiter.tainted = True
         if error.transient:
             self._schedule()
         else:
-            self._line.requeue(self.waiter)
+            self._gate.requeue(self.waiter)
 
     def _call(self) -> None:
         self.called = True
@@ -147,8 +147,8 @@ class Place:
         self.waiter.poke()
 
     def _taint_successor(self) -> None:
-        """What this place has become ends the owner, and a request of it that died may still come to the server."""
-        hold = self._line.runtime.holds.get(self.owner)
+        """What this entry has become ends the owner, and a request of it that died may still come to the server."""
+        hold = self._gate.runtime.holds.get(self.owner)
         if self._undo is not None:
             self._undo.taint()  # which may be unwritten yet
         elif hold is not None:
@@ -157,7 +157,7 @@ class Place:
             self.waiter.tainted = True
 
     def _schedule(self) -> None:
-        runtime = self._line.runtime
+        runtime = self._gate.runtime
         now = runtime.clock.now()
         pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
         if runtime.poll is not None:
@@ -173,33 +173,33 @@ class _Confirmation:
     """The first renewal of a grant that is brief, written in the turn of its message.
 
     Args:
-        line: the name's gate.
+        gate: the name's gate.
         waiter: who was granted.
         grant: what.
     """
 
-    __slots__ = ("_grant", "_line", "_owner", "_waiter")
+    __slots__ = ("_gate", "_grant", "_owner", "_waiter")
 
-    def __init__(self, line: Line, waiter: Waiter, grant: Grant) -> None:
-        self._line = line
+    def __init__(self, gate: EntryListener, waiter: Waiter, grant: Grant) -> None:
+        self._gate = gate
         self._waiter = waiter
         self._owner = waiter.owner
         self._grant = grant
 
-    def entry(self) -> tuple[Batch, Part]:
+    def part(self) -> tuple[Batch, Part]:
         calls, ttl_ms = self._waiter.calls, self._waiter.policy.ttl_ms
         return calls.batch, calls.renewal(self._owner, self._grant.outcome.fence, ttl_ms)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
-        hold, waiter, grant = self._line.runtime.holds.get(self._owner), self._waiter, self._grant
+        hold, waiter, grant = self._gate.runtime.holds.get(self._owner), self._waiter, self._grant
         if hold is not None:
             hold.judged(outcome, sent_at)
         elif waiter.grant is grant and isinstance(outcome, Renewed):  # the waiter did not run yet
             waiter.grant = Grant(grant.outcome._replace(pttl=outcome.pttl), sent_at, waiter.policy.margin)
         elif waiter.grant is grant and isinstance(outcome, Missing):
-            self._line.requeue(waiter)
+            self._gate.requeue(waiter)
 
     def unknown(self, error: BackendError) -> None:
-        hold = self._line.runtime.holds.get(self._owner)
+        hold = self._gate.runtime.holds.get(self._owner)
         if hold is not None:
             hold.unknown(error)

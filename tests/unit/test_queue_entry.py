@@ -1,4 +1,4 @@
-"""A place in a queue that the server keeps: its refreshes, its grant, and what goes wrong with either."""
+"""An entry in a queue that the server keeps: its refreshes, its grant, and what goes wrong with either."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockManager, LossReason, NotAcquired
-from aiolock.core.place import Place
+from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.queue.name import FIRST
 from aiolock.testing import MemoryBackend
 
@@ -50,9 +50,9 @@ def inside(holders: list[Holder]) -> list[bool]:
     return [holder.entered.done() for holder in holders]
 
 
-def places(manager: LockManager) -> list[Place]:
-    """The places of a manager, in no order."""
-    return list(runtime_of(manager).places.values())
+def entries(manager: LockManager) -> list[QueueEntry]:
+    """The entries of a manager, in no order."""
+    return list(runtime_of(manager).queue_entries.values())
 
 
 def tickets(backend: MemoryBackend, name: str = "a", kind: str = "fair") -> dict[str, int]:
@@ -67,7 +67,7 @@ def tickets(backend: MemoryBackend, name: str = "a", kind: str = "fair") -> dict
 async def test_all_waiters_of_a_manager_cost_one_command_a_beat(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """However many, on however many names, and whenever each came. Kept by `Place._schedule`."""
+    """However many, on however many names, and whenever each came. Kept by `QueueEntry._schedule`."""
     kept = [await peer.fair_lock(name).acquire() for name in "abcd"]
     for turn in range(20):
         Holder(crew, locks.fair_lock("abcd"[turn % 4]))
@@ -77,7 +77,7 @@ async def test_all_waiters_of_a_manager_cost_one_command_a_beat(
     await backend.clock.advance(10 * BEAT)
     assert 9 <= len(backend.calls) <= 11, backend.calls
     assert set(backend.calls) == {"acquire"}
-    assert len(places(locks)) == 20
+    assert len(entries(locks)) == 20
     for lease in kept:
         await lease.release()
 
@@ -103,7 +103,7 @@ async def test_waiters_of_every_kind_share_the_beat(
 async def test_a_ttl_shorter_than_the_liveness_sets_the_pace(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """Kept by Place._schedule: `min(liveness, ttl)`: a grant is not longer than either, and must be found in time."""
+    """A grant lasts no longer, and must be found in time. Kept by QueueEntry._schedule: `min(liveness, ttl)`."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a", ttl=0.6), 1, backend)
     backend.calls.clear()
@@ -158,7 +158,7 @@ async def test_a_handoff_is_one_script_and_one_message(
 async def test_a_lost_message_is_made_up_for_by_the_next_refresh(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """H6. Kept by `Place.judged`."""
+    """H6. Kept by `QueueEntry.judged`."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     backend.deaf = True
@@ -191,12 +191,12 @@ async def test_a_lost_message_is_made_up_for_by_the_next_refresh(
 async def test_a_message_that_says_nothing_new_is_ignored(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, message: str
 ) -> None:
-    """Kept by `Place.told`: `serial > self._serial`; and Runtime.on_manager_message: unknown owners."""
+    """Kept by `QueueEntry.told`: `serial > self._serial`; and Runtime.on_manager_message: unknown owners."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
-    (place,) = places(locks)
+    (entry,) = entries(locks)
     runtime = runtime_of(locks)
-    text = message.format(owner=place.owner, old=place._serial, new=place._serial + 1, manager=runtime.id)
+    text = message.format(owner=entry.owner, old=entry._serial, new=entry._serial + 1, manager=runtime.id)
     runtime.on_manager_message(text)
     await settle(backend)
     assert not waiter.entered.done()
@@ -211,8 +211,8 @@ async def test_a_second_message_of_one_grant_changes_nothing(
 ) -> None:
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
-    (place,) = places(locks)
-    text = f"granted {place.owner} {place._serial + 10**9} 99 3000 0 1"
+    (entry,) = entries(locks)
+    text = f"granted {entry.owner} {entry._serial + 10**9} 99 3000 0 1"
     await lease.release()
     await settle(backend)
     entered = waiter.entered.result()
@@ -264,7 +264,7 @@ async def test_a_grant_is_for_the_whole_ttl(locks: LockManager, peer: LockManage
 async def test_a_brief_grant_is_renewed_before_its_block_begins(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """It lasts for the liveness only, until then. Kept by Place.told: `runtime.watchdog.renew`, before `granted`."""
+    """Until then it lasts for the liveness. Kept by QueueEntry.told: `runtime.watchdog.renew`, before `granted`."""
     backend.count_nobody()
     lease = await peer.fair_lock("a").acquire()
 
@@ -298,7 +298,7 @@ async def test_a_brief_grant_is_renewed_at_once(
 async def test_a_fixed_lease_is_given_its_ttl_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, brief: bool
 ) -> None:
-    """Not the liveness, and no more after that. Kept by Place.told: `renewal` with the whole ttl."""
+    """Not the liveness, and no more after that. Kept by QueueEntry.told: `renewal` with the whole ttl."""
     if brief:
         backend.count_nobody()
     lease = await peer.fair_lock("a").acquire()
@@ -322,7 +322,7 @@ async def test_a_brief_grant_whose_renewals_fail_is_lost_before_the_server_ends_
 ) -> None:
     """By a tenth of what was granted, or the margin if that is less: a margin of 3 s would leave nothing of 3 s.
 
-    It counts from the last request that was answered "queued". Kept by Place.told: `min(self.waiter.policy.margin, …)`.
+    It counts from the last request that was answered "queued". Kept by QueueEntry.told: `min(policy.margin, …)`.
     """
     backend = Deaf(backend)
     backend.count_nobody()
@@ -444,7 +444,7 @@ async def test_closing_while_queued_leaves_the_queue(peer: LockManager, backend:
         with pytest.raises(NotAcquired, match="closed"):
             await waiter.task
     assert tickets(backend) == {}
-    assert runtime_of(locks).places == {}
+    assert runtime_of(locks).queue_entries == {}
     await lease.release()
     async with peer.fair_lock("a").acquire(timeout=0):
         pass
@@ -490,12 +490,12 @@ async def test_a_connection_that_dies_at_any_script(
 async def test_a_refresh_that_died_is_remembered_when_the_owner_ends(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, lost: Any
 ) -> None:
-    """It may still come to the server, and would queue or hold for nobody. Kept by `Place.unknown`: a tombstone."""
+    """It may still come to the server, and queue or hold for nobody. Kept by `QueueEntry.unknown`: a tombstone."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     backend.fail_next(lost)
     await backend.clock.advance(1.1 * BEAT)
-    owner = places(locks)[0].owner
+    owner = entries(locks)[0].owner
     await lease.release()
     await settle(backend)
     await waiter.end()
@@ -505,15 +505,15 @@ async def test_a_refresh_that_died_is_remembered_when_the_owner_ends(
 async def test_a_refresh_that_dies_behind_its_own_grant_is_remembered_too(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """The message overtook its answer. Kept by `Place.unknown`."""
+    """The message overtook its answer. Kept by `QueueEntry.unknown`."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
-    (place,) = places(locks)
+    (entry,) = entries(locks)
     runtime = runtime_of(locks)
-    runtime.on_manager_message(f"granted {place.owner} {place._serial + 1} {lease.fence + 1} 3000 0 1")
-    place.unknown(BackendError("", "the connection died", transient=True))
-    assert place.waiter.tainted
-    owner = place.owner
+    runtime.on_manager_message(f"granted {entry.owner} {entry._serial + 1} {lease.fence + 1} 3000 0 1")
+    entry.unknown(BackendError("", "the connection died", transient=True))
+    assert entry.waiter.tainted
+    owner = entry.owner
     await settle(backend)  # the renewal finds that it never was: it asks anew
     assert backend.store.exists(f"aiolock:fair:{{a}}:dead:{owner}")
     assert not waiter.entered.done()
@@ -565,7 +565,7 @@ async def test_a_forced_release_grants_to_the_next(
 async def test_a_key_that_becomes_another_type_is_told_to_who_waits(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """And to nobody else: others' places in the same request are kept. Kept by each.lua's `pcall`."""
+    """And to nobody else: others' entries in the same request are kept. Kept by each.lua's `pcall`."""
     kept = [await peer.fair_lock(name).acquire() for name in "ab"]
     (bad,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     (good,) = await queue_up(crew, locks.fair_lock("b"), 1, backend)
