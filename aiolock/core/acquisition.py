@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..clock import spell
 from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
-from ..scripts.base import NEW_TICKET, NO_TICKET, Call
+from ..scripts.base import DONT_QUEUE, JOIN, Call
 from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
 from .caller import caller
 from .calls import Calls
@@ -117,7 +117,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     patience = now + runtime.limits.request_timeout
     waited = False
     at_once = gate.open
-    waiter = gate.join(calls, policy, NO_TICKET if timeout == 0 else NEW_TICKET, at_once)
+    waiter = gate.join(calls, policy, DONT_QUEUE if timeout == 0 else JOIN, at_once)
     if timeout is not None:
         waiter.last_look = expires - min(LAST_LOOK, timeout / 4)
     try:
@@ -155,7 +155,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     if not gate.open:
         return None
     now = gate.runtime.clock.now()
-    waiter = gate.join(calls, policy, NO_TICKET)
+    waiter = gate.join(calls, policy, DONT_QUEUE)
     try:
         await _attempt(gate, waiter, now, math.inf, now + gate.runtime.limits.request_timeout)
         granted = gate.accepts(waiter)
@@ -180,10 +180,10 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
     """
     runtime, calls, owner, policy = gate.runtime, waiter.calls, waiter.owner, waiter.policy
     mark_ms = 0
-    if runtime.poll is not None and waiter.ticket != NO_TICKET:
+    if runtime.poll is not None and waiter.queue_number != DONT_QUEUE:
         # For so long others must reckon with it, should it be refused: those who poll nobody can count.
         mark_ms = milliseconds(runtime.poll.lasting(waiter.looks))
-    call = calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.ticket, mark_ms)
+    call = calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.queue_number, mark_ms)
     if gate.contention.contenders is None:
         # At once, not when the task runs again: the message of a grant may come right behind.
         call.settle = partial(gate.queued, waiter, call, owner)

@@ -59,7 +59,7 @@ class Calls(Protocol):
         metadata: str,
         depth: int = 1,
         fence: int = 0,
-        ticket: int = 0,
+        queue_number: int = 0,
         mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
         """Get it, or learn who has it.
@@ -71,7 +71,7 @@ class Calls(Protocol):
             metadata: what others are told of the owner.
             depth: levels, this one included.
             fence: of the hold it nests in; 0 for none.
-            ticket: in a queue kept by the server; see `NEW_TICKET`.
+            queue_number: in a queue kept by the server; see `JOIN`.
             mark_ms: how long a refused owner counts as waiting, in the eyes of who hands the name on; 0 if it listens.
         """
 
@@ -106,5 +106,5 @@ class QueueCalls(Calls, Protocol):
     def weighing(self, weight: int) -> Calls:
         """The same requests for an acquisition of another weight."""
 
-    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, ticket: int) -> Part:
+    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, queue_number: int) -> Part:
         """A waiter's sign of life; answered as an acquire is."""

@@ -108,13 +108,13 @@ class Gate:
     def foremost(self) -> str:
         """The owner of this process's foremost waiter in the server's queue; '' if none is there."""
         queued = (waiter for waiter in self.waiters if waiter.queue_entry is not None)
-        first = min(queued, key=lambda waiter: waiter.ticket, default=None)
+        first = min(queued, key=lambda waiter: waiter.queue_number, default=None)
         return "" if first is None else first.owner
 
-    def join(self, calls: Calls, policy: Policy, ticket: int, contending: bool = False) -> Waiter:
+    def join(self, calls: Calls, policy: Policy, queue_number: int, contending: bool = False) -> Waiter:
         """One more who wants it; `contending` if it may talk to Redis whoever is before it."""
         runtime, contention = self.runtime, self.contention
-        waiter = Waiter(calls, runtime.new_owner(contention.overlapping), policy, runtime.holder, ticket)
+        waiter = Waiter(calls, runtime.new_owner(contention.overlapping), policy, runtime.holder, queue_number)
         waiter.contending = contending or self.open
         runtime.gates[self._key] = self
         self.waiters[waiter] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
-from ..scripts.base import NO_TICKET
+from ..scripts.base import DONT_QUEUE
 from ..scripts.outcomes import Granted, Missing
 from .acquisition import abandon, ask, own
 from .calls import HandoffCalls
@@ -37,7 +37,7 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     kind = KINDS[ticket.kind]
     calls = kind.calls(runtime, ticket.name, ticket.weight, ticket.weight)
     gate = Gate.of(runtime, calls, kind.contention)
-    waiter = gate.join(calls, policy, NO_TICKET, contending=True)  # so no release of this process hands it the lock
+    waiter = gate.join(calls, policy, DONT_QUEUE, contending=True)  # so no release of this process hands it the lock
     waiter.undoing = "dirty"  # what the ticket stood for was begun, and is not finished
     try:
         await _move(gate, calls, waiter, ticket)

@@ -66,7 +66,7 @@ class QueueEntry:
         first = outcome.rank == 1 and outcome.pttl > 0
         # A look written then takes as long to the server as the one that learnt this.
         self._free_at = sent_at + (outcome.pttl + 1) / 1000 if first else math.inf
-        self.waiter.ticket = outcome.ticket
+        self.waiter.queue_number = outcome.queue_number
         self.waiter.refusal, self.waiter.failure = outcome, None
         self._looks += 1
         self.called = False
@@ -117,7 +117,7 @@ class QueueEntry:
     def part(self) -> tuple[Batch, Part]:
         waiter, floor = self.waiter, self._gate.runtime.floor
         calls = cast(QueueCalls, waiter.calls)
-        return calls.enter, calls.refresh(self.owner, waiter.policy.ttl_ms, floor, waiter.metadata, waiter.ticket)
+        return calls.enter, calls.refresh(self.owner, waiter.policy.ttl_ms, floor, waiter.metadata, waiter.queue_number)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.waiter.queue_entry is not self:

@@ -310,7 +310,7 @@ class Runtime:
     def verify_queue_entries(self) -> None:
         """Look after every entry in the servers' queues: something may have been missed."""
         for entry in sorted(
-            self.queue_entries.values(), key=lambda entry: entry.waiter.ticket
+            self.queue_entries.values(), key=lambda entry: entry.waiter.queue_number
         ):  # in the order of their turns
             entry.verify()
 

@@ -54,7 +54,7 @@ class Waiter:
         seen: the queue's count of signals when its last attempt was written.
         retry_at: clock time at which it tries without a signal.
         looks: how often it was refused.
-        ticket: what it asks for, or has, in a queue kept by the server: see `NEW_TICKET`.
+        queue_number: what it asks for, or has, in a queue kept by the server: see `JOIN`.
         queue_entry: its entry in that queue.
         offer: a transfer to it is on its way.
         last_look: clock time of a look just before its timeout, while it waits in such a queue.
@@ -80,21 +80,21 @@ class Waiter:
         "owner",
         "policy",
         "queue_entry",
+        "queue_number",
         "refusal",
         "reply",
         "retry_at",
         "seen",
         "tainted",
-        "ticket",
         "undoing",
     )
 
-    def __init__(self, calls: Calls, owner: str, policy: Policy, holder: str, ticket: int) -> None:
+    def __init__(self, calls: Calls, owner: str, policy: Policy, holder: str, queue_number: int) -> None:
         self.calls: Calls = calls
         self.owner: str = owner
         self.policy: Policy = policy
         self.metadata: str = holder if policy.metadata is None else f"{holder}\n{policy.metadata}"
-        self.ticket: int = ticket
+        self.queue_number: int = queue_number
         self.tainted: bool = False
         self.contending: bool = False
         self.seen: int = -1

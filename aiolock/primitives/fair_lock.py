@@ -74,9 +74,7 @@ class FairLock(Queueing, Reentrant):
             return None
         holder, metadata = standing.held.told()
         held = standing.held
-        return FairLockInfo(
-            holder, held.depth, held.pttl / 1000, held.fence, metadata, standing.waiters, standing.place
-        )
+        return FairLockInfo(holder, held.depth, held.pttl / 1000, held.fence, metadata, standing.waiters, standing.rank)
 
 
 def _calls(runtime: Runtime, name: str) -> QueueCalls:

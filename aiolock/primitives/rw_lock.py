@@ -80,7 +80,7 @@ class RWLockSide(Queueing, Reentrant):
             fence=seen.fence,
             metadata=metadata,
             waiters=seen.waiters,
-            position=seen.place,
+            position=seen.rank,
         )
 
     @property

@@ -134,7 +134,7 @@ class Semaphore(Queueing):
         seen = await self._look(uses=True)
         self._agree(seen.capacity)
         free = max(0, seen.capacity - seen.used)
-        return SemaphoreInfo(seen.capacity, free, seen.used, seen.holders, seen.waiters, seen.place)
+        return SemaphoreInfo(seen.capacity, free, seen.used, seen.holders, seen.waiters, seen.rank)
 
     async def set_permits(self, permits: int) -> None:
         """Change how many permits there are, for every manager; wakes whoever can enter now.

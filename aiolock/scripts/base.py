@@ -22,8 +22,8 @@ Ending = Literal["clean", "undone", "dirty"]
 
 MAX_FENCE = 2**53
 """What Lua counts exactly is below."""
-NEW_TICKET = 0
-NO_TICKET = -1
+JOIN = 0
+DONT_QUEUE = -1
 """Where a server keeps the queue: join it at its end; do not join it, and be refused if it is not your turn."""
 
 

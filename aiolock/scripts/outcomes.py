@@ -48,7 +48,7 @@ class Queued(NamedTuple):
     """
 
     serial: int
-    ticket: int
+    queue_number: int
     rank: int
     fence: int
     holder: str
@@ -129,14 +129,14 @@ class Ended(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A look at a name with a queue: `held` is who holds it longest from now; `place` that of one waiter, from 1."""
+    """A look at a name with a queue: `held` is who holds it longest from now; `rank` that of one waiter, from 1."""
 
     holders: int
     used: int
     capacity: int
     fence: int
     waiters: int
-    place: int | None
+    rank: int | None
     held: Held | None
 
 

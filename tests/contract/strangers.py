@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aiolock.core.policy import milliseconds
 from aiolock.primitives.rw_lock import FULL
-from aiolock.scripts.base import NEW_TICKET, NO_TICKET
+from aiolock.scripts.base import DONT_QUEUE, JOIN
 from aiolock.scripts.outcomes import Granted, Queued
 from aiolock.scripts.queue import QueueCalls
 from aiolock.scripts.queue.records import Holder, Waiter, read, spell
@@ -65,7 +65,7 @@ class Stranger:
 
     def take(self, ttl: float = 30.0) -> int:
         """Hold it, and never renew; answers the fence."""
-        call = self.calls.acquire(self.owner, milliseconds(ttl), 0, "a thief", ticket=NO_TICKET)
+        call = self.calls.acquire(self.owner, milliseconds(ttl), 0, "a thief", queue_number=DONT_QUEUE)
         granted = self._side.run(call)
         assert isinstance(granted, Granted), granted
         return granted.fence
@@ -78,7 +78,7 @@ class Stranger:
 
     def queue(self, ttl: float = 30.0) -> Queued:
         """Wait for it."""
-        queued = self._side.run(self.calls.acquire(self.owner, milliseconds(ttl), 0, "a thief", ticket=NEW_TICKET))
+        queued = self._side.run(self.calls.acquire(self.owner, milliseconds(ttl), 0, "a thief", queue_number=JOIN))
         assert isinstance(queued, Queued), queued
         return queued
 

@@ -35,7 +35,7 @@ async def calm(place: Place) -> AsyncIterator[list[LockManager]]:
 
 
 async def test_first_come_first_served_across_processes(processes: list[LockManager]) -> None:
-    """Kept by line.lua: `ZADD name.queue ticket`, and settle, which takes its head."""
+    """Kept by line.lua: `ZADD name.order known`, and settle, which takes its head."""
     entered: list[int] = []
 
     async def enter(number: int) -> None:
@@ -52,9 +52,9 @@ async def test_first_come_first_served_across_processes(processes: list[LockMana
 
 
 async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[LockManager]) -> None:
-    """Entry is by ticket: whoever gives up is passed over, and nobody overtakes. Fences rise."""
+    """Entry is by queue number: whoever gives up is passed over, and nobody overtakes. Fences rise."""
     dice = random.Random(7)
-    tickets: list[tuple[int, int]] = []  # (ticket, fence) in the order of entry
+    entered: list[tuple[int, int]] = []  # (queue number, fence) in the order of entry
     inside = 0
 
     async def enter(number: int) -> None:
@@ -65,7 +65,7 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
             async with manager.fair_lock(NAME).acquire(timeout=timeout) as lease:
                 inside += 1
                 assert inside == 1
-                tickets.append((seen[lease.hold.owner], lease.fence))
+                entered.append((seen[lease.hold.owner], lease.fence))
                 await asyncio.sleep(0.001)
                 inside -= 1
         except (AcquireTimeout, BackendError):
@@ -81,15 +81,15 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
             tasks = [asyncio.create_task(enter(number)) for number in range(30)]
             await until(lambda: sum(task.done() for task in tasks) + waiting() == len(tasks))
             for manager in processes:
-                seen |= {entry.owner: entry.waiter.ticket for entry in manager._runtime.queue_entries.values()}
+                seen |= {entry.owner: entry.waiter.queue_number for entry in manager._runtime.queue_entries.values()}
             for task in dice.sample(tasks, 5):
                 task.cancel()
             await asyncio.sleep(0.05)  # the short timeouts have passed
         results = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}
-    assert len(tickets) >= 10
-    assert tickets == sorted(tickets)
-    assert [fence for _, fence in tickets] == sorted({fence for _, fence in tickets})
+    assert len(entered) >= 10
+    assert entered == sorted(entered)
+    assert [fence for _, fence in entered] == sorted({fence for _, fence in entered})
 
 
 async def test_short_and_long_timeouts_do_not_drift_the_queue(calm: list[LockManager], place: Place) -> None:

@@ -96,7 +96,7 @@ async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
 
 
 async def test_a_stopped_waiter_comes_back_to_its_place(crew: Crew) -> None:
-    """Skipped while it is stopped; when it goes on, it is before those that came after it. Kept by its old ticket."""
+    """Skipped while it is stopped; when it goes on, it is before those that came after it. Kept by its old number."""
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock as first:
@@ -123,10 +123,10 @@ async def test_a_stopped_waiter_comes_back_to_its_place(crew: Crew) -> None:
 
 
 async def test_nobody_is_overtaken(crew: Crew) -> None:
-    """Twenty waiters in four processes: they enter in the order of their tickets.
+    """Twenty waiters in four processes: they enter in the order of their queue numbers.
 
-    And, without a look at tickets: whoever knew of its place before another one asked is in before it.
-    Kept by join in line.lua, which leaves a ticket as it is, and by `name.head` in name.lua.
+    And, without a look at the numbers: whoever knew of its place before another one asked is in before it.
+    Kept by join in line.lua, which leaves a number as it is, and by `name.head` in name.lua.
     """
     processes, tasks, rounds = 4, 5, 6
     workers = [crew.start("queue", tasks, rounds) for _ in range(processes)]
@@ -137,7 +137,7 @@ async def test_nobody_is_overtaken(crew: Crew) -> None:
     entries = crew.events("enter")
     assert sum(bool(entry["waited"]) for entry in entries) > len(entries) // 2
     for entry, following in pairwise(entries):
-        assert entry["ticket"] < following["ticket"], (entry, following)  # type: ignore[operator]
+        assert entry["number"] < following["number"], (entry, following)  # type: ignore[operator]
     for number, entry in enumerate(entries):
         overtaken = [later for later in entries[number + 1 :] if later["queued"] < entry["asked"]]  # type: ignore[operator]
         assert not overtaken, (entry, overtaken)

@@ -240,9 +240,9 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
             asked = time.monotonic()
             async with take(locks, "fair") as lease:
                 entry, queued = entries.seen.pop(lease.hold.owner, (None, time.monotonic()))
-                # Who finds it free is granted by the same clock that tickets are minted from.
-                ticket = lease.fence if entry is None else entry.waiter.ticket
-                told = {"asked": asked, "queued": queued, "ticket": ticket, "waited": entry is not None}
+                # Who finds it free is granted by the same clock that queue numbers are minted from.
+                number = lease.fence if entry is None else entry.waiter.queue_number
+                told = {"asked": asked, "queued": queued, "number": number, "waited": entry is not None}
                 journal.note("enter", task=task, fence=lease.fence, **told)
                 await asyncio.sleep(0)
                 journal.note("leave", task=task, fence=lease.fence, accepted=True)

@@ -119,7 +119,7 @@ class TestQueueFamily:
         fair = Queue(FAIR)
         fill()
         with pytest.raises(Failure, match=OOM):
-            side.run(fair.acquire("m:1", TTL, 0, "", ticket=0))
+            side.run(fair.acquire("m:1", TTL, 0, "", queue_number=0))
         assert not any(side.exists(key) for key in fair.keys)
 
     def test_a_hold_is_renewed_lowered_and_released_to_who_waits(self, full: Full) -> None:
@@ -131,7 +131,7 @@ class TestQueueFamily:
         enter(side, fair, ["m:2"])
         fill()
         with pytest.raises(Failure, match=OOM):
-            side.run(fair.acquire("m:3", TTL, 0, "", ticket=0))
+            side.run(fair.acquire("m:3", TTL, 0, "", queue_number=0))
         assert side.run(fair.batch([fair.renewal("m:1", FENCE, 2 * TTL)])) == [Renewed(2 * TTL)]
         assert isinstance(side.run(fair.release("m:1", TTL, 1, "clean", False)), Kept)
         assert holders(side, fair)["m:1"].depth == 1

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from aiolock.errors import LossReason
-from aiolock.scripts.base import NO_TICKET
+from aiolock.scripts.base import DONT_QUEUE
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Impossible, Lost, Queued, Refused
 from tests.support.queues import (
     FAIR,
@@ -28,8 +28,8 @@ from tests.support.queues import (
     holders,
     line,
     look,
+    queue_numbers,
     state,
-    tickets,
 )
 from tests.support.scripting import Refused as Failure
 from tests.support.scripting import Side
@@ -46,9 +46,9 @@ def fair() -> Queue:
     return Queue(FAIR)
 
 
-@pytest.mark.parametrize("ticket", [0, NO_TICKET])
-def test_grants_a_free_name(ticket: int, side: Side, fair: Queue) -> None:
-    granted = side.run(fair.acquire("m:1", TTL, HIGH, "me", ticket=ticket))
+@pytest.mark.parametrize("queue_number", [0, DONT_QUEUE])
+def test_grants_a_free_name(queue_number: int, side: Side, fair: Queue) -> None:
+    granted = side.run(fair.acquire("m:1", TTL, HIGH, "me", queue_number=queue_number))
     assert granted == Granted(HIGH + 1, TTL, abandoned=False, capacity=1)
     assert holders(side, fair) == {"m:1": Holder(1, 1, "1", str(HIGH + 1), "0")}
     assert abs(ends(side, fair)["m:1"] - TTL - time.time() * 1000) < SLACK
@@ -77,8 +77,8 @@ def test_a_short_holder_does_not_shorten_a_long_ones_keys(side: Side) -> None:
 
 def test_queues_behind_a_holder(side: Side, fair: Queue) -> None:
     side.run(fair.acquire("m:1", TTL, HIGH, "the first"))
-    queued = [side.run(fair.acquire(owner, TTL, 0, "", ticket=0)) for owner in ("m:2", "m:3")]
-    found = tickets(side, fair)
+    queued = [side.run(fair.acquire(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
+    found = queue_numbers(side, fair)
     serial = state(side, fair).serial
     assert all(isinstance(one, Queued) and TTL - SLACK < one.pttl <= TTL for one in queued)
     assert queued[1]._replace(pttl=0) == Queued(serial, found["m:3"], 2, HIGH + 1, "the first", 0)
@@ -94,7 +94,7 @@ def test_says_when_the_first_holder_expires(side: Side) -> None:
     semaphore = Queue(SEMAPHORE)
     for owner, ttl in (("m:1", 3 * TTL), ("m:2", TTL), ("m:3", 2 * TTL)):
         side.run(semaphore.acquire(owner, ttl, HIGH, ""))
-    queued = side.run(semaphore.acquire("m:4", 9 * TTL, 0, "", ticket=0))
+    queued = side.run(semaphore.acquire("m:4", 9 * TTL, 0, "", queue_number=0))
     assert isinstance(queued, Queued)
     assert TTL - SLACK < queued.pttl <= TTL
 
@@ -115,7 +115,7 @@ def test_does_not_overtake_who_waits(side: Side) -> None:
     enter(side, large, ["m:2"])
     refused = side.run(small.acquire("m:3", TTL, 0, ""))
     assert isinstance(refused, Refused)
-    queued = side.run(small.acquire("m:3", TTL, 0, "", ticket=0))
+    queued = side.run(small.acquire("m:3", TTL, 0, "", queue_number=0))
     assert isinstance(queued, Queued)
     assert queued.rank == 2
     assert set(holders(side, small)) == {"m:1"}
@@ -143,7 +143,7 @@ def test_permits_are_counted(side: Side) -> None:
 
 
 def test_more_than_there_is_is_impossible(side: Side) -> None:
-    assert side.run(Queue(SEMAPHORE, want=2, capacity=2).acquire("m:1", TTL, 0, "", ticket=0)) == Impossible(2)
+    assert side.run(Queue(SEMAPHORE, want=2, capacity=2).acquire("m:1", TTL, 0, "", queue_number=0)) == Impossible(2)
     assert not side.exists(Queue(SEMAPHORE).order)
 
 
@@ -184,23 +184,23 @@ class TestAgain:
         if abandoned:
             side.run(fair.acquire("m:0", TTL, HIGH, ""))
             crash(side, fair, "m:0")
-        call = fair.acquire("m:1", TTL, HIGH, "", ticket=0)
+        call = fair.acquire("m:1", TTL, HIGH, "", queue_number=0)
         first, second = side.run(call), side.run(call)
         assert isinstance(first, Granted)
         assert isinstance(second, Granted)
         assert second._replace(pttl=first.pttl) == first
         assert first.abandoned == abandoned
 
-    def test_a_copy_reads_its_own_ticket_and_keeps_its_place(self, side: Side, fair: Queue) -> None:
-        """Guards `place`: a refresh is no new entry."""
+    def test_a_copy_reads_its_own_number_and_keeps_its_place(self, side: Side, fair: Queue) -> None:
+        """Guards `known`: a refresh is no new entry."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        call = fair.acquire("m:2", TTL, 0, "", ticket=0)
+        call = fair.acquire("m:2", TTL, 0, "", queue_number=0)
         first = side.run(call)
         enter(side, fair, ["m:3"])
         second = side.run(call)
         assert isinstance(first, Queued)
         assert isinstance(second, Queued)
-        assert (second.ticket, second.rank) == (first.ticket, 1)
+        assert (second.queue_number, second.rank) == (first.queue_number, 1)
         assert second.serial > first.serial
 
     def test_a_refresh_is_a_sign_of_life(self, side: Side, fair: Queue) -> None:
@@ -211,16 +211,16 @@ class TestAgain:
         assert abs(look(side, fair).waiters["m:2"].alive - time.time() * 1000) < SLACK
 
     def test_one_that_was_forgotten_comes_back_to_its_old_place(self, side: Side, fair: Queue) -> None:
-        """Guards the ticket in ARGV (H6)."""
+        """Guards the queue number in ARGV (H6)."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        first = side.run(fair.acquire("m:2", TTL, 0, "", ticket=0))
+        first = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=0))
         enter(side, fair, ["m:3"])
         side.run(fair.release("m:2", TTL, 0, "undone", False))
         assert line(side, fair) == ["m:3"]
         assert isinstance(first, Queued)
-        again = side.run(fair.acquire("m:2", TTL, 0, "", ticket=first.ticket))
+        again = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=first.queue_number))
         assert isinstance(again, Queued)
-        assert (again.ticket, again.rank) == (first.ticket, 1)
+        assert (again.queue_number, again.rank) == (first.queue_number, 1)
         assert line(side, fair) == ["m:2", "m:3"]
 
     def test_one_that_comes_back_to_the_front_is_served_at_once(self, side: Side) -> None:
@@ -228,70 +228,72 @@ class TestAgain:
         read, write = Queue(RW), Queue(RW, want=1)
         side.run(read.acquire("m:1", TTL, HIGH, ""))
         enter(side, write, ["m:2"])
-        granted = side.run(read.acquire("m:3", TTL, 0, "", ticket=FIRST))
+        granted = side.run(read.acquire("m:3", TTL, 0, "", queue_number=FIRST))
         assert isinstance(granted, Granted)
         assert TTL - SLACK < granted.pttl <= TTL
         assert line(side, read) == ["m:2"]
 
     def test_one_whose_own_grant_is_over_is_served_if_it_fits(self, side: Side) -> None:
-        """Guards `prune` in arrive: it is first in line with the ticket it comes back with, and nobody else may ask."""
+        """Guards `prune` in arrive: it is first in line with the number it comes back with, and nobody else may ask."""
         read, write = Queue(RW), Queue(RW, want=1)
         side.run(write.acquire("m:1", TTL, HIGH, ""))
-        tickets = [side.run(read.acquire(owner, TTL, 0, "", ticket=0)).ticket for owner in ("m:2", "m:3")]  # type: ignore[union-attr]
+        queue_numbers = [
+            side.run(read.acquire(owner, TTL, 0, "", queue_number=0)).queue_number for owner in ("m:2", "m:3")
+        ]  # type: ignore[union-attr]
         enter(side, write, ["m:4"])
         side.run(write.release("m:1", TTL, 0, "clean", False))
-        side.run(read.acquire("m:2", TTL, 0, "", ticket=tickets[0]))
+        side.run(read.acquire("m:2", TTL, 0, "", queue_number=queue_numbers[0]))
         crash(side, read, "m:3")
-        assert isinstance(side.run(read.acquire("m:3", TTL, 0, "", ticket=tickets[1])), Granted)
+        assert isinstance(side.run(read.acquire("m:3", TTL, 0, "", queue_number=queue_numbers[1])), Granted)
         assert_sound(side, read)
 
     def test_one_whose_own_grant_is_over_is_not_overtaken(self, side: Side, fair: Queue) -> None:
         """The same, of two that ask in one request."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        queued = [side.run(fair.acquire(owner, TTL, 0, "", ticket=0)) for owner in ("m:2", "m:3")]
+        queued = [side.run(fair.acquire(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
         side.run(fair.release("m:1", TTL, 0, "clean", False))
         crash(side, fair, "m:2")
         parts = [
-            fair.refresh(owner, TTL, 0, "", one.ticket)  # type: ignore[union-attr]
+            fair.refresh(owner, TTL, 0, "", one.queue_number)  # type: ignore[union-attr]
             for owner, one in zip(("m:3", "m:2"), queued[::-1], strict=True)
         ]
         assert [type(answer) for answer in side.run(fair.enter(parts))] == [Queued, Granted]
         assert_sound(side, fair)
 
     def test_one_that_was_granted_since_is_not_queued_again(self, side: Side, fair: Queue) -> None:
-        """Guards `read(name, owner)` before its ticket: the message of the grant and this crossed each other."""
+        """Guards `read(name, owner)` before its number: the message of the grant and this crossed each other."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        queued = side.run(fair.acquire("m:2", TTL, 0, "", ticket=0))
+        queued = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=0))
         side.run(fair.release("m:1", TTL, 0, "clean", False))
         assert isinstance(queued, Queued)
-        assert isinstance(side.run(fair.acquire("m:2", TTL, 0, "", ticket=queued.ticket)), Granted)
+        assert isinstance(side.run(fair.acquire("m:2", TTL, 0, "", queue_number=queued.queue_number)), Granted)
         assert set(holders(side, fair)) == {"m:2"}
         assert line(side, fair) == []
 
     def test_whose_ticket_is_newer_than_all_that_is_known_is_not_tied_by_the_next(
         self, side: Side, fair: Queue
     ) -> None:
-        """Guards `serial` in join: the state was lost, and the clock set back. Among equal tickets, names decide."""
+        """Guards `serial` in join: the state was lost, and the clock set back. Among equal numbers, names decide."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
         change(side, fair, serial=HIGH + 1)
-        side.run(fair.acquire("z:1", TTL, 0, "", ticket=HIGH + 2))
+        side.run(fair.acquire("z:1", TTL, 0, "", queue_number=HIGH + 2))
         enter(side, fair, ["a:1"])
-        assert tickets(side, fair) == {"z:1": HIGH + 2, "a:1": HIGH + 3}
+        assert queue_numbers(side, fair) == {"z:1": HIGH + 2, "a:1": HIGH + 3}
         side.run(fair.release("m:1", TTL, 0, "clean", False))
         assert set(holders(side, fair)) == {"z:1"}
 
     def test_tickets_survive_a_round_number(self, side: Side, fair: Queue) -> None:
         """Guards `tonumber(…ZSCORE…)`: servers write 1.8e+15."""
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        queued = side.run(fair.acquire("m:2", TTL, 0, "", ticket=1_800_000_000_000_000))
+        queued = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=1_800_000_000_000_000))
         assert isinstance(queued, Queued)
-        assert queued.ticket == 1_800_000_000_000_000
+        assert queued.queue_number == 1_800_000_000_000_000
         enter(side, fair, ["m:2"])
-        assert tickets(side, fair) == {"m:2": 1_800_000_000_000_000}
+        assert queue_numbers(side, fair) == {"m:2": 1_800_000_000_000_000}
 
     def test_a_tombstone_refuses(self, side: Side, fair: Queue) -> None:
         side.run(fair.release("m:1", TTL, 0, "undone", True))
-        assert side.run(fair.acquire("m:1", TTL, 0, "", ticket=0)) == Finished()
+        assert side.run(fair.acquire("m:1", TTL, 0, "", queue_number=0)) == Finished()
         assert side.run(fair.enter([fair.refresh("m:1", TTL, 0, "", 0)])) == [Finished()]
         assert not side.exists(fair.hash)
         assert not side.exists(fair.order)
@@ -337,7 +339,7 @@ class TestNested:
     def test_only_depth_1_creates(self, other: bool, reason: LossReason, side: Side, fair: Queue) -> None:
         if other:
             side.run(fair.acquire("m:2", TTL, HIGH, ""))
-        assert side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=7, ticket=0)) == Lost(reason)
+        assert side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=7, queue_number=0)) == Lost(reason)
         assert "m:1" not in holders(side, fair)
         assert line(side, fair) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiolock.scripts.base import NO_TICKET
+from aiolock.scripts.base import DONT_QUEUE
 from aiolock.scripts.outcomes import Ended, Granted, Queued, Refused
 from aiolock.scripts.queue.name import ROOM
 from tests.support.queues import (
@@ -18,8 +18,8 @@ from tests.support.queues import (
     holders,
     line,
     look,
+    queue_numbers,
     state,
-    tickets,
 )
 from tests.support.scripting import Side
 
@@ -40,7 +40,7 @@ def crowd(side: Side) -> list[str]:
 
 
 def refresh(side: Side, owner: str, name: Queue = READ) -> object:
-    (answer,) = side.run(name.enter([name.refresh(owner, TTL, 0, "", tickets(side, name).get(owner, HIGH))]))
+    (answer,) = side.run(name.enter([name.refresh(owner, TTL, 0, "", queue_numbers(side, name).get(owner, HIGH))]))
     return answer
 
 
@@ -75,7 +75,7 @@ def test_whoever_asks_is_told_to_ask_again_at_once(side: Side, crowd: list[str])
 def test_one_of_those_who_ask_together_is_enough(side: Side, crowd: list[str]) -> None:
     """Guards `name.cut = false`."""
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
-    parts = [READ.refresh(owner, TTL, 0, "", tickets(side, READ)[owner]) for owner in crowd[-3:]]
+    parts = [READ.refresh(owner, TTL, 0, "", queue_numbers(side, READ)[owner]) for owner in crowd[-3:]]
     answers = side.run(READ.enter(parts))
     assert [isinstance(answer, Queued) and answer.pttl == 0 for answer in answers] == [True, False, False]
 
@@ -96,7 +96,7 @@ def test_many_that_died_inside_are_ended_in_parts(side: Side, crowd: list[str]) 
     while line(side, READ):
         refresh(side, crowd[-1])
     crash(side, READ, *crowd)
-    answers: list[object] = [side.run(WRITE.acquire("w:1", TTL, 0, "", ticket=0))]
+    answers: list[object] = [side.run(WRITE.acquire("w:1", TTL, 0, "", queue_number=0))]
     assert len(holders(side, READ)) == MANY - ROOM
     while isinstance(answers[-1], Queued):
         assert answers[-1].pttl == 0
@@ -122,9 +122,9 @@ class TestForceRelease:
         side.run(WRITE.release("m:1", TTL, 0, "clean", False))
         while line(side, READ):
             refresh(side, crowd[-1])
-        assert isinstance(side.run(WRITE.acquire("w:1", TTL, 0, "", ticket=0)), Queued)
+        assert isinstance(side.run(WRITE.acquire("w:1", TTL, 0, "", queue_number=0)), Queued)
         assert side.run(READ.force_release()) == Ended(ROOM, MANY - ROOM)
-        assert isinstance(side.run(READ.acquire("x:1", TTL, 0, "", ticket=NO_TICKET)), Refused)
+        assert isinstance(side.run(READ.acquire("x:1", TTL, 0, "", queue_number=DONT_QUEUE)), Refused)
         assert isinstance(refresh(side, "w:1", WRITE), Queued)
         assert side.run(READ.force_release()) == Ended(ROOM, MANY - 2 * ROOM)
         assert side.run(READ.force_release()) == Ended(MANY - 2 * ROOM, 0)
@@ -149,14 +149,14 @@ class TestEviction:
         for owner in ("m:1", "m:2", "m:3"):
             side.run(permits.acquire(owner, TTL, HIGH, ""))
         for owner in ("n:2", "n:1"):
-            side.run(permits.acquire(owner, TTL, HIGH, "", ticket=0))
-        before = tickets(side, permits)
+            side.run(permits.acquire(owner, TTL, HIGH, "", queue_number=0))
+        before = queue_numbers(side, permits)
         side.delete(permits.order)
         side.run(permits.release("x:1", TTL, 0, "undone", False))
-        assert tickets(side, permits) == before
+        assert queue_numbers(side, permits) == before
         assert_sound(side, permits)
         crash(side, permits, "m:1", "m:2")
-        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", ticket=before["n:1"])), Granted)
+        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", queue_number=before["n:1"])), Granted)
         assert set(holders(side, permits)) == {"m:3", "n:2", "n:1"}
         assert_sound(side, permits)
 
@@ -164,7 +164,7 @@ class TestEviction:
         """Guards ZCOUNT beside ZCARD in `open`: places without a record fill the order up."""
         permits = Queue(SEMAPHORE, capacity=1)
         side.run(permits.acquire("m:1", TTL, HIGH, ""))
-        side.run(permits.acquire("n:1", TTL, HIGH, "", ticket=0))
+        side.run(permits.acquire("n:1", TTL, HIGH, "", queue_number=0))
         side.delete(permits.order)
         side.score(permits.order, "ghost:1", 1)
         side.score(permits.order, "ghost:2", 2)
@@ -175,13 +175,13 @@ class TestEviction:
     def test_with_the_hash_all_is_lost(self, side: Side) -> None:
         permits = Queue(SEMAPHORE)
         for owner in ("m:1", "m:2", "m:3", "n:1"):
-            side.run(permits.acquire(owner, TTL, HIGH, "", ticket=0))
+            side.run(permits.acquire(owner, TTL, HIGH, "", queue_number=0))
         side.delete(permits.hash)
-        granted = side.run(Queue(SEMAPHORE, want=2).acquire("x:1", TTL, HIGH + 9, "", ticket=0))
+        granted = side.run(Queue(SEMAPHORE, want=2).acquire("x:1", TTL, HIGH + 9, "", queue_number=0))
         assert isinstance(granted, Granted)
         assert set(look(side, permits).holders) == {"x:1"}
         side.run(permits.release("x:1", TTL, 0, "clean", False))
-        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", ticket=HIGH)), Granted)
+        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", queue_number=HIGH)), Granted)
         assert_sound(side, permits)
 
 
@@ -201,6 +201,6 @@ def test_who_is_refused_beside_many_that_expired_hears_of_no_time_before_now(sid
         refresh(side, owner)
     crash(side, READ, *holders(side, READ))
     forget(side, READ, *line(side, READ))
-    answer = side.run(WRITE.acquire("m:2", TTL, HIGH, "", ticket=NO_TICKET))
+    answer = side.run(WRITE.acquire("m:2", TTL, HIGH, "", queue_number=DONT_QUEUE))
     assert isinstance(answer, Refused)
     assert answer.pttl == 0

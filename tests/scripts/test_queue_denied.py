@@ -53,12 +53,14 @@ RELEASE = NAME.release("m:1", TTL, 0, "clean", True)
 AFTER_ALL = frozenset({"set", "publish", "hdel", "zrem", "del"})
 TRANSFER = NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", True)
 SITUATIONS = {
-    "acquire free": Situation((), (), (), NAME.acquire("m:1", TTL, HIGH, "", ticket=0), Granted),
+    "acquire free": Situation((), (), (), NAME.acquire("m:1", TTL, HIGH, "", queue_number=0), Granted),
     "acquire held": Situation(("m:1",), (), (), NAME.acquire("m:2", TTL, 0, ""), Refused),
-    "acquire queued": Situation(("m:1",), (), (), NAME.acquire("m:2", TTL, 0, "", ticket=0), Queued),
-    "acquire refreshed": Situation(("m:1",), (), ("m:2",), NAME.acquire("m:2", TTL, 0, "", ticket=0), Queued),
+    "acquire queued": Situation(("m:1",), (), (), NAME.acquire("m:2", TTL, 0, "", queue_number=0), Queued),
+    "acquire refreshed": Situation(("m:1",), (), ("m:2",), NAME.acquire("m:2", TTL, 0, "", queue_number=0), Queued),
     "acquire nested": Situation(("m:1",), (), (), NAME.acquire("m:1", TTL, 0, "", depth=2, fence=FENCE), Granted),
-    "acquire after a crash": Situation(("m:1",), ("m:1",), (), NAME.acquire("m:2", TTL, 0, "", ticket=0), Granted),
+    "acquire after a crash": Situation(
+        ("m:1",), ("m:1",), (), NAME.acquire("m:2", TTL, 0, "", queue_number=0), Granted
+    ),
     "acquire for others": Situation(("m:1",), ("m:1",), ("m:2",), NAME.acquire("m:3", TTL, 0, ""), Refused),
     "acquire buried": Situation((), (), (), NAME.acquire("dead:1", TTL, 0, ""), Finished),
     "release": Situation(("m:1",), (), (), RELEASE, Released, AFTER_ALL),
@@ -83,7 +85,7 @@ def commands(call: Call[Any]) -> list[str]:
 COMMANDS = sorted({command for situation in SITUATIONS.values() for command in commands(situation.call)})
 NEXT: dict[str, Call[Any]] = {
     "an attempt": NAME.acquire("z:1", TTL, HIGH, ""),
-    "a new waiter": NAME.acquire("z:1", TTL, HIGH, "", ticket=0),
+    "a new waiter": NAME.acquire("z:1", TTL, HIGH, "", queue_number=0),
     "a refresh": NAME.enter([NAME.refresh("n:2", TTL, 0, "", FIRST)]),
     "a renewal": NAME.batch([NAME.renewal("z:1", FENCE, TTL)]),
     "a release": NAME.release("z:1", TTL, 0, "clean", False),
@@ -119,7 +121,7 @@ def test_the_next_request_sets_right_what_a_denied_command_left(
         assert_sound(lua, NAME)
         crash(lua, NAME, *holders(lua, NAME))
         forget(lua, NAME, *look(lua, NAME).waiters)
-        assert isinstance(lua.run(NAME.acquire("y:1", TTL, HIGH, "", ticket=0)), Granted), told
+        assert isinstance(lua.run(NAME.acquire("y:1", TTL, HIGH, "", queue_number=0)), Granted), told
         assert_sound(lua, NAME)
 
 

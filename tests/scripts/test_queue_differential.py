@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aiolock.scripts.base import NO_TICKET, Call
+from aiolock.scripts.base import DONT_QUEUE, Call
 from aiolock.scripts.queue import name as name_module
 from aiolock.scripts.queue.name import ROOM
 from tests.support.queues import (
@@ -147,14 +147,14 @@ class World:
         name, i = self.names[step.name], step.name
         match step.kind, step.facts:
             case "acquire", (owner, want, longer, waits, floor, about, depth, fence):
-                calls, ticket = self.calls(i, owner, want), 0 if waits else NO_TICKET
+                calls, queue_number = self.calls(i, owner, want), 0 if waits else DONT_QUEUE
                 return calls.acquire(
-                    owner, ttl(owner, longer), floor, about, depth, self.fence(i, owner, fence), ticket
+                    owner, ttl(owner, longer), floor, about, depth, self.fence(i, owner, fence), queue_number
                 )
             case "enter", (batch,):
                 parts = [
-                    self.calls(i, owner, want).refresh(owner, ttl(owner), FLOOR, "again", ticket)
-                    for i, owner, want, ticket in batch
+                    self.calls(i, owner, want).refresh(owner, ttl(owner), FLOOR, "again", queue_number)
+                    for i, owner, want, queue_number in batch
                 ]
                 return name.enter(parts)
             case "release", (owner, want, left, ending, tainted):
@@ -242,8 +242,8 @@ class World:
         granted = [owner for owner in after.holders if not same_hold(before, after, owner)]
         for owner in granted:
             waited = before.waiters.get(owner)
-            ticket = (waited and waited.ticket) or old_ticket(call, owner) or FLOOR**2
-            ahead = [one for one in stayed if before.waiters[one].ticket < ticket]
+            queue_number = (waited and waited.queue_number) or old_queue_number(call, owner) or FLOOR**2
+            ahead = [one for one in stayed if before.waiters[one].queue_number < queue_number]
             assert not ahead or call.script.name == "transfer", f"{owner} overtook {ahead}: {before} became {after}"
         minted = sorted(int(after.holders[owner].fence) for owner in granted if after.holders[owner].mints == "1")
         assert all(one < other for one, other in itertools.pairwise([self.highest[i], *minted]))
@@ -254,7 +254,7 @@ def same_hold(before: Standing, after: Standing, owner: str) -> bool:
     return owner in before.holders and before.holders[owner].fence == after.holders[owner].fence
 
 
-def old_ticket(call: Call[Any], owner: str) -> int:
+def old_queue_number(call: Call[Any], owner: str) -> int:
     """With which a waiter that was forgotten comes back, in this request."""
     parts = [call.args[at : at + 11] for at in range(2, len(call.args), 11)] if call.script.name == "acquire" else []
     return min((int(part[8]) for part in parts if part[0] == owner and int(part[8]) > 0), default=0)

@@ -349,7 +349,7 @@ class TestInfo:
         assert 2 * TTL - SLACK < seen.held.pttl <= 2 * TTL
         held = Held("m:1", 1, 0, FENCE, "the second")
         assert seen._replace(held=seen.held._replace(pttl=0)) == Standing(2, 3, 3, FENCE + 1, 2, 2, held)
-        assert side.run(one.info("m:1")).place is None
+        assert side.run(one.info("m:1")).rank is None
 
     def test_leaves_out_whose_time_is_over_and_changes_nothing(self, side: Side) -> None:
         one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
@@ -370,14 +370,14 @@ class TestInfo:
 
 
 def test_whoever_comes_back_after_a_lost_grant_is_first(side: Side, held: Queue) -> None:
-    """A grant whose message was lost and whose brief time passed: its owner re-enters with its ticket."""
-    first = side.run(held.acquire("m:2", TTL, 0, "", ticket=0))
+    """A grant whose message was lost and whose brief time passed: its owner re-enters with its queue number."""
+    first = side.run(held.acquire("m:2", TTL, 0, "", queue_number=0))
     enter(side, held, ["m:3"])
     side.run(held.release("m:1", TTL, 0, "clean", False))
     crash(side, held, "m:2")
-    side.run(held.acquire("m:4", TTL, 0, "", ticket=0))
+    side.run(held.acquire("m:4", TTL, 0, "", queue_number=0))
     assert set(holders(side, held)) == {"m:3"}
     assert isinstance(first, Queued)
-    again = side.run(held.acquire("m:2", TTL, 0, "", ticket=first.ticket))
+    again = side.run(held.acquire("m:2", TTL, 0, "", queue_number=first.queue_number))
     assert isinstance(again, Queued)
     assert again.rank == 1

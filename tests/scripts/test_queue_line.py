@@ -21,8 +21,8 @@ from tests.support.queues import (
     holders,
     line,
     look,
+    queue_numbers,
     state,
-    tickets,
 )
 from tests.support.scripting import Side
 
@@ -90,7 +90,7 @@ def test_a_grant_that_nobody_hears_lasts_as_long_as_a_waiter_counts_as_alive(sid
     info = side.run(fair.info())
     assert info.held is not None
     assert 0 < info.held.pttl <= BRIEF
-    granted = side.run(fair.acquire("n:2", TTL, 0, "", ticket=0))
+    granted = side.run(fair.acquire("n:2", TTL, 0, "", queue_number=0))
     assert isinstance(granted, Granted)
     assert TTL - SLACK < granted.pttl <= TTL
 
@@ -107,20 +107,20 @@ def test_a_shorter_ttl_is_not_exceeded(side: Side, fair: Queue) -> None:
 def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, fair: Queue) -> None:
     """Guards `serial`: by it a manager knows a grant from one of before."""
     side.run(fair.acquire("m:1", TTL, HIGH, ""))
-    queued = side.run(fair.acquire("n:2", TTL, 0, "", ticket=0))
+    queued = side.run(fair.acquire("n:2", TTL, 0, "", queue_number=0))
     side.listen(fair.manager("n"))
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     ((_, told),) = side.heard()
     assert isinstance(queued, Queued)
-    assert int(told.split(" ")[2]) > queued.serial >= queued.ticket
+    assert int(told.split(" ")[2]) > queued.serial >= queued.queue_number
 
 
 def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair: Queue) -> None:
-    """Guards `name.serial + 1`, of a grant and of a ticket: the server's clock was set back."""
+    """Guards `name.serial + 1`, of a grant and of a queue number: the server's clock was set back."""
     side.run(fair.acquire("m:1", TTL, HIGH, ""))
     change(side, fair, serial=HIGH + 1)
     enter(side, fair, ["m:2", "m:3"])
-    assert tickets(side, fair) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
+    assert queue_numbers(side, fair) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     assert state(side, fair).serial == HIGH + 4
 
@@ -131,7 +131,7 @@ def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Qu
     enter(side, fair, ["n:2"])
     crash(side, fair, "m:1")
     side.listen(fair.manager("n"))
-    granted = side.run(fair.acquire("n:2", TTL, 0, "", ticket=0))
+    granted = side.run(fair.acquire("n:2", TTL, 0, "", queue_number=0))
     assert isinstance(granted, Granted)
     assert granted.abandoned
     assert TTL - SLACK < granted.pttl <= TTL
@@ -153,7 +153,7 @@ def test_the_dead_at_the_head_go_while_the_name_is_held(side: Side, fair: Queue)
     side.run(fair.acquire("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2", "n:3"])
     forget(side, fair, "n:2")
-    queued = side.run(fair.acquire("n:3", TTL, 0, "", ticket=0))
+    queued = side.run(fair.acquire("n:3", TTL, 0, "", queue_number=0))
     assert isinstance(queued, Queued)
     assert queued.rank == 1
 

@@ -51,7 +51,7 @@ class Queue(QueueCalls):
 
 
 class Standing(NamedTuple):
-    """What is kept of a name: its state, who holds, who waits, and until when or with which ticket."""
+    """What is kept of a name: its state, who holds, who waits, and until when or with which queue number."""
 
     state: State
     holders: dict[str, Holder]
@@ -88,14 +88,14 @@ def ends(side: Side, name: Queue) -> dict[str, int]:
     return {owner: score for owner, score in side.scores(name.order).items() if owner in held}
 
 
-def tickets(side: Side, name: Queue) -> dict[str, int]:
+def queue_numbers(side: Side, name: Queue) -> dict[str, int]:
     """Who waits, first to last."""
     return {owner: score for owner, score in side.scores(name.order).items() if score >= FIRST}
 
 
 def line(side: Side, name: Queue) -> list[str]:
     """Who waits, first to last."""
-    return list(tickets(side, name))
+    return list(queue_numbers(side, name))
 
 
 def crash(side: Side, name: Queue, *owners: str) -> None:
@@ -114,7 +114,7 @@ def forget(side: Side, name: Queue, *owners: str) -> None:
 def enter(side: Side, name: Queue, owners: Sequence[str], ttl: int = 30_000, floor: int = 0) -> None:
     """They wait, in this order."""
     for owner in owners:
-        side.run(name.acquire(owner, ttl, floor, f"about {owner}", ticket=0))
+        side.run(name.acquire(owner, ttl, floor, f"about {owner}", queue_number=0))
 
 
 def assert_sound(side: Side, name: Queue) -> None:
@@ -131,11 +131,11 @@ def assert_sound(side: Side, name: Queue) -> None:
         f"something is left over: {told}"
     )
     assert all(0 < found.order.get(owner, 0) < FIRST for owner in found.holders), f"one holds for ever: {told}"
-    assert all(found.order.get(owner) == waiter.ticket for owner, waiter in found.waiters.items()), told
+    assert all(found.order.get(owner) == waiter.queue_number for owner, waiter in found.waiters.items()), told
     now = time.time_ns() // 1_000_000
     assert all(found.order[owner] > now - 5_000 for owner in found.holders), (
         f"one holds though its time is over: {told}"
     )
-    for _, owner in sorted((waiter.ticket, owner) for owner, waiter in found.waiters.items())[:1]:
+    for _, owner in sorted((waiter.queue_number, owner) for owner, waiter in found.waiters.items())[:1]:
         first = found.waiters[owner]
         assert found.state.used + first.weight > found.state.capacity, f"the first could enter: {told}"

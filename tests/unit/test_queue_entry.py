@@ -55,8 +55,8 @@ def entries(manager: LockManager) -> list[QueueEntry]:
     return list(runtime_of(manager).queue_entries.values())
 
 
-def tickets(backend: MemoryBackend, name: str = "a", kind: str = "fair") -> dict[str, int]:
-    """The server's queue: owner -> ticket."""
+def queue_numbers(backend: MemoryBackend, name: str = "a", kind: str = "fair") -> dict[str, int]:
+    """The server's queue: owner -> queue number."""
     key = f"aiolock:{kind}:{{{name}}}:order"
     return {owner: backend.store.zscore(key, owner) or 0 for owner in backend.store.zrangebyscore(key, FIRST)}
 
@@ -123,9 +123,9 @@ async def test_a_waiter_that_keeps_to_the_beat_keeps_its_place(
     lease = await peer.fair_lock("a").acquire()
     mine, others = await queue_up(crew, locks.fair_lock("a"), 1, backend), []
     others = await queue_up(crew, peer.fair_lock("a"), 1, backend)
-    before = tickets(backend)
+    before = queue_numbers(backend)
     await backend.clock.advance(100)
-    assert tickets(backend) == before
+    assert queue_numbers(backend) == before
     await lease.release()
     await settle(backend)
     assert inside(mine + others) == [True, False]
@@ -226,17 +226,17 @@ async def test_a_second_message_of_one_grant_changes_nothing(
 async def test_a_grant_that_comes_past_its_deadline_is_undone(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, late: float
 ) -> None:
-    """The loop stood still while the message lay there. It asks anew with its old ticket: nobody overtook it.
+    """The loop stood still while the message lay there. It asks anew with its old queue number: nobody overtook it.
 
-    Kept by Gate.accepts, and Waiter.ticket, which an undo leaves as it is.
+    Kept by Gate.accepts, and Waiter.queue_number, which an undo leaves as it is.
     """
     lease = await peer.fair_lock("a").acquire()
     first, second = await queue_up(crew, locks.fair_lock("a"), 2, backend)
-    before = list(tickets(backend).values())
+    before = list(queue_numbers(backend).values())
     lease.release()
     backend.clock.jump(late)
     await settle(backend)
-    assert list(tickets(backend).values()) == before[1:]
+    assert list(queue_numbers(backend).values()) == before[1:]
     assert first.entered.done()
     assert not second.entered.done()
     assert first.entered.result().remaining() > TTL - MARGIN - 1
@@ -347,20 +347,20 @@ async def test_a_brief_grant_whose_renewals_fail_is_lost_before_the_server_ends_
 async def test_a_waiter_that_stalls_is_skipped_and_comes_back_to_its_place(
     locks: LockManager, peer: LockManager, backend: Deaf, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """H6: skipped within the liveness; alive again, its old ticket puts it before those who came later."""
+    """H6: skipped within the liveness; alive again, its old queue number puts it before those who came later."""
     lease = await peer.fair_lock("a").acquire()
     (stalled,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     behind = await queue_up(crew, peer.fair_lock("a"), 2, backend)
-    (ticket,) = [ticket for owner, ticket in tickets(backend).items() if owner.startswith(runtime_of(locks).id)]
+    (number,) = [number for owner, number in queue_numbers(backend).items() if owner.startswith(runtime_of(locks).id)]
     with backend.outage():
         await backend.clock.advance(LIVENESS + 0.1)
         await lease.release()
         await settle(backend)
         assert inside(behind) == [True, False]
-        assert not any(owner.startswith(runtime_of(locks).id) for owner in tickets(backend))
+        assert not any(owner.startswith(runtime_of(locks).id) for owner in queue_numbers(backend))
     await settle(backend)
-    mine = {owner: t for owner, t in tickets(backend).items() if owner.startswith(runtime_of(locks).id)}
-    assert list(mine.values()) == [ticket]
+    mine = {owner: t for owner, t in queue_numbers(backend).items() if owner.startswith(runtime_of(locks).id)}
+    assert list(mine.values()) == [number]
     await behind[0].end()
     await settle(backend)
     assert inside([stalled, behind[1]]) == [True, False]
@@ -392,11 +392,11 @@ async def test_a_dead_waiter_is_skipped_by_whoever_waits_behind_it(
 async def test_a_waiter_rides_out_an_outage(locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew) -> None:
     lease = await peer.fair_lock("a").acquire()
     waiters = await queue_up(crew, locks.fair_lock("a"), 3, backend)
-    order = list(tickets(backend))
+    order = list(queue_numbers(backend))
     with backend.outage():
         await backend.clock.advance(20.0)
     await settle(backend)
-    assert list(tickets(backend)) == order
+    assert list(queue_numbers(backend)) == order
     await lease.release()
     for i, waiter in enumerate(waiters):
         await settle(backend)
@@ -431,7 +431,7 @@ async def test_a_timeout_that_passes_in_an_outage_is_kept(
         with pytest.raises(AcquireTimeout, match="number 1 in the queue"):
             await waiter.task
     await settle(backend)
-    assert tickets(backend) == {}
+    assert queue_numbers(backend) == {}
     await lease.release()
 
 
@@ -439,11 +439,11 @@ async def test_closing_while_queued_leaves_the_queue(peer: LockManager, backend:
     lease = await peer.fair_lock("a").acquire()
     async with LockManager(MemoryBackend(backend)) as locks:
         waiters = await queue_up(crew, locks.fair_lock("a"), 3, backend)
-        assert len(tickets(backend)) == 3
+        assert len(queue_numbers(backend)) == 3
     for waiter in waiters:
         with pytest.raises(NotAcquired, match="closed"):
             await waiter.task
-    assert tickets(backend) == {}
+    assert queue_numbers(backend) == {}
     assert runtime_of(locks).queue_entries == {}
     await lease.release()
     async with peer.fair_lock("a").acquire(timeout=0):
@@ -464,13 +464,13 @@ async def test_a_connection_that_dies_at_any_script(
     if script == "refresh":
         backend.fail_next(lost)
         await backend.clock.advance(2 * BEAT)
-    assert list(tickets(backend).values()) == sorted(tickets(backend).values())
-    assert len(tickets(backend)) == 2
+    assert list(queue_numbers(backend).values()) == sorted(queue_numbers(backend).values())
+    assert len(queue_numbers(backend)) == 2
     if script == "undo":
         backend.fail_next(lost)
         first.task.cancel()
         await backend.clock.advance(0.1)
-        assert len(tickets(backend)) == 1
+        assert len(queue_numbers(backend)) == 1
     if script == "renew":
         backend.fail_next(lost)
     await lease.release()
@@ -575,7 +575,7 @@ async def test_a_key_that_becomes_another_type_is_told_to_who_waits(
     with pytest.raises(BackendError, match="another type"):
         await bad.task
     await backend.clock.advance(2 * LIVENESS)
-    assert len(tickets(backend, "b")) == 1
+    assert len(queue_numbers(backend, "b")) == 1
     assert not good.task.done()
     backend.store.delete("aiolock:fair:{a}:order")
     for lease in kept:

@@ -51,7 +51,7 @@ class LockCalls:
         metadata: str,
         depth: int = 1,
         fence: int = 0,
-        ticket: int = 0,
+        queue_number: int = 0,
         mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
         keys = self._keys

@@ -58,7 +58,7 @@ class MultiCalls:
         metadata: str,
         depth: int = 1,
         fence: int = 0,
-        ticket: int = 0,
+        queue_number: int = 0,
         mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
         state_ms = max(DIRTY_MS, ttl_ms + GRACE_MS)

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..base import NO_TICKET, Arg, Call, Ending, Part, Script
+from ..base import DONT_QUEUE, Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
 from ..lock.decode import release, renew
 from ..outcomes import (
@@ -94,15 +94,15 @@ class QueueCalls:
         metadata: str,
         depth: int = 1,
         fence: int = 0,
-        ticket: int = NO_TICKET,
+        queue_number: int = DONT_QUEUE,
         mark_ms: int = 0,
     ) -> Call[AcquireOutcome]:
-        keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, ticket)
+        keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, queue_number)
         return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
 
-    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, ticket: int) -> Part:
-        """A waiter's sign of life; one that the server has forgotten joins again with its old ticket."""
-        return self._part(owner, ttl_ms, floor, metadata, 1, 0, ticket)
+    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, queue_number: int) -> Part:
+        """A waiter's sign of life; one that the server has forgotten joins again with its old number."""
+        return self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         grace = ttl_ms + GRACE_MS
@@ -128,14 +128,16 @@ class QueueCalls:
         return Call(self.name, SET_CAPACITY, self._keys.queue, (*self._channel, capacity))
 
     def info(self, waiting: str = "", ttl_ms: int | None = None) -> Call[Standing]:
-        """Who holds and who waits; `waiting` is the owner whose place is asked for.
+        """Who holds and who waits; `waiting` is the owner whose rank is asked for.
 
         With a ttl it fixes the capacity if nobody has yet, and keeps it as long as a clean release of such a ttl does.
         """
         kept_ms = 0 if ttl_ms is None else ttl_ms + GRACE_MS
         return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting, kept_ms))
 
-    def _part(self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, ticket: int) -> Part:
+    def _part(
+        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, queue_number: int
+    ) -> Part:
         args = (
             owner,
             ttl_ms,
@@ -145,7 +147,7 @@ class QueueCalls:
             self._mints,
             floor,
             self._capacity,
-            ticket,
+            queue_number,
             self._liveness_ms,
             metadata,
         )

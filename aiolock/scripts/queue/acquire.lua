@@ -1,12 +1,12 @@
 -- acquire: grants a name to an owner, or queues it, or says again what it has; an answer for each request in it.
 -- KEYS    name (2), tombstone of the owner; repeated
 -- ARGV    channel before, after; then owner, ttl ms, depth, fence (0: not nested), weight, mints, floor, capacity,
---         ticket (0: a new one, -1: do not queue), liveness ms, metadata; repeated
+--         queue number (0: a new one, -1: do not queue), liveness ms, metadata; repeated
 -- returns a list of {'granted', fence, pttl, abandoned, capacity} | {'refused', pttl, fence, metadata}
---         | {'queued', serial, ticket, rank, fence, metadata, ms until a holder's time is over (0: ask again at once, as
---         there was more to do than one request may; -1: unknown)}
+--         | {'queued', serial, queue number, rank, fence, metadata, ms until a holder's time is over
+--         (0: ask again at once, as there was more to do than one request may; -1: unknown)}
 --         | {'lost', 'deleted' or 'taken_over'} | {'finished'} | {'impossible', capacity} | 'error …'
--- Only depth 1 creates, nothing shortens, a copy of the request reads its own grant or its own ticket.
+-- Only depth 1 creates, nothing shortens, a copy of the request reads its own grant or its own queue number.
 -- If a command is denied: see line.lua and close.lua; other names in a batch are done.
 local function pause(name)
   if name.cut then
@@ -20,11 +20,11 @@ local function pause(name)
   return name.first - NOW
 end
 local function complete(k, a)
-  local name, ticket = open(k), waiter(open(k), ARGV[a])
+  local name, number = open(k), waiter(open(k), ARGV[a])
   local serial, fence, metadata = latest(name)
   if ARGV[a + 8] ~= '-1' then
-    local rank = redis.call('ZCOUNT', name.order, FIRST, ticket)
-    return { 'queued', tonumber(serial), tonumber(ticket), rank, tonumber(fence), metadata, pause(name) }
+    local rank = redis.call('ZCOUNT', name.order, FIRST, number)
+    return { 'queued', tonumber(serial), tonumber(number), rank, tonumber(fence), metadata, pause(name) }
   end
   local last = redis.call('ZREVRANGEBYSCORE', name.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return { 'refused', math.max(last or NOW, NOW) - NOW, tonumber(fence), metadata }

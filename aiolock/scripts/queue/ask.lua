@@ -3,9 +3,9 @@
 -- ARGV    as acquire.lua, from ARGV[a]
 -- If a command is denied: as in line.lua.
 local function enter(name, a)
-  local owner, ttl, _, _, weight, mints, floor, _, ticket, liveness, metadata = unpack(ARGV, a, a + 10)
+  local owner, ttl, _, _, weight, mints, floor, _, number, liveness, metadata = unpack(ARGV, a, a + 10)
   local brief = text(math.min(ttl, liveness))
-  join(name, owner, ticket, table.concat({ text(NOW + liveness), brief, weight, mints, floor, ttl, metadata }, ' '))
+  join(name, owner, number, table.concat({ text(NOW + liveness), brief, weight, mints, floor, ttl, metadata }, ' '))
 end
 local function arrive(k, a, owners)
   local name, owner = open(k, ARGV[a + 7], owners), ARGV[a]
@@ -16,7 +16,7 @@ local function arrive(k, a, owners)
   if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(name, owner)) then enter(name, a) end
 end
 local function decide(k, a)
-  local owner, ttl, depth, fence, weight, mints, floor, _, ticket, _, metadata = unpack(ARGV, a, a + 10)
+  local owner, ttl, depth, fence, weight, mints, floor, _, number, _, metadata = unpack(ARGV, a, a + 10)
   local name = open(k)
   local count, held, minted, token, abandoned = holder(name, owner)
   if count and fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
@@ -36,5 +36,5 @@ local function decide(k, a)
     name.grows = true
     return grant(name, owner, tonumber(ttl), weight, mints, floor, metadata)
   end
-  if ticket ~= '-1' and not waiter(name, owner) then enter(name, a) end
+  if number ~= '-1' and not waiter(name, owner) then enter(name, a) end
 end

@@ -29,8 +29,8 @@ def acquire(reply: Reply) -> AcquireOutcome | Failed:
         case "granted":
             return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", capacity=as_number(reply[4]))
         case "queued":
-            serial, ticket, rank, fence = map(as_number, reply[1:5])
-            return Queued(serial, ticket, rank, fence, as_text(reply[5]), as_number(reply[6]))
+            serial, queue_number, rank, fence = map(as_number, reply[1:5])
+            return Queued(serial, queue_number, rank, fence, as_text(reply[5]), as_number(reply[6]))
         case "refused":
             return Refused(as_number(reply[1]), as_number(reply[2]), as_text(reply[3]))
         case "lost":
@@ -63,11 +63,11 @@ def transfer(reply: Reply) -> TransferOutcome:
 def info(reply: Reply) -> Standing:
     reply = as_list(reply)
     holders, used, capacity, fence = map(as_number, reply[:4])
-    metadata, waiters, place = as_text(reply[4]), as_number(reply[5]), as_number(reply[6])
+    metadata, waiters, rank = as_text(reply[4]), as_number(reply[5]), as_number(reply[6])
     held = None
     if len(reply) > 7:
         held = Held(as_text(reply[7]), as_number(reply[8]), as_number(reply[9]), as_number(reply[10]), metadata)
-    return Standing(holders, used, capacity, fence, waiters, place or None, held)
+    return Standing(holders, used, capacity, fence, waiters, rank or None, held)
 
 
 def force_release(reply: Reply) -> Ended:

@@ -7,10 +7,10 @@ local function heal(name)
   redis.call('PEXPIRE', name.key, DAY) -- at the memory limit the first write decides
   for i = 1, #all, 2 do
     local owner, record = all[i], all[i + 1]
-    local ticket, weight = record:match('^w (%d+)'), record:match('^h %d+ (%d+)')
-    if ticket then
+    local number, weight = record:match('^w (%d+)'), record:match('^h %d+ (%d+)')
+    if number then
       name.waiters = name.waiters + 1
-      redis.call('ZADD', name.order, ticket, owner)
+      redis.call('ZADD', name.order, number, owner)
     elseif weight then
       name.used, name.holders = name.used + weight, name.holders + 1
       redis.call('ZADD', name.order, 'NX', text(NOW + name.longest), owner)

@@ -14,7 +14,7 @@ from .records import Holder, Record, State, Waiter, read, spell
 
 DAY = 24 * 3600 * 1000
 FIRST = 10**15
-"""The lowest ticket: every server time in ms is below."""
+"""The lowest queue number: every server time in ms is below."""
 ROOM = 250
 """How many may come and go in one script."""
 STATE = "state"
@@ -98,7 +98,7 @@ class Name:
             record = read(text)
             if isinstance(record, Waiter):
                 state.waiters += 1
-                store.zadd(self.order, record.ticket, owner)
+                store.zadd(self.order, record.queue_number, owner)
             elif isinstance(record, Holder):
                 state.holders += 1
                 state.used += record.weight
@@ -162,19 +162,19 @@ class Name:
     # Waiters.
 
     def join(self, owner: str, wish: Waiter) -> None:
-        """As `wish` says; one that waits keeps its ticket, and the ticket 0 is a new one."""
+        """As `wish` says; one that waits keeps its queue number, and 0 asks for a new one."""
         state, waits = self.state, self.waiter(owner)
-        ticket = wish.ticket if waits is None else waits.ticket
+        queue_number = wish.queue_number if waits is None else waits.queue_number
         if waits is None:
-            if ticket == 0:
-                state.serial = ticket = max(state.serial + 1, self.run.now_us, FIRST)
-            ticket = max(ticket, FIRST)
-            state.serial = max(state.serial, ticket)  # no later ticket is the same
-            self.store.zadd(self.order, ticket, owner)
+            if queue_number == 0:
+                state.serial = queue_number = max(state.serial + 1, self.run.now_us, FIRST)
+            queue_number = max(queue_number, FIRST)
+            state.serial = max(state.serial, queue_number)  # no later number is the same
+            self.store.zadd(self.order, queue_number, owner)
             state.waiters += 1
             self.grows = self.joined = True
         self.asking.add(owner)
-        self.records[owner] = wish._replace(ticket=ticket)
+        self.records[owner] = wish._replace(queue_number=queue_number)
 
     def leave(self, owner: str) -> None:
         if self.waiter(owner) is not None:

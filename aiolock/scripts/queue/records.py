@@ -17,9 +17,9 @@ class Holder(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """Spelled 'w ticket alive-until brief weight mints floor ttl metadata'."""
+    """Spelled 'w number alive-until brief weight mints floor ttl metadata'."""
 
-    ticket: int
+    queue_number: int
     alive: int
     brief: int
     weight: int
@@ -37,8 +37,8 @@ def read(text: str | None) -> Record | None:
     match (text or "").split(" ", 8):
         case ["h", depth, weight, mints, fence, abandoned]:
             return Holder(int(depth), int(weight), mints, fence, abandoned)
-        case ["w", ticket, alive, brief, weight, mints, floor, ttl, metadata]:
-            return Waiter(int(ticket), int(alive), int(brief), int(weight), mints, floor, int(ttl), metadata)
+        case ["w", queue_number, alive, brief, weight, mints, floor, ttl, metadata]:
+            return Waiter(int(queue_number), int(alive), int(brief), int(weight), mints, floor, int(ttl), metadata)
     return None
 
 
@@ -61,7 +61,7 @@ class State:
         capacity: how much weight can be held.
         resized: '1' if the capacity was set.
         dirty: '1' if a holder that minted a fence did not end cleanly, and none minted one since.
-        serial: of the last ticket or grant.
+        serial: of the last queue number or grant.
         fence: of the last holder that minted one.
         metadata: of the last grant.
     """

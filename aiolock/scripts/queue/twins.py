@@ -20,26 +20,26 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
 
 
 def enter(part: Part) -> None:
-    owner, ttl, _, _, weight, mints, floor, _, ticket, liveness, metadata = part.args
+    owner, ttl, _, _, weight, mints, floor, _, queue_number, liveness, metadata = part.args
     alive, brief = part.run.now + int(liveness), min(int(ttl), int(liveness))
-    part.name().join(owner, Waiter(int(ticket), alive, brief, int(weight), mints, floor, int(ttl), metadata))
+    part.name().join(owner, Waiter(int(queue_number), alive, brief, int(weight), mints, floor, int(ttl), metadata))
 
 
 def arrive(part: Part) -> TwinReply:
     """Who waits shows that it lives; who was forgotten is back at its old place."""
-    owner, ticket, name = part.args[0], int(part.args[8]), part.name(part.args[7])
+    owner, queue_number, name = part.args[0], int(part.args[8]), part.name(part.args[7])
     name.prune()
     waits = name.waiter(owner) is not None
     if not waits and part.run.store.exists(part.keys[2]):
         return ["finished"]
-    if waits or (ticket > 0 and name.holder(owner) is None):
+    if waits or (queue_number > 0 and name.holder(owner) is None):
         enter(part)
     return None
 
 
 def decide(part: Part) -> TwinReply:
     """What those who hold have, and those who can hold get; the others wait, if they want to."""
-    owner, ttl, depth, fence, weight, mints, floor, _, ticket, _, metadata = part.args
+    owner, ttl, depth, fence, weight, mints, floor, _, queue_number, _, metadata = part.args
     name, run = part.name(), part.run
     state, held = name.state, name.holder(owner)
     if held is not None:
@@ -57,7 +57,7 @@ def decide(part: Part) -> TwinReply:
         return ["impossible", state.capacity]
     if state.waiters == 0 and state.shut <= run.now and state.used + int(weight) <= state.capacity:
         return [*name.grant(owner, int(ttl), int(weight), mints, floor, metadata)]
-    if ticket != "-1" and name.waiter(owner) is None:
+    if queue_number != "-1" and name.waiter(owner) is None:
         enter(part)
     return None
 
@@ -77,8 +77,8 @@ def complete(part: Part) -> TwinReply:
         first = store.zrange(name.order, 0, 0) if state.holders else []
         pause = (store.zscore(name.order, first[0]) or now) - now if first else -1
     name.cut = False
-    rank = store.zcount(name.order, FIRST, waits.ticket)
-    return ["queued", state.serial, waits.ticket, rank, state.fence, state.metadata, pause]
+    rank = store.zcount(name.order, FIRST, waits.queue_number)
+    return ["queued", state.serial, waits.queue_number, rank, state.fence, state.metadata, pause]
 
 
 def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
@@ -192,9 +192,9 @@ def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     weights = [held.weight for owner in over if (held := name.holder(owner)) is not None]
     used = state.used - (expired - len(over)) - sum(weights)
     waits = name.waiter(waiting)
-    place = 0 if waits is None else store.zcount(name.order, FIRST, waits.ticket)
+    rank = 0 if waits is None else store.zcount(name.order, FIRST, waits.queue_number)
     answer: list[TwinReply] = [state.holders - expired, used, state.capacity, state.fence, state.metadata]
-    answer += [state.waiters, place]
+    answer += [state.waiters, rank]
     live = store.zrangebyscore(name.order, run.now + 1, FIRST - 1)
     held = name.holder(live[-1]) if live else None
     if held is not None:
