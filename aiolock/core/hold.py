@@ -73,12 +73,12 @@ class Hold:
     """
 
     __slots__ = (
-        "_brief",
         "_clock",
         "_error",
         "_limit",
         "_margin",
         "_patience",
+        "_provisional",
         "_renew_at",
         "_retry",
         "_silent",
@@ -138,11 +138,11 @@ class Hold:
         longest = waiter.policy.max_hold
         self._limit = math.inf if longest is None else clock.now() + longest
         self._margin = grant.margin
-        self._brief = grant.brief
+        self._provisional = grant.provisional
         self.watchers: tuple[tuple[Lease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
         self.due: float = math.inf
         self.extend(grant.sent_at, grant.outcome.pttl)
-        if grant.brief:
+        if grant.provisional:
             # The first renewal was written when the grant was told; without an answer it is repeated.
             self._renew_at = clock.now() + grant.outcome.pttl / 3000
             self._rewatch()
@@ -296,7 +296,7 @@ class Hold:
         return self if wants else None
 
     def part(self) -> tuple[Batch, Part]:
-        ttl_ms = self.ttl_ms if self.policy.renew or self._brief else 0
+        ttl_ms = self.ttl_ms if self.policy.renew or self._provisional else 0
         return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
@@ -304,7 +304,7 @@ class Hold:
         if self.check() is not None or self.ended:
             return
         if isinstance(outcome, Renewed):
-            self._brief, self._margin = False, self.policy.margin
+            self._provisional, self._margin = False, self.policy.margin
             self.extend(sent_at, outcome.pttl)
         elif isinstance(outcome, Failed):
             message = f"could not renew {self.calls.name!r}: {outcome.error}"
@@ -349,7 +349,7 @@ class Hold:
             return None, 0.0
         if self.deadline == self._limit:
             return LossReason.MAX_HOLD, 0.0
-        if not self.policy.renew and not self._brief:
+        if not self.policy.renew and not self._provisional:
             return LossReason.EXPIRED, 0.0
         late = self._watchdog.lateness(now)
         if self._blocks(late) and not self._silent:

@@ -84,14 +84,14 @@ class QueueEntry:
             self._call()
             return
         runtime, policy = self._gate.runtime, self.waiter.policy
-        brief = outcome.pttl < policy.ttl_ms
-        margin = min(policy.margin, outcome.pttl / 10_000) if brief else policy.margin
-        grant = Grant(outcome, self._sent_at, margin, brief)
+        provisional = outcome.pttl < policy.ttl_ms
+        margin = min(policy.margin, outcome.pttl / 10_000) if provisional else policy.margin
+        grant = Grant(outcome, self._sent_at, margin, provisional)
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
             runtime.verify_queue_entries()
             return
-        if brief:
+        if provisional:
             # Before the waiter runs: its block may begin with a blocking call.
             confirmation = _Confirmation(self._gate, self.waiter, grant)
             batch, part = confirmation.part()
@@ -170,7 +170,7 @@ class QueueEntry:
 
 
 class _Confirmation:
-    """The first renewal of a grant that is brief, written in the turn of its message.
+    """The first renewal of a grant that is provisional, written in the turn of its message.
 
     Args:
         gate: the name's gate.

@@ -24,19 +24,19 @@ class Grant:
         outcome: its answer.
         sent_at: clock time before which it cannot have been given.
         margin: seconds before the server's expiry at which it counts as lost here, until it was renewed.
-        brief: it must be renewed at once to last for the policy's ttl.
+        provisional: it must be renewed at once to last for the policy's ttl.
 
     Attributes:
         deadline: clock time at which it is lost unless renewed.
     """
 
-    __slots__ = ("brief", "deadline", "margin", "outcome", "sent_at")
+    __slots__ = ("deadline", "margin", "outcome", "provisional", "sent_at")
 
-    def __init__(self, outcome: Granted, sent_at: float, margin: float, brief: bool = False) -> None:
+    def __init__(self, outcome: Granted, sent_at: float, margin: float, provisional: bool = False) -> None:
         self.outcome: Granted = outcome
         self.sent_at: float = sent_at
         self.margin: float = margin
-        self.brief: bool = brief
+        self.provisional: bool = provisional
         self.deadline: float = sent_at + outcome.pttl / 1000 - margin
 
 

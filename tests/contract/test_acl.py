@@ -189,7 +189,7 @@ async def test_what_only_a_hand_off_needs(deny: Deny, place: RedisPlace, command
 
 
 async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlace) -> None:
-    """Nobody can be counted: it is brief, and renewed at once. Kept by line.lua, and QueueEntry.told: `brief`."""
+    """Nobody can be counted: it is provisional, renewed at once. Kept by turn.lua, QueueEntry.told: `provisional`."""
     async with (
         deny("-pubsub|numsub", ttl=30.0) as locks,
         LockManager(place.url, ttl=30.0, liveness=6.0, recheck=60.0) as others,

@@ -68,7 +68,7 @@ async def test_a_killed_waiter_is_skipped(crew: Crew) -> None:
         assert await lock.info() is None
 
 
-async def test_a_grant_to_a_killed_waiter_is_brief(crew: Crew) -> None:
+async def test_a_grant_to_a_killed_waiter_is_provisional(crew: Crew) -> None:
     """Nobody hears of it any more: the next one is in within the liveness, not the ttl."""
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)

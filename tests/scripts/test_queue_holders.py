@@ -370,7 +370,7 @@ class TestInfo:
 
 
 def test_whoever_comes_back_after_a_lost_grant_is_first(side: Side, held: Queue) -> None:
-    """A grant whose message was lost and whose brief time passed: its owner re-enters with its queue number."""
+    """A grant whose message was lost and whose provisional ttl passed: its owner re-enters with its queue number."""
     first = side.run(held.acquire("m:2", TTL, 0, "", queue_number=0))
     enter(side, held, ["m:3"])
     side.run(held.release("m:1", TTL, 0, "clean", False))

@@ -82,7 +82,7 @@ def test_a_grant_that_is_heard_lasts_for_the_ttl(side: Side, fair: Queue) -> Non
 
 
 def test_a_grant_that_nobody_hears_lasts_as_long_as_a_waiter_counts_as_alive(side: Side, fair: Queue) -> None:
-    """Guards `brief`: its process may be dead. What its manager asks for then extends it."""
+    """Guards `provisional`: its process may be dead. What its manager asks for then extends it."""
     side.run(fair.acquire("m:1", TTL, HIGH, ""))
     side.listen(fair.manager("m"))
     enter(side, fair, ["n:2"])

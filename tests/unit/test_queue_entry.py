@@ -169,7 +169,7 @@ async def test_a_lost_message_is_made_up_for_by_the_next_refresh(
     entered = waiter.entered.result()
     assert entered.fence > lease.fence
     assert not entered.abandoned
-    # The answer to the refresh was no brief grant: it is renewed in its own time.
+    # The answer to the refresh was no provisional grant: it is renewed in its own time.
     assert entered.remaining() > TTL - MARGIN - 1
     assert "renew" not in backend.calls
     await waiter.end()
@@ -294,12 +294,12 @@ async def test_a_brief_grant_is_renewed_at_once(
     await waiter.end()
 
 
-@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("provisional", [False, True])
 async def test_a_fixed_lease_is_given_its_ttl_once(
-    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, brief: bool
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, provisional: bool
 ) -> None:
     """Not the liveness, and no more after that. Kept by QueueEntry.told: `renewal` with the whole ttl."""
-    if brief:
+    if provisional:
         backend.count_nobody()
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a", renew=False), 1, backend)
@@ -309,11 +309,11 @@ async def test_a_fixed_lease_is_given_its_ttl_once(
     assert entered.remaining() == pytest.approx(TTL - MARGIN)
     await backend.clock.advance(TTL - MARGIN - 0.1)
     assert not entered.lost
-    assert backend.calls.count("renew") == brief
+    assert backend.calls.count("renew") == provisional
     await backend.clock.advance(0.2)
     with expect_loss(LossReason.EXPIRED):
         await waiter.task
-    assert backend.calls.count("renew") == brief
+    assert backend.calls.count("renew") == provisional
 
 
 @pytest.mark.parametrize(("margin", "least"), [(None, 0.3), (0.1, 0.1)])

@@ -4,8 +4,8 @@
 -- If a command is denied: as in line.lua.
 local function enter(name, a)
   local owner, ttl, _, _, weight, mints, floor, _, number, liveness, metadata = unpack(ARGV, a, a + 10)
-  local brief = text(math.min(ttl, liveness))
-  join(name, owner, number, table.concat({ text(NOW + liveness), brief, weight, mints, floor, ttl, metadata }, ' '))
+  local provisional = text(math.min(ttl, liveness))
+  join(name, owner, number, table.concat({ text(NOW + liveness), provisional, weight, mints, floor, ttl, metadata }, ' '))
 end
 local function arrive(k, a, owners)
   local name, owner = open(k, ARGV[a + 7], owners), ARGV[a]

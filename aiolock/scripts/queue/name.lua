@@ -1,7 +1,7 @@
 -- name: one name of the family as its scripts see it, and what they change of it. Stands in front of each of them.
 -- KEYS    two a name: hash ('state' -> what close.lua writes, owner -> record), order (ZSET owner -> score)
 -- A holder's record is 'h depth weight mints fence abandoned', its score the server's ms when its time is over; a
--- waiter's 'w number alive-until brief weight mints floor ttl metadata', its score that queue number, FIRST or more.
+-- waiter's 'w number alive-until provisional weight mints floor ttl metadata', its score that number, FIRST or more.
 -- If a command is denied: it reads only, so nothing was changed.
 local DAY, GRACE, FIRST, time, names = '86400000', 60 * 1000, '1000000000000000', redis.call('TIME'), {}
 local NOW_US, NOW = time[1] * 1000000 + time[2], time[1] * 1000 + math.floor(time[2] / 1000)

@@ -236,7 +236,7 @@ class Name:
     def admit(self, head: str, entry: Waiter) -> None:
         """Grant it to the first in line: for its ttl if it asks now or hears of it, else briefly."""
         asks = head in self.asking
-        lasts = entry.ttl if asks or self.store.numsub(self.channel(head)) > 0 else entry.brief
+        lasts = entry.ttl if asks or self.store.numsub(self.channel(head)) > 0 else entry.provisional
         granted = self.grant(head, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
         if not asks:
             self.tell(head, " ".join(map(str, ["granted", head, self.state.serial, *granted[1:]])))

@@ -17,11 +17,11 @@ class Holder(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """Spelled 'w number alive-until brief weight mints floor ttl metadata'."""
+    """Spelled 'w number alive-until provisional weight mints floor ttl metadata'."""
 
     queue_number: int
     alive: int
-    brief: int
+    provisional: int
     weight: int
     mints: str
     floor: str
@@ -37,8 +37,10 @@ def read(text: str | None) -> Record | None:
     match (text or "").split(" ", 8):
         case ["h", depth, weight, mints, fence, abandoned]:
             return Holder(int(depth), int(weight), mints, fence, abandoned)
-        case ["w", queue_number, alive, brief, weight, mints, floor, ttl, metadata]:
-            return Waiter(int(queue_number), int(alive), int(brief), int(weight), mints, floor, int(ttl), metadata)
+        case ["w", queue_number, alive, provisional, weight, mints, floor, ttl, metadata]:
+            return Waiter(
+                int(queue_number), int(alive), int(provisional), int(weight), mints, floor, int(ttl), metadata
+            )
     return None
 
 

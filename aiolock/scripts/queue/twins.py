@@ -21,8 +21,10 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
 
 def enter(part: Part) -> None:
     owner, ttl, _, _, weight, mints, floor, _, queue_number, liveness, metadata = part.args
-    alive, brief = part.run.now + int(liveness), min(int(ttl), int(liveness))
-    part.name().join(owner, Waiter(int(queue_number), alive, brief, int(weight), mints, floor, int(ttl), metadata))
+    alive, provisional = part.run.now + int(liveness), min(int(ttl), int(liveness))
+    part.name().join(
+        owner, Waiter(int(queue_number), alive, provisional, int(weight), mints, floor, int(ttl), metadata)
+    )
 
 
 def arrive(part: Part) -> TwinReply:
