@@ -25,7 +25,7 @@ from .holds import TaskHolds, lineage
 from .lease import Lease
 from .ondemand import OnDemand
 from .policy import Policy, milliseconds
-from .queue_entry import LAST_LOOK
+from .queue_entry import FINAL_REFRESH
 from .waiter import Expired, Grant, Waiter
 
 R = TypeVar("R")
@@ -119,7 +119,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     at_once = gate.open
     waiter = gate.join(calls, policy, DONT_QUEUE if timeout == 0 else JOIN, at_once)
     if timeout is not None:
-        waiter.last_look = expires - min(LAST_LOOK, timeout / 4)
+        waiter.final_refresh = expires - min(FINAL_REFRESH, timeout / 4)
     try:
         if at_once:
             await _attempt(gate, waiter, now, expires, patience)
@@ -182,7 +182,7 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
     mark_ms = 0
     if runtime.poll is not None and waiter.queue_number != DONT_QUEUE:
         # For so long others must reckon with it, should it be refused: those who poll nobody can count.
-        mark_ms = milliseconds(runtime.poll.lasting(waiter.looks))
+        mark_ms = milliseconds(runtime.poll.lasting(waiter.attempts))
     call = calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.queue_number, mark_ms)
     if gate.contention.contenders is None:
         # At once, not when the task runs again: the message of a grant may come right behind.
@@ -276,7 +276,7 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
     """Raise at once where the task would wait for what it holds itself, through another queue."""
     holds = gate.runtime.tasks.of(task)
     for hold in () if holds is None else _overlapping(gate, holds):
-        if hold.look() is None:
+        if hold.loss_by_clock() is None:
             name = gate.calls.name
             raise NotAcquired(
                 name,

@@ -195,8 +195,8 @@ class Gate:
         spread = random.uniform(0, JITTER)
         pause = self.runtime.limits.recheck + spread
         if self.runtime.poll is not None:
-            pause = min(pause, self.runtime.poll.pause(waiter.looks))
-        waiter.looks += 1
+            pause = min(pause, self.runtime.poll.pause(waiter.attempts))
+        waiter.attempts += 1
         if refusal.pttl >= 0:
             pause = min(pause, refusal.pttl / 1000 + 0.001 + spread)
         waiter.retry_at = self.runtime.clock.now() + pause

@@ -32,10 +32,10 @@ class Handoff:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._streak = 0  # in a row, without looking whether others wait
+        self._streak = 0  # in a row, without asking whether others wait
         self._began = -math.inf  # when the first of them was written
         self._others = 0  # managers that listened at the last transfer
-        self._mark = 0.0  # seconds within which somebody who polls would look again, as of the last transfer
+        self._mark = 0.0  # seconds within which somebody who polls would try again, as of the last transfer
         self._released: ReleaseResult | None = None  # the last release to a local waiter, where there are no transfers
 
     def successor(self, hold: Hold, ending: Ending, result: ReleaseResult) -> Waiter | None:
@@ -48,7 +48,7 @@ class Handoff:
             self._streak = 0
             now = gate.runtime.clock.now()
             if self._wanted_elsewhere() or limits.handoff_limit == 0:
-                # Who polls needs time to come by: as much as this process took, but no more than until the next look.
+                # Who polls needs time to come by: as long as this process took, at most until the next attempt.
                 gate.yield_until = now + max(YIELD_PAUSE, min(self._mark, now - self._began))
                 return None
         if waiter is not None and not (gate.contention.handoff and gate.runtime.backend.nodes == 1):

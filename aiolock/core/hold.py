@@ -68,7 +68,7 @@ class Hold:
         waiter: who acquired it; the outermost acquisition's policy wins.
         grant: what the server gave.
         clock: the clock of all its times.
-        watchdog: what looks at it.
+        watchdog: what calls it when it is due.
         listener: told once, when it is lost.
     """
 
@@ -162,7 +162,7 @@ class Hold:
         self._renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
         self._rewatch()
 
-    def look(self) -> LossReason | None:
+    def loss_by_clock(self) -> LossReason | None:
         """The loss, by the clock: a blocked loop sees no timer. Changes nothing, and any thread may ask."""
         return self._cause()[0]
 

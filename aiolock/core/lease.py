@@ -122,12 +122,12 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True once the lease is lost, by the clock. Stays true. No I/O, changes nothing, and any thread may look."""
-        return self.hold.look() is not None
+        return self.hold.loss_by_clock() is not None
 
     @property
     def reason(self) -> LossReason | None:
         """Why it was lost, or None. As `lost`."""
-        return self.hold.look()
+        return self.hold.loss_by_clock()
 
     def remaining(self) -> float:
         """Seconds still guaranteed without another renewal; 0.0 once lost or released. As `lost`."""
@@ -300,7 +300,7 @@ class Lease:
         return Shielded(self.hold, self._home.runtime.clock, manager)
 
     def __repr__(self) -> str:
-        reason = self.hold.look()
+        reason = self.hold.loss_by_clock()
         if reason is not None:
             state = f"lost={reason.name}"
         elif self.released:

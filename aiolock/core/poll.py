@@ -1,4 +1,4 @@
-"""Waiting without messages: how long until the next look."""
+"""Waiting without messages: how long until the next attempt."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..errors import ConfigurationError
 from .policy import check_duration
 
 LATE = 0.1
-"""Seconds by which a look may be late before its waiter counts as gone."""
+"""Seconds by which an attempt may be late before its waiter counts as gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Waiters look by themselves instead of being told: for servers and proxies without pub/sub.
+    """Waiters ask again and again instead of being told: for servers and proxies without pub/sub.
 
     Args:
-        first: seconds before the second look; doubled from look to look.
-        cap: seconds between two looks at most.
+        first: seconds before the second attempt; doubled from attempt to attempt.
+        cap: seconds between two attempts at most.
         jitter: the share of each pause that is drawn at random, 0 to 1, so that processes spread.
 
     Raises:
@@ -35,14 +35,14 @@ class Poll:
         if not 0 <= check_duration("", "waiting=Poll(jitter=…)", self.jitter) <= 1:
             raise ConfigurationError("", f"waiting=Poll(jitter={self.jitter}) must lie between 0 and 1")
 
-    def pause(self, looks: int) -> float:
-        """Seconds to the next look, after so many in vain."""
-        return self._longest(looks) * (1 - random.uniform(0, self.jitter))
+    def pause(self, attempts: int) -> float:
+        """Seconds to the next attempt, after so many in vain."""
+        return self._longest(attempts) * (1 - random.uniform(0, self.jitter))
 
-    def lasting(self, looks: int) -> float:
-        """Seconds for which the look after so many in vain tells that somebody waits: until after the next one."""
-        return 2 * self._longest(looks) + LATE
+    def lasting(self, attempts: int) -> float:
+        """Seconds for which the attempt after so many in vain tells that somebody waits: until after the next one."""
+        return 2 * self._longest(attempts) + LATE
 
-    def _longest(self, looks: int) -> float:
-        longest: float = min(self.cap, self.first * 2 ** min(looks, 30))
+    def _longest(self, attempts: int) -> float:
+        longest: float = min(self.cap, self.first * 2 ** min(attempts, 30))
         return longest

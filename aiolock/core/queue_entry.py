@@ -29,8 +29,8 @@ class EntryListener(Protocol):
         """The entry is void: ask anew."""
 
 
-LAST_LOOK = 0.1
-"""Seconds before its timeout at which a waiter looks a last time; a quarter of the whole wait if that is less."""
+FINAL_REFRESH = 0.1
+"""Seconds before its timeout at which a waiter asks a last time; a quarter of the whole wait if that is less."""
 
 
 class QueueEntry:
@@ -38,19 +38,19 @@ class QueueEntry:
 
     A grant is told to the manager's channel. It came after the request was written whose answer last was "queued", so
     that moment is what the deadline counts from. A message that is lost is made up for by the next refresh. Nobody
-    tells that a holder has expired: whoever is first in the queue looks then.
+    tells that a holder has expired: whoever is first in the queue asks then.
 
     Args:
         gate: the name's gate.
         waiter: whose entry it is.
     """
 
-    __slots__ = ("_free_at", "_gate", "_looks", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
+    __slots__ = ("_attempts", "_free_at", "_gate", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
 
     def __init__(self, gate: EntryListener, waiter: Waiter) -> None:
         self._gate = gate
         self._free_at = math.inf  # clock time at which a holder expires, if this one is first
-        self._looks = 0
+        self._attempts = 0
         self._serial = 0
         self._sent_at = -math.inf
         self._undo: PendingRelease | None = None
@@ -64,11 +64,11 @@ class QueueEntry:
         """The server said so, answering what was written at `sent_at`."""
         self._serial, self._sent_at = outcome.serial, sent_at
         first = outcome.rank == 1 and outcome.pttl > 0
-        # A look written then takes as long to the server as the one that learnt this.
+        # A refresh written then takes as long to the server as the one that learnt this.
         self._free_at = sent_at + (outcome.pttl + 1) / 1000 if first else math.inf
         self.waiter.queue_number = outcome.queue_number
         self.waiter.refusal, self.waiter.failure = outcome, None
-        self._looks += 1
+        self._attempts += 1
         self.called = False
         self._gate.runtime.heard(outcome.fence)
         if outcome.pttl == 0:
@@ -161,11 +161,11 @@ class QueueEntry:
         now = runtime.clock.now()
         pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
         if runtime.poll is not None:
-            pause = min(pause, runtime.poll.pause(self._looks))
+            pause = min(pause, runtime.poll.pause(self._attempts))
         # With the manager's other waiters, in one request.
-        due = min(runtime.look_by(now + pause / 2, now + pause), self._free_at)
-        if now < self.waiter.last_look:
-            due = min(due, self.waiter.last_look)
+        due = min(runtime.next_refresh(now + pause / 2, now + pause), self._free_at)
+        if now < self.waiter.final_refresh:
+            due = min(due, self.waiter.final_refresh)
         runtime.watchdog.schedule(self, due)
 
 

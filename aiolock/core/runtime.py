@@ -45,7 +45,7 @@ class Limits:
 
     Attributes:
         request_timeout: how long one answer of the server may take.
-        recheck: how long a waiter sleeps at most before it looks for itself.
+        recheck: how long a waiter sleeps at most before it asks again.
         handoff_limit: how often in a row a lock is handed on inside the process while other processes wait.
         liveness: how long a waiter in a queue kept by the server counts as alive without a sign of life.
     """
@@ -103,7 +103,7 @@ class Runtime:
         self._pid = 0
         self._thread = 0
         self._owners = itertools.count(1)
-        self._look_at = -math.inf
+        self._refresh_at = -math.inf
         self._was_bound = False
         self.draining: asyncio.Future[None] | None = None  # closing waits for who is still inside
         self._closer: asyncio.Task[object] | None = None
@@ -229,11 +229,11 @@ class Runtime:
             self.poll = Poll()
             logger.warning("not told of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
 
-    def look_by(self, earliest: float, latest: float) -> float:
-        """A clock time between these two at which entries of this manager look together, in one request."""
-        if not earliest <= self._look_at <= latest:
-            self._look_at = latest
-        return self._look_at
+    def next_refresh(self, earliest: float, latest: float) -> float:
+        """A clock time between these two at which queue entries of this manager are refreshed together."""
+        if not earliest <= self._refresh_at <= latest:
+            self._refresh_at = latest
+        return self._refresh_at
 
     def heard(self, fence: int) -> None:
         """The server answered so: every later grant that this manager asks for gets a higher fence."""
@@ -279,8 +279,8 @@ class Runtime:
     def on_manager_message(self, payload: str | None) -> None:
         """What came on the manager's own channel; None: something may have been missed.
 
-        `revoked <owner> <fence>`; `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `look <owner>`:
-        one request was not enough to let in everybody, so a waiter shall ask at once.
+        `revoked <owner> <fence>`; `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`;
+        `refresh <owner>`: one request was not enough to let in everybody, so a waiter shall ask at once.
         """
         match (payload or "").split(" "):
             case ["revoked", owner, fence]:
@@ -291,7 +291,7 @@ class Runtime:
                 entry = self.queue_entries.get(owner)
                 if entry is not None:
                     self._granted(entry, fence, abandoned == "1", [_whole(one) for one in (serial, ttl_ms, capacity)])
-            case ["look", owner]:
+            case ["refresh", owner]:
                 entry = self.queue_entries.get(owner)
                 if entry is not None:
                     entry.verify()
@@ -308,7 +308,7 @@ class Runtime:
                 self._doubt()
 
     def verify_queue_entries(self) -> None:
-        """Look after every entry in the servers' queues: something may have been missed."""
+        """Ask about every entry in the servers' queues: something may have been missed."""
         for entry in sorted(
             self.queue_entries.values(), key=lambda entry: entry.waiter.queue_number
         ):  # in the order of their turns

@@ -64,10 +64,10 @@ class _Expiry:
         self._hold = hold
         self._clock = clock
         self._scope = scope
-        self.timer: Timer = clock.call_at(hold.expiry, self._look)
+        self.timer: Timer = clock.call_at(hold.expiry, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._clock.now() < self._hold.expiry:
-            self.timer = self._clock.call_at(self._hold.expiry, self._look)
+            self.timer = self._clock.call_at(self._hold.expiry, self._check)
         else:
             self._scope.cancel("aiolock: the lock has expired on the server")

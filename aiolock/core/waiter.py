@@ -53,11 +53,11 @@ class Waiter:
         contending: it may talk to Redis.
         seen: the queue's count of signals when its last attempt was written.
         retry_at: clock time at which it tries without a signal.
-        looks: how often it was refused.
+        attempts: how often it was refused.
         queue_number: what it asks for, or has, in a queue kept by the server: see `JOIN`.
         queue_entry: its entry in that queue.
         offer: a transfer to it is on its way.
-        last_look: clock time of a look just before its timeout, while it waits in such a queue.
+        final_refresh: clock time of a last refresh just before its timeout, while it waits in such a queue.
         grant: it has the lock.
         refusal: the last answer that named a holder.
         undoing: how the server is told that a grant is undone.
@@ -68,13 +68,13 @@ class Waiter:
     __slots__ = (
         "_failures",
         "_sleep",
+        "attempts",
         "calls",
         "contending",
         "due",
         "failure",
+        "final_refresh",
         "grant",
-        "last_look",
-        "looks",
         "metadata",
         "offer",
         "owner",
@@ -99,9 +99,9 @@ class Waiter:
         self.contending: bool = False
         self.seen: int = -1
         self.retry_at: float = -math.inf
-        self.looks: int = 0
+        self.attempts: int = 0
         self.queue_entry: QueueEntry | None = None
-        self.last_look: float = math.inf
+        self.final_refresh: float = math.inf
         self.offer: bool = False
         self.grant: Grant | None = None
         self.refusal: Refused | Queued | None = None
@@ -129,7 +129,7 @@ class Waiter:
         await self._sleep
 
     def poke(self) -> None:
-        """Something changed: look again."""
+        """Something changed: try again."""
         if self._sleep is not None and not self._sleep.done():
             self._sleep.set_result(None)
 

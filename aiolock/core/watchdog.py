@@ -193,7 +193,7 @@ class Watchdog:
         late = self.lateness(now)
         renewals: dict[Batch, list[Asked]] = {}
         try:
-            self._look(now, late, renewals)
+            self._ask_due(now, late, renewals)
         finally:
             try:
                 for batch, asked in renewals.items():
@@ -204,7 +204,7 @@ class Watchdog:
         if late > LATE:
             logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
 
-    def _look(self, now: float, late: float, renewals: dict[Batch, list[Asked]]) -> None:
+    def _ask_due(self, now: float, late: float, renewals: dict[Batch, list[Asked]]) -> None:
         """Tell everybody who is due, and who may be so in their company; notes who asked for a renewal."""
         for item, _, _ in self._pop(now):
             _ask(item, now, late, renewals)

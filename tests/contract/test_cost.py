@@ -120,7 +120,7 @@ async def test_connections_are_constant(locks: LockManager, place: RedisPlace, r
 
 
 async def test_a_thousand_leases_are_renewed_in_a_few_commands(place: RedisPlace, commandstats: CommandStats) -> None:
-    """Kept by Watchdog._look, which collects what is due, and `CHUNK`."""
+    """Kept by Watchdog._ask_due, which collects what is due, and `CHUNK`."""
     number = 1000
     async with place.manager(ttl=60.0) as locks:
         leases = await asyncio.gather(*(locks.lock(f"n{i}").acquire() for i in range(number)))

@@ -318,11 +318,11 @@ async def _wait(url: str, folder: str, number: int, stays: int) -> None:
         tasks = [loop.create_task(enter("lock", size)) for size in HERD if number < size]
         loop.add_reader(stays, lambda: [task.cancel() for task in tasks])
         # What it has to send for them is sent: refused, subscribed, refused again.
-        looks = [0]
-        while min(looks) < 2:
+        attempts = [0]
+        while min(attempts) < 2:
             await asyncio.sleep(0.01)
             gates = cast("dict[object, Gate]", locks._runtime.gates).values()
-            looks = [waiter.looks for gate in gates for waiter in gate.waiters] or [0]
+            attempts = [waiter.attempts for gate in gates for waiter in gate.waiters] or [0]
         tasks += [loop.create_task(enter("fair", size)) for size in HERD if number < size]
         await asyncio.gather(*tasks, return_exceptions=True)
 

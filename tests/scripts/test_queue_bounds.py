@@ -45,14 +45,14 @@ def refresh(side: Side, owner: str, name: Queue = READ) -> object:
 
 
 def test_a_release_lets_in_some_and_tells_the_next_to_look(side: Side, crowd: list[str]) -> None:
-    """Guards `room`, and `look` in settle: each that is told goes on, so nobody waits for a refresh."""
+    """Guards `room`, and `refresh` in settle: each that is told goes on, so nobody waits for a refresh."""
     managers = {READ.manager(f"n{number}"): f"n{number}:1" for number in range(MANY)}
     side.listen(*managers)
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
     assert len(holders(side, READ)) == ROOM
     for answered, inside in enumerate((2 * ROOM, MANY)):
         told = [(managers[channel], text) for channel, text in side.heard()]
-        assert told[-1] == (line(side, READ)[0], f"look {line(side, READ)[0]}")
+        assert told[-1] == (line(side, READ)[0], f"refresh {line(side, READ)[0]}")
         assert len(told) == ROOM + 1 - answered
         assert isinstance(refresh(side, told[-1][0]), Granted)
         assert len(holders(side, READ)) == inside

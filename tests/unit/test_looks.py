@@ -60,7 +60,7 @@ def elsewhere(call: Callable[[], object]) -> object:
 async def test_a_look_past_the_deadline(
     how: str, there: bool, locks: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """It tells the truth, marks nothing, and the loop still cancels the block. Kept by Hold.look."""
+    """It tells the truth, marks nothing, and the loop still cancels the block. Kept by Hold.loss_by_clock."""
     entered: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
 
     async def guarded() -> None:

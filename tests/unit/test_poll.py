@@ -1,4 +1,4 @@
-"""Waiting without messages, on the virtual clock: when a waiter looks, what it costs, when a manager begins to."""
+"""Waiting without messages, on the virtual clock: when a waiter asks, what it costs, when a manager begins to."""
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
 
@@ -26,8 +26,8 @@ from aiolock.testing import MemoryBackend
 from .world import Crew, Holder, assert_empty, settle
 
 STEADY = Poll(first=0.01, cap=0.5, jitter=0)
-LOOKS = [0, 0.01, 0.03, 0.07, 0.15, 0.31, 0.63, 1.13, 1.63]
-"""Seconds at which a waiter looks with it."""
+ATTEMPTS = [0, 0.01, 0.03, 0.07, 0.15, 0.31, 0.63, 1.13, 1.63]
+"""Seconds at which a waiter asks with it."""
 
 
 class Server(MemoryBackend):
@@ -58,7 +58,7 @@ class Server(MemoryBackend):
             self.unsubscribe(channel)
             wake(self.refusal)
 
-    def looks(self) -> list[float]:
+    def attempts(self) -> list[float]:
         return [round(when, 3) for script, when in self.ran if script == "acquire"]
 
     def _execute(self, call: Call[Any]) -> Any:
@@ -115,7 +115,7 @@ def test_what_the_manager_refuses(waiting: Any) -> None:
 
 
 def test_pauses_double_up_to_the_cap() -> None:
-    assert [STEADY.pause(looks) for looks in range(8)] == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+    assert [STEADY.pause(attempts) for attempts in range(8)] == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
     assert STEADY.pause(10**6) == 0.5
 
 
@@ -127,17 +127,17 @@ def test_jitter_shortens_by_its_share_at_most(jitter: float) -> None:
     assert max(pauses) - min(pauses) > jitter / 2
 
 
-# When a waiter looks.
+# When a waiter asks.
 
 
-async def test_looks_at_growing_intervals(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
-    """Kept by Gate.refuse: `poll.pause(waiter.looks)`. And nothing is subscribed to."""
+async def test_asks_at_growing_intervals(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
+    """Kept by Gate.refuse: `poll.pause(waiter.attempts)`. And nothing is subscribed to."""
     server = server_of(polling)
     async with peer.lock("a"):
         began = backend.clock.now()
         waiter = Holder(crew, polling.lock("a"))
         await backend.clock.advance(2.0)
-        assert [round(when - began, 3) for when in server.looks()] == LOOKS
+        assert [round(when - began, 3) for when in server.attempts()] == ATTEMPTS
     await backend.clock.advance(STEADY.cap)
     assert waiter.entered.done()
     await waiter.end()
@@ -151,20 +151,20 @@ async def test_what_polling_costs_by_default(backend: Server, peer: LockManager,
         async with peer.lock("a"):
             Holder(crew, locks.lock("a"))
             await backend.clock.advance(1.0)
-            assert 6 <= len(server.looks()) <= 11
+            assert 6 <= len(server.attempts()) <= 11
             server.ran.clear()
             await backend.clock.advance(100.0)
-            assert 240 <= len(server.looks()) <= 300
+            assert 240 <= len(server.attempts()) <= 300
         await crew.dismiss()
 
 
-async def test_one_of_a_process_looks(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
+async def test_one_of_a_process_asks(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
     """However many of its tasks wait. Kept by Gate._promote."""
     server = server_of(polling)
     async with peer.lock("a"):
         waiters = [Holder(crew, polling.lock("a")) for _ in range(50)]
         await backend.clock.advance(2.0)
-        assert len(server.looks()) == len(LOOKS)
+        assert len(server.attempts()) == len(ATTEMPTS)
     await backend.clock.advance(STEADY.cap)
     for waiter in waiters:
         assert waiter.entered.done()
@@ -194,7 +194,7 @@ async def test_the_recheck_bounds_a_pause(backend: Server, peer: LockManager, cr
         await waiter.end()
 
 
-async def test_processes_do_not_look_in_step(backend: Server, peer: LockManager, crew: Crew) -> None:
+async def test_processes_do_not_ask_in_step(backend: Server, peer: LockManager, crew: Crew) -> None:
     """Kept by Poll.pause: `random.uniform(0, self.jitter)`."""
     poll = Poll(first=0.1, cap=0.1)
     async with LockManager(Server(backend), waiting=poll) as one, LockManager(Server(backend), waiting=poll) as other:
@@ -202,15 +202,15 @@ async def test_processes_do_not_look_in_step(backend: Server, peer: LockManager,
             for manager in (one, other):
                 Holder(crew, manager.lock("a"))
             await backend.clock.advance(4.0)
-            looks = [server_of(manager).looks()[1:] for manager in (one, other)]
-            assert len(set(looks[0]) & set(looks[1])) < 20
-            for times in looks:
+            attempts = [server_of(manager).attempts()[1:] for manager in (one, other)]
+            assert len(set(attempts[0]) & set(attempts[1])) < 20
+            for times in attempts:
                 assert 40 <= len(times) <= 80
         await crew.dismiss()
 
 
 async def test_patience_is_not_forgotten(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
-    """Pauses grow over one acquisition, and are short again in the next. Kept by `looks` being the waiter's."""
+    """Pauses grow over one acquisition, and are short again in the next. Kept by `attempts` being the waiter's."""
     server = server_of(polling)
     for _ in range(2):
         server.ran.clear()
@@ -220,7 +220,7 @@ async def test_patience_is_not_forgotten(polling: LockManager, peer: LockManager
             with server.outage():
                 await backend.clock.advance(1.0)
             await backend.clock.advance(1.0)
-            later = [when - began for when in server.looks()]
+            later = [when - began for when in server.attempts()]
             assert later[1] > 0.9
             assert all(after - before > 0.005 for before, after in itertools.pairwise(later))
         await backend.clock.advance(STEADY.cap)
@@ -242,10 +242,10 @@ async def test_a_revocation_is_noticed_at_the_next_renewal(
     assert caught.value.reason is LossReason.DELETED
 
 
-async def test_a_queues_grant_is_seen_by_looking(
+async def test_a_queues_grant_is_seen_by_asking(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
-    """Kept by QueueEntry._schedule: `poll.pause(self._looks)`."""
+    """Kept by QueueEntry._schedule: `poll.pause(self._attempts)`."""
     first = Holder(crew, peer.fair_lock("a"))
     await settle(backend)
     waiters = [Holder(crew, polling.fair_lock("a"))]
@@ -261,10 +261,10 @@ async def test_a_queues_grant_is_seen_by_looking(
     assert server_of(polling).subscribed == []
 
 
-async def test_who_waits_in_queues_looks_together(
+async def test_who_waits_in_queues_asks_together(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
-    """40 tasks, who came at 40 moments, in one request. Kept by Runtime.look_by."""
+    """40 tasks, who came at 40 moments, in one request. Kept by Runtime.next_refresh."""
     async with peer.fair_lock("a"):
         for _ in range(40):
             Holder(crew, polling.fair_lock("a"))
@@ -398,7 +398,7 @@ async def test_a_refusal_after_a_reconnect(
     assert len(warnings_in(caplog)) == 1
 
 
-async def test_a_passing_refusal_is_asked_again_at_the_next_look(
+async def test_a_passing_refusal_is_asked_again_at_the_next_attempt(
     backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not at once, and again, and again. Kept by Ear._on_confirmed: it signals only if this manager polls then."""
@@ -408,7 +408,7 @@ async def test_a_passing_refusal_is_asked_again_at_the_next_look(
             server.refuse(transient=True)
             waiter = Holder(crew, locks.lock("a"))
             await backend.clock.advance(0.9)
-            assert len(server.looks()) == 1
+            assert len(server.attempts()) == 1
             server.refusal = None
             await backend.clock.advance(0.2)
             assert locks._runtime.poll is None

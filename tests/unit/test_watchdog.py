@@ -208,7 +208,7 @@ async def test_no_task_however_many_leases(locks: LockManager, backend: MemoryBa
 
 
 async def test_renewals_of_one_moment_leave_in_chunks() -> None:
-    """`_look`: CHUNK holds a request; §6, one task renews thousands."""
+    """`_ask_due`: CHUNK holds a request; §6, one task renews thousands."""
     backend = Choosy()
     async with LockManager(backend) as locks, AsyncExitStack() as stack:
         for i in range(2 * CHUNK + 20):
@@ -220,7 +220,7 @@ async def test_renewals_of_one_moment_leave_in_chunks() -> None:
 
 
 async def test_renewals_of_almost_one_moment_leave_together() -> None:
-    """`_look`: a thirtieth of the ttl early, in company; never alone, and never late."""
+    """`_ask_due`: a thirtieth of the ttl early, with others; never alone, and never late."""
     backend = Choosy()
     async with LockManager(backend) as locks, AsyncExitStack() as stack:
         for pause in (0.0, COMPANY * 0.9, COMPANY * 0.2):

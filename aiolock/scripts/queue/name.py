@@ -225,7 +225,7 @@ class Name:
             if full or self.run.room == 0:
                 self.cut = self.cut or not full
                 if self.cut and head not in self.asking:
-                    self.tell(head, f"look {head}")
+                    self.tell(head, f"refresh {head}")
                 return
             self.seen += 1
             self.run.room -= 1

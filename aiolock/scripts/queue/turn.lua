@@ -1,6 +1,6 @@
 -- turn: who comes next. Stands behind prune.lua.
 -- Tells a manager 'granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>'; provisional if nobody hears it.
--- Where there is no `room` for more, `cut` says so, and whoever is first then is told 'look <owner>': its request goes on.
+-- Where there is no `room` for more, `cut` says so, and whoever is first then is told 'refresh <owner>': its request goes on.
 -- If a command is denied: it reads only, so nothing was changed.
 local heard = {}
 local function admit(name, head, asks, provisional, ttl, ...)
@@ -24,7 +24,7 @@ local function settle(name)
       local full = live and name.used + weight > name.capacity
       local asks = name.asking and name.asking[head]
       name.cut = name.cut or (room == 0 and not full)
-      if name.cut and (full or room == 0) and not asks then tell(name, head, 'look', head) end
+      if name.cut and (full or room == 0) and not asks then tell(name, head, 'refresh', head) end
       if full or room == 0 then return end
       name.at, room, step = (name.at or 0) + 1, room - 1, 2 * step
       leave(name, head)
