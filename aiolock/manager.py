@@ -12,7 +12,6 @@ from .backends.redis import Replicas
 from .backends.sources import backend_of
 from .clock import spell
 from .core.acquisition import Acquisition
-from .core.handover import check_kind, resume
 from .core.lease import Lease
 from .core.lifecycle import Lifecycle
 from .core.policy import (
@@ -25,6 +24,7 @@ from .core.policy import (
     check_ttl,
 )
 from .core.poll import Poll
+from .core.resume import check_kind, resume
 from .core.runtime import Limits, Runtime
 from .core.ticket import Ticket
 from .errors import ConfigurationError

@@ -69,7 +69,7 @@ async def quorum(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
-async def handover(url: str) -> AsyncIterator[Namespace]:
+async def resume(url: str) -> AsyncIterator[Namespace]:
     """A web process, a worker and a queue between them, for a block that ships order 42."""
     shipped: list[tuple[str, int]] = []
 

@@ -13,7 +13,7 @@ from .worker import NAME, TTL
 
 
 async def test_a_lease_outlives_its_process(crew: Crew) -> None:
-    """Invariants 1, 2 and 9. Kept by Gate.detach, which ends the hold without a release, and handover.resume."""
+    """Invariants 1, 2 and 9. Kept by Gate.detach, which ends the hold without a release, and resume.resume."""
     os.mkfifo(crew.folder / "pipe")
     heir = crew.start("resume")
     await crew.until(lambda: crew.events("ready"))
