@@ -38,13 +38,15 @@ class Ear:
     @property
     def shared(self) -> bool:
         """Another queue of this process listens on the same channel."""
-        return any(self._runtime.signals.listeners(channel) > self.listening for channel in self._channels)
+        return any(self._runtime.subscriptions.listeners(channel) > self.listening for channel in self._channels)
 
     def listen(self) -> None:
         """Hear of releases; once confirmed, contenders try again. Nothing where this manager polls."""
         if self._confirmations or self._runtime.poll is not None:
             return
-        self._confirmations = [self._runtime.signals.listen(channel, self._on_message) for channel in self._channels]
+        self._confirmations = [
+            self._runtime.subscriptions.listen(channel, self._on_message) for channel in self._channels
+        ]
         for confirmed in self._confirmations:
             confirmed.add_done_callback(self._on_confirmed)
 
@@ -53,7 +55,7 @@ class Ear:
         if self._confirmations:
             self._confirmations = []
             for channel in self._channels:
-                self._runtime.signals.leave(channel, self._on_message)
+                self._runtime.subscriptions.leave(channel, self._on_message)
 
     def _on_message(self, payload: str | None) -> None:
         if payload is not None:

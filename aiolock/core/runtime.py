@@ -1,4 +1,4 @@
-"""What a primitive is given: backend, signals, watchdog, clock. Breaks the cycle with the manager."""
+"""What a primitive is given: backend, subscriptions, watchdog, clock. Breaks the cycle with the manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..scripts.keys import Keys
 from ..scripts.outcomes import Granted
 from .holds import Holds
 from .poll import Poll
-from .signals import Signals
+from .subscriptions import Subscriptions
 from .watchdog import Limit, Watchdog
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Runtime:
         self.limits = limits
         self.keys: Keys = Keys(namespace, backend.db)
         self.watchdog: Watchdog = Watchdog(self.clock)
-        self.signals: Signals = Signals(backend, self.fall_back)
+        self.subscriptions: Subscriptions = Subscriptions(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}  # by owner
         self.queue_entries: dict[str, QueueEntry] = {}  # by owner: who waits in a queue kept by the server
@@ -128,7 +128,7 @@ class Runtime:
         self.holder = f"{socket.gethostname()}:{self._pid}"
         self.closing = False
         self.poll = self._waiting
-        self.signals = Signals(self.backend, self.fall_back)
+        self.subscriptions = Subscriptions(self.backend, self.fall_back)
         self.watchdog = Watchdog(self.clock)
         self._owners = itertools.count(1)
 
@@ -266,7 +266,7 @@ class Runtime:
             BackendError: no answer within `request_timeout`.
         """
         patience = self.limits.request_timeout
-        told = self.signals.listen(self.keys.manager(self.id), self.on_manager_message)
+        told = self.subscriptions.listen(self.keys.manager(self.id), self.on_manager_message)
         limit = self.limit(told, self.clock.now() + patience, lambda: _untold(patience))
         try:
             await told

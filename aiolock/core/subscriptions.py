@@ -12,7 +12,7 @@ Hear = Callable[[str | None], None]
 """Called with each payload, and with None whenever something may have been missed."""
 
 
-class Signals:
+class Subscriptions:
     """Subscribes once to a channel for all who listen, and unsubscribes with the last of them.
 
     Args:

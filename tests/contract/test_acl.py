@@ -157,7 +157,7 @@ async def test_the_channels_of_names(
 async def test_subscribing_is_denied_later(
     deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rules are changed while a task waits. Kept by Channels.refuse and Signals._deliver."""
+    """The rules are changed while a task waits. Kept by Channels.refuse and Subscriptions._deliver."""
     async with deny("", ttl=30.0, recheck=60.0) as locks:
         async with there:
             waiter = asyncio.create_task(_enter(locks.lock(NAME)))

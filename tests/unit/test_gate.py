@@ -197,7 +197,7 @@ async def test_a_lock_without_expiry_is_rechecked(
 async def test_a_release_between_refusal_and_sleep_is_not_missed(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """Review, Signals: the head sleeps only if none came since its attempt was sent (`waiter.seen != gate.signals`)."""
+    """Review, signals: the head sleeps only if none came since its attempt was sent (`waiter.seen != gate.signals`)."""
     lease = await peer.lock("a").acquire()
     holder = Holder(crew, locks.lock("a"))
     for _ in range(20):
