@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from ..clock import spell
 from ..errors import ConfigurationError
 
-COMPANY = 1.0
-"""Seconds by which something may be looked at early at most, where others ask the server anyway."""
+MAX_EARLY = 1.0
+"""Seconds by which something may be renewed early at most, where others ask the server anyway."""
 MIN_TTL = 0.1
 MAX_TTL = 30 * 24 * 3600.0
 MAX_METADATA_BYTES = 4096
@@ -29,8 +29,8 @@ class Policy:
         cancel_on_loss: False lets the guarded body run on after a loss.
         metadata: what `info()` and `AcquireTimeout` say of the holder, next to its host and pid.
         ttl_ms: the ttl as the wire has it.
-        early: how long before its time it may be renewed, in company: a tenth of the time between two renewals, and
-            no longer than `COMPANY`.
+        early: how long before its time it may be renewed together with others: a tenth of the time between two
+            renewals, and no longer than `MAX_EARLY`.
     """
 
     ttl: float
@@ -45,7 +45,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ttl_ms", milliseconds(self.ttl))
-        object.__setattr__(self, "early", min(COMPANY, self.ttl / 30))
+        object.__setattr__(self, "early", min(MAX_EARLY, self.ttl / 30))
 
 
 def milliseconds(seconds: float) -> int:

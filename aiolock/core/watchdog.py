@@ -15,7 +15,7 @@ from ..errors import BackendError
 from ..log import Log
 from ..scripts.base import Part
 from .calls import Batch
-from .policy import COMPANY
+from .policy import MAX_EARLY
 
 R = TypeVar("R")
 
@@ -111,7 +111,7 @@ class Watchdog:
         Args:
             item: what.
             due: clock time.
-            early: seconds by which it may be sooner, in the company of others that ask the server; `COMPANY` at most.
+            early: seconds by which it may be sooner, where others ask the server then; `MAX_EARLY` at most.
         """
         if item.due != NEVER:
             self.forget(item)
@@ -205,17 +205,17 @@ class Watchdog:
             logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
 
     def _ask_due(self, now: float, late: float, renewals: dict[Batch, list[Asked]]) -> None:
-        """Tell everybody who is due, and who may be so in their company; notes who asked for a renewal."""
+        """Tell everybody who is due, and who may be early with them; notes who asked for a renewal."""
         for item, _, _ in self._pop(now):
             _ask(item, now, late, renewals)
         if renewals:
-            company: list[Watched] = []
-            for item, due, early in list(self._pop(now + COMPANY)):
+            early_too: list[Watched] = []
+            for item, due, early in list(self._pop(now + MAX_EARLY)):
                 if due - early <= now:
-                    company.append(item)
+                    early_too.append(item)
                 else:
                     self.schedule(item, due, early)  # first, for whoever is asked may put it off
-            for item in company:
+            for item in early_too:
                 _ask(item, now, 0.0, renewals)
 
     def _pop(self, until: float) -> Iterator[tuple[Watched, float, float]]:

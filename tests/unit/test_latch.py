@@ -407,22 +407,22 @@ async def look(locks: LockManager) -> None:
         await latch.wait(timeout=0)
 
 
-@pytest.mark.parametrize("company", [False, True], ids=["alone", "in company"])
+@pytest.mark.parametrize("others_wait", [False, True], ids=["alone", "with others"])
 @pytest.mark.parametrize("scenario", [count_and_wait, look])
-async def test_a_cancel_at_any_await_leaves_nothing(scenario: Scenario, company: bool) -> None:
+async def test_a_cancel_at_any_await_leaves_nothing(scenario: Scenario, others_wait: bool) -> None:
     """No subscription, no timer, no memory; and nobody else is disturbed."""
-    suspensions = await run_once(scenario, {}, company)
+    suspensions = await run_once(scenario, {}, others_wait)
     assert suspensions >= 2
     for number in range(1, suspensions + 1):
         for moment in MOMENTS:
-            await run_once(scenario, {number: moment}, company)
+            await run_once(scenario, {number: moment}, others_wait)
 
 
-async def run_once(scenario: Scenario, cancels: dict[int, When], company: bool) -> int:
+async def run_once(scenario: Scenario, cancels: dict[int, When], others_wait: bool) -> int:
     backend = SlowBackend()
     async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
         runtime = runtime_of(locks)
-        others = [asyncio.create_task(locks.latch(NAME, 2).wait())] if company else []
+        others = [asyncio.create_task(locks.latch(NAME, 2).wait())] if others_wait else []
         stepper = Stepper(scenario(locks), cancels)
 
         async def act() -> None:
@@ -431,7 +431,7 @@ async def run_once(scenario: Scenario, cancels: dict[int, When], company: bool) 
         task = asyncio.create_task(act())
         await settle(backend)
         there = peer.latch(NAME, 2)
-        if company or not task.done():
+        if others_wait or not task.done():
             while await there.count_down():
                 pass
             await settle(backend)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
-from aiolock.core.watchdog import CHUNK, CHUNK_KEYS, COMPANY, LATE, Watchdog
+from aiolock.core.watchdog import CHUNK, CHUNK_KEYS, LATE, MAX_EARLY, Watchdog
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend, VirtualClock
 
@@ -223,21 +223,21 @@ async def test_renewals_of_almost_one_moment_leave_together() -> None:
     """`_ask_due`: a thirtieth of the ttl early, with others; never alone, and never late."""
     backend = Choosy()
     async with LockManager(backend) as locks, AsyncExitStack() as stack:
-        for pause in (0.0, COMPANY * 0.9, COMPANY * 0.2):
+        for pause in (0.0, MAX_EARLY * 0.9, MAX_EARLY * 0.2):
             await backend.clock.advance(pause)
             await stack.enter_async_context(locks.lock(f"n{pause}"))
         item = Item(backend.clock)
-        runtime_of(locks).watchdog.schedule(item, backend.clock.now() + TTL / 3 - COMPANY)
-        await backend.clock.advance(TTL / 3 - COMPANY * 1.1)
+        runtime_of(locks).watchdog.schedule(item, backend.clock.now() + TTL / 3 - MAX_EARLY)
+        await backend.clock.advance(TTL / 3 - MAX_EARLY * 1.1)
         assert item.seen == []  # whoever did not agree to it is not looked at early
         assert backend.batches == [2]  # at the first one's time; the third is too early
-        await backend.clock.advance(COMPANY)
+        await backend.clock.advance(MAX_EARLY)
         assert backend.batches == [2]
-        await backend.clock.advance(COMPANY * 0.1)
+        await backend.clock.advance(MAX_EARLY * 0.1)
         assert backend.batches == [2, 1]
 
 
-async def test_a_short_lease_is_no_company_for_long() -> None:
+async def test_a_short_lease_is_not_renewed_with_long_ones_early() -> None:
     """`Policy.early`: a thirtieth of its own ttl."""
     backend = Choosy()
     async with LockManager(backend) as locks, locks.lock("long"):
