@@ -64,6 +64,6 @@ class _SystemTimer:
         self._handle.cancel()
 
 
-def spell(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Seconds for people, with three decimals at most."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".")

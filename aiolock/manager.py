@@ -10,7 +10,7 @@ from .backends.base import Backend
 from .backends.quorum import QuorumBackend
 from .backends.redis import Replicas
 from .backends.sources import backend_of
-from .clock import spell
+from .clock import format_seconds
 from .core.acquisition import Acquisition
 from .core.lease import Lease
 from .core.lifecycle import Lifecycle
@@ -134,7 +134,8 @@ class LockManager:
             if self._replicas.timeout > limits.request_timeout / 2:
                 raise ConfigurationError(
                     "",
-                    f"replica_timeout is {spell(replica_timeout)} s, but at most half of request_timeout is allowed",
+                    f"replica_timeout is {format_seconds(replica_timeout)} s, but at most half of request_timeout is "
+                    "allowed",
                 )
         backend = backend_of(source, limits.request_timeout, self._replicas, pushes=waiting is None)
         self._runtime = Runtime(backend, namespace, limits, waiting)
@@ -344,7 +345,7 @@ class LockManager:
     def __repr__(self) -> str:
         runtime = self._runtime
         state = "closed" if not runtime.bound else f"holds={len(runtime.holds)}"
-        return f"<LockManager ttl={spell(self._policy.ttl)} {state}>"
+        return f"<LockManager ttl={format_seconds(self._policy.ttl)} {state}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a LockManager cannot leave its process: make one in the other process")

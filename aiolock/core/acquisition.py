@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..clock import spell
+from ..clock import format_seconds
 from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import DONT_QUEUE, JOIN, Call
 from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
@@ -374,7 +374,7 @@ def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeou
 
 
 def _given_up(name: str, timeout: float | None, why: str) -> AcquireTimeout:
-    return AcquireTimeout(name, f"lock {name!r} was not acquired within {spell(timeout or 0.0)} s: {why}")
+    return AcquireTimeout(name, f"lock {name!r} was not acquired within {format_seconds(timeout or 0.0)} s: {why}")
 
 
 def _named(refusal: Refused | Queued) -> str:

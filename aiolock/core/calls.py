@@ -31,7 +31,7 @@ class Contention(NamedTuple):
 
 
 class Calls(Protocol):
-    """Requests about one name, for acquisitions of one weight; each only spells a call, nothing is written."""
+    """Requests about one name, for acquisitions of one weight; each only makes a call, nothing is written."""
 
     @property
     def kind(self) -> str: ...

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ..clock import spell
+from ..clock import format_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
 from .calls import Calls, Contention
@@ -155,7 +155,7 @@ class Lease:
         if left < seconds:
             raise LockLost(
                 self.name,
-                f"lock {self.name!r} is guaranteed for {left:.3f} s only, not {spell(seconds)} s: "
+                f"lock {self.name!r} is guaranteed for {left:.3f} s only, not {format_seconds(seconds)} s: "
                 "raise its ttl or renew it",
                 LossReason.EXPIRED,
             )
@@ -241,7 +241,7 @@ class Lease:
         ticket = Ticket.of(self.hold, self._home.runtime.keys)
         self._result = self._home.detach(self)
         self._detached = True
-        return ticket.spell()
+        return ticket.encode()
 
     def release(self, n: int | None = None) -> Releasing:
         """Give this acquisition back, or `n` of its permits. Sent when called; awaiting only observes the reply.

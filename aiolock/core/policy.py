@@ -6,7 +6,7 @@ import math
 import numbers
 from dataclasses import dataclass, field
 
-from ..clock import spell
+from ..clock import format_seconds
 from ..errors import ConfigurationError
 
 MAX_EARLY = 1.0
@@ -95,8 +95,9 @@ def check_replica_timeout(name: str, timeout: float, ttl: float) -> None:
     if timeout > ttl / 10:
         raise ConfigurationError(
             name,
-            f"replica_timeout is {spell(timeout)} s, but may be a tenth of {_of(name, 'ttl')} of {spell(ttl)} s "
-            "at most, so that a renewal that was not acknowledged can be repeated: lower it, or raise the ttl",
+            f"replica_timeout is {format_seconds(timeout)} s, but may be a tenth of {_of(name, 'ttl')} of "
+            f"{format_seconds(ttl)} s at most, so that a renewal that was not acknowledged can be repeated: lower it, "
+            "or raise the ttl",
         )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..backends.base import Backend
-from ..clock import Clock, spell
+from ..clock import Clock, format_seconds
 from ..errors import BackendError, ConfigurationError, LossReason
 from ..log import Log
 from ..scripts.base import MAX_FENCE, Call
@@ -351,7 +351,9 @@ class Runtime:
         """The error for a request that took longer than `request_timeout`."""
         patience = self.limits.request_timeout
         return BackendError(
-            name, f"{doing} lock {name!r} got no answer within {spell(patience)} s: is Redis reachable?", transient=True
+            name,
+            f"{doing} lock {name!r} got no answer within {format_seconds(patience)} s: is Redis reachable?",
+            transient=True,
         )
 
     async def ask(self, call: Call[R], doing: str) -> R:
@@ -374,7 +376,7 @@ class Runtime:
 
 
 def _whole(text: str) -> int | None:
-    """The number that Lua has spelled, if it is one that Lua counts exactly."""
+    """The number that Lua has written, if it is one that Lua counts exactly."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else MAX_FENCE
     return number if number < MAX_FENCE else None
 
@@ -386,7 +388,7 @@ def _this(name: str) -> str:
 def _untold(patience: float) -> BackendError:
     return BackendError(
         "",
-        f"SUBSCRIBE got no answer within {spell(patience)} s: is Redis reachable? If a proxy or server without pub/sub "
-        "hangs up on it, make the manager with waiting=Poll()",
+        f"SUBSCRIBE got no answer within {format_seconds(patience)} s: is Redis reachable? If a proxy or server "
+        "without pub/sub hangs up on it, make the manager with waiting=Poll()",
         transient=True,
     )

@@ -1,4 +1,4 @@
-"""What moves a lease to another process, and its spelling as text."""
+"""What moves a lease to another process, and its encoding as text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Ticket:
         calls = hold.calls
         return cls(calls.kind, calls.name, hold.owner, calls.weight, hold.fence, hold.tainted, keys.namespace, keys.db)
 
-    def spell(self) -> str:
+    def encode(self) -> str:
         """As text."""
         numbers = (self.weight, self.fence, int(self.tainted), self.db)
         body = "\n".join([self.kind, self.owner, *map(str, numbers), self.namespace, self.name]).encode()
@@ -59,7 +59,7 @@ class Ticket:
 
     @classmethod
     def read(cls, text: object) -> Ticket:
-        """The ticket that `text` spells.
+        """The ticket that `text` encodes.
 
         Raises:
             ConfigurationError: it is none.
@@ -68,7 +68,7 @@ class Ticket:
             ticket = cls._parse(text)
         except ValueError:  # so are binascii.Error, UnicodeError and ConfigurationError
             ticket = None
-        if ticket is None or ticket.spell() != text:
+        if ticket is None or ticket.encode() != text:
             # Never quoted: whoever reads the log could take the lock.
             raise ConfigurationError(
                 "", "resume() was given no ticket, a damaged one, or one of another version of aiolock: "
@@ -88,7 +88,7 @@ class Ticket:
         return ticket if sound else None
 
     def check_home(self, keys: Keys) -> None:
-        """Raise unless it is of the namespace and database that `keys` spells.
+        """Raise unless it is of the namespace and database that `keys` has.
 
         Raises:
             ConfigurationError: it is of another.

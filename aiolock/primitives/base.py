@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import ClassVar
 
-from ..clock import spell
+from ..clock import format_seconds
 from ..core.acquisition import Acquisition, obtain, obtain_now
 from ..core.blocks import Blocks
 from ..core.caller import caller
@@ -160,7 +160,7 @@ class Primitive:
         return Gate.of(runtime, calls, self.contention)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} ttl={spell(self._policy.ttl)}>"
+        return f"<{type(self).__name__} {self.name!r} ttl={format_seconds(self._policy.ttl)}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(

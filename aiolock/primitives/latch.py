@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from ..clock import spell
+from ..clock import format_seconds
 from ..core.policy import check_timeout, check_ttl, milliseconds
 from ..core.runtime import Runtime
 from ..errors import BackendError, ConfigurationError, WaitTimeout
@@ -178,7 +178,9 @@ class Latch:
 
     def _late(self, look: Look | None, timeout: float | None) -> WaitTimeout:
         why = "Redis has not answered yet" if look is None else f"{look.left} of {look.total} counts are missing"
-        return WaitTimeout(self.name, f"latch {self.name!r} did not open within {spell(timeout or 0.0)} s: {why}")
+        return WaitTimeout(
+            self.name, f"latch {self.name!r} did not open within {format_seconds(timeout or 0.0)} s: {why}"
+        )
 
     def __repr__(self) -> str:
         return f"<Latch {self.name!r} count={self._calls.total}>"

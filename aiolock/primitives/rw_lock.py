@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..clock import spell
+from ..clock import format_seconds
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy, milliseconds
@@ -96,7 +96,7 @@ class RWLockSide(Queueing, Reentrant):
         )
 
     def __repr__(self) -> str:
-        return f"<RWLock {self.name!r} {'write' if self._writes else 'read'} ttl={spell(self._policy.ttl)}>"
+        return f"<RWLock {self.name!r} {'write' if self._writes else 'read'} ttl={format_seconds(self._policy.ttl)}>"
 
 
 class RWLock:
@@ -146,7 +146,7 @@ class RWLock:
         return await self.write.force_release()
 
     def __repr__(self) -> str:
-        return f"<RWLock {self.name!r} ttl={spell(self.write._policy.ttl)}>"
+        return f"<RWLock {self.name!r} ttl={format_seconds(self.write._policy.ttl)}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an RWLock cannot leave its process: make one of the same name from the other's manager")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..clock import spell
+from ..clock import format_seconds
 from ..core.acquisition import Acquisition
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
@@ -173,7 +173,7 @@ class Semaphore(Queueing):
         return _calls(self._runtime, self.name, self._permits, n)
 
     def __repr__(self) -> str:
-        return f"<Semaphore {self.name!r} permits={self._permits} ttl={spell(self._policy.ttl)}>"
+        return f"<Semaphore {self.name!r} permits={self._permits} ttl={format_seconds(self._policy.ttl)}>"
 
 
 def check_permits(name: str, option: str, value: object) -> int:

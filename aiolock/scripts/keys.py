@@ -1,4 +1,4 @@
-"""The only place where keys and channels are spelled."""
+"""The only place where keys and channels are named."""
 
 from __future__ import annotations
 

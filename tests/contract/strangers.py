@@ -10,7 +10,7 @@ from aiolock.primitives.rw_lock import FULL
 from aiolock.scripts.base import DONT_QUEUE, JOIN
 from aiolock.scripts.outcomes import Granted, Queued
 from aiolock.scripts.queue import QueueCalls
-from aiolock.scripts.queue.records import Holder, Waiter, read, spell
+from aiolock.scripts.queue.records import Holder, Waiter, encode, read
 
 from .places import KEYS, Place
 
@@ -89,7 +89,7 @@ class Stranger:
     def die(self) -> None:
         """Its liveness passes."""
         waits = self._records(Waiter)[self.owner]
-        self._side.hset(self.keys.state, {self.owner: spell(waits._replace(alive=1))})
+        self._side.hset(self.keys.state, {self.owner: encode(waits._replace(alive=1))})
 
     @property
     def holds(self) -> bool:

@@ -14,7 +14,7 @@ NAME = "order:42"
 
 
 def forged(ticket: str, weight: int) -> str:
-    return replace(Ticket.read(ticket), weight=weight).spell()
+    return replace(Ticket.read(ticket), weight=weight).encode()
 
 
 async def test_a_readers_ticket_makes_no_writer(locks: LockManager, others: LockManager) -> None:

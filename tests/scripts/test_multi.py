@@ -221,6 +221,6 @@ def test_info_is_of_each_name(side: Side) -> None:
     assert (held.owner, held.depth, held.fence, held.holder) == ("m:1", 1, FENCE, "me")
 
 
-def test_no_two_sets_are_spelled_alike() -> None:
+def test_no_two_sets_have_one_name() -> None:
     sets = [("a", "b"), ("a + b",), ("a +", "+ b"), ("a ", "b"), ("a", " b"), ("a+", "b"), ("a", "+b"), ("a++b",)]
     assert len({joined(names) for names in sets}) == len(sets)

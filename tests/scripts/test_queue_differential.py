@@ -291,7 +291,7 @@ def parsed(owner: str, text: str) -> object:
     if owner != STATE:
         return read(text)
     known = State.read(text)
-    return replace(known, shut=int(known.shut > 0)).spell()
+    return replace(known, shut=int(known.shut > 0)).encode()
 
 
 def same(one: object, other: object) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.queue import QueueCalls
 from aiolock.scripts.queue.name import FIRST, STATE
-from aiolock.scripts.queue.records import Holder, State, Waiter, read, spell
+from aiolock.scripts.queue.records import Holder, State, Waiter, encode, read
 
 from .scripting import Side
 
@@ -79,7 +79,7 @@ def state(side: Side, name: Queue) -> State:
 
 def change(side: Side, name: Queue, **fields: object) -> None:
     """Write something else into its state."""
-    side.hset(name.hash, {STATE: replace(state(side, name), **fields).spell()})  # type: ignore[arg-type]
+    side.hset(name.hash, {STATE: replace(state(side, name), **fields).encode()})  # type: ignore[arg-type]
 
 
 def ends(side: Side, name: Queue) -> dict[str, int]:
@@ -108,7 +108,7 @@ def forget(side: Side, name: Queue, *owners: str) -> None:
     """The time of waiters passes, without a sign of life."""
     waiters = look(side, name).waiters
     if owners:
-        side.hset(name.hash, {owner: spell(waiters[owner]._replace(alive=1)) for owner in owners})
+        side.hset(name.hash, {owner: encode(waiters[owner]._replace(alive=1)) for owner in owners})
 
 
 def enter(side: Side, name: Queue, owners: Sequence[str], ttl: int = 30_000, floor: int = 0) -> None:

@@ -92,7 +92,7 @@ local function guarded(call)
 end
 local redis = { call = guarded(server.call), pcall = guarded(server.pcall) }
 """
-"""In front of a script: it ends with an error where a command is given a number that some servers spell 1e+8."""
+"""In front of a script: it ends with an error where a command is given a number that some servers write as 1e+8."""
 
 
 class LuaSide:

@@ -42,8 +42,8 @@ def test_all_keys_of_a_name_share_a_slot(name: str) -> None:
 
 
 def test_no_two_names_share_a_key() -> None:
-    spelled = [Keys("aiolock").of(kind, name) for kind in ("lock", "fair") for name in NAMES]
-    keys = [key for one in spelled for key in (one.lock, one.state, one.free, one.dead("m:1"))]
+    names = [Keys("aiolock").of(kind, name) for kind in ("lock", "fair") for name in NAMES]
+    keys = [key for one in names for key in (one.lock, one.state, one.free, one.dead("m:1"))]
     assert len(set(keys)) == len(keys)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from aiolock import AcquireTimeout, LockManager, LossReason
-from aiolock.clock import spell
+from aiolock.clock import format_seconds
 from aiolock.testing import MemoryBackend
 
 from .test_hold import Lagging
@@ -175,9 +175,9 @@ async def test_a_blocking_body_that_outlasts_max_hold(locks: LockManager, backen
             backend.clock.jump(20.0)
 
 
-def test_seconds_are_spelled_for_people() -> None:
-    spelled = {0.2225721: "0.223", 30.0: "30", 0.5: "0.5", 2_592_000.0: "2592000", 100: "100", 0.0: "0", 1.10: "1.1"}
-    assert {seconds: spell(seconds) for seconds in spelled} == spelled
+def test_seconds_are_formatted_for_people() -> None:
+    formatted = {0.2225721: "0.223", 30.0: "30", 0.5: "0.5", 2_592_000.0: "2592000", 100: "100", 0.0: "0", 1.10: "1.1"}
+    assert {seconds: format_seconds(seconds) for seconds in formatted} == formatted
 
 
 async def test_no_message_has_seconds_to_the_nanosecond(

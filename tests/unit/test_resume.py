@@ -416,9 +416,9 @@ async def test_made_up(locks: LockManager, peer: LockManager, backend: MemoryBac
     made_up = [replace(real, owner=f"{'0' * 32}:1"), replace(real, fence=real.fence - 1), replace(real, name="b")]
     for ticket in made_up:
         with pytest.raises(NotOwned):
-            await peer.resume(ticket.spell())
+            await peer.resume(ticket.encode())
     assert backend.store.hgetall(KEY) == {real.owner: "1"}
-    await (await peer.resume(real.spell())).release()
+    await (await peer.resume(real.encode())).release()
 
 
 async def test_not_for_this_manager(locks: LockManager, peer: LockManager) -> None:
@@ -426,9 +426,9 @@ async def test_not_for_this_manager(locks: LockManager, peer: LockManager) -> No
     text = await ticket_of(locks)
     real = Ticket.read(text)
     wrong = [
-        replace(real, namespace="shop").spell(),
-        replace(real, db=1).spell(),
-        replace(real, kind="tea").spell(),
+        replace(real, namespace="shop").encode(),
+        replace(real, db=1).encode(),
+        replace(real, kind="tea").encode(),
         text[:-9],
         "",
     ]

@@ -34,15 +34,15 @@ def packed(body: str) -> str:
     ],
     ids=lambda ticket: ascii(ticket.name[:8]),
 )
-def test_reads_what_it_spelled(ticket: Ticket) -> None:
-    text = ticket.spell()
+def test_reads_what_it_encoded(ticket: Ticket) -> None:
+    text = ticket.encode()
     assert Ticket.read(text) == ticket
     assert Ticket.read(json.loads(json.dumps(text))) == ticket
 
 
 def test_is_short_plain_text() -> None:
     """Kept by packing it in lines, the name last: JSON would spell a control character in six."""
-    text = LONGEST.spell()
+    text = LONGEST.encode()
     assert len(text) < 900
     assert text.isascii()
     assert set(text.removeprefix(PREFIX)) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -50,9 +50,9 @@ def test_is_short_plain_text() -> None:
 
 @pytest.mark.parametrize("tail", ["", " ", "\n", "=", "A"])
 def test_no_damaged_one_is_read(tail: str) -> None:
-    """Cut anywhere, one character changed anywhere, or something behind it. Kept by the checksum and by spelling it
+    """Cut anywhere, one character changed anywhere, or something behind it. Kept by the checksum and by encoding it
     again: the last character of base64 has bits that nobody reads."""
-    text = TICKET.spell()
+    text = TICKET.encode()
     damaged = [text + tail] if tail else [text[:length] for length in range(len(text))]
     damaged += [f"{text[:at]}{'A' if text[at] != 'A' else 'B'}{text[at + 1 :]}{tail}" for at in range(len(text))]
     for one in damaged:
@@ -70,7 +70,7 @@ def test_no_damaged_one_is_read(tail: str) -> None:
         "order:42",
         PREFIX,
         f"{PREFIX}é",
-        TICKET.spell().replace("aiolock1.", "aiolock2."),
+        TICKET.encode().replace("aiolock1.", "aiolock2."),
         packed("lock"),
         packed("lock\nsomebody\n5\n0\n0\naiolock\norder:42"),
         packed(f"lock\n{OWNER}\nfive\n0\n0\naiolock\norder:42"),

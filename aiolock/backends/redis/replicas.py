@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
-from ...clock import spell
+from ...clock import format_seconds
 from ...errors import BackendError
 from . import failures
 from .connection import pack
@@ -47,7 +47,7 @@ class Replicas(NamedTuple):
         return BackendError(
             request.call.name,
             f"{request.doing} was acknowledged by {acknowledged} of {self.least} replicas within "
-            f"{spell(self.timeout)} s: it does not count; are they connected to the master (INFO replication), and "
-            "close enough?",
+            f"{format_seconds(self.timeout)} s: it does not count; are they connected to the master (INFO "
+            "replication), and close enough?",
             transient=True,
         )

@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections.abc import Callable, Sequence
 
-from ...clock import Clock, spell
+from ...clock import Clock, format_seconds
 from ...errors import BackendError
 from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
@@ -81,7 +81,7 @@ class Session:
         else:
             self._heartbeat.heard = True
             try:
-                data = self._spell(item, self._clock.now(), None)
+                data = self._encode(item, self._clock.now(), None)
                 if data:
                     self._send(data)
             except BaseException:
@@ -124,7 +124,7 @@ class Session:
             self._heartbeat.heard = True
         now = self._clock.now()
         together = None if self._replicas is None else Acknowledgement(self._replicas)
-        data = b"".join([self._spell(item, now, together) for item in items])
+        data = b"".join([self._encode(item, now, together) for item in items])
         if self._replicas is not None and together:
             data += self._replicas.question()
             self._places.append(together)
@@ -158,10 +158,10 @@ class Session:
         self._end()
         self.link.close()
 
-    def _spell(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
+    def _encode(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
         """What to send for `item`, whose answer has its place from now on; nothing if it is not wanted any more."""
         if not isinstance(item, Request):
-            return self._spell_subscription(item)
+            return self._encode_subscription(item)
         call = item.call
         # Whoever calls `run` has it return before he is told the end of his call: so those not written end later.
         if call.withdrawn and call.writes == 0:
@@ -183,7 +183,7 @@ class Session:
         call.writes += 1
         return data
 
-    def _spell_subscription(self, item: Subscribe | Unsubscribe) -> bytes:
+    def _encode_subscription(self, item: Subscribe | Unsubscribe) -> bytes:
         if isinstance(item, Unsubscribe):
             self._places.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
             return pack((b"UNSUBSCRIBE", item.channel))
@@ -260,6 +260,6 @@ class Session:
 
     def _overdue(self) -> None:
         if self._quiet is None:
-            self._abandon(TimeoutError(f"no answer for {spell(self._timeout)} s"))
+            self._abandon(TimeoutError(f"no answer for {format_seconds(self._timeout)} s"))
         elif not self._quiet.done():
             self._quiet.set_result(None)  # it is closed in order: what the kernel has may still arrive, and shall

@@ -1,4 +1,4 @@
-"""The latch's scripts, and how a request to each is spelled."""
+"""The latch's scripts, and how a request to each is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LatchCalls:
     """Requests about one latch.
 
     Args:
-        keys: the spelling of keys.
+        keys: how keys are named.
         name: the latch's name.
         total: how many counts open it, if this request is the first about it.
         ttl_ms: how long the server keeps it from this request on.
@@ -28,12 +28,12 @@ class LatchCalls:
     kind = "latch"
 
     def __init__(self, keys: Keys, name: str, total: int, ttl_ms: int) -> None:
-        spelled = keys.of(self.kind, name)
+        names = keys.of(self.kind, name)
         self.name: str = name
         self.total: int = total
         self.ttl_ms: int = ttl_ms
-        self.channels: tuple[str, ...] = (spelled.free,)
-        self._key = spelled.lock
+        self.channels: tuple[str, ...] = (names.free,)
+        self._key = names.lock
 
     def count_down(self, counter: str) -> Call[Look]:
         """Count once for `counter`, however often this is executed; so it is written again if it died unanswered."""

@@ -8,7 +8,7 @@
 -- expiry; what comes after an opening HSET is tried, or is a command that has just passed.
 local latch = redis.call('HMGET', KEYS[1], 'left', 'total', ARGV[1])
 local left, total = tonumber(latch[1] or ARGV[2]), latch[2] or ARGV[2]
-local ttl = string.format('%.0f', math.max(ARGV[3], redis.call('PTTL', KEYS[1]))) -- some servers spell 1e+8
+local ttl = string.format('%.0f', math.max(ARGV[3], redis.call('PTTL', KEYS[1]))) -- some servers write 1e+8
 redis.call('PEXPIRE', KEYS[1], ttl)
 if left > 0 and not latch[3] then
   left = left - 1

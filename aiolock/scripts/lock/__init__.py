@@ -1,4 +1,4 @@
-"""The lock's scripts, and how a request to each is spelled."""
+"""The lock's scripts, and how a request to each is written."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class LockCalls:
     """Requests about one lock name.
 
     Args:
-        keys: the spelling of keys.
+        keys: how keys are named.
         name: the lock's name.
     """
 
-    __slots__ = ("_keys", "_spelling", "channels", "name")
+    __slots__ = ("_key_names", "_keys", "channels", "name")
 
     kind = "lock"
     weight = 1
@@ -35,7 +35,7 @@ class LockCalls:
     def __init__(self, keys: Keys, name: str) -> None:
         self.name: str = name
         self._keys = keys.of(self.kind, name)
-        self._spelling = keys
+        self._key_names = keys
         self.channels: tuple[str, ...] = (self._keys.free,)
 
     @property
@@ -83,7 +83,7 @@ class LockCalls:
         return Part((self._keys.lock, self._keys.state), (owner, str(fence), ttl_ms))
 
     def force_release(self, fence: int = 0) -> Call[bool]:
-        before, _, after = self._spelling.manager("*").partition("*")
+        before, _, after = self._key_names.manager("*").partition("*")
         args = (fence, self._keys.free, before, after)
         return Call(self.name, FORCE_RELEASE, (self._keys.lock, self._keys.state), args)
 

@@ -9,7 +9,7 @@ local function renew(at, owner, fence, ttl)
   if not one.count then return one.gone end
   if one.fence and one.fence ~= fence then return 'taken_over' end
   if ttl > one.pttl and ttl > 0 then
-    redis.call('PEXPIRE', KEYS[at], string.format('%.0f', ttl)) -- Redis 7.2.0 to 7.2.4 spell some numbers 1e+8
+    redis.call('PEXPIRE', KEYS[at], string.format('%.0f', ttl)) -- Redis 7.2.0 to 7.2.4 write some numbers as 1e+8
     one.pttl = ttl
   end
   if not one.fence then redis.pcall('HSET', state, 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', 0) end

@@ -45,7 +45,7 @@ class QueueCalls:
     """Requests about one name of the family, for acquisitions of one weight.
 
     Args:
-        keys: the spelling of keys.
+        keys: how keys are named.
         kind: `fair`, `rw` or `semaphore`.
         name: the name.
         capacity: how much weight can be held at once; what is stored wins.

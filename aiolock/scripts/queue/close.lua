@@ -2,13 +2,13 @@
 -- Who holds and how much is held change in one HSET: no name is fuller than those who hold it.
 -- If a command is denied: before that HSET nothing is changed but the order, which may be ahead of the hash; behind it
 -- all is done, and what has ended may be left over. The next request goes by the hash, and mends either.
-local function spell(name)
+local function encode(name)
   local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %s %s ', name.used, name.holders, name.waiters,
     name.longest, name.shut, name.capacity, name.resized, name.dirty)
   return numbers .. name.last
 end
 local function close(name, clean_ttl)
-  local state, order, ended, idle = spell(name), name.scores, nil, name.holders + name.waiters == 0
+  local state, order, ended, idle = encode(name), name.scores, nil, name.holders + name.waiters == 0
   local lasting = name.longest + GRACE > 0 + DAY and text(name.longest + GRACE) or DAY
   if name.ended then
     for _, owner in ipairs(name.ended) do

@@ -10,11 +10,11 @@ local function grant(name, owner, ttl, weight, mints, floor, metadata)
   local abandoned, highest, serial, fence = name.dirty, tonumber(floor), latest(name)
   if highest >= 2 ^ 53 then highest = 0 end -- nobody was given that
   serial = math.max(serial + 1, NOW_US)
-  local token, spelled = math.max(fence + 1, highest + 1, NOW_US), text(serial)
-  if mints == '1' or fence == '0' then fence = token == serial and spelled or text(token) end
+  local token, serial_text = math.max(fence + 1, highest + 1, NOW_US), text(serial)
+  if mints == '1' or fence == '0' then fence = token == serial and serial_text or text(token) end
   if mints == '1' then name.dirty = '0' end
   name.longest = math.max(name.holders + name.waiters > 0 and name.longest or 0, ttl)
-  name.last = spelled .. ' ' .. fence .. ' ' .. metadata
+  name.last = serial_text .. ' ' .. fence .. ' ' .. metadata
   name.used, name.holders = name.used + weight, name.holders + 1
   write(name, owner, 'h 1 ' .. weight .. ' ' .. mints .. ' ' .. fence .. ' ' .. abandoned)
   score(name, owner, NOW + ttl)

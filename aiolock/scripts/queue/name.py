@@ -10,7 +10,7 @@ from ..base import TwinReply
 from ..keys import GRACE_MS
 from ..lock.twins import believable
 from ..store import Store
-from .records import Holder, Record, State, Waiter, read, spell
+from .records import Holder, Record, State, Waiter, encode, read
 
 DAY = 24 * 3600 * 1000
 FIRST = 10**15
@@ -68,7 +68,7 @@ class Name:
         stored = self.store.hget(self.key, STATE)
         self.known: int = int(stored is not None)
         self.state: State = State.read(stored or f"0 0 0 0 0 {capacity} 0 0 0 0 ")
-        self.before: str = self.state.spell()
+        self.before: str = self.state.encode()
         self.records: dict[str, Record | None] = {}  # what the script changed
         self.scores: dict[str, int] = {}
         self.told: list[tuple[str, str]] = []
@@ -245,10 +245,10 @@ class Name:
         """Write what was changed, and then tell of it."""
         state, store = self.state, self.store
         idle = state.holders + state.waiters == 0
-        fields = {owner: spell(record) for owner, record in self.records.items() if record is not None}
+        fields = {owner: encode(record) for owner, record in self.records.items() if record is not None}
         ended = [owner for owner, record in self.records.items() if record is None]
-        if state.spell() != self.before:
-            fields[STATE] = state.spell()
+        if state.encode() != self.before:
+            fields[STATE] = state.encode()
         lasting = max(DAY, state.longest + GRACE_MS)
         if clean_ttl is not None and idle and state.dirty == "0" and state.resized == "0":
             lasting = clean_ttl

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Holder(NamedTuple):
-    """Spelled 'h depth weight mints fence abandoned'."""
+    """Text on the server: 'h depth weight mints fence abandoned'."""
 
     depth: int
     weight: int
@@ -17,7 +17,7 @@ class Holder(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """Spelled 'w number alive-until provisional weight mints floor ttl metadata'."""
+    """Text on the server: 'w number alive-until provisional weight mints floor ttl metadata'."""
 
     queue_number: int
     alive: int
@@ -33,7 +33,7 @@ Record = Holder | Waiter
 
 
 def read(text: str | None) -> Record | None:
-    """The record that is spelled so; None for what is left over of one that has ended."""
+    """The record of that text; None for what is left over of one that has ended."""
     match (text or "").split(" ", 8):
         case ["h", depth, weight, mints, fence, abandoned]:
             return Holder(int(depth), int(weight), mints, fence, abandoned)
@@ -44,7 +44,7 @@ def read(text: str | None) -> Record | None:
     return None
 
 
-def spell(record: Record | None) -> str:
+def encode(record: Record | None) -> str:
     if record is None:
         return ""
     return " ".join(("h" if isinstance(record, Holder) else "w", *map(str, record)))
@@ -52,7 +52,7 @@ def spell(record: Record | None) -> str:
 
 @dataclass
 class State:
-    """What is known of a name as a whole, in the order in which it is spelled.
+    """What is known of a name as a whole, in the order in which it is written.
 
     Attributes:
         used: the weight held.
@@ -86,5 +86,5 @@ class State:
         used, holders, waiters, longest, shut, capacity = map(int, counts)
         return cls(used, holders, waiters, longest, shut, capacity, resized, dirty, int(serial), int(fence), metadata)
 
-    def spell(self) -> str:
+    def encode(self) -> str:
         return " ".join(map(str, astuple(self)))
