@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from .backends.base import Backend
+from .backends.factory import backend_of
 from .backends.quorum import QuorumBackend
 from .backends.redis import Replicas
-from .backends.sources import backend_of
 from .clock import format_seconds
 from .core.acquisition import Acquisition
 from .core.lease import Lease

@@ -64,7 +64,7 @@ def test_imports_go_down_only() -> None:
 def test_only_the_redis_backend_needs_redis() -> None:
     users = {name_of(path) for path, names in IMPORTS.items() for name in names if name[0] in ("redis", "hiredis")}
     elsewhere = {name for name in users if not name.startswith("backends/redis/")}
-    assert elsewhere <= {"manager.py", "backends/sources.py"}  # which take a user's client
+    assert elsewhere <= {"manager.py", "backends/factory.py"}  # which take a user's client
 
 
 def test_runtime_dependencies() -> None:
