@@ -10,7 +10,8 @@ import warnings
 import pytest
 import redis.asyncio
 
-from aiolock.backends.redis import RedisBackend, connection, multiplexer, session
+from aiolock.backends.redis import RedisBackend, connection, session
+from aiolock.backends.redis import backend as redis_backend
 from aiolock.backends.redis.connection import pack
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
@@ -117,7 +118,7 @@ async def test_closing_while_disconnected(own_server: RedisServer) -> None:
 @pytest.mark.usefixtures("reading")
 async def test_closing_waits_for_a_slow_server(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """For as long as answers may come; also for what the transport would not take yet. Kept by RedisBackend._finish."""
-    monkeypatch.setattr(multiplexer, "_LINGER", 0.05)
+    monkeypatch.setattr(redis_backend, "_LINGER", 0.05)
     backend = RedisBackend(own_server.url, request_timeout=10.0)
     await backend.open(timeout=5, reconnected=lambda: None)
     own_server.freeze()

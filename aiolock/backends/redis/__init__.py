@@ -1,4 +1,4 @@
 """Locks on a Redis server."""
 
-from .multiplexer import RedisBackend as RedisBackend
+from .backend import RedisBackend as RedisBackend
 from .replicas import Replicas as Replicas
