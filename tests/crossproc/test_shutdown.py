@@ -12,6 +12,6 @@ from .endings import ENDINGS, end
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_nothing_is_left(ending: str, redis_url: str) -> None:
-    """Kept by Wire, which needs no task, by Worker, Lifecycle._drain and Lifecycle._close_with_loop."""
+    """Kept by RespProtocol, which needs no task, by Worker, Lifecycle._drain and Lifecycle._close_with_loop."""
     outcome = end(ENDINGS[ending], redis_url)
     assert outcome.left == [], outcome.said

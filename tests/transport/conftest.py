@@ -54,9 +54,9 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[FaultProxy]:
         yield proxy
 
 
-@pytest.fixture(params=["wire", "stream"])
+@pytest.fixture(params=["protocol", "stream"])
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways in which replies are read: by a `Wire`, or through redis-py where that is not safe."""
+    """Both ways in which replies are read: by a `RespProtocol`, or through redis-py where that is not safe."""
     if request.param == "stream":
         monkeypatch.setattr(connection, "_unread", lambda connection: True)
     return str(request.param)

@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
 from aiolock.backends.redis import RedisBackend
-from aiolock.backends.redis.wire import Wire
+from aiolock.backends.redis.protocol import RespProtocol
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
@@ -84,10 +84,10 @@ async def test_a_cluster_client_is_turned_away() -> None:
 def read_by(backend: RedisBackend) -> str:
     """What reads its connection."""
     assert backend._session is not None
-    return "wire" if isinstance(backend._session.link._transport.get_protocol(), Wire) else "stream"
+    return "protocol" if isinstance(backend._session.link._transport.get_protocol(), RespProtocol) else "stream"
 
 
-async def works(backend: RedisBackend, raw: redis.asyncio.Redis, reading: str = "wire") -> None:
+async def works(backend: RedisBackend, raw: redis.asyncio.Redis, reading: str = "protocol") -> None:
     """Scripts, subscriptions and a reconnect."""
     assert read_by(backend) == reading
     woken = Log()

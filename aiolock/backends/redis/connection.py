@@ -23,8 +23,8 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from ...errors import ConfigurationError
 from ..worker import Worker
+from .protocol import RespProtocol
 from .push import Push
-from .wire import Wire
 
 CONNECT_TIMEOUT = 10.0
 _LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
@@ -130,8 +130,8 @@ class Link:
         # Now: a closed TLS transport has no answer to these.
         self._socket = self._transport.get_extra_info("socket")
         self._enough = self._transport.get_write_buffer_limits()[1]
-        self._wire: Wire | None = None
-        self._reader: Worker[Exception] | None = None  # these two only without a wire
+        self._protocol: RespProtocol | None = None
+        self._reader: Worker[Exception] | None = None  # these two only without a protocol of ours
         self._drainer: Worker[Exception | None] | None = None
         self._resumed: Callable[[], None] | None = None
         # Lost or closed, though the reader may not have come to know yet.
@@ -146,8 +146,8 @@ class Link:
             True if the transport has more to send than it should: whoever started to read is told when it has not.
         """
         self._transport.write(data)
-        if self._wire is not None:
-            return self._wire.paused
+        if self._protocol is not None:
+            return self._protocol.paused
         congested = self._transport.get_write_buffer_size() > self._enough
         if congested and self._drainer is None:
             self._drainer = Worker(self._drain, self._drained, "aiolock writer")
@@ -176,7 +176,7 @@ class Link:
         Source: half of a request's time in the client was spent in streams and in redis-py's reading of them.
         """
         if not self.gone() and _read_as_usual(self._connection) and not _unread(self._connection):
-            self._wire = Wire(self._transport, self._connection._parser.parse_error)
+            self._protocol = RespProtocol(self._transport, self._connection._parser.parse_error)
 
     def start(
         self, receive: Callable[[object], None], lost: Callable[[Exception], None], resumed: Callable[[], None]
@@ -189,8 +189,8 @@ class Link:
             resumed: told each time that `write` may go on after it had returned True.
         """
         self._resumed = resumed
-        if self._wire is not None:
-            self._wire.start(receive, lost, resumed)
+        if self._protocol is not None:
+            self._protocol.start(receive, lost, resumed)
         else:
             self._reader = Worker(lambda: self._pump(receive), lost, "aiolock reader")
 
@@ -216,8 +216,8 @@ class Link:
     def stop(self) -> None:
         """Read no more; nothing of what still comes is given out."""
         self._resumed = None
-        if self._wire is not None:
-            self._wire.stop()
+        if self._protocol is not None:
+            self._protocol.stop()
         for worker in (self._reader, self._drainer):
             if worker is not None:
                 worker.stop()

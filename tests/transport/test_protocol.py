@@ -15,9 +15,9 @@ from redis.exceptions import BusyLoadingError, InvalidResponse
 
 from aiolock.backends.redis import RedisBackend
 from aiolock.backends.redis.connection import Connector, Link
+from aiolock.backends.redis.protocol import RespProtocol
 from aiolock.backends.redis.push import Push
 from aiolock.backends.redis.replies import Desync
-from aiolock.backends.redis.wire import Wire
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
@@ -29,7 +29,7 @@ LOST = ConnectionResetError("reset by peer")
 
 
 class Stream(asyncio.Protocol):
-    """The protocol that the wire replaces; keeps what it is told."""
+    """The protocol that ours replaces; keeps what it is told."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -68,25 +68,25 @@ def stream() -> Stream:
 
 
 @pytest.fixture
-async def wire(stream: Stream) -> Wire:
+async def protocol(stream: Stream) -> RespProtocol:
     transport = Transport(stream)
-    wire = Wire(transport, _AsyncHiredisParser.parse_error)
-    assert transport.get_protocol() is wire
-    return wire
+    protocol = RespProtocol(transport, _AsyncHiredisParser.parse_error)
+    assert transport.get_protocol() is protocol
+    return protocol
 
 
 class Reading:
-    """Somebody who reads a wire.
+    """Somebody who reads a connection.
 
     Attributes:
         ends: why nothing more comes, each time that was said.
         resumed: how often it was told to go on writing.
     """
 
-    def __init__(self, wire: Wire | Link, receive: Any) -> None:
+    def __init__(self, protocol: RespProtocol | Link, receive: Any) -> None:
         self.ends: list[Exception] = []
         self.resumed = 0
-        wire.start(receive, self.ends.append, self._resume)
+        protocol.start(receive, self.ends.append, self._resume)
 
     def _resume(self) -> None:
         self.resumed += 1
@@ -97,59 +97,59 @@ class Reading:
         return end
 
 
-async def test_what_came_before_anybody_asked_is_given_out_first(wire: Wire) -> None:
+async def test_what_came_before_anybody_asked_is_given_out_first(protocol: RespProtocol) -> None:
     got: list[object] = []
-    wire.data_received(b":1\r\n:")
-    wire.data_received(b"2\r\n")
-    reading = Reading(wire, got.append)
+    protocol.data_received(b":1\r\n:")
+    protocol.data_received(b"2\r\n")
+    reading = Reading(protocol, got.append)
     assert got == [1, 2]
-    wire.data_received(b":3\r\n")
+    protocol.data_received(b":3\r\n")
     assert got == [1, 2, 3]
-    wire.connection_lost(LOST)
+    protocol.connection_lost(LOST)
     assert reading.end is LOST
 
 
-async def test_what_came_before_anybody_asked_and_then_the_end(wire: Wire) -> None:
+async def test_what_came_before_anybody_asked_and_then_the_end(protocol: RespProtocol) -> None:
     got: list[object] = []
-    wire.data_received(b":1\r\n")
-    wire.eof_received()
-    wire.connection_lost(None)
-    assert isinstance(Reading(wire, got.append).end, ConnectionError)
+    protocol.data_received(b":1\r\n")
+    protocol.eof_received()
+    protocol.connection_lost(None)
+    assert isinstance(Reading(protocol, got.append).end, ConnectionError)
     assert got == [1]
 
 
-async def test_every_byte_alone(wire: Wire) -> None:
+async def test_every_byte_alone(protocol: RespProtocol) -> None:
     got: list[object] = []
-    reading = Reading(wire, got.append)
+    reading = Reading(protocol, got.append)
     for byte in b"$4\r\n\r\n$1\r\n*2\r\n:1\r\n$-1\r\n_\r\n#f\r\n*0\r\n+OK\r\n":
-        wire.data_received(bytes([byte]))
+        protocol.data_received(bytes([byte]))
     assert got == [b"\r\n$1", [1, None], None, False, [], b"OK"]
-    wire.connection_lost(LOST)
+    protocol.connection_lost(LOST)
     assert reading.end is LOST
 
 
-async def test_errors_are_replies_whatever_their_class(wire: Wire) -> None:
+async def test_errors_are_replies_whatever_their_class(protocol: RespProtocol) -> None:
     got: list[Any] = []
-    reading = Reading(wire, got.append)
-    wire.data_received(b"-LOADING Redis is loading\r\n-ERR no\r\n:1\r\n")
+    reading = Reading(protocol, got.append)
+    protocol.data_received(b"-LOADING Redis is loading\r\n-ERR no\r\n:1\r\n")
     assert [type(reply).__name__ for reply in got] == ["BusyLoadingError", "ResponseError", "int"]
     assert isinstance(got[0], BusyLoadingError)
     assert reading.ends == []
-    wire.connection_lost(LOST)
+    protocol.connection_lost(LOST)
     assert reading.end is LOST
 
 
-async def test_thousands_in_one_read(wire: Wire) -> None:
+async def test_thousands_in_one_read(protocol: RespProtocol) -> None:
     got: list[Any] = []
-    reading = Reading(wire, got.append)
-    wire.data_received(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n*1\r\n:1\r\n" * 10_000)
+    reading = Reading(protocol, got.append)
+    protocol.data_received(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n*1\r\n:1\r\n" * 10_000)
     assert [type(item) for item in got] == [Push, list] * 10_000
     assert got[-2].items == [b"message", b"c", b"x"]
-    wire.connection_lost(LOST)
+    protocol.connection_lost(LOST)
     assert reading.end is LOST
 
 
-async def test_nothing_is_given_out_behind_a_failure(wire: Wire) -> None:
+async def test_nothing_is_given_out_behind_a_failure(protocol: RespProtocol) -> None:
     got: list[object] = []
 
     def receive(reply: object) -> None:
@@ -157,36 +157,36 @@ async def test_nothing_is_given_out_behind_a_failure(wire: Wire) -> None:
         if reply == 2:
             raise Desync("out of step")
 
-    reading = Reading(wire, receive)
-    wire.data_received(b":1\r\n:2\r\n:3\r\n")
-    wire.data_received(b":4\r\n")
+    reading = Reading(protocol, receive)
+    protocol.data_received(b":1\r\n:2\r\n:3\r\n")
+    protocol.data_received(b":4\r\n")
     assert isinstance(reading.end, Desync)
-    wire.data_received(b":5\r\n")
-    wire.connection_lost(LOST)
+    protocol.data_received(b":5\r\n")
+    protocol.connection_lost(LOST)
     assert got == [1, 2]
 
 
-async def test_what_is_no_resp_ends_it(wire: Wire) -> None:
+async def test_what_is_no_resp_ends_it(protocol: RespProtocol) -> None:
     got: list[object] = []
-    reading = Reading(wire, got.append)
-    wire.data_received(b":1\r\nHTTP/1.1 400 Bad Request\r\n")
+    reading = Reading(protocol, got.append)
+    protocol.data_received(b":1\r\nHTTP/1.1 400 Bad Request\r\n")
     assert isinstance(reading.end, InvalidResponse)
     assert got == [1]
 
 
-async def test_stopped(wire: Wire, stream: Stream) -> None:
+async def test_stopped(protocol: RespProtocol, stream: Stream) -> None:
     got: list[object] = []
-    reading = Reading(wire, got.append)
-    wire.stop()
-    wire.data_received(b":1\r\n")
-    wire.resume_writing()
-    wire.connection_lost(LOST)
+    reading = Reading(protocol, got.append)
+    protocol.stop()
+    protocol.data_received(b":1\r\n")
+    protocol.resume_writing()
+    protocol.connection_lost(LOST)
     assert got == reading.ends == []
     assert reading.resumed == 0
     assert stream.told == ["resume", LOST]
 
 
-async def test_interrupted_while_replies_are_given_out(wire: Wire) -> None:
+async def test_interrupted_while_replies_are_given_out(protocol: RespProtocol) -> None:
     """A signal handler's `sys.exit()`: nobody knows who got his reply, so nobody gets another."""
     got: list[object] = []
 
@@ -195,35 +195,35 @@ async def test_interrupted_while_replies_are_given_out(wire: Wire) -> None:
             raise SystemExit
         got.append(reply)
 
-    reading = Reading(wire, receive)
+    reading = Reading(protocol, receive)
     with pytest.raises(SystemExit):
-        wire.data_received(b":1\r\n:2\r\n:3\r\n")
-    wire.data_received(b":4\r\n")
+        protocol.data_received(b":1\r\n:2\r\n:3\r\n")
+    protocol.data_received(b":4\r\n")
     assert got == [1]
     assert isinstance(reading.end, ConnectionError)
 
 
-async def test_whoever_writes_hears_when_to_go_on(wire: Wire) -> None:
-    reading = Reading(wire, lambda reply: None)
-    wire.pause_writing()
-    assert (wire.paused, reading.resumed) == (True, 0)
-    wire.resume_writing()
-    assert (wire.paused, reading.resumed) == (False, 1)
+async def test_whoever_writes_hears_when_to_go_on(protocol: RespProtocol) -> None:
+    reading = Reading(protocol, lambda reply: None)
+    protocol.pause_writing()
+    assert (protocol.paused, reading.resumed) == (True, 0)
+    protocol.resume_writing()
+    assert (protocol.paused, reading.resumed) == (False, 1)
 
 
-async def test_the_end_of_what_the_server_says_is_the_end(wire: Wire, stream: Stream) -> None:
+async def test_the_end_of_what_the_server_says_is_the_end(protocol: RespProtocol, stream: Stream) -> None:
     """Although unsent bytes may keep the transport from being lost for long."""
-    reading = Reading(wire, lambda reply: None)
-    assert wire.eof_received() is True
+    reading = Reading(protocol, lambda reply: None)
+    assert protocol.eof_received() is True
     assert isinstance(reading.end, ConnectionError)
     assert stream.told == ["eof"]
 
 
-async def test_the_stream_hears_what_it_needs_for_writing_and_closing(wire: Wire, stream: Stream) -> None:
-    wire.pause_writing()
-    wire.data_received(b":1\r\n")
-    wire.resume_writing()
-    wire.connection_lost(None)
+async def test_the_stream_hears_what_it_needs_for_writing_and_closing(protocol: RespProtocol, stream: Stream) -> None:
+    protocol.pause_writing()
+    protocol.data_received(b":1\r\n")
+    protocol.resume_writing()
+    protocol.connection_lost(None)
     assert stream.told == ["pause", "resume", None]
 
 
@@ -240,7 +240,7 @@ async def link(redis_url: str) -> Any:
 
 def taken_over(link: Link) -> bool:
     link.attach()
-    return isinstance(link._transport.get_protocol(), Wire)
+    return isinstance(link._transport.get_protocol(), RespProtocol)
 
 
 @pytest.mark.any_loop

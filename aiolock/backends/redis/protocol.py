@@ -14,7 +14,7 @@ from .push import Push
 _NOTHING = object()
 
 
-class Wire(asyncio.Protocol):
+class RespProtocol(asyncio.Protocol):
     """Takes the place of the stream's protocol on a connection that is made, greeted, and silent. Needs no task.
 
     The stream goes on writing and closing, so it is still told when to pause and that the connection is lost.
