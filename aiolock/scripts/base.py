@@ -44,7 +44,7 @@ class Script(Generic[R]):
         name: the Lua file's name without its ending; also how errors and logs call the script.
         twin: the same steps in Python over a `Store`.
         decode: turns the raw reply into what callers get.
-        prelude: names of Lua files that stand in front of it.
+        prelude: names of Lua files that stand in front of it; those of another family as `family/name`.
         unacknowledged: for a script that grants or extends: what its result is worth if too few replicas have it, the
             error given being the reason. None for one that does neither.
     """
@@ -60,9 +60,8 @@ class Script(Generic[R]):
         unacknowledged: Callable[[R, BackendError], R | BackendError] | None = None,
         prelude: Sequence[str] = (),
     ) -> None:
-        files = resources.files(package)
         self.name: str = name
-        self.lua: str = "".join(files.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in (*prelude, name))
+        self.lua: str = "".join(_read(package, part) for part in (*prelude, name))
         self.sha: str = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
         self.twin: Twin = twin
         self.decode: Callable[[Reply], R] = decode
@@ -70,6 +69,12 @@ class Script(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Script {self.name}>"
+
+
+def _read(package: str, part: str) -> str:
+    family, _, name = part.rpartition("/")
+    files = resources.files(f"{__package__}.{family}" if family else package)
+    return files.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
 def drop() -> bool:

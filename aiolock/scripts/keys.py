@@ -47,7 +47,12 @@ class Keys:
 
     def manager(self, manager_id: str) -> str:
         """The channel on which one manager is told things."""
-        return f"{self.namespace}:manager:{manager_id}{self._channel_end}"
+        return self.managers + manager_id
+
+    @property
+    def managers(self) -> str:
+        """The channels of managers, without their ids: scripts append those."""
+        return f"{self.namespace}:manager:{self.db}:" if self.db else f"{self.namespace}:manager:"
 
 
 class NameKeys:
@@ -66,6 +71,11 @@ class NameKeys:
     def queue(self) -> tuple[str, str]:
         """What a name with a queue has: a hash of all that is known, with who holds and who waits, and their order."""
         return self.state, f"{self.lock}:order"
+
+    @property
+    def cohort(self) -> tuple[str, str, str]:
+        """What a name with one holder and a queue has: its state, its queue, and which managers are alive."""
+        return self.lock, f"{self.lock}:queue", f"{self.lock}:alive"
 
     def dead(self, owner: str) -> str:
         """The tombstone of an owner that must never hold again."""

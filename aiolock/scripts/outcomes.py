@@ -44,15 +44,25 @@ class Queued(NamedTuple):
     """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`.
 
     The first of those who hold expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in
-    or end, so another shall follow at once.
+    or end, so another shall follow at once. Locks have no serials and do not tell the number.
     """
 
-    serial: int
-    queue_number: int
-    rank: int
-    fence: int
-    holder: str
+    serial: int = 0
+    queue_number: int = 0
+    rank: int = 0
+    fence: int = 0
+    holder: str = ""
     pttl: int = -1
+
+
+class Passed(NamedTuple):
+    """Somebody else of the queue was granted, for `pttl` ms; the one that was to be next is in the queue."""
+
+    pttl: int
+
+
+class Gone(NamedTuple):
+    """The owner neither holds nor waits: the server has forgotten it, or it came too late."""
 
 
 class Impossible(NamedTuple):
@@ -142,7 +152,8 @@ class Standing(NamedTuple):
 
 AcquireOutcome = Granted | Queued | Refused | Impossible | Lost | Finished
 ReleaseOutcome = Released | Kept | Missing
-TransferOutcome = Granted | Missing | Finished
+RefreshOutcome = Granted | Queued | Gone | Failed
+TransferOutcome = Granted | Passed | Missing | Finished
 RenewOutcome = Renewed | Missing | Failed
 
 
@@ -151,6 +162,10 @@ RenewOutcome = Renewed | Missing | Failed
 
 def no_grant(outcome: T, doubt: BackendError) -> T | BackendError:
     return doubt if isinstance(outcome, Granted) else outcome
+
+
+def no_nesting(outcome: Kept | Missing, doubt: BackendError) -> Kept | Missing | BackendError:
+    return doubt if isinstance(outcome, Kept) else outcome
 
 
 def no_renewal(outcomes: list[RenewOutcome], doubt: BackendError) -> list[RenewOutcome]:

@@ -115,6 +115,11 @@ class Store:
     def zscore(self, key: str, member: str) -> int | None:
         return self._typed(key, Scores).get(member)
 
+    def zrank(self, key: str, member: str) -> int:
+        """From 0; -1 if it is not there."""
+        scores = self._typed(key, Scores)
+        return scores.between(scores[member], scores[member])[0] if member in scores else -1
+
     def zcard(self, key: str) -> int:
         return len(self._typed(key, Scores).ranked)
 

@@ -25,7 +25,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PYTHON = sorted(PACKAGE.rglob("*.py"))
 LUA = sorted(PACKAGE.rglob("*.lua"))
 NUMBERS = re.compile(r"\b(NOW|NOW_US|name\.(fence|serial|used|capacity))\b")
-AS_TEXT = re.compile(r"text\([^()]*\)|, 'used', name\.used|, 'capacity', name\.capacity")
+AS_TEXT = re.compile(r"string\.format\([^()]*\)|text\([^()]*\)|, 'used', name\.used|, 'capacity', name\.capacity")
 
 
 def name_of(path: Path) -> str:
@@ -95,8 +95,8 @@ def test_lua_never_concatenates_a_number() -> None:
 
 
 def test_every_script_has_both_sides() -> None:
-    from aiolock.scripts import lock, queue
+    from aiolock.scripts import cohort, lock, queue
 
-    for script in (*lock.SCRIPTS, *queue.SCRIPTS):
+    for script in (*lock.SCRIPTS, *cohort.SCRIPTS, *queue.SCRIPTS):
         assert callable(script.twin)
         assert len(script.sha) == 40

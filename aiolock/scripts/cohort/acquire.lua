@@ -1,0 +1,39 @@
+-- acquire: grants a name to an owner, puts it into the queue, or says who has the name. Stands behind acquire_free.
+-- KEYS    state, queue, alive, tombstone of the owner; then of each that stands behind it
+-- ARGV    owner, ttl ms, floor, metadata, channel of managers; then if it shall queue: liveness ms (below 0: said a
+--         moment ago), 1 if its manager subscribes; then owners of the same manager that queue behind it
+-- returns 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>'
+--         | 'refused <pttl> <fence> <metadata>' | 'finished'
+-- A copy of the request reads its own grant, or finds its place in the queue.
+-- If a command is denied: see join and settle. Who was granted and could not leave the queue does when it ends.
+local name, liveness = read(1, state), tonumber(ARGV[6] or 0)
+name.last = busy > 0 and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or '0'
+local alone, mine = name.last == '0', name.live and name.holder == owner
+local finished = busy > (alone and 0 or 1) -- EXISTS counted the tombstone and the queue
+local stated = false
+if not finished and not mine then
+  local first
+  if liveness ~= 0 and (name.live or not alone) then
+    join(name, owner, liveness, ARGV[7])
+    stated = true
+  end
+  if not name.live then
+    vacate(name)
+    if not alone then first = settle(name, ARGV[5], stated and owner or nil, ARGV[3]) end
+    mine = not first or first == owner
+    if mine then grant(name, owner, '1', now + ttl, ARGV[4], ARGV[3]) end
+    if first == owner then redis.call('ZREM', KEYS[2], owner) end
+  end
+end
+local rank = stated and not mine and (alone and 1 or redis.call('ZRANK', KEYS[2], owner) + 1)
+for i = 8, #ARGV do
+  if redis.call('EXISTS', KEYS[i - 3]) == 0 and ARGV[i] ~= name.holder then
+    join(name, ARGV[i], stated and -math.abs(liveness) or liveness, ARGV[7])
+    stated = true
+  end
+end
+if finished then return 'finished' end
+if mine then return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.dirty) end
+local pttl = math.max(0, name.expires - now)
+if rank then return string.format('queued %d %.0f %s ', rank, pttl, name.fence) .. name.metadata end
+return string.format('refused %.0f %s ', pttl, name.fence) .. name.metadata

@@ -1,0 +1,21 @@
+-- alive: says that a manager lives. Stands behind clock.
+-- KEYS    state, queue, alive; from KEYS[at]
+-- returns whether it was not known
+-- If a command is denied: nothing was changed; or fields stay of managers that are gone.
+local function lives(name, owner, liveness, counted)
+  local known = string.format('%.0f%s', now + liveness, counted == '1' and '+' or '')
+  return redis.call('HSET', KEYS[name.at + 2], string.match(owner, '^[^:]*'), known) == 1
+end
+-- Never shortens: a manager with a longer liveness refreshes seldom.
+local function keep(key, ms)
+  redis.call('PEXPIRE', key, string.format('%.0f', math.max(ms, redis.call('PTTL', key))))
+end
+-- Forgets managers that are gone, where they are many.
+local function sweep(name)
+  local alive = KEYS[name.at + 2]
+  if redis.call('HLEN', alive) <= redis.call('ZCARD', KEYS[name.at + 1]) + 64 then return end
+  local all = redis.call('HGETALL', alive)
+  for i = 1, #all, 2 do
+    if tonumber((string.gsub(all[i + 1], '%+', ''))) <= now then redis.call('HDEL', alive, all[i]) end
+  end
+end

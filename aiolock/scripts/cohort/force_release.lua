@@ -1,0 +1,13 @@
+-- force_release: ends a hold whoever has it, tells its manager, and grants to who comes next.
+-- KEYS    state, queue, alive
+-- ARGV    fence (0: any), channel of managers
+-- returns 1 | 0 (free already, or held under another fence)
+-- Leaves the name dirty: the next is told `abandoned`.
+-- If a command is denied: see settle; messages are tried, never needed.
+local name = read(1, redis.call('GET', KEYS[1]))
+if not name.live or (ARGV[1] ~= '0' and ARGV[1] ~= name.fence) then return 0 end
+local holder, fence = name.holder, name.fence
+vacate(name, '1')
+if (settle(name, ARGV[2], nil, '0') or '') == '' then write(name) end
+redis.pcall('PUBLISH', ARGV[2] .. string.match(holder, '^[^:]*'), 'revoked ' .. holder .. ' ' .. fence)
+return 1

@@ -1,0 +1,25 @@
+-- join: puts an owner at the end of a queue, unless it stands in it. Stands behind alive.
+-- KEYS    state, queue, alive; from KEYS[at]
+-- `liveness` ms is how long its manager counts as alive from now; below 0: so it was said a moment ago. `number`: the
+-- place it had; else it gets the next. `name.last` is the last number, '0' if nobody queues, nil if it was not read.
+-- The keys' expiry is put off when the queue is new, and when a quarter of it is over: what is read already tells.
+-- returns nothing
+-- If a command is denied: ZADD, nothing was changed; else an entry that counts as dead.
+local function join(name, owner, liveness, counted, number)
+  local queue, alive, ms = KEYS[name.at + 1], KEYS[name.at + 2], math.max(60000, 20 * math.abs(liveness))
+  name.last = name.last or redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or '0'
+  local last = name.last
+  number = number or string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
+  redis.call('ZADD', queue, 'NX', number, owner)
+  local unknown = liveness > 0 and lives(name, owner, liveness, counted)
+  if last == '0' then
+    redis.call('PEXPIRE', queue, string.format('%.0f', ms))
+    redis.call('PEXPIRE', alive, string.format('%.0f', ms))
+  elseif math.floor(last / ms / 250) < math.floor(number / ms / 250) then
+    keep(queue, ms)
+    keep(alive, ms)
+  elseif unknown then
+    keep(alive, ms)
+  end
+  name.last = string.format('%.0f', math.max(last, number))
+end

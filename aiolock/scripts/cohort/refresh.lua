@@ -1,0 +1,37 @@
+-- refresh: says for many waiters that they live, and grants a free name to the first of its queue; judges each alone.
+-- KEYS    state, queue, alive; repeated
+-- ARGV    channel of managers; then owner, liveness ms, 1 if its manager subscribes; repeated
+-- returns one answer a name: 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>' | 'gone'
+--         | 'error …'
+-- It never puts anybody into a queue. What it grants lasts as long as the waiter counts as alive, as every grant from a
+-- queue. PEXPIRE comes before HSET: at the memory limit the first write decides.
+-- If a command is denied: that name's answer is the error; see settle.
+local function refresh(at, owner, liveness, counted)
+  local name = read(at, redis.call('GET', KEYS[at]))
+  if not (name.live and name.holder == owner) then
+    local queue, first, ms = KEYS[at + 1], nil, math.max(60000, 20 * liveness)
+    if not redis.call('ZSCORE', queue, owner) then return 'gone' end
+    keep(queue, ms)
+    lives(name, owner, liveness, counted)
+    keep(KEYS[at + 2], ms)
+    sweep(name)
+    if not name.live then
+      vacate(name)
+      first = settle(name, ARGV[1], owner, '0')
+    end
+    if first ~= owner then
+      local rank, pttl = redis.call('ZRANK', queue, owner) + 1, math.max(0, name.expires - now)
+      return string.format('queued %d %.0f %s ', rank, pttl, name.fence) .. name.metadata
+    end
+    grant(name, owner, '0', now + liveness, '', '0')
+    redis.call('ZREM', queue, owner)
+  end
+  return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.dirty)
+end
+local answers = {}
+for i = 1, #KEYS / 3 do
+  local done, answer = pcall(refresh, 3 * i - 2, ARGV[3 * i - 1], tonumber(ARGV[3 * i]), ARGV[3 * i + 1])
+  -- A caught error is a table on some servers, and text on others.
+  answers[i] = done and answer or 'error ' .. (type(answer) == 'table' and answer.err or answer)
+end
+return answers

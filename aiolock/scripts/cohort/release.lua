@@ -1,0 +1,26 @@
+-- release: lowers an owner's depth; at 0 it is gone from the name and its queue, and who comes next is granted.
+-- KEYS    state, queue, alive, tombstone of the owner
+-- ARGV    owner, clean state ttl ms, channel of managers; if not 'clean', 0, 0, '': ending ('clean', 'undone',
+--         'dirty'), depth left, tombstone ttl ms (0: none), channel to tell that it is released
+-- returns 'released <fence>' | 'kept <pttl>' | 'missing <deleted or taken_over>'
+-- 'undone' leaves what the owner was told as abandoned to the next, 'dirty' leaves the name marked as abandoned.
+-- If a command is denied: see settle; the owner holds, or is gone. What follows is tried, never needed.
+local name, ending, left = read(1, state), ARGV[4] or 'clean', tonumber(ARGV[5] or 0)
+local fence, answer = name.fence, nil
+if name.holder ~= owner then
+  if left == 0 then redis.call('ZREM', KEYS[2], owner) end
+  answer = name.live and 'missing taken_over' or 'missing deleted'
+elseif left > 0 then
+  if left < tonumber(name.depth) then name.depth = ARGV[5] end
+  write(name)
+  answer = string.format('kept %.0f', math.max(0, name.expires - now))
+else
+  vacate(name, ending == 'clean' and '0' or ending == 'dirty' and '1' or name.dirty)
+  if (settle(name, ARGV[3], nil, '0') or '') == '' then
+    write(name, name.dirty == '0' and ARGV[2] or math.max(86400000, ARGV[2]))
+  end
+  if (ARGV[7] or '') ~= '' then redis.pcall('PUBLISH', ARGV[7], owner .. ' ' .. fence) end
+  answer = 'released ' .. fence
+end
+if left == 0 and (ARGV[6] or '0') ~= '0' then redis.pcall('SET', KEYS[4], 1, 'PX', ARGV[6]) end
+return answer

@@ -1,0 +1,27 @@
+-- transfer: ends an owner and hands its name on, in its process or, if its turn is over, to whom the queue says.
+-- KEYS    state, queue, alive, tombstone of the owner, tombstone of the next
+-- ARGV    owner, fence, next, ttl ms, floor, metadata, over (1; 0: only if the first in the queue is of the fair rule;
+--         2: no), channel of managers, liveness ms, 1 if its manager subscribes; if tainted: tombstone ttl ms
+-- returns 'granted <fence> <pttl> <abandoned>' | 'passed <pttl>': somebody else has it, and the next is in the queue
+--         | 'missing <deleted or taken_over>' | 'finished'
+-- The owner must have ended cleanly. A copy of the request reads what became of the next.
+-- If a command is denied: see settle and join; the owner holds, or the next, or whom the queue said.
+local name, answer = read(1, state), nil
+if held then
+  vacate(name, name.depth == '0' and name.dirty or '0') -- a grant that was never confirmed began nothing
+  local first = over and settle(name, ARGV[8], next, ARGV[5]) or ''
+  if first == '' or first == next then
+    grant(name, next, '1', now + ttl, ARGV[6], ARGV[5])
+    if head then redis.call('ZREM', KEYS[2], next) end
+  else
+    join(name, next, tonumber(ARGV[9]), ARGV[10])
+    answer = 'passed'
+  end
+elseif not (name.live and name.holder == next) then
+  local gone = name.live and 'missing taken_over' or 'missing deleted'
+  answer = redis.call('ZSCORE', KEYS[2], next) and 'passed' or gone
+end
+if ARGV[11] then redis.pcall('SET', KEYS[4], 1, 'PX', ARGV[11]) end
+local pttl = math.max(0, name.expires - now)
+if not answer then return string.format('granted %s %.0f %s', name.fence, pttl, name.dirty) end
+return answer == 'passed' and string.format('passed %.0f', pttl) or answer

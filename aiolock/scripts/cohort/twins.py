@@ -1,0 +1,190 @@
+"""The lock's scripts as Python over a `Store`: the executable specification of the Lua beside it.
+
+What the Lua files share, their preludes, is `Name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..base import TwinReply
+from ..keys import DIRTY_MS
+from ..lock.twins import filled
+from ..store import Store, WrongType
+from .name import Name, kept
+
+
+def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, ttl, floor, metadata, channel = args[:5]
+    liveness, counted, more = int(args[5] if len(args) > 5 else 0), "".join(args[6:7]), args[7:]
+    name, finished = Name(store, keys), store.exists(keys[3])
+    waiters = store.zcard(name.queue)
+    mine = name.live and name.holder == owner
+    stated = False
+    if not finished and not mine:
+        free = not name.live
+        if liveness and (waiters or not free):
+            name.join(owner, liveness, counted)
+            stated = True
+        if free:
+            name.vacate()
+            first = name.settle(channel, owner if stated else None, floor) if waiters else None
+            mine = first in (None, owner)
+            if mine:
+                name.grant(owner, 1, name.now + int(ttl), metadata, floor)
+            if first == owner:
+                store.zrem(name.queue, owner)
+    answer = name.granted if mine else name.queued(owner) if stated else ""
+    for other, dead in zip(more, keys[4:], strict=True):
+        if not store.exists(dead) and other != name.holder:
+            name.join(other, -abs(liveness) if stated else liveness, counted)
+            stated = True
+    return "finished" if finished else answer or f"refused {name.pttl} {name.fence} {name.metadata}"
+
+
+def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, fence, successor, ttl, floor, metadata, over, channel, liveness, counted, *dead_ttl = args
+    if store.exists(keys[4]):
+        return "finished"
+    name = Name(store, keys)
+    answer = ""
+    if name.holder == owner and name.fence == int(fence):
+        head = next(iter(store.zrange(name.queue, 0, 0)), "")
+        ends = bool(head) and (over == "1" or (over == "0" and ":f" in head))
+        name.vacate("0" if name.depth else name.dirty)
+        first = name.settle(channel, successor, floor) if ends else None
+        if first in (None, "", successor):
+            name.grant(successor, 1, name.now + int(ttl), metadata, floor)
+            store.zrem(name.queue, successor)
+        else:
+            name.join(successor, int(liveness), counted)
+            answer = f"passed {name.pttl}"
+    elif not (name.live and name.holder == successor):
+        waits = store.zscore(name.queue, successor) is not None
+        answer = f"passed {name.pttl}" if waits else f"missing {name.gone}"
+    for ms in dead_ttl:
+        store.set(keys[3], "1", int(ms))
+    return answer or name.granted
+
+
+def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, clean_ttl, channel, ending, left, dead_ttl, told = filled(args, 3, "clean", "0", "0", "")
+    name = Name(store, keys)
+    if name.holder != owner:
+        if left == "0":
+            store.zrem(name.queue, owner)
+        answer = f"missing {name.gone}"
+    elif left != "0":
+        name.depth = min(name.depth, int(left))
+        name.write()
+        answer = f"kept {name.pttl}"
+    else:
+        fence = name.fence
+        name.vacate({"clean": "0", "undone": name.dirty, "dirty": "1"}[ending])
+        if not name.settle(channel, None, "0"):
+            name.write(int(clean_ttl) if name.dirty == "0" else max(DIRTY_MS, int(clean_ttl)))
+        if told:
+            store.publish(told, f"{owner} {fence}")
+        answer = f"released {fence}"
+    if left == "0" and dead_ttl != "0":
+        store.set(keys[3], "1", int(dead_ttl))
+    return answer
+
+
+def nest(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, fence, ttl, depth = args
+    name = Name(store, keys)
+    if name.holder != owner or name.fence != int(fence):
+        return f"missing {name.gone}"
+    name.depth, name.expires = max(name.depth, int(depth)), max(name.expires, name.now + int(ttl))
+    name.write()
+    return f"kept {name.pttl}"
+
+
+def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    return [judged(renew_one, store, keys[i : i + 1], args[4 * i : 4 * i + 4]) for i in range(len(keys))]
+
+
+def renew_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, fence, ttl, metadata = args
+    name = Name(store, keys)
+    if name.holder != owner or name.fence != int(fence):
+        return name.gone
+    if ttl != "0":
+        name.depth, name.expires = max(1, name.depth), max(name.expires, name.now + int(ttl))
+        name.metadata = metadata or name.metadata
+        name.write()
+    return name.pttl
+
+
+def refresh(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    parts = [(keys[3 * i : 3 * i + 3], args[3 * i + 1 : 3 * i + 4]) for i in range(len(keys) // 3)]
+    return [judged(refresh_one, store, keys, (args[0], *facts)) for keys, facts in parts]
+
+
+def refresh_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    channel, owner, liveness, counted = args
+    name = Name(store, keys)
+    if name.live and name.holder == owner:
+        return name.granted
+    if store.zscore(name.queue, owner) is None:
+        return "gone"
+    ms = kept(int(liveness))
+    name.keep(name.queue, ms)
+    name.lives(owner, int(liveness), counted)
+    name.keep(name.alive, ms)
+    name.sweep()
+    if not name.live:
+        name.vacate()
+        if name.settle(channel, owner, "0") == owner:
+            name.grant(owner, 0, name.now + int(liveness), "", "0")
+            store.zrem(name.queue, owner)
+            return name.granted
+    return name.queued(owner)
+
+
+def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    wanted, channel = args
+    name = Name(store, keys)
+    if not name.live or int(wanted) not in (0, name.fence):
+        return 0
+    holder, fence = name.holder, name.fence
+    name.vacate("1")
+    if not name.settle(channel, None, "0"):
+        name.write()
+    store.publish(channel + holder.partition(":")[0], f"revoked {holder} {fence}")
+    return 1
+
+
+def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    name, (waiting,) = Name(store, keys), args
+    waiters = store.zcard(name.queue)
+    rank = store.zrank(name.queue, waiting) + 1 if store.zscore(name.queue, waiting) is not None else 0
+    if name.live:
+        facts: list[TwinReply] = [name.holder, max(1, name.depth), name.pttl, str(name.fence), name.metadata]
+        return [*facts, waiters, rank]
+    return ["", 0, 0, str(name.fence), "", waiters, rank] if waiters else []
+
+
+def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, minted, agreed = args
+    name = Name(store, keys)
+    if not name.live or name.holder != owner:
+        return 0
+    if name.fence == int(minted) and int(agreed) >= name.before:
+        name.fence = int(agreed)
+        name.write()
+    return int(name.fence == int(agreed))
+
+
+def judged(
+    script: Callable[[Store, Sequence[str], Sequence[str]], TwinReply],
+    store: Store,
+    keys: Sequence[str],
+    args: Sequence[str],
+) -> TwinReply:
+    """One answer of many, or why there is none."""
+    try:
+        return script(store, keys, args)
+    except WrongType as error:
+        return f"error {error}"
