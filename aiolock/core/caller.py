@@ -28,8 +28,9 @@ def caller(name: str) -> tuple[int, CodeType, bool]:
         return 0, caller.__code__, False
     code = frame.f_code
     # An id only: the frame itself would keep whatever is in it.
-    unusual = code.co_flags & GENERATOR or code.co_name in BETWEEN
-    return id(frame), code, bool(unusual) and _spans(frame, name)
+    if code.co_flags & GENERATOR or code.co_name in BETWEEN:
+        return id(frame), code, _spans(frame, name)
+    return id(frame), code, False
 
 
 def _spans(frame: FrameType | None, name: str) -> bool:

@@ -83,9 +83,9 @@ class Guard:
                 return
         lost = hold.check() is not None
         result = lease.give_up("dirty" if lost else "clean")
-        if not hold.ended and self._outermost:
+        if not hold.ended:
             self._hand_on()
-        scope = self._take_scope()
+        scope, self._scope = self._scope, None
         lease.guard = None  # a circle
         cause = None
         if scope is not None and self.task is not None:
@@ -96,6 +96,7 @@ class Guard:
                 raise
             if lost and cause is None and task is self.task and isinstance(scope, Edge):
                 await scope.drain()
+        del scope  # not to be kept while the answer is awaited
         if cause is not None and cause is not hold:
             raise cause.loss()
         if lost:
@@ -117,7 +118,7 @@ class Guard:
 
     def abandon(self) -> None:
         """The task has ended without leaving the block, and with it its scope."""
-        self._take_scope()
+        self._scope = None
 
     def _siblings(self) -> list[Guard]:
         """The other open blocks of its task in the same hold, outermost first."""
@@ -126,18 +127,11 @@ class Guard:
         return [guard for guard in guards if guard is not None and guard is not self]
 
     def _hand_on(self) -> None:
-        """The next block that is still open is cancelled on a loss from now on, and says so."""
-        heir = next(iter(self._siblings()), None)
-        if heir is None:
-            return
-        heir._outermost = True
-        heir._scope, self._scope = self._scope, None
-        if heir._scope is not None:
-            self.lease.hold.scopes = tuple([heir if scope is self else scope for scope in self.lease.hold.scopes])
-
-    def _take_scope(self) -> Scope | None:
-        scope, self._scope = self._scope, None
-        if scope is not None:
-            scopes = self.lease.hold.scopes
-            self.lease.hold.scopes = () if len(scopes) == 1 else tuple([other for other in scopes if other is not self])
-        return scope
+        """The hold goes on: the next block that is still open is cancelled on a loss from now on, and says so."""
+        heir = next(iter(self._siblings()), None) if self._outermost else None
+        if heir is not None:
+            heir._outermost = True
+            heir._scope, self._scope = self._scope, None
+        hold = self.lease.hold
+        scopes = [heir if scope is self else scope for scope in hold.scopes]
+        hold.scopes = tuple([scope for scope in scopes if scope is not None])

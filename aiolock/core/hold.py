@@ -200,6 +200,7 @@ class Hold:
         """It is released, moved, or given up; nothing more will be asked of it."""
         self.ended = True
         self.depth = 0
+        self.scopes = ()
         self._watchdog.forget(self)
 
     def explain(self) -> str:
@@ -357,7 +358,9 @@ class Hold:
         return LossReason.UNREACHABLE, 0.0
 
     def _rewatch(self) -> None:
-        due, early = min(self.deadline, self._patience), 0.0
+        due, early = self.deadline, 0.0
+        if self._patience < due:
+            due = self._patience
         if self._renew_at < due:
             due, early = self._renew_at, self.policy.early
         self._watchdog.schedule(self, due, early)

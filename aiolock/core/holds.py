@@ -86,15 +86,11 @@ class Holds:
         hold.leases += alone
         if task is None:
             return
-        home = hold.listener
-        holds = self._by_task.get(task)
-        if holds is None:
-            holds = self._by_task[task] = self._begin(task)
-            # In the manager's context: one of this moment would be kept as long as the lease.
-            task.add_done_callback(self._on_end, context=self._context)
-        holds.leases[home] = holds.leases.get(home, ()) + alone
+        holds = self._by_task.get(task) or self._begin(task)
+        home, leases = hold.listener, holds.leases
+        leases[home] = leases[home] + alone if home in leases else alone
         if home.contention.overlapping:
-            holds.overlapping += (lease,)
+            holds.overlapping += alone
 
     def _begin(self, task: asyncio.Task[object]) -> TaskHolds:
         """What `task`, which runs, holds in this manager; nothing yet."""
@@ -104,28 +100,30 @@ class Holds:
             _current.set(holds)
         elif holds.outer is not None:
             holds.outer = _pruned(holds.outer)
+        self._by_task[task] = holds
+        # In the manager's context: one of this moment would be kept as long as the lease.
+        task.add_done_callback(self._on_end, context=self._context)
         return holds
 
     def remove(self, lease: Lease) -> None:
         """A lease ends."""
         hold, task = lease.hold, lease.task
-        if lease in hold.leases:
-            hold.leases = _without(hold.leases, lease)
-        else:
+        if task is None and lease not in hold.leases:
             hold.strays = tuple([stray for stray in hold.strays if stray() is not lease])
-        holds = self.of(task)
-        if task is None or holds is None:
             return
-        home = hold.listener
-        leases = _without(holds.leases.get(home, ()), lease)
-        if leases:
-            holds.leases[home] = leases
-        else:
-            holds.leases.pop(home, None)
+        hold.leases = () if len(hold.leases) == 1 else _without(hold.leases, lease)
+        if task is None:
+            return
+        home, holds = hold.listener, self._by_task[task]
         if holds.overlapping:
             holds.overlapping = _without(holds.overlapping, lease)
-        if not holds.leases:
-            holds.leases.clear()  # an emptied one keeps its room
+        leases = holds.leases
+        if len(leases[home]) > 1:
+            leases[home] = _without(leases[home], lease)
+        elif len(leases) > 1:
+            del leases[home]
+        else:
+            leases.clear()  # an emptied one keeps its room
             del self._by_task[task]
             task.remove_done_callback(self._on_end)
 
@@ -153,7 +151,7 @@ class Holds:
 
 
 def _without(leases: tuple[Lease, ...], lease: Lease) -> tuple[Lease, ...]:
-    return () if len(leases) < 2 else tuple([other for other in leases if other is not lease])
+    return tuple([other for other in leases if other is not lease])
 
 
 def _holding(holds: TaskHolds | None) -> TaskHolds | None:

@@ -65,7 +65,7 @@ async def test_a_release_out_of_order(locks: LockManager) -> None:
 
 
 async def test_a_task_that_holds_nothing_any_more_keeps_nothing(locks: LockManager) -> None:
-    """Kept by Holds.remove: `holds.leases.clear()`; websocket tasks live for days after they took a lock once."""
+    """Kept by Holds.remove: `leases.clear()`; websocket tasks live for days after they took a lock once."""
     for name in "abc":
         async with locks.lock(name) as lease:
             hold = weakref.ref(lease)
