@@ -44,7 +44,8 @@ class Queued(NamedTuple):
     """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`.
 
     The first of those who hold expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in
-    or end, so another shall follow at once. Locks have no serials and do not tell the number.
+    or end, so another shall follow at once. Locks have no serials; only multi locks tell the number.
+    `part` is the name in the way for the longest, where several were asked for.
     """
 
     serial: int = 0
@@ -53,6 +54,7 @@ class Queued(NamedTuple):
     fence: int = 0
     holder: str = ""
     pttl: int = -1
+    part: str = ""
 
 
 class Passed(NamedTuple):

@@ -28,7 +28,7 @@ class Name:
         now: the server's time, in ms; `now_us` in µs.
         holder: who holds it, or held it last and is past its time; '-' if nobody does.
         fence: of the last grant.
-        before: the fence known before that one was minted.
+        before: the fence known before that one was minted; of a grant from the queue, its number there.
         depth: 0: granted from the queue, and not confirmed.
         dirty: what the holder was told as `abandoned`; of a free name what the next is told.
         expires: when the hold ends, in ms.
@@ -44,7 +44,7 @@ class Name:
         self.now_us = store.wall_us()
         self.now = self.now_us // 1000
         self.ended: str | None = None
-        self.minted = False
+        self.last_fence: int | None = None
         state = _STATE.fullmatch(store.get(self.key) or "- 0 0 0 0 0 ")
         if state is None:
             raise WrongType
@@ -90,11 +90,11 @@ class Name:
         facts = (self.holder, self.fence, self.before, self.depth, self.dirty, self.expires, self.metadata)
         self.store.set(self.key, " ".join(map(str, facts)), lasting if px is None else px)
 
-    def grant(self, owner: str, depth: int, expires: int, metadata: str, floor: str) -> None:
+    def grant(self, owner: str, depth: int, expires: int, metadata: str, floor: str, number: int | None = None) -> None:
         """Give a free name to an owner; its fence is minted once, whoever is tried."""
-        if not self.minted:
-            self.minted = True
-            self.before, self.fence = self.fence, max(self.fence + 1, believable(floor) + 1, self.now_us)
+        if self.last_fence is None:
+            self.last_fence, self.fence = self.fence, max(self.fence + 1, believable(floor) + 1, self.now_us)
+        self.before = self.last_fence if number is None else number
         self.holder, self.depth, self.expires, self.metadata = owner, depth, expires, metadata
         self.write()
 
@@ -116,7 +116,7 @@ class Name:
             if until <= self.now or entry == self.ended:
                 self.store.zrem(self.queue, entry)
                 continue
-            self.grant(entry, 0, until, "", floor)
+            self.grant(entry, 0, until, "", floor, self.store.zscore(self.queue, entry))
             told = f"granted {entry} {self.fence} {self.dirty}"
             if self.store.publish(channel + manager, told) or not known.endswith("+"):
                 self.store.zrem(self.queue, entry)

@@ -10,7 +10,8 @@ local function refresh(at, owner, liveness, counted)
   local name = read(at, redis.call('GET', KEYS[at]))
   if not (name.live and name.holder == owner) then
     local queue, first, ms = KEYS[at + 1], nil, math.max(60000, 20 * liveness)
-    if not redis.call('ZSCORE', queue, owner) then return 'gone' end
+    local number = redis.call('ZSCORE', queue, owner)
+    if not number then return 'gone' end
     keep(queue, ms)
     lives(name, owner, liveness, counted)
     keep(KEYS[at + 2], ms)
@@ -23,7 +24,7 @@ local function refresh(at, owner, liveness, counted)
       local rank, pttl = redis.call('ZRANK', queue, owner) + 1, math.max(0, name.expires - now)
       return string.format('queued %d %.0f %s ', rank, pttl, name.fence) .. name.metadata
     end
-    grant(name, owner, '0', now + liveness, '', '0')
+    grant(name, owner, '0', now + liveness, '', '0', number)
     redis.call('ZREM', queue, owner)
   end
   return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.dirty)

@@ -9,7 +9,7 @@
 local function settle(name, channel, me, floor)
   local queue, alive, at, answer = KEYS[name.at + 1], KEYS[name.at + 2], 0, ''
   for _ = 1, 1000 do
-    local entry = redis.call('ZRANGE', queue, at, at)[1]
+    local entry, number = unpack(redis.call('ZRANGE', queue, at, at, 'WITHSCORES'))
     if not entry or entry == me then
       answer = entry
       break
@@ -20,7 +20,7 @@ local function settle(name, channel, me, floor)
       redis.call('ZREM', queue, entry)
     else
       -- Written before it is told: whoever is told enters at once.
-      grant(name, entry, '0', tonumber(known), '', floor)
+      grant(name, entry, '0', tonumber(known), '', floor, number)
       local told = string.format('granted %s %s %s', entry, name.fence, name.dirty)
       if redis.pcall('PUBLISH', channel .. manager, told) ~= 0 or counted == '' then
         redis.call('ZREM', queue, entry)

@@ -24,13 +24,15 @@ local function write(name, px)
     redis.call('SET', KEYS[name.at], text, 'PX', px)
   end
 end
--- Gives a free name to an owner. Its fence is minted once, whoever is tried.
-local function grant(name, owner, depth, expires, metadata, floor)
+-- Gives a free name to an owner. Its fence is minted once, whoever is tried. `number`: its place in the queue, which
+-- stands in for the fence before until the grant is confirmed.
+local function grant(name, owner, depth, expires, metadata, floor, number)
   if not name.minted then
     local known = math.max(name.fence, tonumber(floor) < 2 ^ 53 and floor or 0) -- nobody was given more
-    name.before, name.minted = name.fence, true
+    name.last_fence, name.minted = name.fence, true
     name.fence = string.format('%.0f', math.max(known + 1, time[1] * 1000000 + time[2]))
   end
+  name.before = number or name.last_fence
   name.holder, name.depth, name.expires, name.metadata, name.live = owner, depth, expires, metadata, true
   write(name)
 end

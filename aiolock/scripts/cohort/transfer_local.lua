@@ -9,7 +9,7 @@ local owner, next, ttl = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local own, state = owner .. ' ' .. ARGV[2] .. ' ', redis.call('GET', KEYS[1])
 local held = state and string.sub(state, 1, #own) == own
 local head = held and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-local over = head and (ARGV[7] == '1' or (ARGV[7] == '0' and string.find(head, ':f', 1, true)))
+local over = head and (ARGV[7] == '1' or (ARGV[7] == '0' and string.find(head, ':[f+]')))
 if held and not over and not ARGV[11] and not (head and string.find(next, ':f', 1, true)) then
   local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')
   local abandoned = depth == '0' and dirty or '0'

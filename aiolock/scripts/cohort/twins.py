@@ -50,7 +50,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
     answer = ""
     if name.holder == owner and name.fence == int(fence):
         head = next(iter(store.zrange(name.queue, 0, 0)), "")
-        ends = bool(head) and (over == "1" or (over == "0" and ":f" in head))
+        ends = bool(head) and (over == "1" or (over == "0" and (":f" in head or ":+" in head)))
         name.vacate("0" if name.depth else name.dirty)
         first = name.settle(channel, successor, floor) if ends else None
         if first in (None, "", successor):
@@ -137,7 +137,7 @@ def refresh_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinR
     if not name.live:
         name.vacate()
         if name.settle(channel, owner, "0") == owner:
-            name.grant(owner, 0, name.now + int(liveness), "", "0")
+            name.grant(owner, 0, name.now + int(liveness), "", "0", store.zscore(name.queue, owner))
             store.zrem(name.queue, owner)
             return name.granted
     return name.queued(owner)
