@@ -1,0 +1,154 @@
+"""The multi lock's scripts: several plain locks at once, all or none. They work on the very keys of the plain lock.
+
+An owner id is `<manager id>:+<counter>`. While it waits for some names it may keep others provisionally: *reserved*. It
+has one number in all queues, that of its first; whoever has a lesser one takes what a greater one has reserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..base import Arg, Call, Ending, Part, Script
+from ..cohort import JOIN, SETTLE, STATE, LockCalls
+from ..cohort.decode import nest as nested
+from ..cohort.decode import release as released
+from ..cohort.decode import renew as renewed
+from ..keys import GRACE_MS, Keys
+from ..outcomes import (
+    AcquireOutcome,
+    Held,
+    Kept,
+    Missing,
+    ReleaseOutcome,
+    RenewOutcome,
+    no_grant,
+    no_nesting,
+    no_renewal,
+)
+from . import decode, twins
+
+
+def _of_lock(files: Sequence[str]) -> list[str]:
+    return [f"cohort/{file}" for file in files]
+
+
+ACQUIRE: Script[AcquireOutcome] = Script(
+    __name__,
+    "acquire",
+    twins.acquire,
+    decode.acquire,
+    no_grant,
+    ("cohort/clock", "acquire_free", *_of_lock(JOIN), "look", "take"),
+)
+RELEASE: Script[ReleaseOutcome] = Script(
+    __name__,
+    "release",
+    twins.release,
+    released,
+    prelude=("cohort/clock", *_of_lock(SETTLE), "finish", "worse"),
+)
+NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, nested, no_nesting, (*_of_lock(STATE), "worse"))
+RENEW = Script(__name__, "renew", twins.renew, renewed, no_renewal, (*_of_lock(STATE), "worse"))
+INFO = Script(__name__, "info", twins.info, decode.info, prelude=_of_lock(STATE))
+SCRIPTS = (ACQUIRE, RELEASE, NEST, RENEW, INFO)
+
+
+def joined(names: Sequence[str]) -> str:
+    """One name for several; no two sets are spelled alike."""
+    return " + ".join(name.replace("+", "++") for name in names)
+
+
+class MultiCalls:
+    """Requests about several lock names at once.
+
+    Args:
+        keys: the spelling of keys.
+        names: the locks' names, sorted, each once.
+    """
+
+    __slots__ = ("_channel", "_dead", "_keys", "_names", "channels", "name")
+
+    kind = "multi"
+    weight = 1
+
+    def __init__(self, keys: Keys, names: Sequence[str]) -> None:
+        self.name: str = joined(names)
+        self.channels: tuple[str, ...] = ()  # a grant is told to the manager
+        self._names = tuple(names)
+        parts = [keys.of(LockCalls.kind, name) for name in names]
+        self._dead = parts[0].dead
+        self._keys = tuple(key for part in parts for key in part.cohort)
+        self._channel = keys.managers
+
+    @property
+    def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
+        """What makes one request of many renewals."""
+        return renew
+
+    def acquire(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        liveness_ms: int = 0,
+        counted: bool = True,
+        number: int = 0,
+    ) -> Call[AcquireOutcome]:
+        """Hold all names, or queue.
+
+        An owner that has none of them queues for one, `Queued.part`, the one whose hold is the oldest. When it is
+        granted that, it has a reservation: the same request keeps it for another `liveness_ms`, reserves what is free,
+        takes what younger owners have reserved, and queues for all others. Only `Granted` says that the names are held.
+
+        Args:
+            owner: who wants them.
+            ttl_ms: how long it holds without a renewal.
+            floor: the highest fence that this manager has seen.
+            metadata: what others are told of the holder.
+            liveness_ms: how long the manager counts as alive from now; 0 refuses instead of queueing.
+            counted: the manager listens on its channel, so a message that reaches nobody proves that it is gone.
+            number: what `Queued.queue_number` said before: the owner stands where it stood, also in other queues.
+        """
+        args: tuple[Arg, ...] = (owner, ttl_ms, floor, metadata, liveness_ms, int(counted), self._channel)
+        return Call(self.name, ACQUIRE, (self._dead(owner), *self._keys), (*args, number, *self._names))
+
+    def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
+        """Lower the owner's depth to `left`; at 0 it is gone from all names and from their queues."""
+        return self._release(owner, ttl_ms, left, ending, ttl_ms + GRACE_MS if tainted else 0)
+
+    def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
+        """End what the owner has reserved, and leave all queues but that of the name `keep`.
+
+        What it holds for good stays, so a copy that comes late changes nothing. The answer means nothing.
+        """
+        call = self._release(owner, ttl_ms, 0, "back", 0)
+        at = 1 + 3 * self._names.index(keep)
+        call.keys = (*call.keys[:at], *call.keys[at + 3 :])
+        return call
+
+    def _release(self, owner: str, ttl_ms: int, left: int, ending: str, dead_ms: int) -> Call[ReleaseOutcome]:
+        args: tuple[Arg, ...] = (owner, ttl_ms + GRACE_MS, self._channel, ending, left, dead_ms)
+        return Call(self.name, RELEASE, (self._dead(owner), *self._keys), args)
+
+    def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
+        """Raise the depth of a hold in all names, and put its end off."""
+        return Call(self.name, NEST, self._keys[::3], (owner, fence, ttl_ms, depth))
+
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+        """An extension of a hold."""
+        return Part(self._keys[::3], (owner, fence, ttl_ms, len(self._names)))
+
+    def info(self) -> Call[list[Held | None]]:
+        """Who holds which of the names."""
+        return Call(self.name, INFO, self._keys[::3], ())
+
+
+def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
+    """One request that extends many holds of several names each."""
+    keys: list[str] = []
+    args: list[Arg] = []
+    for part in parts:
+        keys += part.keys
+        args += part.args
+    return Call("", RENEW, keys, args)

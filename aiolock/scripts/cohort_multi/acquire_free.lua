@@ -1,0 +1,31 @@
+-- acquire_free: grants all names at once where nobody holds one and nobody waits. Stands behind clock, in front of all
+-- that defines functions: a script that runs cold pays for those. Every other case is left to acquire.
+-- KEYS    tombstone of the owner; then state, queue, alive; repeated
+-- ARGV    owner, ttl ms, floor, metadata
+-- returns 'granted <fence> <pttl> <abandoned>', or goes on
+-- If a command is denied: nothing was changed; if it is denied for some of the keys only, a release ends the others.
+local owner, ttl, least = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local busy, states, parts = { KEYS[1] }, {}, {}
+for at = 2, #KEYS, 3 do
+  states[#states + 1], busy[#busy + 1] = redis.call('GET', KEYS[at]), KEYS[at + 1]
+end
+busy = redis.call('EXISTS', unpack(busy)) > 0
+least = least < 2 ^ 53 and least or 0 -- nobody was given more
+for i, state in ipairs(states) do
+  local holder, last, depth, dirty, expires = '-', '0', '0', '0', '0'
+  if state then holder, last, depth, dirty, expires = string.match(state, '^(%S+) (%d+) %d+ (%d+) (%d) (%d+) ') end
+  busy = busy or tonumber(expires) > now
+  parts[i], least = { last, holder ~= '-' and depth ~= '0' and '1' or dirty }, math.max(least, last)
+end
+if not busy then
+  local is_now = time[1] * 1000000 + time[2] > least + 1 -- as nearly always, and then its text is cheap
+  local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', least + 1)
+  local px, abandoned = ttl > 86340000 and string.format('%.0f', ttl + 60000) or '86400000', '0'
+  for i, part in ipairs(parts) do
+    local text = string.format('%s %s %s 1 %s %.0f ', owner, fence, part[1], part[2], now + ttl)
+    redis.call('SET', KEYS[3 * i - 1], text .. ARGV[4], 'PX', px)
+    if part[2] == '1' then abandoned = '1' end
+  end
+  return 'granted ' .. fence .. ' ' .. ARGV[2] .. ' ' .. abandoned
+end
+local liveness, channel, number = tonumber(ARGV[5]), ARGV[7], ARGV[8] ~= '0' and ARGV[8] or nil

@@ -1,0 +1,22 @@
+-- finish: what becomes of one name when a level of its owner ends, or all that it has of it. Stands behind settle.
+-- KEYS    state, queue, alive; from KEYS[at]
+-- returns its fence, nil and what is left of its time; or nil and why it is not the owner's
+-- If a command is denied: see settle; the owner holds the name, or is gone from it.
+local function finish(at, left, ending, clean)
+  local owner, name = ARGV[1], read(at, redis.call('GET', KEYS[at]))
+  if name.holder ~= owner then
+    if left == '0' then redis.call('ZREM', KEYS[at + 1], owner) end
+    return nil, name.live and 'taken_over' or 'deleted'
+  end
+  local fence = name.fence
+  if left ~= '0' then
+    if tonumber(left) < tonumber(name.depth) then name.depth = left end
+    write(name)
+  elseif ending ~= 'back' or name.depth == '0' then
+    vacate(name, name.depth ~= '0' and (ending == 'clean' and '0' or ending == 'dirty' and '1') or name.dirty)
+    if (settle(name, ARGV[3], nil, '0') or '') == '' then
+      write(name, name.dirty == '0' and clean or math.max(86400000, clean))
+    end
+  end
+  return fence, nil, math.max(0, name.expires - now)
+end

@@ -1,0 +1,31 @@
+-- renew: extends many holds of several names each; a hold is lost if one of its names is.
+-- KEYS    state; repeated
+-- ARGV    owner, fence, ttl ms (0: only look), how many names; repeated
+-- returns one answer a hold: pttl | 'deleted' | 'taken_over' | 'error …'
+-- Never creates a hold and never shortens one. One whose time is over, but that nobody took, goes on under its fence.
+-- If a command is denied: that hold's answer is the error, and the other names and holds are renewed.
+local function renew(at, owner, fence, ttl)
+  local name = read(at, redis.call('GET', KEYS[at]))
+  if name.holder ~= owner or name.fence ~= fence then return name.live and 'taken_over' or 'deleted' end
+  name.expires = ttl > 0 and math.max(name.expires, now + ttl) or name.expires
+  if ttl > 0 then write(name) end
+  return math.max(0, name.expires - now)
+end
+local answers, at = {}, 1
+for hold = 1, #ARGV, 4 do
+  local pttl, gone, failed = math.huge, nil, nil
+  for _ = 1, tonumber(ARGV[hold + 3]) do
+    local done, answer = pcall(renew, at, ARGV[hold], ARGV[hold + 1], tonumber(ARGV[hold + 2]))
+    at = at + 1
+    if not done then
+      -- A caught error is a table on some servers, and text on others.
+      failed = failed or 'error ' .. (type(answer) == 'table' and answer.err or answer)
+    elseif type(answer) == 'string' then
+      gone = worse(gone, answer)
+    else
+      pttl = math.min(pttl, answer)
+    end
+  end
+  answers[#answers + 1] = gone or failed or pttl
+end
+return answers
