@@ -31,7 +31,7 @@ async def test_a_reply_nobody_asked_for(replies: Replies) -> None:
 
 async def test_an_echo(replies: Replies) -> None:
     for nonce in (b"1", b"2", b"3"):
-        replies.places.append(Echo(nonce))
+        replies.pending.append(Echo(nonce))
     assert replies.receive(b"1")
     assert replies.receive(BUSY)  # a sign of life as good as any
     with pytest.raises(Desync):
@@ -42,14 +42,14 @@ async def test_a_loaded_script(replies: Replies) -> None:
     scripts = Scripts()
     assert scripts.give("abc")
     assert not scripts.give("abc")
-    replies.places.append(Loaded(scripts, "abc"))
+    replies.pending.append(Loaded(scripts, "abc"))
     replies.receive(b"abc")
-    replies.places.append(Loaded(scripts, "abc"))
+    replies.pending.append(Loaded(scripts, "abc"))
     replies.receive(BUSY)
     assert scripts.refusals == {"abc": BUSY}
     assert scripts.give("abc")
     assert scripts.refusals == {}
-    replies.places.append(Loaded(scripts, "abc"))
+    replies.pending.append(Loaded(scripts, "abc"))
     with pytest.raises(Desync):
         replies.receive([b"granted"])
 
@@ -57,7 +57,7 @@ async def test_a_loaded_script(replies: Replies) -> None:
 def subscribing(channels: Channels, replies: Replies, name: bytes) -> Listener:
     listener = Listener(name, lambda payload: None, asyncio.get_running_loop().create_future())
     channels.add(listener)
-    replies.places.append(Confirmation(b"subscribe", name, channels, listener))
+    replies.pending.append(Confirmation(b"subscribe", name, channels, listener))
     return listener
 
 
@@ -66,11 +66,11 @@ async def test_a_subscription_is_confirmed_in_its_place(channels: Channels, repl
     assert not replies.receive(Push([b"message", b"c", b"early"]))
     assert replies.receive(Push([b"subscribe", b"c", 1]))
     assert listener.future.done()
-    assert len(replies.places) == 0
+    assert len(replies.pending) == 0
 
 
 async def test_a_subscription_confirmed_out_of_place(channels: Channels, replies: Replies) -> None:
-    replies.places.append(Echo(b"1"))
+    replies.pending.append(Echo(b"1"))
     listener = subscribing(channels, replies, b"c")
     with pytest.raises(Desync):
         replies.receive(Push([b"subscribe", b"c", 1]))
@@ -98,7 +98,7 @@ async def test_a_reply_in_the_place_of_a_subscription(channels: Channels, replie
 
 async def test_an_error_in_the_place_of_a_subscription(channels: Channels, replies: Replies) -> None:
     listener = subscribing(channels, replies, b"c")
-    replies.places.append(Echo(b"1"))
+    replies.pending.append(Echo(b"1"))
     assert replies.receive(ResponseError("NOPERM no"))
     assert replies.receive(b"1")
     assert listener.future.exception() is not None

@@ -1,4 +1,4 @@
-"""What the server owes on one connection: answers in order, and pushes where a SUBSCRIBE has its place."""
+"""What the server owes on one connection: answers in order, and pushes in the order of SUBSCRIBEs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Desync(Exception):
 
 
 class Expected(Protocol):
-    """A place in the order of answers."""
+    """An answer that the server owes."""
 
     def answer(self, reply: object) -> None:
-        """The reply or error reply for this place. Raises `Desync`."""
+        """The reply or error reply that it is. Raises `Desync`."""
 
 
 class Echo:
-    """PING's place: proves that the order is kept. An error reply is a sign of life, too."""
+    """The answer to a PING: proves that the order is kept. An error reply is a sign of life, too."""
 
     __slots__ = ("_nonce",)
 
@@ -39,7 +39,7 @@ class Echo:
 
 
 class Loaded:
-    """SCRIPT LOAD's place."""
+    """The answer to a SCRIPT LOAD."""
 
     __slots__ = ("_scripts", "_sha")
 
@@ -87,7 +87,7 @@ class Scripts:
 
 
 class Acknowledgement:
-    """The places of all calls of one write, and of the question behind them: answered together, with the last reply.
+    """What stands for all calls of one write, and the question behind them: answered together, with the last reply.
 
     Args:
         replicas: who must acknowledge.
@@ -107,7 +107,7 @@ class Acknowledgement:
         return bool(self.requests)
 
     def of(self, request: Request[Any]) -> Acknowledgement:
-        """The place of one more call."""
+        """The answer to one more call."""
         self.requests.append(request)
         return self
 
@@ -128,7 +128,7 @@ class Acknowledgement:
 
 
 class Confirmation:
-    """The place of a SUBSCRIBE or UNSUBSCRIBE of one channel: closed by a push, or by an error reply."""
+    """The answer to a SUBSCRIBE or UNSUBSCRIBE of one channel: given by a push, or by an error reply."""
 
     __slots__ = ("_channels", "_listener", "push")
 
@@ -150,42 +150,42 @@ class Confirmation:
 
 
 class Replies:
-    """The queue of places.
+    """The queue of pending answers.
 
     Args:
         channels: where messages go.
 
     Attributes:
-        places: what is outstanding, in the order of writing; whoever writes appends.
+        pending: what the server still owes, in the order of writing; whoever writes appends.
     """
 
-    __slots__ = ("_channels", "places")
+    __slots__ = ("_channels", "pending")
 
     def __init__(self, channels: Channels) -> None:
-        self.places: deque[Expected] = deque()
+        self.pending: deque[Expected] = deque()
         self._channels = channels
 
     def requests(self) -> Iterator[Request[Any]]:
         """Take out the calls that were not answered; the rest died with the connection."""
-        places = list(self.places)
-        self.places.clear()
-        for place in places:
-            if isinstance(place, Request):
-                yield place
-            elif isinstance(place, Acknowledgement):
-                yield from place.take()
+        pending = list(self.pending)
+        self.pending.clear()
+        for expected in pending:
+            if isinstance(expected, Request):
+                yield expected
+            elif isinstance(expected, Acknowledgement):
+                yield from expected.take()
 
     def receive(self, reply: object) -> bool:
-        """Give a reply or push to whom it belongs; True if it closed a place.
+        """Give a reply or push to whom it belongs; True if it was a pending answer.
 
         Raises:
             Desync: it belongs to nobody.
         """
         if type(reply) is Push:
             return self._push(reply.items)
-        if not self.places:
+        if not self.pending:
             raise Desync("an answer came that nobody had asked for")
-        self.places.popleft().answer(reply)
+        self.pending.popleft().answer(reply)
         return True
 
     def _push(self, items: list[Any]) -> bool:
@@ -193,10 +193,10 @@ class Replies:
         if kind == b"message":
             self._channels.deliver(items[1], items[2])
         elif kind in (b"subscribe", b"unsubscribe"):
-            place = self.places[0] if self.places else None
-            if isinstance(place, Confirmation) and place.push == (kind, items[1]):
-                self.places.popleft()
-                place.confirm()
+            expected = self.pending[0] if self.pending else None
+            if isinstance(expected, Confirmation) and expected.push == (kind, items[1]):
+                self.pending.popleft()
+                expected.confirm()
                 return True
             if kind == b"subscribe":
                 raise Desync("a subscription was confirmed out of order")

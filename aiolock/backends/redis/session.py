@@ -50,7 +50,7 @@ class Session:
     ) -> None:
         self.link = link
         self.replies: Replies = Replies(channels)
-        self._places = self.replies.places
+        self._pending = self.replies.pending
         self.scripts: Scripts = Scripts()
         self._outbox = outbox
         self._channels = channels
@@ -72,7 +72,7 @@ class Session:
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
-        if self._places or not self._outbox.empty or self._replicas is not None or self._over or self.link.gone():
+        if self._pending or not self._outbox.empty or self._replicas is not None or self._over or self.link.gone():
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
@@ -95,7 +95,7 @@ class Session:
 
     def wake(self) -> None:
         """Something was put into the outbox."""
-        if self._places or self._replicas is not None:
+        if self._pending or self._replicas is not None:
             self._schedule()
         elif not self._scheduled:
             self.flush()
@@ -111,7 +111,7 @@ class Session:
         """Write the outbox now, in one piece."""
         if self._outbox.empty or self._congested or self._over or self.link.gone():
             return
-        if not (self._places and self._replicas is not None):
+        if not (self._pending and self._replicas is not None):
             items = self._outbox.take()
             try:
                 self._write(items)
@@ -120,15 +120,15 @@ class Session:
                 raise
 
     def _write(self, items: Sequence[Item]) -> None:
-        if not self._places:
+        if not self._pending:
             self._heartbeat.heard = True
         now = self._clock.now()
         together = None if self._replicas is None else Acknowledgement(self._replicas)
         data = b"".join([self._encode(item, now, together) for item in items])
         if self._replicas is not None and together:
             data += self._replicas.question()
-            self._places.append(together)
-            self._places.append(together)
+            self._pending.append(together)
+            self._pending.append(together)
         if data:
             self._send(data)
         else:
@@ -143,13 +143,13 @@ class Session:
         Cancellation: nothing changes.
         """
         self.wake()
-        if not self._over and (self._places or not self._outbox.empty):
+        if not self._over and (self._pending or not self._outbox.empty):
             self._quiet = self._loop.create_future()
             try:
                 await self._quiet
             finally:
                 self._quiet = None
-        return not self._places and self._outbox.empty
+        return not self._pending and self._outbox.empty
 
     def close(self) -> None:
         """Close once all is sent."""
@@ -159,7 +159,7 @@ class Session:
         self.link.close()
 
     def _encode(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
-        """What to send for `item`, whose answer has its place from now on; nothing if it is not wanted any more."""
+        """What to send for `item`, whose answer is pending from now on; nothing if it is not wanted any more."""
         if not isinstance(item, Request):
             return self._encode_subscription(item)
         call = item.call
@@ -176,21 +176,21 @@ class Session:
             self._loop.call_soon(item.settle, failure)
             return b""
         if script.sha not in self.scripts.known and self.scripts.give(script.sha):
-            self._places.append(Loaded(self.scripts, script.sha))
+            self._pending.append(Loaded(self.scripts, script.sha))
             data = pack((b"SCRIPT", b"LOAD", script.lua)) + data
-        self._places.append(item if together is None else together.of(item))
+        self._pending.append(item if together is None else together.of(item))
         call.sent_at = now
         call.writes += 1
         return data
 
     def _encode_subscription(self, item: Subscribe | Unsubscribe) -> bytes:
         if isinstance(item, Unsubscribe):
-            self._places.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
+            self._pending.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
             return pack((b"UNSUBSCRIBE", item.channel))
         listener = item.listener
         if not self._channels.has(listener):
             return b""
-        self._places.append(Confirmation(b"subscribe", listener.channel, self._channels, listener))
+        self._pending.append(Confirmation(b"subscribe", listener.channel, self._channels, listener))
         return pack((b"SUBSCRIBE", listener.channel))
 
     def _send(self, data: bytes) -> None:
@@ -210,8 +210,8 @@ class Session:
         self.flush()
 
     def _receive(self, reply: object) -> None:
-        if self._places and type(reply) is not Push:
-            self._places.popleft().answer(reply)
+        if self._pending and type(reply) is not Push:
+            self._pending.popleft().answer(reply)
         elif not self.replies.receive(reply):
             return
         self._heartbeat.heard = True
@@ -232,8 +232,8 @@ class Session:
         """A signal handler raised, such as `sys.exit()`: nobody knows what of `items` was written, so all that was
         asked is asked again on another connection, if whoever asked wants that."""
         written: set[int] = set()
-        for place in self._places:
-            written.update(map(id, place.requests if isinstance(place, Acknowledgement) else (place,)))
+        for expected in self._pending:
+            written.update(map(id, expected.requests if isinstance(expected, Acknowledgement) else (expected,)))
         for item in items:
             if isinstance(item, Request) and id(item) not in written:
                 self._outbox.put(item)
@@ -246,16 +246,16 @@ class Session:
 
     def _note_quiet(self) -> None:
         quiet = self._quiet
-        if quiet is not None and not quiet.done() and (self._over or (self._outbox.empty and not self._places)):
+        if quiet is not None and not quiet.done() and (self._over or (self._outbox.empty and not self._pending)):
             quiet.set_result(None)
 
     def _waiting(self) -> bool:
-        return bool(self._places)
+        return bool(self._pending)
 
     def _ping(self) -> None:
         self._heartbeat.heard = True
         nonce = next(self._nonces)
-        self._places.append(Echo(nonce))
+        self._pending.append(Echo(nonce))
         self._send(pack((b"PING", nonce)))
 
     def _overdue(self) -> None:
