@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import itertools
 import secrets
 from collections.abc import Callable, Sequence
@@ -20,6 +21,18 @@ from .requests import Request
 
 ENOUGH = 32
 """Calls of one turn of the loop that are written before its end: the server works on them while more are made."""
+
+
+class State(enum.Enum):
+    """Of a session: writes what is put into its outbox; does not, as the transport has enough to send, so that calls
+    can still be withdrawn; or closed, or lost."""
+
+    OPEN = enum.auto()
+    CONGESTED = enum.auto()
+    OVER = enum.auto()
+
+
+OPEN, CONGESTED, OVER = State  # read at every call: not looked up in the class
 
 
 class Session:
@@ -61,8 +74,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
-        self._over = False
-        self._congested = False
+        self._state: State = OPEN
         self._quiet: asyncio.Future[None] | None = None
         self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
 
@@ -72,7 +84,13 @@ class Session:
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
-        if self._pending or not self._outbox.empty or self._replicas is not None or self._over or self.link.gone():
+        if (
+            self._pending
+            or not self._outbox.empty
+            or self._replicas is not None
+            or self._state is OVER
+            or self.link.gone()
+        ):
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
@@ -109,7 +127,7 @@ class Session:
 
     def flush(self) -> None:
         """Write the outbox now, in one piece."""
-        if self._outbox.empty or self._congested or self._over or self.link.gone():
+        if self._outbox.empty or self._state is not OPEN or self.link.gone():
             return
         if not (self._pending and self._replicas is not None):
             items = self._outbox.take()
@@ -143,7 +161,7 @@ class Session:
         Cancellation: nothing changes.
         """
         self.wake()
-        if not self._over and (self._pending or not self._outbox.empty):
+        if self._state is not OVER and (self._pending or not self._outbox.empty):
             self._quiet = self._loop.create_future()
             try:
                 await self._quiet
@@ -153,7 +171,8 @@ class Session:
 
     def close(self) -> None:
         """Close once all is sent."""
-        self._congested = False  # it is sent, or lost: there is no later
+        if self._state is CONGESTED:
+            self._state = OPEN  # it is sent, or lost: there is no later
         self.flush()
         self._end()
         self.link.close()
@@ -195,13 +214,16 @@ class Session:
 
     def _send(self, data: bytes) -> None:
         try:
-            self._congested = self.link.write(data)
+            congested = self.link.write(data)
         except Exception as error:
             self._abandon(error)
+        else:
+            if self._state is not OVER:
+                self._state = CONGESTED if congested else OPEN
 
     def _resumed(self) -> None:
-        # While the transport has enough to send, calls stay here, where they can still be withdrawn.
-        self._congested = False
+        if self._state is CONGESTED:
+            self._state = OPEN
         if not self._outbox.empty:
             self._schedule()
 
@@ -222,7 +244,7 @@ class Session:
 
     def _abandon(self, cause: Exception) -> None:
         """Lose the connection."""
-        if not self._over:
+        if self._state is not OVER:
             self._end()
             if not self._loop.is_closed():
                 self.link.reset()
@@ -240,13 +262,17 @@ class Session:
         self._abandon(ConnectionError("the process was interrupted while it was written to"))
 
     def _end(self) -> None:
-        self._over = True
+        self._state = OVER
         self._heartbeat.stop()
         self._note_quiet()
 
     def _note_quiet(self) -> None:
         quiet = self._quiet
-        if quiet is not None and not quiet.done() and (self._over or (self._outbox.empty and not self._pending)):
+        if (
+            quiet is not None
+            and not quiet.done()
+            and (self._state is OVER or (self._outbox.empty and not self._pending))
+        ):
             quiet.set_result(None)
 
     def _waiting(self) -> bool:
