@@ -11,8 +11,8 @@ from ..core.runtime import Runtime
 from ..errors import BackendError, ConfigurationError, WaitTimeout
 from ..log import Log
 from ..scripts.keys import check_name
-from ..scripts.latch import LatchCalls, Look
-from .vigil import Vigil
+from ..scripts.latch import LatchCalls, LatchState
+from .latch_watcher import LatchWatcher
 
 logger: Log = Log("aiolock.latch")
 
@@ -86,7 +86,7 @@ class Latch:
 
         Cost: one round trip.
         """
-        return self._agree(await self._runtime.ask(self._calls.look(), "looking at"))
+        return self._agree(await self._runtime.ask(self._calls.query(), "looking at"))
 
     async def delete(self) -> bool:
         """End it, open or not; the next use of its name makes a fresh one, with all counts missing.
@@ -109,47 +109,47 @@ class Latch:
         """Wait until it is open.
 
         Args:
-            timeout: seconds to wait; 0 for one look, None for without limit.
+            timeout: seconds to wait; 0 for one query, None for without limit.
 
         Raises:
             WaitTimeout: it did not open in time; says how many counts are missing.
-            BackendError: Redis did not answer the first look within `request_timeout`, or refuses. Who is already
+            BackendError: Redis did not answer the first query within `request_timeout`, or refuses. Who is already
                 waiting rides out an outage.
             NotAcquired: the manager was closed meanwhile.
             ConfigurationError: as `count_down()`.
 
-        Cancellation: nothing is left. Cost: one round trip if it is open; else a SUBSCRIBE and a second look, then
-        one look each `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
+        Cancellation: nothing is left. Cost: one round trip if it is open; else a SUBSCRIBE and a second query, then
+        one query each `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
         opening. However many tasks of the process wait.
         """
         timeout = check_timeout(self.name, "timeout", timeout)
         runtime, name = self._runtime, self.name
         if timeout == 0:
-            look = await runtime.ask(self._calls.look(), "looking at")
-            if self._agree(look):
-                raise self._late(look, timeout)
+            state = await runtime.ask(self._calls.query(), "looking at")
+            if self._agree(state):
+                raise self._late(state, timeout)
             return
         runtime.check(name)
         began = runtime.clock.now()
         expires = math.inf if timeout is None else began + timeout
         patience = began + runtime.limits.request_timeout
-        vigil = self._vigil()
-        vigil.join(self._calls)
+        watcher = self._watcher()
+        watcher.join(self._calls)
         try:
-            while vigil.seen is None:
+            while watcher.seen is None:
                 if expires < patience:
-                    await vigil.change(expires, lambda: self._late(None, timeout))
+                    await watcher.change(expires, lambda: self._late(None, timeout))
                 else:
-                    await vigil.change(patience, lambda: runtime.unanswered(name, "waiting for"))
-            self._agree(vigil.seen)
-            while vigil.seen.left > 0:
-                await vigil.change(expires, lambda: self._late(vigil.seen, timeout))
+                    await watcher.change(patience, lambda: runtime.unanswered(name, "waiting for"))
+            self._agree(watcher.seen)
+            while watcher.seen.left > 0:
+                await watcher.change(expires, lambda: self._late(watcher.seen, timeout))
         finally:
-            vigil.leave()
+            watcher.leave()
 
-    def _vigil(self) -> Vigil:
+    def _watcher(self) -> LatchWatcher:
         gate = self._runtime.gates.get((LatchCalls.kind, self.name))
-        return Vigil(self._runtime, self._calls) if gate is None else cast(Vigil, gate)
+        return LatchWatcher(self._runtime, self._calls) if gate is None else cast(LatchWatcher, gate)
 
     def _counter(self, by: str) -> str:
         try:
@@ -159,25 +159,25 @@ class Latch:
                 self.name, f"by= of latch {self.name!r} must be text of 1 to 512 bytes in UTF-8, not {by!r:.80}"
             ) from error
 
-    def _counted(self, result: Look | BackendError) -> None:
+    def _counted(self, result: LatchState | BackendError) -> None:
         gate = self._runtime.gates.get((LatchCalls.kind, self.name))
-        if gate is not None and isinstance(result, Look) and result.left == 0:
+        if gate is not None and isinstance(result, LatchState) and result.left == 0:
             gate.signal()  # the message may be denied
 
-    def _agree(self, look: Look) -> int:
-        if look.total != self._calls.total and not self._warned:
+    def _agree(self, state: LatchState) -> int:
+        if state.total != self._calls.total and not self._warned:
             self._warned = True
             logger.warning(
                 "latch %r was made with count=%d, not %d: the first one counts, until it expires",
                 self.name,
-                look.total,
+                state.total,
                 self._calls.total,
                 extra={"lock_name": self.name},
             )
-        return look.left
+        return state.left
 
-    def _late(self, look: Look | None, timeout: float | None) -> WaitTimeout:
-        why = "Redis has not answered yet" if look is None else f"{look.left} of {look.total} counts are missing"
+    def _late(self, state: LatchState | None, timeout: float | None) -> WaitTimeout:
+        why = "Redis has not answered yet" if state is None else f"{state.left} of {state.total} counts are missing"
         return WaitTimeout(
             self.name, f"latch {self.name!r} did not open within {format_seconds(timeout or 0.0)} s: {why}"
         )

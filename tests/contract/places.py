@@ -12,7 +12,7 @@ import redis
 from aiolock import Lease, LockManager, Poll
 from aiolock.backends.memory import MemoryBackend
 from aiolock.core.gate import Gate
-from aiolock.primitives.vigil import Vigil
+from aiolock.primitives.latch_watcher import LatchWatcher
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS, Keys, NameKeys
 from aiolock.scripts.lock import LockCalls, confirm
@@ -177,7 +177,7 @@ def _waits(manager: LockManager, name: str, kind: str) -> bool:
     gate = manager._runtime.gates.get((kind, name))
     if isinstance(gate, Gate):
         return any(waiter.refusal is not None for waiter in gate.waiters)
-    return gate is not None and cast(Vigil, gate).seen is not None
+    return gate is not None and cast(LatchWatcher, gate).seen is not None
 
 
 class QuorumPlace:

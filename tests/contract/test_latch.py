@@ -100,7 +100,7 @@ async def test_one_key_that_expires(here: Latch, locks: LockManager, place: Plac
 
 @pytest.mark.not_polling("each look refreshes it")
 async def test_waiting_keeps_it_alive(place: Place) -> None:
-    """The ttl is shorter than the recheck. Kept by Vigil._next_look."""
+    """The ttl is shorter than the recheck. Kept by LatchWatcher._next_query."""
     async with place.manager(recheck=60.0) as locks:
         task = asyncio.create_task(locks.latch(NAME, 2, ttl=2.0).wait())
         await until(lambda: place.side.exists(KEY))
@@ -191,7 +191,7 @@ def limited(redis_place: RedisPlace) -> Iterator[Callable[[str], LockManager]]:
 
 
 async def test_a_denied_command_is_told(limited: Callable[[str], LockManager]) -> None:
-    """Kept by Vigil._settle."""
+    """Kept by LatchWatcher._settle."""
     async with limited("-hmget") as locks:
         for _ in range(2):
             tasks = [asyncio.create_task(locks.latch(NAME, 2).wait()) for _ in range(5)]

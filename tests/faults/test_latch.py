@@ -8,7 +8,7 @@ import pytest
 
 from aiolock import BackendError, LockManager
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.latch import COUNT_DOWN, LOOK
+from aiolock.scripts.latch import COUNT_DOWN, QUERY
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.proxy import FaultProxy
@@ -18,7 +18,7 @@ from .scene import ENOUGH, Opener, Server, until
 NAME = "import:7"
 KEYS = Keys("aiolock").of("latch", NAME)
 COUNTS = COUNT_DOWN.sha.encode()
-LOOKS = LOOK.sha.encode()
+QUERIES = QUERY.sha.encode()
 
 
 def listeners(server: Server) -> int:
@@ -71,7 +71,7 @@ async def test_an_unanswered_count_down_counts_when_the_connection_is_back(
 async def test_an_opening_while_the_waiter_is_cut_off(
     locks: LockManager, others: LockManager, proxy: FaultProxy, server: Server
 ) -> None:
-    """It is found at the reconnect, recheck is a minute away. Kept by Ear._on_message: confirmed again, look."""
+    """It is found at the reconnect, recheck is a minute away. Kept by Ear._on_message: confirmed again, ask."""
     task = asyncio.create_task(locks.latch(NAME, 1).wait())
     await until(lambda: listeners(server))
     proxy.refuse()
@@ -85,9 +85,9 @@ async def test_an_opening_while_the_waiter_is_cut_off(
         await task
 
 
-async def test_the_answer_of_a_look_is_lost(locks: LockManager, others: LockManager, proxy: FaultProxy) -> None:
+async def test_the_answer_of_a_query_is_lost(locks: LockManager, others: LockManager, proxy: FaultProxy) -> None:
     await others.latch(NAME, 1).count_down()
-    cut = proxy.cut(matching=LOOKS)
+    cut = proxy.cut(matching=QUERIES)
     async with asyncio.timeout(ENOUGH):
         await locks.latch(NAME, 1).wait()
     assert len(cut.frames) == 1

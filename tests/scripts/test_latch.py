@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import aiolock.scripts
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.latch import SCRIPTS, LatchCalls, Look
+from aiolock.scripts.latch import SCRIPTS, LatchCalls, LatchState
 from aiolock.scripts.lock import SCRIPTS as LOCK_SCRIPTS
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -52,19 +52,19 @@ def test_a_latch_needs_no_more_rights_than_a_lock() -> None:
 
 def test_counts_down_and_opens(side: Side) -> None:
     side.listen(ALPHA.channels[0])
-    assert side.run(ALPHA.look()) == Look(2, 2)
-    assert side.run(ALPHA.count_down("m:1")) == Look(1, 2)
+    assert side.run(ALPHA.query()) == LatchState(2, 2)
+    assert side.run(ALPHA.count_down("m:1")) == LatchState(1, 2)
     assert side.hash(KEY) == {"left": "1", "total": "2", "m:1": "1"}
     assert side.heard() == []
-    assert side.run(ALPHA.count_down("m:2")) == Look(0, 2)
+    assert side.run(ALPHA.count_down("m:2")) == LatchState(0, 2)
     assert side.heard() == [(ALPHA.channels[0], "open")]
-    assert side.run(ALPHA.look()) == Look(0, 2)
+    assert side.run(ALPHA.query()) == LatchState(0, 2)
 
 
 def test_a_copy_counts_nothing(side: Side) -> None:
     """H16. Guards `not latch[3]`."""
     for _ in range(3):
-        assert side.run(ALPHA.count_down("m:1")) == Look(1, 2)
+        assert side.run(ALPHA.count_down("m:1")) == LatchState(1, 2)
 
 
 def test_an_open_latch_stays_open(side: Side) -> None:
@@ -73,29 +73,29 @@ def test_an_open_latch_stays_open(side: Side) -> None:
     side.run(ALPHA.count_down("m:2"))
     side.listen(ALPHA.channels[0])
     for counter in ("m:1", "m:2", "m:3"):
-        assert side.run(ALPHA.count_down(counter)) == Look(0, 2)
+        assert side.run(ALPHA.count_down(counter)) == LatchState(0, 2)
     assert side.hash(KEY) == {"left": "0", "total": "2"}
     assert side.heard() == []
 
 
 def test_who_comes_first_fixes_the_total(side: Side) -> None:
-    assert side.run(ALPHA.count_down("m:1")) == Look(1, 2)
-    assert side.run(BETA.look()) == Look(1, 2)
-    assert side.run(BETA.count_down("m:2")) == Look(0, 2)
+    assert side.run(ALPHA.count_down("m:1")) == LatchState(1, 2)
+    assert side.run(BETA.query()) == LatchState(1, 2)
+    assert side.run(BETA.count_down("m:2")) == LatchState(0, 2)
     side.delete(KEY)
-    assert side.run(BETA.look()) == Look(5, 5)
-    assert side.run(ALPHA.count_down("m:1")) == Look(4, 5)
+    assert side.run(BETA.query()) == LatchState(5, 5)
+    assert side.run(ALPHA.count_down("m:1")) == LatchState(4, 5)
 
 
 @pytest.mark.parametrize("counted", [0, 1, 2], ids=["fresh", "closed", "open"])
-@pytest.mark.parametrize("use", [ALPHA.look(), ALPHA.count_down("m:1"), ALPHA.count_down("m:9")], ids=str)
-def test_every_use_refreshes_and_nothing_shortens(side: Side, counted: int, use: Call[Look]) -> None:
+@pytest.mark.parametrize("use", [ALPHA.query(), ALPHA.count_down("m:1"), ALPHA.count_down("m:9")], ids=str)
+def test_every_use_refreshes_and_nothing_shortens(side: Side, counted: int, use: Call[LatchState]) -> None:
     """Guards `math.max` and each PEXPIRE; also of a key whose expiry somebody took away."""
     for number in range(counted):
         side.run(LatchCalls(KEYS, "n", 2, 1000).count_down(f"m:{number + 1}"))
     side.run(use)
     assert TTL - SLACK < side.pttl(KEY) <= TTL
-    side.run(BETA.look())
+    side.run(BETA.query())
     side.run(BETA.count_down("m:7"))
     assert TTL - SLACK < side.pttl(KEY) <= TTL
     fields = side.hash(KEY)
@@ -109,7 +109,7 @@ def test_after_its_expiry_it_is_a_fresh_one(side: Side) -> None:
     side.run(ALPHA.count_down("m:1"))
     side.run(ALPHA.count_down("m:2"))
     side.expire(KEY)
-    assert side.run(ALPHA.count_down("m:3")) == Look(1, 2)
+    assert side.run(ALPHA.count_down("m:3")) == LatchState(1, 2)
 
 
 @pytest.mark.parametrize("counts", [1, 2], ids=["closed", "open"])
@@ -121,24 +121,24 @@ def test_deleted_it_is_a_fresh_one(side: Side, counts: int) -> None:
     assert [side.run(BETA.delete()), side.run(BETA.delete())] == [True, False]
     assert not side.exists(KEY)
     assert side.heard() == []
-    assert side.run(BETA.count_down("m:0")) == Look(4, 5)
+    assert side.run(BETA.count_down("m:0")) == LatchState(4, 5)
 
 
 def test_a_denied_deletion_changes_nothing(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
     lua.run(ALPHA.count_down("m:1"))
     assert DENIAL.search(str(outcome(denied("del"), ALPHA.delete())))
-    assert lua.run(ALPHA.look()) == Look(1, 2)
+    assert lua.run(ALPHA.query()) == LatchState(1, 2)
 
 
 def test_a_latch_of_one(side: Side) -> None:
     """Opens with its first use; the key has an expiry."""
-    assert side.run(LatchCalls(KEYS, "n", 1, TTL).count_down("m:1")) == Look(0, 1)
+    assert side.run(LatchCalls(KEYS, "n", 1, TTL).count_down("m:1")) == LatchState(0, 1)
     assert side.hash(KEY) == {"left": "0", "total": "1"}
     assert TTL - SLACK < side.pttl(KEY) <= TTL
 
 
-@pytest.mark.parametrize("use", [ALPHA.look(), ALPHA.count_down("m:1")], ids=str)
-def test_a_key_of_another_type_is_left_alone(side: Side, use: Call[Look]) -> None:
+@pytest.mark.parametrize("use", [ALPHA.query(), ALPHA.count_down("m:1")], ids=str)
+def test_a_key_of_another_type_is_left_alone(side: Side, use: Call[LatchState]) -> None:
     """Guards that HMGET comes before PEXPIRE."""
     side.set(KEY, "a string")
     before = side.pttl(KEY)
@@ -171,7 +171,7 @@ ttls = st.sampled_from((100_000, 200_000, 400_000))
 steps = st.one_of(
     step("count_down", totals, ttls, st.sampled_from([f"by:{counter}" for counter in COUNTERS])),
     step("count_down", totals, ttls, st.integers(1, 6).map(lambda number: f"m:{number}")),
-    step("look", totals, ttls),
+    step("query", totals, ttls),
     step("delete"),
     step("again", st.integers(0, 20)),  # a copy that comes late
     step("gone"),  # deleted, evicted, or its time is over
@@ -215,8 +215,8 @@ class World:
         match step.kind, step.facts:
             case "count_down", (total, ttl, counter):
                 return LatchCalls(KEYS, self.names[step.name], total, ttl).count_down(counter)
-            case "look", (total, ttl):
-                return LatchCalls(KEYS, self.names[step.name], total, ttl).look()
+            case "query", (total, ttl):
+                return LatchCalls(KEYS, self.names[step.name], total, ttl).query()
             case "delete", _:
                 return LatchCalls(KEYS, self.names[step.name], 1, 1).delete()
             case "again", (back,):
@@ -262,7 +262,7 @@ def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, co
     distinct: set[int] = set()
     for number in copies:
         distinct.add(number)
-        assert side.run(calls.count_down(f"m:{number}")) == Look(max(0, total - len(distinct)), total)
+        assert side.run(calls.count_down(f"m:{number}")) == LatchState(max(0, total - len(distinct)), total)
 
 
 # Denied commands. Redis does not roll a script back.
@@ -287,8 +287,8 @@ def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], 
 
 
 SITUATIONS = {
-    "look at none": ([], ALPHA.look()),
-    "look": ([ALPHA.count_down("m:1")], ALPHA.look()),
+    "query of none": ([], ALPHA.query()),
+    "query": ([ALPHA.count_down("m:1")], ALPHA.query()),
     "count the first": ([], ALPHA.count_down("m:1")),
     "count": ([BETA.count_down("m:1")], BETA.count_down("m:2")),
     "open": ([ALPHA.count_down("m:1")], ALPHA.count_down("m:2")),
@@ -307,7 +307,7 @@ def test_a_denied_command_counts_nothing_and_leaves_nothing_without_an_expiry(
         lua.run(earlier)
     found = lua.hash(KEY)
     answer = outcome(denied(command), call)
-    if isinstance(answer, Look):
+    if isinstance(answer, LatchState):
         assert answer == lua.run(call)  # as if nothing had been denied: a copy reads the same
         assert lua.hash(KEY)["left"] == f"{answer.left}"
     else:
@@ -320,8 +320,8 @@ def test_a_denied_command_counts_nothing_and_leaves_nothing_without_an_expiry(
 @pytest.mark.parametrize("command", ["del", "publish"])
 def test_what_an_opening_can_do_without(command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
     lua.run(ALPHA.count_down("m:1"))
-    assert denied(command).run(ALPHA.count_down("m:2")) == Look(0, 2)
-    assert lua.run(ALPHA.look()) == Look(0, 2)
+    assert denied(command).run(ALPHA.count_down("m:2")) == LatchState(0, 2)
+    assert lua.run(ALPHA.query()) == LatchState(0, 2)
 
 
 def test_a_server_at_its_memory_limit_lets_it_open(own_server: RedisServer) -> None:
@@ -333,5 +333,5 @@ def test_a_server_at_its_memory_limit_lets_it_open(own_server: RedisServer) -> N
         link.config_set("maxmemory", 1)
         with pytest.raises(redis.exceptions.OutOfMemoryError):
             link.set("more", 1)
-        assert side.run(ALPHA.count_down("m:2")) == Look(0, 2)
+        assert side.run(ALPHA.count_down("m:2")) == LatchState(0, 2)
         side.close()

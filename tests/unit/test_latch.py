@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aiolock import BackendError, ConfigurationError, Latch, LockManager, NotAcquired, Poll, WaitTimeout
-from aiolock.primitives.vigil import Vigil
+from aiolock.primitives.latch_watcher import LatchWatcher
 from aiolock.scripts.latch import LatchCalls
 from aiolock.testing import MemoryBackend
 from tests.cancellation.stepper import Stepper, When
@@ -36,8 +36,8 @@ def there(peer: LockManager) -> Latch:
     return peer.latch(NAME, 2)
 
 
-def looks(backend: MemoryBackend) -> int:
-    return backend.calls.count("look")
+def queries(backend: MemoryBackend) -> int:
+    return backend.calls.count("query")
 
 
 async def waiting(crew: Crew, backend: MemoryBackend, latch: Latch, **options: Any) -> asyncio.Task[None]:
@@ -62,50 +62,50 @@ async def test_waits_for_the_last_count(latch: Latch, there: Latch, crew: Crew, 
     assert backend.clock.now() == 1_000.0  # a message woke it, no timer
 
 
-async def test_an_open_latch_costs_one_look_and_no_subscription(latch: Latch, backend: MemoryBackend) -> None:
-    """Kept by Vigil.change: it listens only once a look found it closed."""
+async def test_an_open_latch_costs_one_query_and_no_subscription(latch: Latch, backend: MemoryBackend) -> None:
+    """Kept by LatchWatcher.change: it listens only once a query found it closed."""
     await latch.count_down()
     await latch.count_down()
     backend.calls.clear()
     await latch.wait()
     await latch.wait(timeout=0)
-    assert backend.calls == ["look", "look"]
+    assert backend.calls == ["query", "query"]
     assert backend.store.numsub(FREE) == 0
 
 
-async def test_many_waiters_share_two_looks_and_a_subscription(
+async def test_many_waiters_share_two_queries_and_a_subscription(
     latch: Latch, there: Latch, locks: LockManager, crew: Crew, backend: MemoryBackend
 ) -> None:
-    """Kept by Vigil: it looks, not its waiters."""
+    """Kept by LatchWatcher: it asks, not its waiters."""
     tasks = [crew.start(locks.latch(NAME, 2).wait()) for _ in range(100)]
     await settle(backend)
     tasks += [crew.start(latch.wait()) for _ in range(100)]
     await settle(backend)
-    assert backend.calls == ["look", "look"]
+    assert backend.calls == ["query", "query"]
     assert backend.store.numsub(FREE) == 1
     for _ in range(2):
         await there.count_down()
     await settle(backend)
     assert all(task.done() for task in tasks)
-    assert backend.calls == ["look"] * 3
+    assert backend.calls == ["query"] * 3
 
 
 async def test_an_opening_before_the_subscription_is_seen(
     latch: Latch, there: Latch, crew: Crew, peer_backend: MemoryBackend
 ) -> None:
-    """Kept by Ear._on_message: a confirmation is a reason to look, too."""
+    """Kept by Ear._on_message: a confirmation is a reason to ask, too."""
     await there.count_down()
     task = crew.start(latch.wait())
     await asyncio.sleep(0)
-    assert looks(peer_backend) == 0
-    opening = crew.start(there.count_down())  # executed after the first look, before the SUBSCRIBE
+    assert queries(peer_backend) == 0
+    opening = crew.start(there.count_down())  # executed after the first query, before the SUBSCRIBE
     await settle(peer_backend)
     assert task.done()
     assert opening.done()
 
 
-async def test_an_opening_while_a_look_is_on_its_way_is_seen() -> None:
-    """Kept by Vigil.signal: `_again`. The look is executed, the latch opens, then comes the look's answer."""
+async def test_an_opening_while_a_query_is_on_its_way_is_seen() -> None:
+    """Kept by LatchWatcher.signal: `_again`. The query is executed, the latch opens, then comes its answer."""
     backend = SlowBackend()
     async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
         there = peer.latch(NAME, 1)
@@ -113,19 +113,19 @@ async def test_an_opening_while_a_look_is_on_its_way_is_seen() -> None:
         await settle(backend)
         backend.calls.clear()
         clock = asyncio.create_task(backend.clock.advance(RECHECK))
-        while looks(backend) == 0:  # noqa: ASYNC110 - it is executed between two turns
+        while queries(backend) == 0:  # noqa: ASYNC110 - it is executed between two turns
             await asyncio.sleep(0)
         await there.count_down()
         await clock
         await settle(backend)
         assert task.done()
-        assert looks(backend) == 2
+        assert queries(backend) == 2
 
 
 async def test_a_lost_message_costs_a_recheck(
     latch: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kept by Vigil._next_look."""
+    """Kept by LatchWatcher._next_query."""
     monkeypatch.setattr(backend.store, "publish", lambda channel, payload: 0)
     task = await waiting(crew, backend, latch)
     backend.store.hset(KEY, {"left": "0"})
@@ -167,12 +167,12 @@ async def test_a_timeout_ends_one_waiter_only(
 ) -> None:
     short = await waiting(crew, backend, latch, timeout=1.0)
     long = await waiting(crew, backend, latch)
-    vigil = runtime_of(locks).gates["latch", NAME]
-    assert isinstance(vigil, Vigil)
-    assert vigil.occupied()  # closing waits for them
+    watcher = runtime_of(locks).gates["latch", NAME]
+    assert isinstance(watcher, LatchWatcher)
+    assert watcher.occupied()  # closing waits for them
     await backend.clock.advance(1.0)
     assert isinstance(short.exception(), WaitTimeout)
-    assert len(vigil._naps) == 1
+    assert len(watcher._changes) == 1
     for _ in range(2):
         await there.count_down()
     await settle(backend)
@@ -183,7 +183,7 @@ async def test_a_timeout_ends_one_waiter_only(
 
 
 async def test_who_waits_keeps_it_alive(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
-    """Kept by Vigil._next_look: a third of a ttl that is shorter than `recheck`; and by Vigil.join: the longest ttl."""
+    """Kept by LatchWatcher._next_query: a third of a short ttl; and by LatchWatcher.join: the longest ttl."""
     latch = locks.latch(NAME, 2, ttl=3.0)
     task = await waiting(crew, backend, latch)
     assert await latch.count_down() == 1
@@ -196,7 +196,7 @@ async def test_who_waits_keeps_it_alive(locks: LockManager, crew: Crew, backend:
 async def test_a_waiter_with_a_longer_ttl_keeps_it_for_longer(
     locks: LockManager, crew: Crew, backend: MemoryBackend
 ) -> None:
-    """Kept by Vigil.join."""
+    """Kept by LatchWatcher.join."""
     await waiting(crew, backend, locks.latch(NAME, 2, ttl=3.0))
     await waiting(crew, backend, locks.latch(NAME, 2, ttl=60.0))
     await backend.clock.advance(RECHECK)
@@ -230,7 +230,7 @@ async def test_who_waits_rides_out_an_outage(latch: Latch, there: Latch, crew: C
     await task
 
 
-async def test_a_reconnect_is_a_reason_to_look(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
+async def test_a_reconnect_is_a_reason_to_ask(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
     """What was missed meanwhile is found at once. Kept by Ear._on_message, which takes confirmations, too."""
     task = await waiting(crew, backend, latch)
     with backend.outage():
@@ -239,7 +239,7 @@ async def test_a_reconnect_is_a_reason_to_look(latch: Latch, crew: Crew, backend
     assert task.done()
 
 
-async def test_a_first_look_without_an_answer_raises(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
+async def test_a_first_query_without_an_answer_raises(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
     """Also for who came second, and though both have a longer timeout."""
     with backend.outage():
         first = await waiting(crew, backend, latch, timeout=60.0)
@@ -255,8 +255,8 @@ async def test_a_first_look_without_an_answer_raises(latch: Latch, crew: Crew, b
     assert backend.calls == []  # withdrawn
 
 
-async def test_a_lost_look_is_written_again(latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend) -> None:
-    """Kept by Vigil._look: `unanswered`."""
+async def test_a_lost_query_is_written_again(latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend) -> None:
+    """Kept by LatchWatcher._query: `unanswered`."""
     backend.fail_next("request")
     task = await waiting(crew, backend, latch)
     for _ in range(2):
@@ -266,7 +266,7 @@ async def test_a_lost_look_is_written_again(latch: Latch, there: Latch, crew: Cr
     await task
 
 
-async def test_a_passing_error_is_looked_through(
+async def test_a_passing_error_is_passed_over(
     latch: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LOADING, say: who waits tries again. Who did not have an answer before is told."""
@@ -325,7 +325,7 @@ async def test_a_wrong_type_is_told(latch: Latch, backend: MemoryBackend) -> Non
 async def test_where_no_subscription_is_allowed_it_polls(
     latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kept by Ear._on_confirmed and Vigil._next_look."""
+    """Kept by Ear._on_confirmed and LatchWatcher._next_query."""
 
     def refuse(channel: str, wake: object) -> asyncio.Future[None]:
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -338,14 +338,14 @@ async def test_where_no_subscription_is_allowed_it_polls(
         await there.count_down()
     await backend.clock.advance(Poll().cap)
     assert all(task.done() for task in tasks)
-    assert looks(backend) < 20
+    assert queries(backend) < 20
 
 
 # Closing.
 
 
 async def test_closing_ends_who_waits(backend: MemoryBackend, crew: Crew) -> None:
-    """At once, and without a BackendError. Kept by Vigil.close and Vigil.change."""
+    """At once, and without a BackendError. Kept by LatchWatcher.close and LatchWatcher.change."""
     locks = LockManager(MemoryBackend(backend))
     async with locks:
         latch = locks.latch(NAME, 2)
@@ -400,7 +400,7 @@ async def count_and_wait(locks: LockManager) -> None:
     await latch.wait(timeout=60.0)
 
 
-async def look(locks: LockManager) -> None:
+async def query(locks: LockManager) -> None:
     latch = locks.latch(NAME, 2)
     await latch.count()
     with pytest.raises(WaitTimeout):
@@ -408,7 +408,7 @@ async def look(locks: LockManager) -> None:
 
 
 @pytest.mark.parametrize("others_wait", [False, True], ids=["alone", "with others"])
-@pytest.mark.parametrize("scenario", [count_and_wait, look])
+@pytest.mark.parametrize("scenario", [count_and_wait, query])
 async def test_a_cancel_at_any_await_leaves_nothing(scenario: Scenario, others_wait: bool) -> None:
     """No subscription, no timer, no memory; and nobody else is disturbed."""
     suspensions = await run_once(scenario, {}, others_wait)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..base import Call, Script
 from ..keys import Keys
 from . import decode, twins
-from .decode import Look as Look
+from .decode import LatchState as LatchState
 
-COUNT_DOWN = Script(__name__, "count_down", twins.count_down, decode.look)
-LOOK = Script(__name__, "look", twins.look, decode.look)
+COUNT_DOWN = Script(__name__, "count_down", twins.count_down, decode.latch_state)
+QUERY = Script(__name__, "query", twins.query, decode.latch_state)
 DELETE = Script(__name__, "delete", twins.delete, decode.deleted)
-SCRIPTS = (COUNT_DOWN, LOOK, DELETE)
+SCRIPTS = (COUNT_DOWN, QUERY, DELETE)
 
 
 class LatchCalls:
@@ -35,13 +35,13 @@ class LatchCalls:
         self.channels: tuple[str, ...] = (names.free,)
         self._key = names.lock
 
-    def count_down(self, counter: str) -> Call[Look]:
+    def count_down(self, counter: str) -> Call[LatchState]:
         """Count once for `counter`, however often this is executed; so it is written again if it died unanswered."""
         args = (counter, self.total, self.ttl_ms, self.channels[0])
         return Call(self.name, COUNT_DOWN, (self._key,), args, unanswered=lambda: True)
 
-    def look(self) -> Call[Look]:
-        return Call(self.name, LOOK, (self._key,), (self.total, self.ttl_ms))
+    def query(self) -> Call[LatchState]:
+        return Call(self.name, QUERY, (self._key,), (self.total, self.ttl_ms))
 
     def delete(self) -> Call[bool]:
         """Never written again if it died unanswered: by then the name may mean a latch that somebody made since."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..base import Reply, as_number
 
 
-class Look(NamedTuple):
+class LatchState(NamedTuple):
     """`left` counts are missing of the latch's `total`; 0: it is open."""
 
     left: int
@@ -18,8 +18,8 @@ def deleted(reply: Reply) -> bool:
     return as_number(reply) > 0
 
 
-def look(reply: Reply) -> Look:
+def latch_state(reply: Reply) -> LatchState:
     match reply:
         case [int(left), int(total)]:
-            return Look(left, total)
+            return LatchState(left, total)
     raise ValueError(f"neither count nor total: {reply!r}")

@@ -27,7 +27,7 @@ def count_down(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRe
     return [left, int(total)]
 
 
-def look(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+def query(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     (key,) = keys
     total, ttl = args
     latch = store.hgetall(key)

@@ -1,4 +1,4 @@
-"""One latch in one process: whoever waits for it shares one subscription and one look at a time."""
+"""One latch in one process: whoever waits for it shares one subscription and one query at a time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..core.ear import Ear
 from ..core.runtime import Runtime
 from ..errors import BackendError, NotAcquired
 from ..scripts.base import Call
-from ..scripts.latch import LatchCalls, Look
+from ..scripts.latch import LatchCalls, LatchState
 
 RETRY = 0.5
-"""Seconds until the next look after one that the server answered with a passing error."""
+"""Seconds until the next query after one that the server answered with a passing error."""
 
 
-class Vigil:
+class LatchWatcher:
     """The local side of one latch; made by the first who waits, gone with the last.
 
-    Messages only say that it is worth a look: what the latch is, the server says. It has no task: replies, messages
+    Messages only say that it is worth a query: what the latch is, the server says. It has no task: replies, messages
     and the watchdog drive it.
 
     Args:
@@ -27,32 +27,32 @@ class Vigil:
         calls: the latch's requests.
 
     Attributes:
-        seen: what the last answered look found; None before the first.
+        seen: what the last answered query found; None before the first.
     """
 
     def __init__(self, runtime: Runtime, calls: LatchCalls) -> None:
-        self.seen: Look | None = None
+        self.seen: LatchState | None = None
         self.due: float = math.inf
         self._runtime = runtime
         self._calls = calls
         self._waiters = 0
-        self._naps: list[asyncio.Future[None]] = []
+        self._changes: list[asyncio.Future[None]] = []
         self._refused: BackendError | None = None
         self._ear = Ear(runtime, calls.channels, lambda owner: False, self.signal)
-        self._looks = 0
-        self._call: Call[Look] | None = None  # the look on its way
+        self._attempts = 0
+        self._call: Call[LatchState] | None = None  # the query on its way
         self._again = False  # something was heard since it was made
 
     # For who waits.
 
     def join(self, calls: LatchCalls) -> None:
-        """Begin to wait; with the first begins the looking."""
+        """Begin to wait; with the first begins the asking."""
         if calls.ttl_ms > self._calls.ttl_ms:
             self._calls = calls
         self._waiters += 1
         if self._waiters == 1:
             self._runtime.gates[self._calls.kind, self._calls.name] = self
-            self._look()
+            self._query()
 
     def leave(self) -> None:
         """Wait no longer; with the last ends everything."""
@@ -72,7 +72,7 @@ class Vigil:
 
         Raises:
             NotAcquired: the manager closes.
-            BackendError: the server refuses the look, or does not answer the first one.
+            BackendError: the server refuses the query, or does not answer the first one.
         """
         name = self._calls.name
         if self._runtime.closing:
@@ -81,21 +81,21 @@ class Vigil:
             raise self._refused
         if self.seen is not None:
             self._ear.listen()
-        nap: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._naps.append(nap)
-        limit = self._runtime.limit(nap, due, error)
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changes.append(changed)
+        limit = self._runtime.limit(changed, due, error)
         try:
-            await nap
+            await changed
         finally:
             self._runtime.watchdog.forget(limit)
-            self._naps.remove(nap)
+            self._changes.remove(changed)
 
     # For the closing manager.
 
     def signal(self) -> None:
-        """The latch may be open: look, and once more if a look is on its way."""
+        """The latch may be open: ask, and once more if a query is on its way."""
         if self._call is None:
-            self._look()
+            self._query()
         else:
             self._again = True
 
@@ -105,29 +105,29 @@ class Vigil:
     def occupied(self) -> bool:
         return self._waiters > 0
 
-    # Looking.
+    # Asking.
 
-    def _next_look(self, failed: bool) -> float:
-        """Clock time of the next look if nothing is heard until then; each one also refreshes the latch's expiry."""
+    def _next_query(self, failed: bool) -> float:
+        """Clock time of the next query if nothing is heard until then; each one also refreshes the latch's expiry."""
         pause = min(self._runtime.limits.recheck, self._calls.ttl_ms / 3000)
         if self._runtime.poll is not None:
-            pause = min(pause, self._runtime.poll.pause(self._looks - 1))
+            pause = min(pause, self._runtime.poll.pause(self._attempts - 1))
         return self._runtime.clock.now() + (min(pause, RETRY) if failed else pause)
 
-    def _look(self) -> None:
+    def _query(self) -> None:
         self._again = False
-        self._looks += 1
-        call = self._call = self._calls.look()
+        self._attempts += 1
+        call = self._call = self._calls.query()
         call.unanswered = lambda: self._waiters > 0
         call.settle = self._settle
         self._runtime.backend.post(call)
 
-    def _settle(self, result: Look | BackendError) -> None:
+    def _settle(self, result: LatchState | BackendError) -> None:
         self._call = None
         if self._waiters == 0:
             return
         failed = isinstance(result, BackendError)
-        if isinstance(result, Look):
+        if isinstance(result, LatchState):
             self.seen = result
         elif self.seen is None or not result.transient:
             self._refused = result
@@ -135,14 +135,14 @@ class Vigil:
         if self._refused is not None or (self.seen is not None and self.seen.left == 0):
             return
         if self._again and not failed:
-            self._look()
+            self._query()
         else:
-            self._runtime.watchdog.schedule(self, self._next_look(failed))
+            self._runtime.watchdog.schedule(self, self._next_query(failed))
 
     def on_due(self, now: float, late: float) -> None:
         self.signal()
 
     def _wake(self) -> None:
-        for nap in self._naps:
-            if not nap.done():
-                nap.set_result(None)
+        for changed in self._changes:
+            if not changed.done():
+                changed.set_result(None)

@@ -1,4 +1,4 @@
--- look: says what is left of a latch, makes it if there is none, and refreshes its expiry.
+-- query: says what is left of a latch, makes it if there is none, and refreshes its expiry.
 -- KEYS    latch
 -- ARGV    total (of a new latch), ttl ms
 -- returns {left, total}
