@@ -52,9 +52,9 @@ class _SystemTimer:
 
     def _arm(self) -> None:
         delay = min(max(0.0, self._when - self._clock.now()), SLICE)
-        self._handle = asyncio.get_running_loop().call_later(delay, self._look)
+        self._handle = asyncio.get_running_loop().call_later(delay, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._clock.now() < self._when:
             self._arm()
         else:

@@ -69,7 +69,7 @@ class FairLock(Queueing, Reentrant):
 
         Cost: one round trip, read-only.
         """
-        standing = await self._look()
+        standing = await self._standing()
         if standing.held is None:
             return None
         holder, metadata = standing.held.told()

@@ -39,8 +39,8 @@ class Queueing(Primitive):
             if not outcome.left:
                 return held
 
-    async def _look(self, uses: bool = False) -> Standing:
-        """What there is. A look that `uses` the name fixes its capacity, and keeps it as a clean release does."""
+    async def _standing(self, uses: bool = False) -> Standing:
+        """What there is. A request that `uses` the name fixes its capacity, and keeps it as a clean release does."""
         gate = self._runtime.gates.get((self._calls.kind, self.name))
         foremost = "" if gate is None else cast(Gate, gate).foremost
         return await self._runtime.ask(self._calls.info(foremost, self._policy.ttl_ms if uses else None), "looking at")

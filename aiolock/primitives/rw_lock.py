@@ -67,7 +67,7 @@ class RWLockSide(Queueing, Reentrant):
 
     async def info(self) -> RWLockInfo | None:
         """Who holds it, and how long the queue is; None if nobody holds it. As `RWLock.info()`."""
-        seen = await self._look()
+        seen = await self._standing()
         if seen.held is None:
             return None
         holder, metadata = seen.held.told()

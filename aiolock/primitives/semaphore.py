@@ -131,7 +131,7 @@ class Semaphore(Queueing):
 
         Cancellation: the number may still be fixed. Cost: one round trip.
         """
-        seen = await self._look(uses=True)
+        seen = await self._standing(uses=True)
         self._agree(seen.capacity)
         free = max(0, seen.capacity - seen.used)
         return SemaphoreInfo(seen.capacity, free, seen.used, seen.holders, seen.waiters, seen.rank)

@@ -75,7 +75,7 @@ async def test_the_request_of_a_first_acquire_is_swallowed(proxy: FaultProxy, op
 async def test_the_requests_of_a_waiter_are_swallowed(
     proxy: FaultProxy, opened: Opener, others: LockManager, server: Server
 ) -> None:
-    """A task that is waiting rides it out: PING's deadline finds the dead line. Kept by Heartbeat._look."""
+    """A task that is waiting rides it out: PING's deadline finds the dead line. Kept by Heartbeat._on_tick."""
     locks = await opened(proxy.url, request_timeout=0.5)
     lease = await others.lock(NAME).acquire()
     waiter = asyncio.create_task(enter(locks.lock(NAME)))

@@ -95,7 +95,7 @@ async def test_a_server_that_stays_away(own_server: RedisServer, opened: Opener)
 
 
 async def test_a_frozen_server(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """SIGSTOP: the connection stays and nothing answers. Kept by Heartbeat._look."""
+    """SIGSTOP: the connection stays and nothing answers. Kept by Heartbeat._on_tick."""
     locks = await opened(own_server.url, ttl=SHORT, request_timeout=0.5)
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME):

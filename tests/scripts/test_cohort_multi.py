@@ -228,7 +228,7 @@ def test_who_has_some_names_reserves_what_is_free_and_queues_for_all_others(side
 
 
 def test_an_older_one_takes_what_a_younger_one_has_reserved(side: Side) -> None:
-    """And the younger stands where it stood. Kept by look.lua: `younger`, and take.lua: ZADD."""
+    """And the younger stands where it stood. Kept by read.lua: `younger`, and take.lua: ZADD."""
     hold(side, A)
     older = queued(ask(side, AB, "m:+1")).queue_number
     hold(side, B, "n:2")
@@ -264,7 +264,7 @@ def test_nobody_takes_what_was_granted_for_good(side: Side) -> None:
 
 
 def test_nor_what_was_granted_to_a_plain_lock(side: Side) -> None:
-    """Which enters before its confirmation is seen. Kept by look.lua: `':+'`."""
+    """Which enters before its confirmation is seen. Kept by read.lua: `':+'`."""
     hold(side, A)
     number = queued(ask(side, AB, "m:+1")).queue_number
     hold(side, B, "n:2")

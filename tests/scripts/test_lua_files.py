@@ -13,7 +13,7 @@ PACKAGE = Path(aiolock.scripts.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.lua"))
 PRELUDES = {
     "cohort": {"clock", "acquire_free", "transfer_local", "release_free", *cohort.JOIN},
-    "cohort_multi": {"acquire_free", "look", "take", "finish", "worse"},
+    "cohort_multi": {"acquire_free", "read", "take", "finish", "worse"},
     "queue": {*queue.ASK},
 }
 """What stands in front of scripts: it need not answer by itself."""

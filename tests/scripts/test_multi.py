@@ -35,7 +35,7 @@ def states(side: Side, field: str) -> list[str]:
 
 
 def test_all_are_granted_under_one_fence_above_every_earlier_one(side: Side) -> None:
-    """Kept by look.lua: `highest`."""
+    """Kept by read.lua: `highest`."""
     plain = side.run(B.acquire("m:1", TTL, HIGH + 40, ""))
     assert isinstance(plain, Granted)
     side.run(B.release("m:1", TTL, 0, "clean", False))

@@ -137,37 +137,37 @@ class Manual:
         self.outstanding = True
         self.beat.heard = True
 
-    def look(self, after: float) -> None:
+    def tick(self, after: float) -> None:
         self.now += after
-        self.beat._look()
+        self.beat._on_tick()
         self.beat._timer.cancel()
 
 
 async def test_ping_after_a_period_and_death_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     manual = Manual(monkeypatch)
     for _ in range(9):
-        manual.look(0.1)
+        manual.tick(0.1)
     assert manual.events == []
-    manual.look(0.11)
+    manual.tick(0.11)
     assert manual.events == ["ping"]
     for _ in range(10):
-        manual.look(0.1)
+        manual.tick(0.1)
     assert manual.events == ["ping"]
-    manual.look(0.11)
-    manual.look(0.1)
+    manual.tick(0.11)
+    manual.tick(0.1)
     assert manual.events == ["ping", "dead"]
     assert manual.now <= 2.4
 
 
-async def test_time_counts_from_the_look_after_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_counts_from_the_tick_after_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     manual = Manual(monkeypatch)
     for _ in range(5):
-        manual.look(0.1)
+        manual.tick(0.1)
     manual.beat.heard = True
     for _ in range(10):
-        manual.look(0.1)
+        manual.tick(0.1)
     assert manual.events == []
-    manual.look(0.11)
+    manual.tick(0.11)
     assert manual.events == ["ping"]
 
 
@@ -175,9 +175,9 @@ async def test_an_answer_read_at_the_last_moment_counts(monkeypatch: pytest.Monk
     manual = Manual(monkeypatch)
     manual.outstanding = True
     for _ in range(11):
-        manual.look(0.1)
+        manual.tick(0.1)
     manual.beat.heard = True
-    manual.look(0.1)
+    manual.tick(0.1)
     assert manual.events == []
 
 
@@ -185,11 +185,11 @@ async def test_a_stopped_process_gives_a_fresh_period(monkeypatch: pytest.Monkey
     manual = Manual(monkeypatch)
     manual.outstanding = True
     for _ in range(9):
-        manual.look(0.1)
-    manual.look(3600.0)
+        manual.tick(0.1)
+    manual.tick(3600.0)
     for _ in range(9):
-        manual.look(0.1)
+        manual.tick(0.1)
     assert manual.events == []
     for _ in range(3):
-        manual.look(0.1)
+        manual.tick(0.1)
     assert manual.events == ["dead"]

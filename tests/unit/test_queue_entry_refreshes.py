@@ -95,7 +95,7 @@ async def test_it_looks_once_before_it_gives_up(
     await waiter.end()
 
 
-async def test_giving_up_costs_one_look(
+async def test_giving_up_costs_one_refresh(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
     lease = await peer.fair_lock("a").acquire()

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 TICKS = 10
-"""Looks per timeout."""
+"""How often in a timeout it is checked."""
 STALL = 4
-"""Ticks without a look after which the server gets a fresh period: this loop, or the process, was stopped."""
+"""Ticks without one in time after which the server gets a fresh period: this loop, or the process, was stopped."""
 
 
 class Heartbeat:
@@ -25,7 +25,7 @@ class Heartbeat:
 
     Attributes:
         heard: set it when an answer came, or when the first question since all was answered went out; the time without
-            a sign of life counts from the next look.
+            a sign of life counts from the next tick.
     """
 
     __slots__ = (
@@ -55,16 +55,16 @@ class Heartbeat:
         self.heard: bool = False
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
-        self._timer = self._loop.call_later(self._tick, self._look)
+        self._timer = self._loop.call_later(self._tick, self._on_tick)
 
     def stop(self) -> None:
-        """No more looks."""
+        """No more ticks."""
         self._timer.cancel()
 
-    def _look(self) -> None:
+    def _on_tick(self) -> None:
         now = self._loop.time()
         elapsed, self._last = now - self._last, now
-        self._timer = self._loop.call_later(self._tick, self._look)
+        self._timer = self._loop.call_later(self._tick, self._on_tick)
         if self.heard or elapsed > STALL * self._tick:
             self.heard = self._overdue = False
             self._quiet = 0.0
@@ -74,7 +74,7 @@ class Heartbeat:
             if self._quiet >= self._timeout:
                 self._ask()
         elif self._quiet >= self._timeout:
-            # What arrived while the loop was busy is read before the next look.
+            # What arrived while the loop was busy is read before the next tick.
             if self._overdue:
                 self.stop()
                 self._give_up()

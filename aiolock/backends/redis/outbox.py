@@ -76,15 +76,15 @@ class Outbox:
             self._again.extend(instead)
         else:
             outer.extend(instead)
-        self._look()
+        self._note_empty()
 
     def disconnected(self) -> None:
         """Forget what only concerned the connection: on the next one all channels are subscribed to anyway."""
         self._again = [item for item in self._again if isinstance(item, Request)]
         self._new = [item for item in self._new if isinstance(item, Request)]
-        self._look()
+        self._note_empty()
 
-    def _look(self) -> None:
+    def _note_empty(self) -> None:
         self.empty = not (self._new or self._again) and self._instead is None
 
     def _sweep(self) -> None:

@@ -1,6 +1,6 @@
 -- renew: extends many holds, and confirms those that were granted from a queue; judges each by itself.
 -- KEYS    state; repeated
--- ARGV    owner, fence, ttl ms (0: only look), metadata ('': as it is); repeated
+-- ARGV    owner, fence, ttl ms (0: only read), metadata ('': as it is); repeated
 -- returns one answer a state: pttl | 'deleted' | 'taken_over' | 'error …'
 -- Never creates a hold and never shortens one. One whose time is over, but that nobody took, goes on under its fence.
 -- If a command is denied: that hold's answer is the error, and the others are renewed.

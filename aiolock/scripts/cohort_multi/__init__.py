@@ -38,7 +38,7 @@ ACQUIRE: Script[AcquireOutcome] = Script(
     twins.acquire,
     decode.acquire,
     no_grant,
-    ("cohort/clock", "acquire_free", *_of_lock(JOIN), "look", "take"),
+    ("cohort/clock", "acquire_free", *_of_lock(JOIN), "read", "take"),
 )
 RELEASE: Script[ReleaseOutcome] = Script(
     __name__,

@@ -7,7 +7,7 @@
 -- Who has none of the names queues for one; who has some keeps them for `liveness` ms, and queues for all others.
 -- If a command is denied: what the owner has by then stays so, until it ends or that time is over.
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'finished' end
-local names, whole, some = look()
+local names, whole, some = read_all()
 local pttl, abandoned, same, blocker, gone = math.huge, '0', true, nil, 'deleted'
 for _, name in ipairs(names) do
   least = math.max(least, name.fence)

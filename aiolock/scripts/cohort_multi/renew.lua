@@ -1,6 +1,6 @@
 -- renew: extends many holds of several names each; a hold is lost if one of its names is.
 -- KEYS    state; repeated
--- ARGV    owner, fence, ttl ms (0: only look), how many names; repeated
+-- ARGV    owner, fence, ttl ms (0: only read), how many names; repeated
 -- returns one answer a hold: pttl | 'deleted' | 'taken_over' | 'error …'
 -- Never creates a hold and never shortens one. One whose time is over, but that nobody took, goes on under its fence.
 -- If a command is denied: that hold's answer is the error, and the other names and holds are renewed.

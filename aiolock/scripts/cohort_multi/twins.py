@@ -60,7 +60,7 @@ class Request:
         self.number = int(number) or next((known for known in numbers if known is not None), None)
         self.whole = sum(part.mine and part.depth > 0 for part in self.parts)
 
-    def look(self) -> None:
+    def read_all(self) -> None:
         """Settle what is free; see what can be taken from others."""
         for part in self.parts:
             if not part.live:
@@ -103,7 +103,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         if request.whole == len(parts) and len({part.fence for part in parts}) == 1:
             return request.granted()
         return "lost taken_over" if any(part.live and not part.mine for part in parts) else "lost deleted"
-    request.look()
+    request.read_all()
     request.floor = str(max(believable(request.floor), *(part.fence for part in parts)))
     blocked = [part for part in parts if part.blocked]
     if not blocked:

@@ -11,7 +11,7 @@ from ..lock.decode import renew as renewed
 from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, no_grant, no_renewal
 from . import decode, twins
 
-ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire, no_grant, ("part", "look"))
+ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire, no_grant, ("part", "read"))
 RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=("part", "ends"))
 RENEW = Script(__name__, "renew", twins.renew, renewed, no_renewal, ("part",))
 INFO = Script(__name__, "info", twins.info, decode.info)

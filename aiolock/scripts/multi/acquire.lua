@@ -8,7 +8,7 @@
 -- If a command is denied: every state is written before any lock, so at worst fences are left that nobody holds.
 local owner, ttl, depth = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'finished'} end
-local seen = look(owner, ARGV[4], tonumber(ARGV[5]))
+local seen = read_all(owner, ARGV[4], tonumber(ARGV[5]))
 if seen.gone and (seen.mine > 0 or depth > 1) then return {'lost', seen.gone} end
 local blocker = seen[seen.blocker]
 if blocker then

@@ -1,11 +1,11 @@
--- look: reads all names, and what stands against granting each to the owner. Stands behind join.
+-- read: reads all names, and what stands against granting each to the owner. Stands behind join.
 -- KEYS    tombstone of the owner; then state, queue, alive; repeated
 -- ARGV    as acquire
 -- A name is `mine` if the owner holds it, `given` if the owner is first in its queue, `younger` if a multi lock with a
 -- greater number has reserved it, and `blocked` if it is live and none of these. `stands`: the owner is in its queue.
 -- returns the names; how many of them the owner was granted for good; and whether any is mine or given
 -- If a command is denied: see settle and join.
-local function look()
+local function read_all()
   local names, whole, some = {}, 0, false
   for i = 1, (#KEYS - 1) / 3 do
     local name = read(3 * i - 1, states[i])
