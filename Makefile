@@ -36,7 +36,7 @@ format: $(VENV)/.ready-lint ## format and mend what ruff can
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: $(VENV)/.ready-bench ## every benchmark, some 30 minutes (ARGS='--rows A,D --peers none')
+bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)
 
 bench-quick: $(VENV)/.ready-bench ## a quick look at the same, in under two minutes

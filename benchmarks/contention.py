@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 from .ending import end
 from .peers.adapter import Adapter, opened
@@ -17,19 +18,49 @@ SETTLE = 0.3
 """Seconds from the request to the start, for connections to be made in every process."""
 
 
+class Visit(NamedTuple):
+    """One task's, in seconds of `time.monotonic()`.
+
+    Attributes:
+        asked: when it asked.
+        entered: when it got in.
+        left: when its body ended.
+        task: its number in its process.
+    """
+
+    asked: float
+    entered: float
+    left: float
+    task: int = 0
+
+    @property
+    def wait(self) -> float:
+        """Seconds from asking to entering."""
+        return self.entered - self.asked
+
+
 @dataclass(slots=True)
 class Visits:
     """What the tasks of one process saw.
 
     Attributes:
-        times: asked, entered, left of each visit.
+        times: each visit.
         waiting: seconds that those had waited who never got in.
         errors: how often a visit ended with an error, by its name.
+        tasks: how many there are.
+        until: when they were to ask no more.
     """
 
-    times: list[tuple[float, float, float]] = field(default_factory=list)
+    times: list[Visit] = field(default_factory=list)
     waiting: list[float] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
+    tasks: int = 1
+    until: float = math.inf
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Visits:
+        """What `asdict` gave, after its way through a pipe."""
+        return cls(**{**told, "times": [Visit(*visit) for visit in told["times"]]})
 
 
 async def contend(
@@ -55,11 +86,11 @@ async def contend(
         outlast: the first visit lasts 1.7 × the ttl.
         start_at: `time.monotonic()` at which all of them start.
     """
-    seen = Visits()
     asking: dict[int, float] = {}
     start = time.monotonic() if start_at is None else start_at
     await asyncio.sleep(max(0.0, start - time.monotonic()))
     until = start + seconds
+    seen = Visits(tasks=tasks, until=until)
     long = 1.7 * ttl if outlast else section
 
     async def visitor(me: int) -> None:
@@ -75,7 +106,7 @@ async def contend(
                     try:
                         await asyncio.sleep(stay)
                     finally:
-                        seen.times.append((asked, entered, time.monotonic()))
+                        seen.times.append(Visit(asked, entered, time.monotonic(), me))
             except Exception as error:
                 kind = type(error).__name__
                 seen.errors[kind] = seen.errors.get(kind, 0) + 1
@@ -96,7 +127,7 @@ async def visits(
     """`contend`, as a worker is asked for it: the adapter by its name, the result as JSON."""
     async with opened(adapter, url) as library:
         seen = await contend(library, name, tasks, seconds, **more)  # type: ignore[arg-type]
-    return {"times": seen.times, "waiting": seen.waiting, "errors": seen.errors}
+    return asdict(seen)
 
 
 async def warm(adapter: str, url: str) -> None:
@@ -110,39 +141,3 @@ async def prepare(adapter: str, url: str, name: str) -> None:
     async with opened(adapter, url) as library:
         if isinstance(library, Blpop):
             await library.prepare(name)
-
-
-def together(processes: Sequence[Visits]) -> list[tuple[float, float, float, int]]:
-    """The visits of all processes by the time of entry, each with the number of its process."""
-    all_of_them = [(*visit, number) for number, seen in enumerate(processes) for visit in seen.times]
-    return sorted(all_of_them, key=lambda visit: visit[1])
-
-
-def handoffs(processes: Sequence[Visits], permits: int = 1) -> list[float]:
-    """Seconds from the end of a body in one process to the entry that it made possible in another.
-
-    With so many permits that is the entry that comes so many places later.
-    """
-    visits = together(processes)
-    leaving = sorted((left, number) for _, _, left, number in visits)
-    found = []
-    for place, (asked, entered, _, number) in enumerate(visits[permits:]):
-        left, leaver = leaving[place]
-        if leaver != number and asked < left:
-            found.append(entered - left)
-    return found
-
-
-def overlaps(processes: Sequence[Visits]) -> int:
-    """How many visits began while the body of an earlier one still ran."""
-    found, last = 0, 0.0
-    for _, entered, left, _ in together(processes):
-        found += entered < last
-        last = max(last, left)
-    return found
-
-
-def longest_wait(processes: Sequence[Visits]) -> float:
-    """Seconds that somebody waited at most, those included who never got in."""
-    waits = [entered - asked for seen in processes for asked, entered, _ in seen.times]
-    return max([*waits, *(wait for seen in processes for wait in seen.waiting)], default=0.0)

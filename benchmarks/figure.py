@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+TAILS = (1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000)
+"""One value of so many is greater: 2 is the median, 100 the 99th percentile."""
 Verdict = Literal["aim", "must", "missed", "measured", "absent"]
 
 
@@ -77,11 +79,13 @@ class Series:
         plot: which plot.
         label: the line's.
         points: x and y of each.
+        note: what must be read beside it.
     """
 
     plot: str
     label: str
     points: list[tuple[float, float]]
+    note: str = ""
 
 
 @dataclass(slots=True)
@@ -107,10 +111,6 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def cdf(values: Sequence[float], points: int = 100) -> list[tuple[float, float]]:
-    """So many points of the cumulative distribution: value and share."""
-    ordered = sorted(values)
-    if not ordered:
-        return []
-    last = len(ordered) - 1
-    return [(ordered[round(last * step / points)], step / points) for step in range(points + 1)]
+def tail(values: Sequence[float]) -> list[tuple[float, float]]:
+    """What one of so many exceeds: the number, and the value."""
+    return [(number, percentile(values, 1 - 1 / number)) for number in TAILS if number <= len(values)]

@@ -25,14 +25,18 @@ class Idle:
     Attributes:
         seconds: how long they waited.
         commands: sent by clients, the arrival included.
-        arriving: those of the first second.
+        executed: run by the server, those in scripts included.
+        arriving: sent in the first second.
+        executed_arriving: run in it.
         connections: of the library, in this process.
         cpu: share of one core, the arrival included.
     """
 
     seconds: float
     commands: int
+    executed: int
     arriving: int
+    executed_arriving: int
     connections: int
     cpu: float
 
@@ -55,16 +59,16 @@ async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idl
             began, used = time.monotonic(), time.process_time()
             tasks = [asyncio.create_task(_wait(library, name)) for _ in range(waiters)]
             await asyncio.sleep(FIRST)
-            arriving = await stats.commands()
+            arriving, executed_arriving = await stats.commands(), await stats.executed()
             await asyncio.sleep(seconds - FIRST)
-            commands = await stats.commands()
+            commands, executed = await stats.commands(), await stats.executed()
             spent, cpu = time.monotonic() - began, time.process_time() - used
             connections = await aside.connections() - 1  # `stats` has one
             await end(tasks)
             for task in tasks:
                 if not task.cancelled() and (error := task.exception()) is not None:
                     raise error
-    return Idle(spent, commands, arriving, connections, cpu / spent)
+    return Idle(spent, commands, executed, arriving, executed_arriving, connections, cpu / spent)
 
 
 async def _wait(library: Adapter, name: str) -> None:

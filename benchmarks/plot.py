@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from .figure import Series
 
-WIDTH, HEIGHT = 760, 420
-LEFT, RIGHT, TOP, BOTTOM = 70, 210, 40, 50
-COLOURS = (
-    "#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf",
-    "#aec7e8", "#98df8a", "#c5b0d5", "#c49c94",
+WIDTH, HEIGHT = 860, 420
+LEFT, RIGHT, TOP, BOTTOM = 70, 290, 40, 50
+SAMPLE, ROW = 26, 17
+"""Lengths in the legend: of a piece of line, and from one label to the next."""
+STYLES = (
+    ("#d62728", ""), ("#1f77b4", "7 3"), ("#2ca02c", "2 3"), ("#9467bd", "9 3 2 3"), ("#8c564b", "5 2"),
+    ("#444444", "1 2"),
 )  # fmt: skip
+"""A colour and a pattern of dashes for each line: whoever cannot tell the colours can tell the patterns."""
+MOST = len(STYLES)
 Text = tuple[float, float, str, str]
 
 
@@ -59,10 +63,20 @@ class Axis:
 
 
 def draw(
-    title: str, x_label: str, y_label: str, lines: Sequence[Series], log_x: bool = True, log_y: bool = True
-) -> str:
-    """An SVG of the lines, each with its name beside the plot."""
-    lines = [line for line in lines if line.points]
+    title: str, x_label: str, y_label: str, lines: Sequence[Series], log_x: bool = True, log_y: bool = True,
+    thick: Collection[str] = (),
+) -> str:  # fmt: skip
+    """An SVG of the lines, each with its name where it ends.
+
+    Args:
+        title: above it.
+        x_label: below it.
+        y_label: beside it.
+        lines: six at most.
+        log_x: across in powers of ten.
+        log_y: up in powers of ten.
+        thick: labels of the lines that it is about.
+    """
     points = [point for line in lines for point in line.points]
     x = Axis.over([point[0] for point in points], log_x)
     y = Axis.over([point[1] for point in points], log_y)
@@ -74,15 +88,18 @@ def draw(
         return HEIGHT - BOTTOM - y.at(value) * (HEIGHT - TOP - BOTTOM)
 
     parts = [_grid(x, y, across, up)]
-    for number, line in enumerate(lines):
-        colour = COLOURS[number % len(COLOURS)]
+    rows = apart([up(line.points[-1][1]) for line in lines])
+    for line, row, (colour, dashes) in zip(lines, rows, STYLES, strict=False):
         path = " ".join(f"{across(one):.1f},{up(two):.1f}" for one, two in line.points)
-        dash = ' stroke-dasharray="5 3"' if number >= len(COLOURS) else ""
-        width = 3 if line.label == "aiolock" else 1.5
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dash}/>')
-        row = TOP + 18 * number
-        parts.append(f'<rect x="{WIDTH - RIGHT + 15}" y="{row}" width="14" height="4" fill="{colour}"/>')
-        parts.append(_text((WIDTH - RIGHT + 35, row + 7, "start", line.label)))
+        width = 3.5 if line.label in thick else 1.5
+        look = f'fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes or "none"}"'
+        parts.append(f'<polyline points="{path}" {look}/>')
+        end, legend = line.points[-1], WIDTH - RIGHT + 24
+        leader = f"M{across(end[0]):.1f} {up(end[1]):.1f}L{legend - 4} {row:.1f}"
+        parts.append(f'<path d="{leader}" stroke="{colour}" stroke-width="0.5"/>')
+        parts.append(f'<path d="M{legend} {row:.1f}h{SAMPLE}" {look}/>')
+        label = f"{line.label}, {line.note}" if line.note else line.label
+        parts.append(_text((legend + SAMPLE + 6, row + 4, "start", label)))
     middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
     parts.append(_text((middle, 22, "middle", title)))
     parts.append(_text((middle, HEIGHT - 12, "middle", x_label)))
@@ -91,6 +108,16 @@ def draw(
     style = 'font-family="sans-serif" font-size="12"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {style}>'
     return "\n".join([head, f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>', *parts, "</svg>", ""])
+
+
+def apart(heights: Sequence[float]) -> list[float]:
+    """Where labels go that want to be at these heights: in the same order, none over another, none below the plot."""
+    placed = [0.0] * len(heights)
+    row = -math.inf
+    for number in sorted(range(len(heights)), key=lambda number: heights[number]):
+        row = placed[number] = max(heights[number], row + ROW)
+    below = max(placed, default=0.0) - (HEIGHT - BOTTOM)
+    return [height - below for height in placed] if below > 0 else placed
 
 
 def _grid(x: Axis, y: Axis, across: Callable[[float], float], up: Callable[[float], float]) -> str:

@@ -13,28 +13,14 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill as wrap
 from typing import Any
 
 from . import tables
-from .figure import Series
-from .plot import draw
+from .plots import Plot, write_plots
 
 Json = dict[str, Any]
 BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
-PLOTS = {
-    "handoff": (
-        "Hand-off between processes, 4 × 5 tasks",
-        "ms from release to entry",
-        "share of hand-offs",
-        True,
-        False,
-    ),
-    "throughput": ("Throughput, a name for each task", "tasks", "pairs/s", True, True),
-    "cost against number of names": ("Cost of an operation", "names", "µs", True, True),
-    "cost against number of waiters": ("Cost of an operation", "waiters", "µs", True, True),
-    "cost against number of leases": ("Cost of an operation", "leases", "µs", True, True),
-    "commands per hand-off": ("Commands a hand-off", "processes that wait", "commands", True, False),
-}
 
 
 class NoBlock(Exception):
@@ -55,27 +41,15 @@ def write_report(results: Json, path: Path) -> Path:
         tables.environment(results),
         "## What it must reach", tables.targets(results),
         "## Libraries: how fast", tables.speeds(results), _footnote(),
+        "## Libraries: between processes", tables.between(results),
         "## Libraries: what they did", tables.behaviour(results),
         "## Not measured here", tables.absent(results),
         "## Measured, without a target", tables.measured(results),
         "## How the libraries were used", tables.settings(results),
-        "## Plots", _images(plots, report, path),
+        "## Plots", _images(plots, report),
     ]  # fmt: skip
     report.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return report
-
-
-def write_plots(results: Json, path: Path) -> list[Path]:
-    """One SVG for each plot that has a line; the names begin as the results'."""
-    written = []
-    for name, (title, x_label, y_label, log_x, log_y) in PLOTS.items():
-        lines = {line["label"]: Series(**line) for line in results["series"] if line["plot"] == name}
-        if not any(line.points for line in lines.values()):
-            continue
-        target = path.with_name(f"{path.stem}-{name.replace(' ', '-')}.svg")
-        target.write_text(draw(title, x_label, y_label, list(lines.values()), log_x, log_y), encoding="utf-8")
-        written.append(target)
-    return written
 
 
 def fill(page: Path, results: Json, path: Path) -> None:
@@ -86,9 +60,9 @@ def fill(page: Path, results: Json, path: Path) -> None:
     """
     blocks: dict[str, Callable[[Json], str]] = {
         "environment": tables.environment, "targets": tables.targets, "speeds": tables.speeds,
-        "behaviour": tables.behaviour, "absent": tables.absent, "measured": tables.measured,
+        "between": tables.between, "behaviour": tables.behaviour, "absent": tables.absent, "measured": tables.measured,
         "settings": tables.settings, "headline": tables.headline,
-        "plots": lambda results: _images(write_plots(results, path), page, path),
+        "plots": lambda results: _images(write_plots(results, path), page),
     }  # fmt: skip
     text = page.read_text(encoding="utf-8")
     filled, number = BLOCK.subn(lambda found: f"{found[1]}\n{blocks[found[2]](results)}\n\n{found[3]}", text)
@@ -97,10 +71,16 @@ def fill(page: Path, results: Json, path: Path) -> None:
     page.write_text(filled, encoding="utf-8")
 
 
-def _images(plots: list[Path], page: Path, results: Path) -> str:
+def _images(plots: list[Plot], page: Path) -> str:
     here = page.resolve().parent
-    told = {plot: plot.stem.removeprefix(f"{results.stem}-").replace("-", " ") for plot in plots}
-    return "\n\n".join(f"![{told[plot]}]({Path(os.path.relpath(plot.resolve(), here)).as_posix()})" for plot in plots)
+    parts = []
+    for plot in plots:
+        parts.append(f"![{plot.title}]({Path(os.path.relpath(plot.path.resolve(), here)).as_posix()})")
+        if plot.left_out:
+            parts.append(
+                wrap(f"Not drawn: {', '.join(plot.left_out)}. The tables have them.", 118, break_on_hyphens=False)
+            )
+    return "\n\n".join(parts)
 
 
 def _footnote() -> str:

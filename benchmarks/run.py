@@ -16,6 +16,7 @@ from aiolock.testing.server import RedisServer
 
 from .crew import ROOT, WorkerFailed, crew
 from .environment import describe, loops
+from .lead import lead
 from .peers import PEERS, Peer
 from .peers.trial import Trial
 from .rows import ROWS, Row
@@ -79,6 +80,8 @@ class Run:
                 self._row(row, stage, loop)
             for peer in self._plan.peers:
                 self._peer(peer, stage)
+        if (ahead := lead(self.results["peers"])) is not None:
+            self.results["figures"].append({**ahead.as_json(), "loop": self._plan.loop})
         self.results["seconds"] = round(time.monotonic() - began, 1)
         return self.results
 

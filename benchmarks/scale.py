@@ -23,6 +23,7 @@ class Scale:
         growth: numbers of names, waiters and leases.
         processes: numbers of processes that wait on one name.
         window: how long those are watched.
+        kills: how often the first in line is killed.
         loss_rounds: how many acquires, and how many releases, are cancelled.
     """
 
@@ -39,6 +40,7 @@ class Scale:
     growth: tuple[int, ...]
     processes: tuple[int, ...]
     window: float
+    kills: int
     loss_rounds: int
 
     @classmethod
@@ -52,15 +54,16 @@ WHOLE = Scale(
     pairs=2_000,
     crowd_pairs=20,
     contended=1.5,
-    handoffs=3.0,
-    handoff_rounds=7,
+    handoffs=2.5,
+    handoff_rounds=5,
     outlasting=4.0,
     waiting=30.0,
     ttl=30.0,
     leases=10_000,
     growth=(1, 10, 100, 1_000, 10_000),
-    processes=(2, 4, 8, 16, 32),
-    window=5.0,
+    processes=(2, 8, 16, 32),
+    window=3.0,
+    kills=5,
     loss_rounds=60,
 )
 QUICK = Scale(
@@ -68,14 +71,15 @@ QUICK = Scale(
     pairs=300,
     crowd_pairs=5,
     contended=0.4,
-    handoffs=1.0,
-    handoff_rounds=2,
-    outlasting=2.5,
-    waiting=3.0,
+    handoffs=0.7,
+    handoff_rounds=1,
+    outlasting=2.0,
+    waiting=2.0,
     ttl=3.0,
     leases=10_000,
     growth=(1, 10, 100, 1_000),
     processes=(2, 6),
-    window=0.7,
+    window=0.5,
+    kills=1,
     loss_rounds=12,
 )

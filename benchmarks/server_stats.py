@@ -15,11 +15,13 @@ class ServerStats:
     Args:
         url: the server's.
         scripted: commands that only scripts issue: the server counts them beside those that clients send.
+        ignored: commands that are not counted at all.
     """
 
-    def __init__(self, url: str, scripted: Collection[str] = ()) -> None:
+    def __init__(self, url: str, scripted: Collection[str] = (), ignored: Collection[str] = ()) -> None:
         self._raw = Redis.from_url(url, max_connections=1)
-        self._scripted = frozenset(scripted) | {"info", "client|list"}
+        self._scripted = frozenset(scripted)
+        self._ignored = frozenset(ignored) | {"info", "client|list"}
         self._before: Counter[str] = Counter()
         self._clients: set[str] = set()
 
@@ -40,6 +42,11 @@ class ServerStats:
 
     async def commands(self) -> int:
         """How many clients sent since `reset`."""
+        since = await self._read() - self._before
+        return sum(count for name, count in since.items() if name not in self._scripted)
+
+    async def executed(self) -> int:
+        """How many the server ran since `reset`, those in scripts included."""
         return sum((await self._read() - self._before).values())
 
     async def connections(self) -> int:
@@ -56,4 +63,4 @@ class ServerStats:
     async def _read(self) -> Counter[str]:
         found = await self._raw.info("commandstats")
         counts = Counter({name.removeprefix("cmdstat_"): int(row["calls"]) for name, row in found.items()})
-        return Counter({name: count for name, count in counts.items() if name not in self._scripted})
+        return Counter({name: count for name, count in counts.items() if name not in self._ignored})

@@ -61,8 +61,8 @@ async def contended(url: str, adapter: str, quick: bool) -> dict[str, Any]:
     """20 tasks, one name: acquisitions a second, and how long each waited."""
     async with opened(adapter, url) as library:
         seen = await contend(library, "contended", TASKS, 4 * Scale.of(quick).contended)
-    entries = sorted(entered for _, entered, _ in seen.times)
-    waits = [entered - asked for asked, entered, _ in seen.times]
+    entries = sorted(visit.entered for visit in seen.times)
+    waits = [visit.wait for visit in seen.times]
     return {
         "acquisitions": (len(entries) - 1) / (entries[-1] - entries[0]),
         "p50": percentile(waits, 0.5),

@@ -12,12 +12,17 @@ from .figure import Figure
 Json = dict[str, Any]
 VERDICTS = {"aim": "✓ aim", "must": "✓", "missed": "**missed**", "measured": "", "absent": "not measured"}
 WRONG = " ⚠"
+NOTHING = "–"
+BEFORE = (
+    "This run is older than the rest of this table: it counted neither what a task waits and gets between processes,\n"
+    "nor the share of the entries that a hand-off stands for."
+)
 
 
 def number(value: float | None, unit: str = "") -> str:
     """Three digits that count, and the unit."""
     if value is None or math.isnan(value):
-        return "–"
+        return NOTHING
     if value == 0 or abs(value) >= 100:
         told = f"{value:,.0f}"
     else:
@@ -27,7 +32,10 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; bars in cells are escaped."""
+    """A table; bars in cells are escaped, a column that has nothing in any row is left out."""
+    rows = list(rows)
+    kept = [column for column in range(len(head)) if not rows or any(row[column] != NOTHING for row in rows)]
+    head, rows = [head[column] for column in kept], [[row[column] for column in kept] for row in rows]
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
@@ -99,31 +107,64 @@ def speeds(results: Json) -> str:
     """How fast each library is."""
     head = [
         "library", "version", "1 task, × base", "µs a pair", "200 tasks, × base", "client CPU, 200 tasks, × base",
-        "20 tasks, 1 name: 1/s", "p99 wait", "hand-off p50", "p99", "× bare BLPOP", "200 idle: commands", "CPU",
+        "20 tasks, 1 name: 1/s", "p99 wait", "200 idle: commands", "CPU",
     ]  # fmt: skip
     rows = []
     for peer in _present(results):
         crowds = dict(peer.get("uncontended", {}).get("crowds", []))
         one, many = crowds.get(1, {}), crowds.get(200, {})
-        contended, handoff, idle = (peer.get(part, {}) for part in ("contended", "handoff", "idle"))
+        contended, idle = (peer.get(part, {}) for part in ("contended", "idle"))
         pairs = one.get("pairs")
         rows.append(
             [
                 peer["name"] + (WRONG if is_wrong(peer) else ""), _version(peer),
                 number(one.get("ratio")), number(None if pairs is None else 1e6 / pairs), number(many.get("ratio")),
                 number(many.get("cpu")), number(contended.get("acquisitions")),
-                _milliseconds(contended.get("p99")), _milliseconds(handoff.get("p50")),
-                _milliseconds(handoff.get("p99")), number(handoff.get("ratio")), _rate(idle),
+                _milliseconds(contended.get("p99")), _rate(idle),
                 number(_percent(idle.get("cpu")), "%"),
             ]
         )  # fmt: skip
     return table(head, rows)
 
 
+def between(results: Json) -> str:
+    """What a task sees where several processes want one name, and the hand-off beside what it stands for."""
+    head = [
+        "library", "wait p50", "p99", "p99, × bare BLPOP", "longest wait", "entries of a task, least / most",
+        "entries/s", "× bare BLPOP", "aiolock's, × its", "hand-offs, of its entries", "hand-off p50", "hand-off p99",
+        "hand-off p50, × bare BLPOP",
+    ]  # fmt: skip
+    peers = _present(results)
+    told = table(head, [_between(peer) for peer in peers])
+    if any("handoff" in peer and "share" not in peer["handoff"] for peer in peers):
+        told += f"\n\n{BEFORE}"
+    return told
+
+
+def _between(peer: Json) -> list[str]:
+    seen = peer.get("handoff", {})
+    p50 = _why(peer["failed"], "handoff") if not seen else _milliseconds(seen.get("wait", {}).get("p50"))
+    wait, share = seen.get("wait", {}), _percent(seen.get("share"))
+    handoff = seen if "share" in seen else {}  # without its share it flatters who hardly ever hands on
+    longest = _milliseconds(seen.get("longest"))
+    if seen.get("stuck"):
+        longest += f", {seen['stuck']} never got in"
+    return [
+        peer["name"] + (WRONG if is_wrong(peer) else ""), p50,
+        _milliseconds(wait.get("p99")), number(wait.get("ratio")), longest, _shared(seen), number(seen.get("rate")),
+        number(seen.get("rate_ratio")), number(seen.get("lead")), number(share, "%"),
+        _milliseconds(handoff.get("p50")), _milliseconds(handoff.get("p99")), number(handoff.get("ratio")),
+    ]  # fmt: skip
+
+
+def _shared(seen: Json) -> str:
+    return f"{seen['least']:,} / {seen['most']:,}" if "least" in seen else NOTHING
+
+
 def behaviour(results: Json) -> str:
     """What each library did."""
     head = [
-        "library", "entered beside another", "longest wait", "left locked by cancelled acquires",
+        "library", "entered beside another", "left locked by cancelled acquires",
         "by cancelled releases", "its lease taken away", "both bodies ran",
         "holder killed, ttl 1 s", "connections, 200 waiters",
     ]  # fmt: skip
@@ -132,14 +173,9 @@ def behaviour(results: Json) -> str:
 
 def _did(peer: Json) -> list[str]:
     failed = peer["failed"]
-    exclusion, handoff, cut, idle = (peer.get(part) for part in ("exclusion", "handoff", "cancelled", "idle"))
+    exclusion, cut, idle = (peer.get(part) for part in ("exclusion", "cancelled", "idle"))
     cells = [peer["name"]]
     cells.append(_bad(exclusion["overlaps"], exclusion["visits"]) if exclusion else _why(failed, "exclusion"))
-    if handoff:
-        stuck = f", {handoff['stuck']} never got in" if handoff["stuck"] else ""
-        cells.append(f"{number(handoff['longest'], 's')} of {handoff['seconds']:g}{stuck}")
-    else:
-        cells.append(_why(failed, "handoff"))
     for part in ("acquires", "releases"):
         cells.append(_bad(cut[part], cut["rounds"]) if cut else _why(failed, "cancelled"))
     lost = peer.get("lost")
@@ -197,7 +233,8 @@ def headline(results: Json) -> str:
         "library",
         "1 task",
         "200 tasks",
-        "hand-off",
+        "wait p99",
+        "least / most",
         "200 waiters",
         "entered beside another",
         "lease taken away",
@@ -206,13 +243,14 @@ def headline(results: Json) -> str:
     for peer in _present(results):
         crowds = dict(peer.get("uncontended", {}).get("crowds", []))
         idle, exclusion, lost = peer.get("idle"), peer.get("exclusion"), peer.get("lost")
-        waiting = _idle(idle) if idle else "–"
+        seen = peer.get("handoff", {})
+        waiting = _idle(idle) if idle else NOTHING
         rows.append(
             [
                 f"{peer['name']} {_version(peer)}", number(crowds.get(1, {}).get("ratio"), "×"),
-                number(crowds.get(200, {}).get("ratio"), "×"), _milliseconds(peer.get("handoff", {}).get("p50")),
-                waiting, _bad(exclusion["overlaps"], exclusion["visits"]) if exclusion else "–",
-                lost_lease(lost) if lost else "–",
+                number(crowds.get(200, {}).get("ratio"), "×"), _milliseconds(seen.get("wait", {}).get("p99")),
+                _shared(seen), waiting, _bad(exclusion["overlaps"], exclusion["visits"]) if exclusion else NOTHING,
+                lost_lease(lost) if lost else NOTHING,
             ]
         )  # fmt: skip
     where = results["environment"]
@@ -246,7 +284,7 @@ def _idle(idle: Json) -> str:
 
 
 def _rate(idle: Json) -> str:
-    return f"{idle['commands']:,} in {idle['seconds']:.1f} s" if idle else "–"
+    return f"{idle['commands']:,} in {idle['seconds']:.1f} s" if idle else NOTHING
 
 
 def _bad(some: int, of: int) -> str:
@@ -254,7 +292,7 @@ def _bad(some: int, of: int) -> str:
 
 
 def _why(failed: Json, part: str) -> str:
-    return "failed" if part in failed else "–"
+    return "failed" if part in failed else NOTHING
 
 
 def _shortened(line: str) -> str:

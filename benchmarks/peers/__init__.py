@@ -24,6 +24,11 @@ class Peer:
     quick: bool = False
 
     @property
+    def ours(self) -> bool:
+        """It is aiolock, one way or another."""
+        return self.adapter.startswith("benchmarks.peers.aiolock:")
+
+    @property
     def folder(self) -> str:
         """Name of its environment."""
         return "-".join(requirement.partition("[")[0] for requirement in self.requirements)

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
 from redis import Redis
 
-from ..contention import Visits, handoffs, longest_wait, overlaps
+from ..contest import BARE, OURS, PROCESSES, Team, in_turns
 from ..crew import Worker, WorkerFailed, crew
-from ..figure import Series, cdf, percentile
-from ..rows.handoff import BARE, PROCESSES, contended
+from ..crowd import summary
+from ..figure import Series
+from ..rows.handoff import lines
 from ..slow_link import slow_link
 from ..stage import Stage
 from . import Peer
 from .environment import Unavailable, python_of
 
+ROUNDS = 2
 WAITERS = 200
 IDLE = 5.0
-QUICK_IDLE = 2.5
+QUICK_IDLE = 1.5
 LINK = 0.001
 SHORT_TTL = 1.0
 PATIENCE = 60.0
@@ -80,7 +83,7 @@ class Trial:
         self.series.append(
             Series("throughput", self._peer.name, [(tasks, crowd["pairs"]) for tasks, crowd in seen["crowds"]])
         )
-        if self._peer.adapter == "benchmarks.peers.aiolock:Lock":
+        if self._peer.adapter == OURS:
             self.series.append(
                 Series("throughput", "base", [(tasks, crowd["base"]) for tasks, crowd in seen["crowds"]])
             )
@@ -90,17 +93,19 @@ class Trial:
         return self._ask("benchmarks.speed:contended", quick=self._stage.quick)
 
     def _handoff(self) -> Any:
-        with self._crew(PROCESSES) as workers:
-            seconds = self._stage.scale.handoffs * (1 if self._stage.quick else 2)
-            bare = handoffs(contended(workers, BARE, self._stage.url, seconds))
-            seen = contended(workers, self._peer.adapter, self._stage.url, seconds)
-        times = handoffs(seen)
-        self.series.append(Series("handoff", self._peer.name, [(at * 1e3, share) for at, share in cdf(times)]))
-        p50 = percentile(times, 0.5)
-        return {
-            "p50": p50, "p99": percentile(times, 0.99), "ratio": p50 / percentile(bare, 0.5), "number": len(times),
-            "longest": longest_wait(seen), "stuck": sum(len(each.waiting) for each in seen), "seconds": seconds,
-        }  # fmt: skip
+        """In turns with bare BLPOP, and with aiolock if this is another library."""
+        url, adapter = self._stage.url, self._peer.adapter
+        with self._crew(PROCESSES) as workers, crew(PROCESSES, loop=self._stage.loop) as of_ours:
+            teams = {"bare": Team.even(workers, BARE, url), "peer": Team.even(workers, adapter, url)}
+            if not self._peer.ours:
+                teams["aiolock"] = Team.even(of_ours, OURS, url)
+            seen = in_turns(teams, self._stage.scale.handoffs, 1 if self._stage.quick else ROUNDS)
+        self.series += lines(self._peer.name, seen["peer"])
+        found = summary(seen["peer"], seen["bare"])
+        if "aiolock" in seen:
+            rates = [one.rate / other.rate for one, other in zip(seen["aiolock"], seen["peer"], strict=True)]
+            found["lead"] = median(rates)
+        return {**found, "seconds": self._stage.scale.handoffs}
 
     def _idle(self) -> Any:
         return self._ask("benchmarks.idle:measured", waiters=WAITERS, seconds=QUICK_IDLE if self._stage.quick else IDLE)
@@ -108,14 +113,13 @@ class Trial:
     def _exclusion(self) -> Any:
         """Two processes; in each the first section lasts longer than the ttl."""
         with self._crew(2) as workers:
-            seen: list[Visits] = contended(
-                workers, self._peer.adapter, self._stage.url, self._stage.scale.outlasting, ttl=SHORT_TTL, outlast=True
-            )
+            team = Team.even(workers, self._peer.adapter, self._stage.url)
+            seen = team.contend(self._stage.scale.outlasting, ttl=SHORT_TTL, outlast=True)
         errors: dict[str, int] = {}
-        for each in seen:
+        for each in seen.processes:
             for kind, number in each.errors.items():
                 errors[kind] = errors.get(kind, 0) + number
-        return {"overlaps": overlaps(seen), "visits": sum(len(each.times) for each in seen), "errors": errors}
+        return {"overlaps": seen.overlaps, "visits": len(seen.visits), "errors": errors}
 
     def _cancelled(self) -> Any:
         parts = urlsplit(self._stage.url)

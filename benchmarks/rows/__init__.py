@@ -1,4 +1,4 @@
-"""The rows of issue 4's table, and which function measures each."""
+"""The rows that are judged, and which function measures each."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ ROWS = [
     Row("B", "uncontended, 200 tasks, 200 names", "benchmarks.rows.uncontended:many_tasks", True),
     Row("C", "contended in one process", "benchmarks.rows.contended:one_name", True),
     Row("D", "contended across processes", "benchmarks.rows.handoff:across_processes", True),
+    Row("DU", "uneven crowds, a slow line (part of D)", "benchmarks.rows.uneven:crowds_and_lines"),
+    Row("K", "the first in line killed", "benchmarks.rows.killed_waiter:next_entry"),
+    Row("S", "what the server runs", "benchmarks.rows.server:commands"),
     Row("E", "waiting", "benchmarks.rows.waiting:idle"),
     Row("F", "holding", "benchmarks.rows.holding:held"),
     Row("G", "growth", "benchmarks.rows.growth:growth"),
@@ -38,6 +41,11 @@ ROWS = [
     Row("H", "many processes", "benchmarks.rows.many_processes:commands"),
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
     Row("P", "the other primitives, uncontended", "benchmarks.rows.primitives:uncontended"),
-    Row("PC", "the other primitives, contended in one process", "benchmarks.rows.contended:other_primitives"),
+    Row(
+        "PC",
+        "the other primitives, contended in one process",
+        "benchmarks.rows.contended:other_primitives",
+        quick=False,
+    ),
     Row("PD", "the other primitives, across processes", "benchmarks.rows.handoff:other_primitives", quick=False),
 ]

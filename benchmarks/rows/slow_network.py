@@ -37,7 +37,7 @@ async def delayed(**given: object) -> dict[str, object]:
             round_trip = await _round_trip(url, pairs)
             for _ in range(2 if stage.quick else scale.rounds):
                 seen = await contend(ours, "slow", TASKS, max(1.0, scale.contended))
-                entries = sorted(entered for _, entered, _ in seen.times)
+                entries = sorted(visit.entered for visit in seen.times)
                 trips.append((entries[-1] - entries[0]) / (len(entries) - 1) / round_trip)
         await base.close()
     speed = ratios(costs["base"], costs["ours"])

@@ -9,6 +9,9 @@ from ..stage import Stage
 WAITERS = 200
 SHORT = 4.0
 OURS = "benchmarks.peers.aiolock:Lock"
+FAIR = "benchmarks.peers.aiolock:Fair"
+SPAN = 5.0
+"""Seconds that they wait for the fair lock."""
 
 
 async def growing(**given: object) -> dict[str, object]:
@@ -26,11 +29,18 @@ async def idle(**given: object) -> dict[str, object]:
     """Commands, connections, CPU."""
     stage = Stage(**given)  # type: ignore[arg-type]
     seen = await wait_idly(stage.url, OURS, WAITERS, stage.scale.waiting)
+    fair = await wait_idly(stage.url, FAIR, WAITERS, SPAN)
+    what = f"fair_lock: commands on the server, {WAITERS} waiters for {SPAN:.0f} s"
+    told = f"those in scripts included; {fair.executed_arriving:,} of them in the first second, as they arrive"
     scaled = "" if seen.seconds >= 29.5 else f"scaled up from {seen.seconds:.0f} s: {seen.commands} commands"
     return Findings(
         [
             Figure("E", f"commands, {WAITERS} waiters for 30 s", seen.commands_in_30_s, "", 12, None, False, scaled),
             Figure("E", "connections", seen.connections, "", 1, None, False),
             Figure("E", "client CPU", seen.cpu * 100, "%", 1, None, False, "their arrival included"),
+            Figure("E", what, fair.executed, "", 1_000, None, False, told),
+            Figure(
+                "E", f"commands on the server, {WAITERS} waiters", seen.executed, "", note=f"of {seen.seconds:.0f} s"
+            ),
         ]
     ).as_json()

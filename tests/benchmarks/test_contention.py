@@ -1,4 +1,4 @@
-"""What is made of the times at which tasks asked, entered and left."""
+"""Tasks that contend, and how their figures are judged."""
 
 from __future__ import annotations
 
@@ -7,31 +7,10 @@ import asyncio
 import pytest
 
 from aiolock.testing.server import RedisServer
-from benchmarks.contention import Visits, contend, handoffs, longest_wait, overlaps
-from benchmarks.figure import Figure, cdf, percentile
+from benchmarks.contention import contend
+from benchmarks.crowd import Crowd
+from benchmarks.figure import Figure, percentile, tail
 from benchmarks.peers.adapter import opened
-
-
-def test_a_handoff_is_from_one_process_to_a_waiter_of_another() -> None:
-    one = Visits([(0.0, 1.0, 2.0), (0.0, 2.5, 3.0), (9.0, 9.1, 9.2)])
-    other = Visits([(0.0, 3.25, 4.0)])
-    assert handoffs([one, other]) == [0.25]  # 2 → 2.5 is in one process; at 4 nobody waited
-
-
-def test_with_permits_an_entry_follows_the_leave_so_many_places_before() -> None:
-    one = Visits([(0.0, 1.0, 5.0), (0.0, 1.0, 7.0)])
-    other = Visits([(0.0, 5.5, 8.0), (0.0, 7.75, 9.0)])
-    assert handoffs([one, other], permits=2) == [0.5, 0.75]
-
-
-def test_overlaps_are_entries_beside_a_running_body() -> None:
-    one, other = Visits([(0.0, 1.0, 4.0), (0.0, 6.0, 7.0)]), Visits([(0.0, 2.0, 2.5), (0.0, 3.0, 3.5), (0.0, 5.0, 5.5)])
-    assert overlaps([one, other]) == 2
-    assert overlaps([one]) == 0
-
-
-def test_who_never_got_in_waited_too() -> None:
-    assert longest_wait([Visits([(0.0, 1.0, 2.0)], [7.0]), Visits()]) == 7.0
 
 
 def test_verdicts() -> None:
@@ -44,8 +23,10 @@ def test_verdicts() -> None:
 
 
 def test_shares() -> None:
+    values = [float(number) for number in range(100, 0, -1)]
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert cdf([2.0, 1.0], points=1) == [(1.0, 0.0), (2.0, 1.0)]
+    assert {2: 51.0, 10: 91.0, 100: 100.0}.items() <= dict(tail(values)).items()
+    assert max(number for number, _ in tail(values)) == 100  # of a hundred, none is one in two hundred
 
 
 class NoLock:
@@ -68,12 +49,13 @@ class NoLock:
 
 async def test_a_lock_that_is_none_is_seen_through() -> None:
     seen = await contend(NoLock(), "n", 5, 0.1, section=0.01)
-    assert overlaps([seen]) >= 4  # all five at once, and again, if the machine does not stand still meanwhile
+    assert Crowd([seen]).overlaps >= 4  # all five at once, and again, if the machine does not stand still meanwhile
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Fair", "Write"])
 async def test_ours_are_locks(kind: str, redis_server: RedisServer, redis_url: str) -> None:
     async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
         seen = await contend(library, "n", 5, 0.5, section=0.001)
+    assert {visit.task for visit in seen.times} == set(range(5))
     assert len(seen.times) >= 5  # each once, and again, if the machine does not stand still meanwhile
-    assert (overlaps([seen]), seen.errors, seen.waiting) == (0, {}, [])
+    assert (Crowd([seen]).overlaps, seen.errors, seen.waiting) == (0, {}, [])

@@ -13,7 +13,9 @@ import pytest
 from aiolock import LockManager
 from aiolock.testing.server import RedisServer
 from benchmarks.idle import wait_idly
+from benchmarks.peers.adapter import opened
 from benchmarks.peers.aiolock import Lock
+from benchmarks.served import of_a_pair, of_an_acquisition
 from benchmarks.server_stats import ServerStats
 from tests.support.proxy import FaultProxy
 
@@ -26,7 +28,7 @@ PINGS = 2
 
 @pytest.fixture
 async def stats(redis_url: str) -> AsyncIterator[ServerStats]:
-    async with ServerStats(redis_url, Lock.scripted | {"ping"}) as stats:
+    async with ServerStats(redis_url, Lock.scripted, {"ping"}) as stats:
         yield stats
 
 
@@ -97,6 +99,31 @@ async def test_a_contended_handoff(redis_url: str, stats: ServerStats) -> None:
             await asyncio.gather(*waiting)
         assert await stats.commands() <= PAIRS + 5
         assert made == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "pair"), [("Lock", 14), ("Fair", 18), ("Read", 18), ("Write", 18), ("Semaphore", 18), ("Multi", 41)]
+)
+async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url: str, stats: ServerStats) -> None:
+    """Row S: those in scripts included, nobody waiting."""
+    async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
+        assert await of_a_pair(library, stats, "free", PAIRS) == pair
+
+
+@pytest.mark.parametrize(("kind", "all_of_them"), [("Lock", 1202), ("Fair", 3379)])
+async def test_commands_on_the_server_for_many_tasks(
+    kind: str, all_of_them: int, redis_url: str, stats: ServerStats
+) -> None:
+    """Row S: 20 tasks of one process that enter five times each."""
+    async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
+        assert await of_an_acquisition(library, stats, "busy", 20, 5) == all_of_them / 100
+
+
+async def test_commands_on_the_server_while_many_wait_for_a_fair_lock(redis_url: str) -> None:
+    """Row E: what arriving takes, and next to nothing for each second after it."""
+    idle = await wait_idly(redis_url, "benchmarks.peers.aiolock:Fair", WAITERS, 2.0)
+    assert idle.executed_arriving <= 3_250
+    assert idle.executed - idle.executed_arriving <= 450
 
 
 async def test_waiting(redis_url: str) -> None:

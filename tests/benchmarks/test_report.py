@@ -24,7 +24,11 @@ def peer(name: str, **changes: Any) -> dict[str, Any]:
         "name": name, "failed": {}, "settings": "timeout=ttl", "versions": {name: "1.2.3"},
         "uncontended": {"crowds": [[1, crowd], [200, crowd]]},
         "contended": {"acquisitions": 900.0, "p50": 0.001, "p99": 0.2, "errors": {}},
-        "handoff": {"p50": 0.002, "p99": 0.1, "ratio": 4.0, "number": 9, "longest": 1.5, "stuck": 0, "seconds": 3.0},
+        "handoff": {
+            "p50": 0.002, "p99": 0.1, "ratio": 4.0, "number": 9, "share": 0.02, "longest": 1.5, "stuck": 2,
+            "wait": {"p50": 0.001, "p99": 0.3, "ratio": 9.0}, "least": 14, "most": 95, "rate": 743.0,
+            "rate_ratio": 0.99, "lead": 1.2, "seconds": 3.0,
+        },
         "idle": {"commands": 8846, "connections": 200, "cpu": 0.4, "seconds": 5.0},
         "exclusion": {"overlaps": 0, "visits": 100, "errors": {}},
         "cancelled": {"acquires": 0, "releases": 0, "rounds": 20},
@@ -48,7 +52,7 @@ def results() -> dict[str, Any]:
         Figure("A", "pinned", None, must=1.35, note="not measured: no"),
         Figure("A", "µs a pair", 123.4, "µs"),
     ]
-    plots = [Series("handoff", name, [(0.1, 0.0), (2.0, 1.0)]) for name in ("aiolock", "<other>")]
+    plots = [Series("throughput", name, [(0.1, 0.0), (2.0, 1.0)]) for name in ("aiolock", "<other>")]
     environment = {
         "cpu": "a CPU", "cores": 2, "kernel": "Linux", "python": "CPython", "loop": "asyncio", "server": "valkey 9",
         "server_from": "path", "libraries": {"redis": "8"}, "commit": "abc", "load": 0.1, "fingerprint": "00ff00ff",
@@ -79,11 +83,34 @@ def test_a_fast_lock_that_is_wrong_looks_wrong(results: dict[str, Any]) -> None:
     assert "**7 of 100**" in row(tables.headline(results), "wrong 1.2.3")
 
 
+def test_between_processes_the_wait_is_told_and_a_handoff_beside_its_share(results: dict[str, Any]) -> None:
+    told = row(tables.between(results), "aiolock")
+    assert told[1:6] == ["1.00 ms", "300 ms", "9.00", "1,500 ms, 2 never got in", "14 / 95"]
+    assert told[6:] == ["743", "0.990", "1.20", "2.00 %", "2.00 ms", "100 ms", "4.00"]
+    assert tables.BEFORE not in tables.between(results)
+    assert row(tables.headline(results), "aiolock")[3:5] == ["300 ms", "14 / 95"]
+
+
+def test_results_of_an_older_run_say_what_they_lack(results: dict[str, Any]) -> None:
+    """Its hand-offs are not told: nobody knows what share of the entries they stand for."""
+    new = {"share", "wait", "least", "most", "rate", "rate_ratio", "lead"}
+    results["peers"] = [one for one in results["peers"] if "handoff" in one]
+    for one in results["peers"]:
+        one["handoff"] = {key: value for key, value in one["handoff"].items() if key not in new}
+    told = tables.between(results)
+    assert told.splitlines()[0] == "| library | longest wait |"
+    assert tables.BEFORE in told
+    assert "least / most" not in tables.headline(results)
+
+
 def test_nothing_is_left_out_in_silence(results: dict[str, Any]) -> None:
     missing = tables.absent(results)
     assert "- gone: needs Python 2" in missing
     assert "- half, handoff: WorkerFailed" in missing
     assert "- row E: left out of this run" in missing
+    assert "failed" in row(tables.between(results), "half")
+    results["peers"][2]["failed"]["exclusion"] = "died"
+    del results["peers"][2]["exclusion"]
     assert "failed" in row(tables.behaviour(results), "half")
     assert row(tables.targets(results), "A | pinned")[2:6] == ["–", "≥ 1.35", "", "not measured"]
 
