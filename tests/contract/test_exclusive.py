@@ -27,7 +27,7 @@ from aiolock import (
     NotOwned,
 )
 from aiolock.scripts.keys import GRACE_MS
-from aiolock.scripts.queue.name import STATE
+from aiolock.scripts.queue.state import STATE
 
 from .places import KEYS, SHORT, TTL_MS, Place, nobody_waits, renew_now, renewed, revoked, until
 from .strangers import Stranger, queued
@@ -97,7 +97,7 @@ async def entered(lock: Any) -> int:
 
 
 async def test_one_holder_at_a_time(here: Any, there: Any) -> None:
-    """Invariant 1. Kept by acquire.lua: `name.used + weight <= name.capacity`."""
+    """Invariant 1. Kept by ask.lua: `state.used + weight <= state.capacity`."""
     async with here:
         assert await tried(there) is None
         assert (await there.info()) is not None
@@ -229,7 +229,7 @@ async def test_a_release_lets_a_waiter_in_another_manager_in(here: Any, there: A
 
 
 async def test_nobody_barges_in(here: Any, there: Any, stranger: Stranger) -> None:
-    """H6: free, but somebody alive waits. Kept by acquire.lua: `if not name.head and …`."""
+    """H6: free, but somebody alive waits. Kept by ask.lua: `state.waiters == 0 and …`."""
     async with here:
         stranger.queue()
     assert stranger.holds  # granted
@@ -249,7 +249,7 @@ async def test_an_expiry_lets_the_next_in(there: Any, stranger: Stranger) -> Non
 @on_a_server
 @pytest.mark.not_polling("who is dead, the server knows")
 async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> None:
-    """And one that the lock was granted to. Kept by line.lua: `tonumber(alive) > NOW`."""
+    """And one that the lock was granted to. Kept by turn.lua: `tonumber(alive) > NOW`."""
     dead = Stranger(place, kind.kind, NAME, liveness=1.0)
     async with place.manager() as third:
         for before_release in (True, False):
@@ -287,7 +287,7 @@ async def test_looking_on(kind: Kind, here: Any, there: Any, place: Place) -> No
 
 
 async def test_fences_rise_whatever_happens(kind: Kind, here: Any, there: Any, place: Place) -> None:
-    """Invariant 2. Kept by name.lua: `math.max(name.fence + 1, tonumber(floor) + 1, NOW_US)`."""
+    """Invariant 2. Kept by holders.lua: `math.max(fence + 1, highest + 1, NOW_US)`."""
     fences: list[int] = []
     stranger = Stranger(place, kind.kind, NAME)
 

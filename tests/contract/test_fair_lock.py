@@ -35,7 +35,7 @@ async def calm(place: Place) -> AsyncIterator[list[LockManager]]:
 
 
 async def test_first_come_first_served_across_processes(processes: list[LockManager]) -> None:
-    """Kept by line.lua: `ZADD name.order known`, and settle, which takes its head."""
+    """Kept by queue.lua: `ZADD state.order known`, and settle, which takes its head."""
     entered: list[int] = []
 
     async def enter(number: int) -> None:
@@ -116,7 +116,7 @@ async def _enter(lock: FairLock) -> None:
 
 
 async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], place: Place) -> None:
-    """However many died before: one release skips them all. Kept by line.lua: settle's loop."""
+    """However many died before: one release skips them all. Kept by turn.lua: settle's loop."""
     one, two, _ = (manager.fair_lock(NAME) for manager in calm)
     lease = await one.acquire()
     dead = [Stranger(place, "fair", NAME, liveness=30.0, owner=f"dead:{number}") for number in range(20)]

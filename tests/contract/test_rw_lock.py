@@ -54,7 +54,7 @@ async def test_many_readers_or_one_writer(here: RWLock, there: RWLock) -> None:
 
 
 async def test_readers_that_come_after_a_waiting_writer_wait(here: RWLock, there: RWLock) -> None:
-    """Writers are not starved. Kept by acquire.lua: `if not name.head and …`."""
+    """Writers are not starved. Kept by ask.lua: `state.waiters == 0 and …`."""
     reading = await here.read.acquire()
     order: list[str] = []
 
@@ -101,7 +101,7 @@ async def _read_until(lock: RWLock, done: asyncio.Event) -> None:
 
 
 async def test_a_waiting_writer_that_died_frees_the_readers(here: RWLock, there: RWLock, place: Place) -> None:
-    """Its intent is leased. Kept by line.lua: `tonumber(alive) > NOW`."""
+    """Its intent is leased. Kept by turn.lua: `tonumber(alive) > NOW`."""
     async with here.read:
         Stranger(place, "rw", NAME, liveness=0.3).queue()
         assert not await tried(there.read)
@@ -110,7 +110,7 @@ async def test_a_waiting_writer_that_died_frees_the_readers(here: RWLock, there:
 
 
 async def test_a_release_that_lets_several_readers_in_wakes_them_all(here: RWLock, there: RWLock) -> None:
-    """H16: one message would strand the others. Kept by line.lua: settle's loop."""
+    """H16: one message would strand the others. Kept by turn.lua: settle's loop."""
     writing = await here.write.acquire()
     done = asyncio.Event()
     readers = [asyncio.create_task(_read_until(lock, done)) for lock in (here, there) * 4]
@@ -126,7 +126,7 @@ async def test_a_release_that_lets_several_readers_in_wakes_them_all(here: RWLoc
 
 
 async def test_it_lets_them_in_by_itself(here: RWLock, place: Place) -> None:
-    """In its own script, up to the next writer: nobody has to look. Kept by line.lua: settle's loop."""
+    """In its own script, up to the next writer: nobody has to look. Kept by turn.lua: settle's loop."""
     writing = await here.write.acquire()
     strangers = [Stranger(place, "rw", NAME, weight=weight, owner=f"r:{i}") for i, weight in enumerate((1, 1, 1, None))]
     for stranger in strangers:
@@ -239,7 +239,7 @@ async def test_an_upgrade_raises_at_once(here: RWLock, there: RWLock) -> None:
 
 
 async def test_fences(here: RWLock, there: RWLock) -> None:
-    """A write has its own; a read has that of the last write. Kept by name.lua: `if mints == '1' …`."""
+    """A write has its own; a read has that of the last write. Kept by holders.lua: `if mints == '1' …`."""
     async with here.read as first:
         assert first.fence > 0
     async with here.write as writing:

@@ -78,7 +78,7 @@ async def test_several_at_once_all_or_none(here: Semaphore, there: Semaphore) ->
 
 
 async def test_a_large_request_is_not_starved_by_small_ones(here: Semaphore, there: Semaphore) -> None:
-    """Kept by acquire.lua: `if not name.head and …`, and settle, which stops at a head that does not fit."""
+    """Kept by ask.lua: `state.waiters == 0 and …`, and settle, which stops at a head that does not fit."""
     small = [await here.acquire() for _ in range(2)]
     large = asyncio.create_task(there.acquire(3))
     await queued(here, 1)
@@ -98,7 +98,7 @@ async def test_a_large_request_is_not_starved_by_small_ones(here: Semaphore, the
 
 
 async def test_a_release_lets_in_all_who_fit(here: Semaphore, there: Semaphore) -> None:
-    """H16: one message would strand permits. Kept by line.lua: settle's loop."""
+    """H16: one message would strand permits. Kept by turn.lua: settle's loop."""
     lease = await here.acquire(3)
     waiters = [asyncio.create_task(semaphore.acquire()) for semaphore in (here, there, here, there)]
     await queued(here, 4)
@@ -132,7 +132,7 @@ async def test_a_crashed_holders_permits_come_back_after_its_ttl(
 async def test_the_stored_number_wins_and_a_warning_says_so(
     locks: LockManager, others: LockManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Kept by name.lua: `tonumber(state[4] or capacity)`."""
+    """Kept by state.lua: `capacity`."""
     here, there = locks.semaphore(NAME, 2), others.semaphore(NAME, 5)
     async with here, there:
         assert await there.try_acquire() is None
@@ -146,7 +146,7 @@ async def test_the_stored_number_wins_and_a_warning_says_so(
 async def test_who_was_let_in_by_a_message_is_warned_too(
     here: Semaphore, others: LockManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Kept by line.lua: `text(name.capacity)` in the message."""
+    """Kept by turn.lua: `text(state.capacity)` in the message."""
     lease = await here.acquire(3)
     waiter = asyncio.create_task(others.semaphore(NAME, 5).acquire())
     await queued(here)

@@ -27,7 +27,7 @@ async def passed(lock: FairLock, liveness: float = LIVENESS) -> None:
 
 
 async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew) -> None:
-    """Kept by settle in line.lua, which looks after the dead, and a waiter's refresh, which settles."""
+    """Kept by settle in turn.lua, which looks after the dead, and a waiter's refresh, which settles."""
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         victim = crew.start("stand", "fair", TTL, LIVENESS)
@@ -126,7 +126,7 @@ async def test_nobody_is_overtaken(crew: Crew) -> None:
     """Twenty waiters in four processes: they enter in the order of their queue numbers.
 
     And, without a look at the numbers: whoever knew of its place before another one asked is in before it.
-    Kept by join in line.lua, which leaves a number as it is, and by `name.head` in name.lua.
+    Kept by join in queue.lua, which leaves a number as it is, and by `state.waiters == 0` in ask.lua.
     """
     processes, tasks, rounds = 4, 5, 6
     workers = [crew.start("queue", tasks, rounds) for _ in range(processes)]

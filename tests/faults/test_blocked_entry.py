@@ -50,7 +50,7 @@ async def queued(lock: Any, count: int) -> None:
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 async def test_nobody_enters_beside_it(redis_url: str, opened: Opener, make: Callable[[LockManager], Any]) -> None:
-    """F1: the grant is for the ttl, not for the liveness. Kept by line.lua: `hears > 0 and ttl`."""
+    """F1: the grant is for the ttl, not for the liveness. Kept by turn.lua: `heard[channel] > 0`."""
     holding, waiting = [await opened(redis_url, liveness=LIVENESS) for _ in range(2)]
     lease, rival = await make(holding).acquire(), Rival(redis_url, make)
 

@@ -47,6 +47,6 @@ def test_opens_with_its_contract(file: Path) -> None:
     if file.stem in PRELUDES.get(file.parent.name, set()):
         assert "return" not in [line.split(" ")[0] for line in body.splitlines()], "a prelude ends no script"
         return
-    keys = any(word in body for word in ("KEYS", "open(", "look(", "read("))
+    keys = any(word in body for word in ("KEYS", "open(", "read_state(", "read("))
     for word, used in (("KEYS", keys), ("ARGV", "ARGV" in body), ("returns", True)):
         assert used == any(line.startswith(f"-- {word} ") for line in header), word

@@ -13,7 +13,7 @@ from aiolock.scripts.lock import renew
 from aiolock.scripts.outcomes import Ended, Granted, Kept, Released, Renewed
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
-from tests.support.queues import FAIR, Queue, enter, holders, line, state
+from tests.support.queues import FAIR, Queue, enter, holders, summary, waiting
 from tests.support.scripting import Lock, LuaSide
 from tests.support.scripting import Refused as Failure
 
@@ -137,7 +137,7 @@ class TestQueueFamily:
         assert holders(side, fair)["m:1"].depth == 1
         assert side.run(fair.release("m:1", TTL, 0, "clean", True)) == Released(FENCE)
         assert set(holders(side, fair)) == {"m:2"}
-        assert line(side, fair) == []
+        assert waiting(side, fair) == []
         assert side.exists(fair.dead("m:1"))
 
     def test_a_hand_off_force_release_and_info_work(self, full: Full) -> None:
@@ -149,4 +149,4 @@ class TestQueueFamily:
         assert side.run(fair.info()).holders == 1
         assert side.run(fair.force_release()) == Ended(1, 0)
         assert holders(side, fair) == {}
-        assert state(side, fair).dirty == "1"
+        assert summary(side, fair).dirty == "1"

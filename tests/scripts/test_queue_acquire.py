@@ -26,10 +26,10 @@ from tests.support.queues import (
     enter,
     forget,
     holders,
-    line,
-    look,
     queue_numbers,
-    state,
+    standing,
+    summary,
+    waiting,
 )
 from tests.support.scripting import Refused as Failure
 from tests.support.scripting import Side
@@ -52,10 +52,10 @@ def test_grants_a_free_name(queue_number: int, side: Side, fair: Queue) -> None:
     assert granted == Granted(HIGH + 1, TTL, abandoned=False, capacity=1)
     assert holders(side, fair) == {"m:1": Holder(1, 1, "1", str(HIGH + 1), "0")}
     assert abs(ends(side, fair)["m:1"] - TTL - time.time() * 1000) < SLACK
-    found = state(side, fair)
+    found = summary(side, fair)
     assert abs(found.serial - time.time() * 1e6) < 60e6
     assert (found.fence, found.dirty, found.capacity, found.metadata) == (HIGH + 1, "0", 1, "me")
-    assert line(side, fair) == []
+    assert waiting(side, fair) == []
 
 
 @pytest.mark.parametrize(("ttl", "kept"), [(TTL, DAY), (3 * DAY, 3 * DAY)])
@@ -79,11 +79,11 @@ def test_queues_behind_a_holder(side: Side, fair: Queue) -> None:
     side.run(fair.acquire("m:1", TTL, HIGH, "the first"))
     queued = [side.run(fair.acquire(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
     found = queue_numbers(side, fair)
-    serial = state(side, fair).serial
+    serial = summary(side, fair).serial
     assert all(isinstance(one, Queued) and TTL - SLACK < one.pttl <= TTL for one in queued)
     assert queued[1]._replace(pttl=0) == Queued(serial, found["m:3"], 2, HIGH + 1, "the first", 0)
     assert queued[0]._replace(serial=0, pttl=0) == Queued(0, found["m:2"], 1, HIGH + 1, "the first", 0)
-    assert line(side, fair) == ["m:2", "m:3"]
+    assert waiting(side, fair) == ["m:2", "m:3"]
     assert found["m:2"] < found["m:3"] == serial
     for key in fair.keys:
         assert DAY - SLACK < side.pttl(key) <= DAY
@@ -105,11 +105,11 @@ def test_refuses_who_does_not_queue(side: Side, fair: Queue) -> None:
     assert isinstance(refused, Refused)
     assert refused._replace(pttl=0) == Refused(0, HIGH + 1, "the first")
     assert TTL - SLACK < refused.pttl <= TTL
-    assert line(side, fair) == []
+    assert waiting(side, fair) == []
 
 
 def test_does_not_overtake_who_waits(side: Side) -> None:
-    """Guards `not name.head`: a small request that would fit stays behind a large one."""
+    """Guards `state.waiters == 0`: a small request that would fit stays behind a large one."""
     small, large = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
     side.run(small.acquire("m:1", TTL, HIGH, ""))
     enter(side, large, ["m:2"])
@@ -139,7 +139,7 @@ def test_permits_are_counted(side: Side) -> None:
     assert isinstance(side.run(two.acquire("m:2", TTL, 0, "")), Refused)
     assert isinstance(side.run(one.acquire("m:2", TTL, 0, "")), Granted)
     assert isinstance(side.run(one.acquire("m:3", TTL, 0, "")), Refused)
-    assert state(side, one).used == 3
+    assert summary(side, one).used == 3
 
 
 def test_more_than_there_is_is_impossible(side: Side) -> None:
@@ -208,7 +208,7 @@ class TestAgain:
         enter(side, fair, ["m:2"])
         forget(side, fair, "m:2")
         enter(side, fair, ["m:2"])
-        assert abs(look(side, fair).waiters["m:2"].alive - time.time() * 1000) < SLACK
+        assert abs(standing(side, fair).waiters["m:2"].alive - time.time() * 1000) < SLACK
 
     def test_one_that_was_forgotten_comes_back_to_its_old_place(self, side: Side, fair: Queue) -> None:
         """Guards the queue number in ARGV (H6)."""
@@ -216,12 +216,12 @@ class TestAgain:
         first = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=0))
         enter(side, fair, ["m:3"])
         side.run(fair.release("m:2", TTL, 0, "undone", False))
-        assert line(side, fair) == ["m:3"]
+        assert waiting(side, fair) == ["m:3"]
         assert isinstance(first, Queued)
         again = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=first.queue_number))
         assert isinstance(again, Queued)
         assert (again.queue_number, again.rank) == (first.queue_number, 1)
-        assert line(side, fair) == ["m:2", "m:3"]
+        assert waiting(side, fair) == ["m:2", "m:3"]
 
     def test_one_that_comes_back_to_the_front_is_served_at_once(self, side: Side) -> None:
         """Guards the second look behind `join`: nobody else may settle for a while."""
@@ -231,7 +231,7 @@ class TestAgain:
         granted = side.run(read.acquire("m:3", TTL, 0, "", queue_number=FIRST))
         assert isinstance(granted, Granted)
         assert TTL - SLACK < granted.pttl <= TTL
-        assert line(side, read) == ["m:2"]
+        assert waiting(side, read) == ["m:2"]
 
     def test_one_whose_own_grant_is_over_is_served_if_it_fits(self, side: Side) -> None:
         """Guards `prune` in arrive: it is first in line with the number it comes back with, and nobody else may ask."""
@@ -268,7 +268,7 @@ class TestAgain:
         assert isinstance(queued, Queued)
         assert isinstance(side.run(fair.acquire("m:2", TTL, 0, "", queue_number=queued.queue_number)), Granted)
         assert set(holders(side, fair)) == {"m:2"}
-        assert line(side, fair) == []
+        assert waiting(side, fair) == []
 
     def test_whose_ticket_is_newer_than_all_that_is_known_is_not_tied_by_the_next(
         self, side: Side, fair: Queue
@@ -323,8 +323,8 @@ class TestNested:
         assert isinstance(granted, Granted)
         assert granted.fence == HIGH + 1
         assert holders(side, name) == {"m:1": Holder(3, 1, str(int(name.kind != "rw")), str(HIGH + 1), "0")}
-        assert state(side, name).used == 1
-        assert state(side, name).metadata == "me"
+        assert summary(side, name).used == 1
+        assert summary(side, name).metadata == "me"
 
     def test_a_late_copy_lowers_nothing(self, side: Side, fair: Queue) -> None:
         first = fair.acquire("m:1", TTL, HIGH, "")
@@ -341,7 +341,7 @@ class TestNested:
             side.run(fair.acquire("m:2", TTL, HIGH, ""))
         assert side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=7, queue_number=0)) == Lost(reason)
         assert "m:1" not in holders(side, fair)
-        assert line(side, fair) == []
+        assert waiting(side, fair) == []
 
     def test_another_fence_is_taken_over(self, side: Side, fair: Queue) -> None:
         side.run(fair.acquire("m:1", TTL, HIGH, ""))
@@ -364,7 +364,7 @@ class TestBatch:
         )
         assert [type(answer) for answer in answers] == [Queued, Granted, Queued]
         assert answers[1] == Granted(HIGH + 1, TTL, abandoned=False, capacity=FULL)
-        assert line(side, fair) == ["m:4", "m:2"]
+        assert waiting(side, fair) == ["m:4", "m:2"]
 
     @pytest.mark.parametrize("which", range(2))
     def test_one_bad_key_spoils_no_other(self, which: int, side: Side, fair: Queue) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from aiolock.scripts.base import DONT_QUEUE
 from aiolock.scripts.outcomes import Ended, Granted, Queued, Refused
-from aiolock.scripts.queue.name import ROOM
+from aiolock.scripts.queue.state import ROOM
 from tests.support.queues import (
     RW,
     SEMAPHORE,
@@ -16,10 +16,10 @@ from tests.support.queues import (
     crash,
     forget,
     holders,
-    line,
-    look,
     queue_numbers,
-    state,
+    standing,
+    summary,
+    waiting,
 )
 from tests.support.scripting import Side
 
@@ -35,7 +35,7 @@ def crowd(side: Side) -> list[str]:
     side.run(WRITE.acquire("m:1", TTL, HIGH, ""))
     crowd = [f"n{number}:1" for number in range(MANY)]
     side.run(READ.enter([READ.refresh(owner, TTL, 0, "", 0) for owner in crowd]))
-    assert line(side, READ) == crowd
+    assert waiting(side, READ) == crowd
     return crowd
 
 
@@ -52,7 +52,7 @@ def test_a_release_lets_in_some_and_tells_the_next_to_look(side: Side, crowd: li
     assert len(holders(side, READ)) == ROOM
     for answered, inside in enumerate((2 * ROOM, MANY)):
         told = [(managers[channel], text) for channel, text in side.heard()]
-        assert told[-1] == (line(side, READ)[0], f"refresh {line(side, READ)[0]}")
+        assert told[-1] == (waiting(side, READ)[0], f"refresh {waiting(side, READ)[0]}")
         assert len(told) == ROOM + 1 - answered
         assert isinstance(refresh(side, told[-1][0]), Granted)
         assert len(holders(side, READ)) == inside
@@ -93,7 +93,7 @@ def test_many_that_died_waiting_are_passed_at_once(side: Side, crowd: list[str])
 def test_many_that_died_inside_are_ended_in_parts(side: Side, crowd: list[str]) -> None:
     """Guards `LIMIT` in prune."""
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
-    while line(side, READ):
+    while waiting(side, READ):
         refresh(side, crowd[-1])
     crash(side, READ, *crowd)
     answers: list[object] = [side.run(WRITE.acquire("w:1", TTL, 0, "", queue_number=0))]
@@ -109,7 +109,7 @@ def test_many_that_died_inside_are_ended_in_parts(side: Side, crowd: list[str]) 
 
 def test_info_counts_many_whose_time_is_over(side: Side, crowd: list[str]) -> None:
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
-    while line(side, READ):
+    while waiting(side, READ):
         refresh(side, crowd[-1])
     crash(side, READ, *crowd[1:])
     seen = side.run(READ.info())
@@ -120,7 +120,7 @@ class TestForceRelease:
     def test_ends_many_in_parts_and_lets_nobody_in_between(self, side: Side, crowd: list[str]) -> None:
         """Guards `shut`: who came in between would be ended with the rest."""
         side.run(WRITE.release("m:1", TTL, 0, "clean", False))
-        while line(side, READ):
+        while waiting(side, READ):
             refresh(side, crowd[-1])
         assert isinstance(side.run(WRITE.acquire("w:1", TTL, 0, "", queue_number=0)), Queued)
         assert side.run(READ.force_release()) == Ended(ROOM, MANY - ROOM)
@@ -133,10 +133,10 @@ class TestForceRelease:
 
     def test_one_that_is_not_finished_shuts_the_name_for_a_moment(self, side: Side, crowd: list[str]) -> None:
         side.run(WRITE.release("m:1", TTL, 0, "clean", False))
-        while line(side, READ):
+        while waiting(side, READ):
             refresh(side, crowd[-1])
         side.run(READ.force_release())
-        change(side, READ, shut=state(side, READ).shut - 1000)
+        change(side, READ, shut=summary(side, READ).shut - 1000)
         assert isinstance(side.run(READ.acquire("x:1", TTL, 0, "")), Granted)
 
 
@@ -170,7 +170,7 @@ class TestEviction:
         side.score(permits.order, "ghost:2", 2)
         side.run(permits.acquire("x:1", TTL, 0, ""))
         assert_sound(side, permits)
-        assert line(side, permits) == ["n:1"]
+        assert waiting(side, permits) == ["n:1"]
 
     def test_with_the_hash_all_is_lost(self, side: Side) -> None:
         permits = Queue(SEMAPHORE)
@@ -179,7 +179,7 @@ class TestEviction:
         side.delete(permits.hash)
         granted = side.run(Queue(SEMAPHORE, want=2).acquire("x:1", TTL, HIGH + 9, "", queue_number=0))
         assert isinstance(granted, Granted)
-        assert set(look(side, permits).holders) == {"x:1"}
+        assert set(standing(side, permits).holders) == {"x:1"}
         side.run(permits.release("x:1", TTL, 0, "clean", False))
         assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", queue_number=HIGH)), Granted)
         assert_sound(side, permits)
@@ -200,7 +200,7 @@ def test_who_is_refused_beside_many_that_expired_hears_of_no_time_before_now(sid
     for owner in crowd[: 2 * ROOM]:
         refresh(side, owner)
     crash(side, READ, *holders(side, READ))
-    forget(side, READ, *line(side, READ))
+    forget(side, READ, *waiting(side, READ))
     answer = side.run(WRITE.acquire("m:2", TTL, HIGH, "", queue_number=DONT_QUEUE))
     assert isinstance(answer, Refused)
     assert answer.pttl == 0

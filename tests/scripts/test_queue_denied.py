@@ -25,7 +25,7 @@ from tests.support.queues import (
     enter,
     forget,
     holders,
-    look,
+    standing,
 )
 from tests.support.scripting import DENIAL, LuaSide
 from tests.support.scripting import Refused as Failure
@@ -112,15 +112,15 @@ def test_the_next_request_sets_right_what_a_denied_command_left(
             assert command not in situation.optional, told
         else:
             assert isinstance(result, situation.answer), told
-        found = look(lua, NAME)
+        found = standing(lua, NAME)
         if error and name.startswith("acquire"):
             assert found.holders.keys() <= before.keys() | set(situation.waiting), told
-        assert found.state.used == sum(held.weight for held in found.holders.values()), told
+        assert found.summary.used == sum(held.weight for held in found.holders.values()), told
         assert all(owner in found.order for owner in (*found.holders, *found.waiters)), told
         lua.run(NEXT[following])
         assert_sound(lua, NAME)
         crash(lua, NAME, *holders(lua, NAME))
-        forget(lua, NAME, *look(lua, NAME).waiters)
+        forget(lua, NAME, *standing(lua, NAME).waiters)
         assert isinstance(lua.run(NAME.acquire("y:1", TTL, HIGH, "", queue_number=0)), Granted), told
         assert_sound(lua, NAME)
 
@@ -144,7 +144,7 @@ def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, Any]:
 
 
 def test_a_denied_part_spoils_no_other(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Guards `pcall` in each.lua: ZSCORE is asked about a name with a hold only."""
+    """Guards `pcall` in batch.lua: ZSCORE is asked about a name with a hold only."""
     other = Queue(FAIR, "other")
     lua.run(NAME.acquire("m:1", TTL, HIGH, ""))
     parts = [NAME.refresh("m:1", TTL, 0, "", 0), other.refresh("m:3", TTL, 0, "", 0)]

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import DONT_QUEUE, Call
-from aiolock.scripts.queue import name as name_module
-from aiolock.scripts.queue.name import ROOM
+from aiolock.scripts.queue import state as state_module
+from aiolock.scripts.queue.state import ROOM
 from tests.support.queues import (
     FAIR,
     FULL,
@@ -29,14 +29,14 @@ from tests.support.queues import (
     Queue,
     Shape,
     Standing,
-    State,
+    Summary,
     assert_sound,
     change,
     crash,
     forget,
-    look,
     read,
-    state,
+    standing,
+    summary,
 )
 from tests.support.scripting import GUARD, LuaSide, Refused, Seen, Side, TwinSide
 
@@ -226,18 +226,18 @@ class World:
 
     def standing(self, i: int) -> Standing:
         if i in self.spoilt:
-            return Standing(State.read("0 0 0 0 0 0 0 0 0 0 "), {}, {}, {})
-        return look(self.sides[1], self.names[i])
+            return Standing(Summary.read("0 0 0 0 0 0 0 0 0 0 "), {}, {}, {})
+        return standing(self.sides[1], self.names[i])
 
     def check(self, i: int, before: Standing, after: Standing, call: Call[Any]) -> None:
         """What must hold behind every request, whatever happened to the keys; and see `assert_sound`."""
         alone = len(after.holders) == 1 and after.holders.keys() == before.holders.keys()  # may nest with more
-        most = max(after.state.capacity, before.state.used)
-        assert alone or after.state.used <= most, f"{after} holds more than it has"
+        most = max(after.summary.capacity, before.summary.used)
+        assert alone or after.summary.used <= most, f"{after} holds more than it has"
         if self.shape is RW and any(holder.weight == FULL for holder in after.holders.values()):
             assert len(after.holders) == 1, f"{after}: a writer is not alone"
         # Whoever was alive in the line, and is in it still, was overtaken by none but a hand-off.
-        live = {one for one, wish in before.waiters.items() if wish.alive > 1 and wish.weight <= after.state.capacity}
+        live = {one for one, wish in before.waiters.items() if wish.alive > 1 and wish.weight <= after.summary.capacity}
         stayed = live & after.waiters.keys()
         granted = [owner for owner in after.holders if not same_hold(before, after, owner)]
         for owner in granted:
@@ -290,7 +290,7 @@ def alike(name: Queue, key: str, one: Seen, other: Seen) -> bool:
 def parsed(owner: str, text: str) -> object:
     if owner != STATE:
         return read(text)
-    known = State.read(text)
+    known = Summary.read(text)
     return replace(known, shut=int(known.shut > 0)).encode()
 
 
@@ -335,7 +335,7 @@ def test_so_it_does_where_one_request_is_not_enough(sides: Callable[[], LuaSide]
         return GUARD + edited
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(name_module, "ROOM", 1)
+        patch.setattr(state_module, "ROOM", 1)
         world = World(sides().edited(narrow), SEMAPHORE, 1)
         world.take(Step("listen", 0, ()))
         for step in sequence:
@@ -345,5 +345,5 @@ def test_so_it_does_where_one_request_is_not_enough(sides: Callable[[], LuaSide]
             name = world.names[i]
             for _ in OWNERS:  # each may be one that is to be let in or ended
                 world.both(lambda side, name=name: side.run(name.batch([name.renewal("z:9", 1, 1)])))  # type: ignore[misc]
-            if not state(world.sides[1], name).shut:
+            if not summary(world.sides[1], name).shut:
                 world.both(lambda side, name=name: assert_sound(side, name))  # type: ignore[misc]

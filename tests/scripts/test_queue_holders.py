@@ -35,9 +35,9 @@ from tests.support.queues import (
     ends,
     enter,
     holders,
-    line,
-    look,
-    state,
+    standing,
+    summary,
+    waiting,
 )
 from tests.support.scripting import Side
 
@@ -73,7 +73,7 @@ class TestRelease:
         side.run(one.acquire("m:2", TTL, HIGH, ""))
         assert side.run(two.release("m:1", TTL, 0, "clean", False)) == Released(FENCE)
         assert set(holders(side, one)) == set(ends(side, one)) == {"m:2"}
-        assert state(side, one).used == 1
+        assert summary(side, one).used == 1
         assert side.pttl(one.hash) > DAY - SLACK
 
     def test_lowers_the_depth(self, side: Side, held: Queue) -> None:
@@ -97,7 +97,7 @@ class TestRelease:
         assert isinstance(side.run(read.release("m:1", TTL, 1, "clean", False)), Kept)
         assert holders(side, read)["m:1"] == Holder(1, 1, "0", str(FENCE), "0")
         assert set(holders(side, read)) == {"m:1", "n:2"}
-        assert state(side, read).used == 2
+        assert summary(side, read).used == 2
 
     def test_gives_no_weight(self, side: Side) -> None:
         """Guards `math.min(weight, …)`: a late copy of a writer's nested release under a reader."""
@@ -110,7 +110,7 @@ class TestRelease:
     def test_of_a_waiter_takes_it_out_of_the_line(self, tainted: bool, side: Side, held: Queue) -> None:
         enter(side, held, ["m:2", "m:3"])
         assert side.run(held.release("m:2", TTL, 0, "undone", tainted)) == Missing(LossReason.TAKEN_OVER)
-        assert line(side, held) == list(look(side, held).waiters) == ["m:3"]
+        assert waiting(side, held) == list(standing(side, held).waiters) == ["m:3"]
         assert side.exists(held.dead("m:2")) == tainted
 
     def test_of_a_head_lets_in_who_stood_behind_it(self, side: Side) -> None:
@@ -175,8 +175,8 @@ class TestTransfer:
         assert granted == Granted(FENCE + 1, 2 * TTL, abandoned=False, capacity=3, weight=2)
         assert holders(side, two) == {"m:2": Holder(1, 2, "1", str(FENCE + 1), "0")}
         assert set(ends(side, two)) == {"m:2"}
-        assert state(side, two).used == 2
-        assert state(side, two).metadata == "the second"
+        assert summary(side, two).used == 2
+        assert summary(side, two).metadata == "the second"
 
     def test_of_a_reader_mints_nothing(self, side: Side) -> None:
         read = Queue(RW)
@@ -188,7 +188,7 @@ class TestTransfer:
         enter(side, held, ["m:3", "m:2"])
         side.run(held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False))
         assert set(holders(side, held)) == {"m:2"}
-        assert line(side, held) == ["m:3"]
+        assert waiting(side, held) == ["m:3"]
 
     def test_a_copy_reads_its_own_grant(self, side: Side, held: Queue) -> None:
         call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
@@ -266,12 +266,12 @@ class TestRenew:
     def test_of_a_hold_whose_time_is_over(self, side: Side, held: Queue) -> None:
         crash(side, held, "m:1")
         assert side.run(held.batch([held.renewal("m:1", FENCE, TTL)])) == [Missing(LossReason.DELETED)]
-        assert state(side, held).dirty == "1"
+        assert summary(side, held).dirty == "1"
 
     def test_a_longer_one_is_remembered(self, side: Side, held: Queue) -> None:
         """Guards `longest` in `extend`: by it the keys of many holders last, and an order that was lost is written."""
         side.run(held.batch([held.renewal("m:1", FENCE, 3 * TTL)]))
-        assert state(side, held).longest == 3 * TTL
+        assert summary(side, held).longest == 3 * TTL
 
 
 class TestForceRelease:

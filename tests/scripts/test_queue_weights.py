@@ -68,7 +68,7 @@ def test_nobody_gets_more_by_nesting_beside_another(side: Side) -> None:
 
 
 def test_what_is_gone_where_nobody_holds_was_deleted(side: Side) -> None:
-    """Also for one who has more than all. Guards `name.used > 0`."""
+    """Also for one who has more than all. Guards `state.used > 0`."""
     assert side.run(BOTH.acquire("a:1", TTL, 0, "", 2, 7)) == Lost(LossReason.DELETED)
     assert side.run(BOTH.release("a:1", TTL, 1, "clean", False)) == Missing(LossReason.DELETED)
     assert side.run(BOTH.batch([BOTH.renewal("a:1", 7, TTL)])) == [Missing(LossReason.DELETED)]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.queue import QueueCalls
-from aiolock.scripts.queue.name import FIRST, STATE
-from aiolock.scripts.queue.records import Holder, State, Waiter, encode, read
+from aiolock.scripts.queue.records import Holder, Summary, Waiter, encode, read
+from aiolock.scripts.queue.state import FIRST, STATE
 
 from .scripting import Side
 
@@ -53,16 +53,16 @@ class Queue(QueueCalls):
 class Standing(NamedTuple):
     """What is kept of a name: its state, who holds, who waits, and until when or with which queue number."""
 
-    state: State
+    summary: Summary
     holders: dict[str, Holder]
     waiters: dict[str, Waiter]
     order: dict[str, int]
 
 
-def look(side: Side, name: Queue) -> Standing:
+def standing(side: Side, name: Queue) -> Standing:
     records = {owner: read(text) for owner, text in side.hash(name.hash).items() if owner != STATE}
     return Standing(
-        state(side, name),
+        summary(side, name),
         {owner: record for owner, record in records.items() if isinstance(record, Holder)},
         {owner: record for owner, record in records.items() if isinstance(record, Waiter)},
         side.scores(name.order),
@@ -70,16 +70,16 @@ def look(side: Side, name: Queue) -> Standing:
 
 
 def holders(side: Side, name: Queue) -> dict[str, Holder]:
-    return look(side, name).holders
+    return standing(side, name).holders
 
 
-def state(side: Side, name: Queue) -> State:
-    return State.read(side.hash(name.hash).get(STATE) or f"0 0 0 0 0 {name.capacity} 0 0 0 0 ")
+def summary(side: Side, name: Queue) -> Summary:
+    return Summary.read(side.hash(name.hash).get(STATE) or f"0 0 0 0 0 {name.capacity} 0 0 0 0 ")
 
 
 def change(side: Side, name: Queue, **fields: object) -> None:
     """Write something else into its state."""
-    side.hset(name.hash, {STATE: replace(state(side, name), **fields).encode()})  # type: ignore[arg-type]
+    side.hset(name.hash, {STATE: replace(summary(side, name), **fields).encode()})  # type: ignore[arg-type]
 
 
 def ends(side: Side, name: Queue) -> dict[str, int]:
@@ -93,7 +93,7 @@ def queue_numbers(side: Side, name: Queue) -> dict[str, int]:
     return {owner: score for owner, score in side.scores(name.order).items() if score >= FIRST}
 
 
-def line(side: Side, name: Queue) -> list[str]:
+def waiting(side: Side, name: Queue) -> list[str]:
     """Who waits, first to last."""
     return list(queue_numbers(side, name))
 
@@ -106,7 +106,7 @@ def crash(side: Side, name: Queue, *owners: str) -> None:
 
 def forget(side: Side, name: Queue, *owners: str) -> None:
     """The time of waiters passes, without a sign of life."""
-    waiters = look(side, name).waiters
+    waiters = standing(side, name).waiters
     if owners:
         side.hset(name.hash, {owner: encode(waiters[owner]._replace(alive=1)) for owner in owners})
 
@@ -123,10 +123,10 @@ def assert_sound(side: Side, name: Queue) -> None:
     Raises:
         AssertionError: somebody is counted who is not there, or would wait for ever.
     """
-    found = look(side, name)
+    found = standing(side, name)
     told = f"{side}: {found}"
-    assert found.state.used == sum(held.weight for held in found.holders.values()), told
-    assert (found.state.holders, found.state.waiters) == (len(found.holders), len(found.waiters)), told
+    assert found.summary.used == sum(held.weight for held in found.holders.values()), told
+    assert (found.summary.holders, found.summary.waiters) == (len(found.holders), len(found.waiters)), told
     assert len(side.hash(name.hash)) in (0, 1 + len(found.holders) + len(found.waiters)), (
         f"something is left over: {told}"
     )
@@ -138,4 +138,4 @@ def assert_sound(side: Side, name: Queue) -> None:
     )
     for _, owner in sorted((waiter.queue_number, owner) for owner, waiter in found.waiters.items())[:1]:
         first = found.waiters[owner]
-        assert found.state.used + first.weight > found.state.capacity, f"the first could enter: {told}"
+        assert found.summary.used + first.weight > found.summary.capacity, f"the first could enter: {told}"

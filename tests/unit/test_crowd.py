@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiolock import LockLost, LockManager
-from aiolock.scripts.queue import name
+from aiolock.scripts.queue import state
 from aiolock.testing import MemoryBackend
 
 from .world import Crew, settle
@@ -19,7 +19,7 @@ async def test_readers_behind_a_writer_enter_without_a_refresh(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No time passes. Kept by turn.lua: `look`, and by Runtime.on_manager_message; and by Queueing.force_release."""
-    monkeypatch.setattr(name, "ROOM", 10)
+    monkeypatch.setattr(state, "ROOM", 10)
     writer = await peer.rw_lock("a").write.acquire()
     readers = [crew.start(locks.rw_lock("a").read.acquire()) for _ in range(MANY)]
     await settle(backend)

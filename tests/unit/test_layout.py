@@ -24,8 +24,8 @@ LAYERS = [
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PYTHON = sorted(PACKAGE.rglob("*.py"))
 LUA = sorted(PACKAGE.rglob("*.lua"))
-NUMBERS = re.compile(r"\b(NOW|NOW_US|name\.(fence|serial|used|capacity))\b")
-AS_TEXT = re.compile(r"string\.format\([^()]*\)|text\([^()]*\)|, 'used', name\.used|, 'capacity', name\.capacity")
+NUMBERS = re.compile(r"\b(NOW|NOW_US|state\.(fence|serial|used|capacity))\b")
+AS_TEXT = re.compile(r"string\.format\([^()]*\)|text\([^()]*\)|, 'used', state\.used|, 'capacity', state\.capacity")
 
 
 def name_of(path: Path) -> str:

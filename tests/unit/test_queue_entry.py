@@ -8,7 +8,7 @@ import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockManager, LossReason, NotAcquired
 from aiolock.core.queue_entry import QueueEntry
-from aiolock.scripts.queue.name import FIRST
+from aiolock.scripts.queue.state import FIRST
 from aiolock.testing import MemoryBackend
 
 from .world import MARGIN, TTL, Crew, Holder, expect_loss, runtime_of, settle
@@ -247,7 +247,7 @@ async def test_a_grant_that_comes_past_its_deadline_is_undone(
 
 
 async def test_a_grant_is_for_the_whole_ttl(locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew) -> None:
-    """It counts from the last "queued". Kept by line.lua: `hears > 0 and ttl`."""
+    """It counts from the last "queued". Kept by turn.lua: `heard[channel] > 0`."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     await backend.clock.advance(10.3 * BEAT)
@@ -565,7 +565,7 @@ async def test_a_forced_release_grants_to_the_next(
 async def test_a_key_that_becomes_another_type_is_told_to_who_waits(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """And to nobody else: others' entries in the same request are kept. Kept by each.lua's `pcall`."""
+    """And to nobody else: others' entries in the same request are kept. Kept by batch.lua's `pcall`."""
     kept = [await peer.fair_lock(name).acquire() for name in "ab"]
     (bad,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     (good,) = await queue_up(crew, locks.fair_lock("b"), 1, backend)

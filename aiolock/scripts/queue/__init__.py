@@ -26,8 +26,8 @@ from ..outcomes import (
 )
 from . import decode, twins
 
-NAME = ("name", "record", "holders", "line", "heal", "prune", "turn", "close")
-BATCH = (*NAME, "each")
+NAME = ("state", "record", "holders", "queue", "heal", "prune", "turn", "close")
+BATCH = (*NAME, "batch")
 ASK = (*BATCH, "ask")
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire_one, no_grant, ASK)
@@ -37,7 +37,7 @@ TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer,
 RENEW = Script(__name__, "renew", twins.renew, renew, no_renewal, BATCH)
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.force_release, prelude=NAME)
 SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=NAME)
-INFO = Script(__name__, "info", twins.info, decode.info, prelude=("name", "record"))
+INFO = Script(__name__, "info", twins.info, decode.info, prelude=("state", "record"))
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
 
 

@@ -7,29 +7,29 @@
 --         (0: ask again at once, as there was more to do than one request may; -1: unknown)}
 --         | {'lost', 'deleted' or 'taken_over'} | {'finished'} | {'impossible', capacity} | 'error …'
 -- Only depth 1 creates, nothing shortens, a copy of the request reads its own grant or its own queue number.
--- If a command is denied: see line.lua and close.lua; other names in a batch are done.
-local function pause(name)
-  if name.cut then
-    name.cut = false -- one of those who asked is enough
+-- If a command is denied: see queue.lua and close.lua; other names in a batch are done.
+local function pause(state)
+  if state.cut then
+    state.cut = false -- one of those who asked is enough
     return 0
   end
-  if not name.first then
-    local first = name.holders > 0 and redis.call('ZRANGE', name.order, 0, 0, 'WITHSCORES')[2]
-    name.first = first and tonumber(first) or NOW - 1
+  if not state.first then
+    local first = state.holders > 0 and redis.call('ZRANGE', state.order, 0, 0, 'WITHSCORES')[2]
+    state.first = first and tonumber(first) or NOW - 1
   end
-  return name.first - NOW
+  return state.first - NOW
 end
 local function complete(k, a)
-  local name, number = open(k), waiter(open(k), ARGV[a])
-  local serial, fence, metadata = latest(name)
+  local state, number = open(k), waiter(open(k), ARGV[a])
+  local serial, fence, metadata = latest(state)
   if ARGV[a + 8] ~= '-1' then
-    local rank = redis.call('ZCOUNT', name.order, FIRST, number)
-    return { 'queued', tonumber(serial), tonumber(number), rank, tonumber(fence), metadata, pause(name) }
+    local rank = redis.call('ZCOUNT', state.order, FIRST, number)
+    return { 'queued', tonumber(serial), tonumber(number), rank, tonumber(fence), metadata, pause(state) }
   end
-  local last = redis.call('ZREVRANGEBYSCORE', name.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return { 'refused', math.max(last or NOW, NOW) - NOW, tonumber(fence), metadata }
 end
-if #KEYS ~= 3 then return each(3, 11, 3, arrive, decide, complete) end
+if #KEYS ~= 3 then return batch(3, 11, 3, arrive, decide, complete) end
 local answer = arrive(1, 3, { ARGV[3] })
 settle(open(1))
 answer = answer or decide(1, 3)

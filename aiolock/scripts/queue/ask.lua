@@ -1,40 +1,40 @@
 -- ask: the steps of an acquire: who waits shows that it lives, then each is granted, queued or refused. Behind turn.lua.
 -- KEYS    name (2), tombstone of the owner; from KEYS[k]
 -- ARGV    as acquire.lua, from ARGV[a]
--- If a command is denied: as in line.lua.
-local function enter(name, a)
+-- If a command is denied: as in queue.lua.
+local function enter(state, a)
   local owner, ttl, _, _, weight, mints, floor, _, number, liveness, metadata = unpack(ARGV, a, a + 10)
   local provisional = text(math.min(ttl, liveness))
-  join(name, owner, number, table.concat({ text(NOW + liveness), provisional, weight, mints, floor, ttl, metadata }, ' '))
+  join(state, owner, number, table.concat({ text(NOW + liveness), provisional, weight, mints, floor, ttl, metadata }, ' '))
 end
 local function arrive(k, a, owners)
-  local name, owner = open(k, ARGV[a + 7], owners), ARGV[a]
-  prune(name)
-  local waits = waiter(name, owner)
+  local state, owner = open(k, ARGV[a + 7], owners), ARGV[a]
+  prune(state)
+  local waits = waiter(state, owner)
   if not waits and redis.call('EXISTS', KEYS[k + 2]) == 1 then return { 'finished' } end
   -- Who was forgotten, or granted for a time that is over, and comes back may be the first in line.
-  if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(name, owner)) then enter(name, a) end
+  if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(state, owner)) then enter(state, a) end
 end
 local function decide(k, a)
   local owner, ttl, depth, fence, weight, mints, floor, _, number, _, metadata = unpack(ARGV, a, a + 10)
-  local name = open(k)
-  local count, held, minted, token, abandoned = holder(name, owner)
+  local state = open(k)
+  local count, held, minted, token, abandoned = holder(state, owner)
   if count and fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
   if count then
     if tonumber(depth) > tonumber(count) then
       -- A writer that reads, too, weighs more than all; nobody else gets more by nesting.
-      local alone = name.holders == 1 and tonumber(held) >= name.capacity
+      local alone = state.holders == 1 and tonumber(held) >= state.capacity
       local more = alone and math.max(held, weight) or held
-      name.used = name.used + more - held
-      write(name, owner, table.concat({ 'h', depth, text(more), minted, token, abandoned }, ' '))
+      state.used = state.used + more - held
+      write(state, owner, table.concat({ 'h', depth, text(more), minted, token, abandoned }, ' '))
     end
-    return { 'granted', token, extend(name, owner, tonumber(ttl)), abandoned, name.capacity }
+    return { 'granted', token, extend(state, owner, tonumber(ttl)), abandoned, state.capacity }
   end
-  if depth ~= '1' then return { 'lost', gone(name, weight) } end
-  if tonumber(weight) > name.capacity then return { 'impossible', name.capacity } end
-  if name.waiters == 0 and name.shut <= NOW and name.used + weight <= name.capacity then
-    name.grows = true
-    return grant(name, owner, tonumber(ttl), weight, mints, floor, metadata)
+  if depth ~= '1' then return { 'lost', gone(state, weight) } end
+  if tonumber(weight) > state.capacity then return { 'impossible', state.capacity } end
+  if state.waiters == 0 and state.shut <= NOW and state.used + weight <= state.capacity then
+    state.grows = true
+    return grant(state, owner, tonumber(ttl), weight, mints, floor, metadata)
   end
-  if number ~= '-1' and not waiter(name, owner) then enter(name, a) end
+  if number ~= '-1' and not waiter(state, owner) then enter(state, a) end
 end

@@ -1,4 +1,4 @@
-"""A script about many names: each.lua as Python."""
+"""A script about many names: batch.lua as Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from ..base import TwinReply
 from ..store import WrongType
-from .name import Name, Run
+from .state import Run, State
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class Part(NamedTuple):
     keys: Sequence[str]
     args: Sequence[str]
 
-    def name(self, capacity: str = "0") -> Name:
+    def state(self, capacity: str = "0") -> State:
         """What it is about; `capacity` is what the name can hold, if nothing is stored."""
         return self.run.open(self.keys, capacity)
 
@@ -58,11 +58,11 @@ def batch(parts: Sequence[Part], steps: Sequence[Step], alone: bool = False) -> 
             failed[key] = f"error {error}"
             return None
 
-    for step, then in zip(steps, (Name.settle, Name.close, None), strict=False):
+    for step, then in zip(steps, (State.settle, State.close, None), strict=False):
         for i, part in enumerate(parts):
             if answers[i] is None:
                 answers[i] = attempt(part.keys[0], step, part)
         if then is not None and parts:
-            for name in parts[0].run.names.values():
-                attempt(name.key, then, name)
+            for state in parts[0].run.states.values():
+                attempt(state.key, then, state)
     return [failed.get(part.keys[0], answer) for part, answer in zip(parts, answers, strict=True)]

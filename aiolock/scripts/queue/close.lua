@@ -2,35 +2,35 @@
 -- Who holds and how much is held change in one HSET: no name is fuller than those who hold it.
 -- If a command is denied: before that HSET nothing is changed but the order, which may be ahead of the hash; behind it
 -- all is done, and what has ended may be left over. The next request goes by the hash, and mends either.
-local function encode(name)
-  local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %s %s ', name.used, name.holders, name.waiters,
-    name.longest, name.shut, name.capacity, name.resized, name.dirty)
-  return numbers .. name.last
+local function encode(state)
+  local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %s %s ', state.used, state.holders, state.waiters,
+    state.longest, state.shut, state.capacity, state.resized, state.dirty)
+  return numbers .. state.last
 end
-local function close(name, clean_ttl)
-  local state, order, ended, idle = encode(name), name.scores, nil, name.holders + name.waiters == 0
-  local lasting = name.longest + GRACE > 0 + DAY and text(name.longest + GRACE) or DAY
-  if name.ended then
-    for _, owner in ipairs(name.ended) do
-      if name.records[owner] == '' then
+local function close(state, clean_ttl)
+  local after, order, ended, idle = encode(state), state.scores, nil, state.holders + state.waiters == 0
+  local lasting = state.longest + GRACE > 0 + DAY and text(state.longest + GRACE) or DAY
+  if state.ended then
+    for _, owner in ipairs(state.ended) do
+      if state.records[owner] == '' then
         ended = ended or {}
         ended[#ended + 1] = owner
       end
     end
   end
-  if state ~= name.state then write(name, 'state', state) end
-  local fields = name.fields
-  if clean_ttl and idle and name.dirty == '0' and name.resized == '0' then lasting = clean_ttl end
+  if after ~= state.before then write(state, 'state', after) end
+  local fields = state.fields
+  if clean_ttl and idle and state.dirty == '0' and state.resized == '0' then lasting = clean_ttl end
   -- At the memory limit the first write decides: only what makes more of it is refused there.
-  if not name.grows and (order or fields or ended) then redis.call('PEXPIRE', name.key, lasting) end
-  if order then redis.call('ZADD', name.order, unpack(order)) end
-  if order or name.joined then redis.call('PEXPIRE', name.order, lasting) end
-  if fields then redis.call('HSET', name.key, unpack(fields)) end
-  if name.grows then redis.call('PEXPIRE', name.key, lasting) end
-  if ended then redis.pcall('HDEL', name.key, unpack(ended)) end
-  if ended and idle then redis.pcall('DEL', name.order) end
-  if ended and not idle then redis.pcall('ZREM', name.order, unpack(ended)) end
-  if name.told then
-    for _, told in ipairs(name.told) do redis.pcall('PUBLISH', told[1], told[2]) end
+  if not state.grows and (order or fields or ended) then redis.call('PEXPIRE', state.key, lasting) end
+  if order then redis.call('ZADD', state.order, unpack(order)) end
+  if order or state.joined then redis.call('PEXPIRE', state.order, lasting) end
+  if fields then redis.call('HSET', state.key, unpack(fields)) end
+  if state.grows then redis.call('PEXPIRE', state.key, lasting) end
+  if ended then redis.pcall('HDEL', state.key, unpack(ended)) end
+  if ended and idle then redis.pcall('DEL', state.order) end
+  if ended and not idle then redis.pcall('ZREM', state.order, unpack(ended)) end
+  if state.told then
+    for _, told in ipairs(state.told) do redis.pcall('PUBLISH', told[1], told[2]) end
   end
 end

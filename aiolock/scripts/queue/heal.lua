@@ -1,32 +1,32 @@
--- heal: opens a name; where its counts disagree, goes by the records in the hash. Stands behind line.lua.
+-- heal: opens a name; where its counts disagree, goes by the records in the hash. Stands behind queue.lua.
 -- The order was evicted, or a command was denied. A holder whose end is unknown has its ttl from now.
 -- If a command is denied: the next request on the name heals it.
-local function heal(name)
-  local all = redis.call('HGETALL', name.key)
-  name.used, name.holders, name.waiters, name.joined = 0, 0, 0, true
-  redis.call('PEXPIRE', name.key, DAY) -- at the memory limit the first write decides
+local function heal(state)
+  local all = redis.call('HGETALL', state.key)
+  state.used, state.holders, state.waiters, state.joined = 0, 0, 0, true
+  redis.call('PEXPIRE', state.key, DAY) -- at the memory limit the first write decides
   for i = 1, #all, 2 do
     local owner, record = all[i], all[i + 1]
     local number, weight = record:match('^w (%d+)'), record:match('^h %d+ (%d+)')
     if number then
-      name.waiters = name.waiters + 1
-      redis.call('ZADD', name.order, number, owner)
+      state.waiters = state.waiters + 1
+      redis.call('ZADD', state.order, number, owner)
     elseif weight then
-      name.used, name.holders = name.used + weight, name.holders + 1
-      redis.call('ZADD', name.order, 'NX', text(NOW + name.longest), owner)
+      state.used, state.holders = state.used + weight, state.holders + 1
+      redis.call('ZADD', state.order, 'NX', text(NOW + state.longest), owner)
     elseif owner ~= 'state' then
-      redis.pcall('HDEL', name.key, owner)
+      redis.pcall('HDEL', state.key, owner)
     end
   end
 end
 local function open(k, capacity, owners)
-  local name = names[KEYS[k]]
-  if name then return name end
-  name = look(k, capacity, owners)
-  local known = name.holders + name.waiters
-  if redis.call('HLEN', name.key) ~= known + (name.fresh and 0 or 1)
-    or known > 0 and redis.call('ZCARD', name.order) < known
-    or name.waiters > 0 and redis.call('ZCOUNT', name.order, FIRST, '+inf') < name.waiters then heal(name) end
-  names[KEYS[k]], names[#names + 1] = name, name
-  return name
+  local state = states[KEYS[k]]
+  if state then return state end
+  state = read_state(k, capacity, owners)
+  local known = state.holders + state.waiters
+  if redis.call('HLEN', state.key) ~= known + (state.fresh and 0 or 1)
+    or known > 0 and redis.call('ZCARD', state.order) < known
+    or state.waiters > 0 and redis.call('ZCOUNT', state.order, FIRST, '+inf') < state.waiters then heal(state) end
+  states[KEYS[k]], states[#states + 1] = state, state
+  return state
 end

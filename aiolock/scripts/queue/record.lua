@@ -1,26 +1,26 @@
--- record: what the hash of a name has of each owner: read at most once, and changed. Stands behind name.lua.
+-- record: what the hash of a name has of each owner: read at most once, and changed. Stands behind state.lua.
 -- If a command is denied: it reads only, so nothing was changed.
-local function fetch(name, owners)
+local function fetch(state, owners)
   local new = {}
-  for _, owner in ipairs(owners) do if not name.records[owner] then new[#new + 1] = owner end end
-  local found = new[1] and redis.call('HMGET', name.key, unpack(new))
-  for i, owner in ipairs(new) do name.records[owner] = found[i] or '' end
+  for _, owner in ipairs(owners) do if not state.records[owner] then new[#new + 1] = owner end end
+  local found = new[1] and redis.call('HMGET', state.key, unpack(new))
+  for i, owner in ipairs(new) do state.records[owner] = found[i] or '' end
 end
-local function match(name, owner, pattern)
-  if not name.records[owner] then fetch(name, { owner }) end
-  return string.match(name.records[owner], pattern)
+local function match(state, owner, pattern)
+  if not state.records[owner] then fetch(state, { owner }) end
+  return string.match(state.records[owner], pattern)
 end
-local function holder(name, owner) return match(name, owner, '^h (%d+) (%d+) (%d) (%d+) (%d)$') end
-local function waiter(name, owner) return match(name, owner, '^w (%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$') end
-local function write(name, owner, record)
-  local fields = name.fields
-  name.records[owner] = record
-  if not fields then name.fields = { owner, record } return end
+local function holder(state, owner) return match(state, owner, '^h (%d+) (%d+) (%d) (%d+) (%d)$') end
+local function waiter(state, owner) return match(state, owner, '^w (%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%d+) (.*)$') end
+local function write(state, owner, record)
+  local fields = state.fields
+  state.records[owner] = record
+  if not fields then state.fields = { owner, record } return end
   fields[#fields + 1], fields[#fields + 2] = owner, record
 end
-local function remove(name, owner)
-  if not name.records[owner] then fetch(name, { owner }) end
-  if name.records[owner] ~= '' then write(name, owner, '') end
-  local ended = name.ended or {}
-  name.ended, ended[#ended + 1] = ended, owner
+local function remove(state, owner)
+  if not state.records[owner] then fetch(state, { owner }) end
+  if state.records[owner] ~= '' then write(state, owner, '') end
+  local ended = state.ended or {}
+  state.ended, ended[#ended + 1] = ended, owner
 end

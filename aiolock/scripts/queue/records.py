@@ -1,4 +1,4 @@
-"""What the hash of a name has: its state, and a record for each of those who hold it and those who wait."""
+"""What the hash of a name has: the summary, and a record for each of those who hold it and those who wait."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def encode(record: Record | None) -> str:
 
 
 @dataclass
-class State:
+class Summary:
     """What is known of a name as a whole, in the order in which it is written.
 
     Attributes:
@@ -81,7 +81,7 @@ class State:
     metadata: str
 
     @classmethod
-    def read(cls, text: str) -> State:
+    def read(cls, text: str) -> Summary:
         *counts, resized, dirty, serial, fence, metadata = text.split(" ", 10)
         used, holders, waiters, longest, shut, capacity = map(int, counts)
         return cls(used, holders, waiters, longest, shut, capacity, resized, dirty, int(serial), int(fence), metadata)

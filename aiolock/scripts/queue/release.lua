@@ -7,23 +7,23 @@
 -- lets in whom it kept out.
 -- If a command is denied: see close.lua; the owner is gone with what it held, or has all of it.
 local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
-local name = open(1, ARGV[10], { owner })
-local count, weight, mints, fence, abandoned = holder(name, owner)
+local state = open(1, ARGV[10], { owner })
+local count, weight, mints, fence, abandoned = holder(state, owner)
 local answer
 if not count then
-  if waiter(name, owner) then leave(name, owner) end
-  answer = { 'missing', gone(name, ARGV[5]) }
+  if waiter(state, owner) then leave(state, owner) end
+  answer = { 'missing', gone(state, ARGV[5]) }
 elseif left > 0 then
-  answer = { 'kept', extend(name, owner, 0) }
+  answer = { 'kept', extend(state, owner, 0) }
   local still = math.min(weight, ARGV[5])
-  name.used = name.used - weight + still
+  state.used = state.used - weight + still
   mints = mints == '1' and ARGV[6] or '0'
-  write(name, owner, table.concat({ 'h', text(math.min(count, left)), text(still), mints, fence, abandoned }, ' '))
+  write(state, owner, table.concat({ 'h', text(math.min(count, left)), text(still), mints, fence, abandoned }, ' '))
 else
-  drop(name, owner, weight, mints == '1' and (ending == 'dirty' or (ending == 'undone' and abandoned == '1')))
+  drop(state, owner, weight, mints == '1' and (ending == 'dirty' or (ending == 'undone' and abandoned == '1')))
   answer = { 'released', fence }
 end
-settle(name)
-close(name, ARGV[8])
+settle(state)
+close(state, ARGV[8])
 if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[3], 1, 'PX', ARGV[9]) end
 return answer

@@ -6,9 +6,9 @@
 -- If a command is denied: the answer of each hold of that name is the error, and the others are renewed.
 local function arrive(k, a, owners) open(k, ARGV[a + 3], owners) end
 local function decide(k, a)
-  local name, owner = open(k), ARGV[a]
-  local count, _, _, token = holder(name, owner)
-  if not count then return gone(name, ARGV[a + 4]) end
-  return token == ARGV[a + 1] and extend(name, owner, tonumber(ARGV[a + 2])) or 'taken_over'
+  local state, owner = open(k), ARGV[a]
+  local count, _, _, token = holder(state, owner)
+  if not count then return gone(state, ARGV[a + 4]) end
+  return token == ARGV[a + 1] and extend(state, owner, tonumber(ARGV[a + 2])) or 'taken_over'
 end
-return each(2, 5, 3, arrive, decide, function() end)
+return batch(2, 5, 3, arrive, decide, function() end)

@@ -4,9 +4,9 @@
 -- returns the capacity before
 -- Takes nothing away: a name that holds more than that grants nothing until enough was released.
 -- If a command is denied: see close.lua; it was changed, or it was not.
-local name = open(1, ARGV[3], {})
-local before = name.capacity
-name.capacity, name.resized, name.grows = tonumber(ARGV[3]), '1', true
-settle(name)
-close(name)
+local state = open(1, ARGV[3], {})
+local before = state.capacity
+state.capacity, state.resized, state.grows = tonumber(ARGV[3]), '1', true
+settle(state)
+close(state)
 return before

@@ -7,21 +7,21 @@
 -- If a command is denied: see close.lua; the owner holds, or the next.
 local owner, next = ARGV[3], ARGV[5]
 if redis.call('EXISTS', KEYS[4]) == 1 then return { 'finished' } end
-local name = open(1, ARGV[10], { owner, next })
-prune(name)
-local again, has, _, token, found = holder(name, next)
-local held, weight, mints, fence = holder(name, owner)
+local state = open(1, ARGV[10], { owner, next })
+prune(state)
+local again, has, _, token, found = holder(state, next)
+local held, weight, mints, fence = holder(state, owner)
 local moves = held and fence == ARGV[4] and owner ~= next
-local answer = { 'missing', gone(name, 1) }
-if moves then drop(name, owner, weight, false) end
+local answer = { 'missing', gone(state, 1) }
+if moves then drop(state, owner, weight, false) end
 if again then
-  answer = { 'granted', token, extend(name, next, 0), found, name.capacity, tonumber(has) }
+  answer = { 'granted', token, extend(state, next, 0), found, state.capacity, tonumber(has) }
 elseif moves then
-  if waiter(name, next) then leave(name, next) end
-  answer = grant(name, next, tonumber(ARGV[6]), weight, mints, ARGV[7], ARGV[8])
+  if waiter(state, next) then leave(state, next) end
+  answer = grant(state, next, tonumber(ARGV[6]), weight, mints, ARGV[7], ARGV[8])
   answer[6] = tonumber(weight)
 end
-settle(name)
-close(name)
+settle(state)
+close(state)
 if ARGV[9] ~= '0' then redis.pcall('SET', KEYS[3], 1, 'PX', ARGV[9]) end
 return answer

@@ -3,32 +3,32 @@
 -- Where there is no `room` for more, `cut` says so, and whoever is first then is told 'refresh <owner>': its request goes on.
 -- If a command is denied: it reads only, so nothing was changed.
 local heard = {}
-local function admit(name, head, asks, provisional, ttl, ...)
+local function admit(state, head, asks, provisional, ttl, ...)
   local channel = ARGV[1] .. string.match(head, '^[^:]*') .. ARGV[2]
   heard[channel] = heard[channel] or redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
   local lasts = (asks or heard[channel] > 0) and ttl or provisional
-  local granted = grant(name, head, tonumber(lasts), ...)
+  local granted = grant(state, head, tonumber(lasts), ...)
   if asks then return end
-  tell(name, head, 'granted', head, (latest(name)), granted[2], lasts, granted[4], text(name.capacity))
+  tell(state, head, 'granted', head, (latest(state)), granted[2], lasts, granted[4], text(state.capacity))
 end
-local function settle(name)
+local function settle(state)
   local heads, step = { 1 }, 1
-  prune(name)
-  while heads[1] and name.waiters > 0 and name.shut <= NOW do
-    heads = redis.call('ZRANGEBYSCORE', name.order, FIRST, '+inf', 'LIMIT', name.at or 0, math.min(step, room + 1))
-    fetch(name, heads)
+  prune(state)
+  while heads[1] and state.waiters > 0 and state.shut <= NOW do
+    heads = redis.call('ZRANGEBYSCORE', state.order, FIRST, '+inf', 'LIMIT', state.at or 0, math.min(step, room + 1))
+    fetch(state, heads)
     for _, head in ipairs(heads) do
-      if name.waiters == 0 then return end
-      local _, alive, provisional, weight, mints, floor, ttl, metadata = waiter(name, head)
-      local live = alive and tonumber(alive) > NOW and tonumber(weight) <= name.capacity
-      local full = live and name.used + weight > name.capacity
-      local asks = name.asking and name.asking[head]
-      name.cut = name.cut or (room == 0 and not full)
-      if name.cut and (full or room == 0) and not asks then tell(name, head, 'refresh', head) end
+      if state.waiters == 0 then return end
+      local _, alive, provisional, weight, mints, floor, ttl, metadata = waiter(state, head)
+      local live = alive and tonumber(alive) > NOW and tonumber(weight) <= state.capacity
+      local full = live and state.used + weight > state.capacity
+      local asks = state.asking and state.asking[head]
+      state.cut = state.cut or (room == 0 and not full)
+      if state.cut and (full or room == 0) and not asks then tell(state, head, 'refresh', head) end
       if full or room == 0 then return end
-      name.at, room, step = (name.at or 0) + 1, room - 1, 2 * step
-      leave(name, head)
-      if live then admit(name, head, asks, provisional, ttl, weight, mints, floor, metadata) end
+      state.at, room, step = (state.at or 0) + 1, room - 1, 2 * step
+      leave(state, head)
+      if live then admit(state, head, asks, provisional, ttl, weight, mints, floor, metadata) end
     end
   end
 end

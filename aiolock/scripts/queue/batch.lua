@@ -1,7 +1,7 @@
--- each: answers each part of a batch by itself: `keys` KEYS and `args` ARGV a part, the first of them ARGV[first] and an
+-- batch: answers each part of a batch by itself: `keys` KEYS and `args` ARGV a part, the first of them ARGV[first] and an
 -- owner. Each step is taken for all of them, then each name is settled or written; the first answer of a part is its own.
 -- If a command is denied: the answer of each part of that name is the error's text, and the others are done.
-local function each(keys, args, first, arrive, decide, complete)
+local function batch(keys, args, first, arrive, decide, complete)
   local answers, failed, owners, parts = {}, {}, {}, #KEYS / keys
   local function try(key, step, ...)
     if failed[key] then return nil end
@@ -22,9 +22,9 @@ local function each(keys, args, first, arrive, decide, complete)
     table.insert(owners[key], ARGV[first + (i - 1) * args])
   end
   all(arrive)
-  for _, name in ipairs(names) do try(name.key, settle, name) end
+  for _, state in ipairs(states) do try(state.key, settle, state) end
   all(decide)
-  for _, name in ipairs(names) do try(name.key, close, name) end
+  for _, state in ipairs(states) do try(state.key, close, state) end
   all(complete)
   for i = 1, parts do answers[i] = failed[KEYS[1 + (i - 1) * keys]] or answers[i] end
   return answers

@@ -1,4 +1,4 @@
-"""Who comes next, whichever script finds that it is somebody's turn: line.lua and its twin."""
+"""Who comes next, whichever script finds that it is somebody's turn: turn.lua, queue.lua and their twins."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.support.queues import (
     enter,
     forget,
     holders,
-    line,
-    look,
     queue_numbers,
-    state,
+    standing,
+    summary,
+    waiting,
 )
 from tests.support.scripting import Side
 
@@ -62,11 +62,11 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
     held = holders(side, fair)
     assert set(held) == {"n:2"}
     assert held["n:2"].fence == str(HIGH + 11)
-    assert line(side, fair) == ["n:3"]
-    assert set(look(side, fair).waiters) == {"n:3"}
-    assert state(side, fair).metadata == "about n:2"
+    assert waiting(side, fair) == ["n:3"]
+    assert set(standing(side, fair).waiters) == {"n:3"}
+    assert summary(side, fair).metadata == "about n:2"
     abandoned = int(what != "a release")
-    told = f"granted n:2 {state(side, fair).serial} {HIGH + 11} {TTL} {abandoned} 1"
+    told = f"granted n:2 {summary(side, fair).serial} {HIGH + 11} {TTL} {abandoned} 1"
     assert side.heard() == [(fair.manager("n"), told)]
 
 
@@ -116,13 +116,13 @@ def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, f
 
 
 def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair: Queue) -> None:
-    """Guards `name.serial + 1`, of a grant and of a queue number: the server's clock was set back."""
+    """Guards `state.serial + 1`, of a grant and of a queue number: the server's clock was set back."""
     side.run(fair.acquire("m:1", TTL, HIGH, ""))
     change(side, fair, serial=HIGH + 1)
     enter(side, fair, ["m:2", "m:3"])
     assert queue_numbers(side, fair) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
     side.run(fair.release("m:1", TTL, 0, "clean", False))
-    assert state(side, fair).serial == HIGH + 4
+    assert summary(side, fair).serial == HIGH + 4
 
 
 def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Queue) -> None:
@@ -145,8 +145,8 @@ def test_the_dead_are_passed_over(side: Side, fair: Queue) -> None:
     forget(side, fair, "n:2", "n:3")
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     assert set(holders(side, fair)) == {"n:4"}
-    assert line(side, fair) == ["n:5"]
-    assert set(look(side, fair).waiters) == {"n:5"}
+    assert waiting(side, fair) == ["n:5"]
+    assert set(standing(side, fair).waiters) == {"n:5"}
 
 
 def test_the_dead_at_the_head_go_while_the_name_is_held(side: Side, fair: Queue) -> None:
@@ -165,7 +165,7 @@ def test_a_place_without_a_record_is_void(side: Side, fair: Queue) -> None:
     enter(side, fair, ["n:3"])
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     assert set(holders(side, fair)) == {"n:3"}
-    assert line(side, fair) == []
+    assert waiting(side, fair) == []
 
 
 def test_as_many_as_fit_are_granted_in_order(side: Side) -> None:
@@ -178,8 +178,8 @@ def test_as_many_as_fit_are_granted_in_order(side: Side) -> None:
     side.listen(one.manager("n"))
     side.run(full.release("m:1", TTL, 0, "clean", False))
     assert [told.split(" ")[1] for _, told in side.heard()] == ["n:2", "n:3"]
-    assert line(side, one) == ["n:4"]
-    assert state(side, one).used == 3
+    assert waiting(side, one) == ["n:4"]
+    assert summary(side, one).used == 3
 
 
 def test_the_small_wait_behind_a_large_head(side: Side) -> None:
@@ -191,7 +191,7 @@ def test_the_small_wait_behind_a_large_head(side: Side) -> None:
     enter(side, one, ["n:4"])
     side.run(one.release("m:1", TTL, 0, "clean", False))
     assert set(holders(side, one)) == {"m:2"}
-    assert line(side, one) == ["n:3", "n:4"]
+    assert waiting(side, one) == ["n:3", "n:4"]
     side.run(one.release("m:2", TTL, 0, "clean", False))
     assert set(holders(side, one)) == {"n:3"}
 
@@ -206,7 +206,7 @@ def test_readers_behind_a_writer_wait_and_then_enter_together(side: Side) -> Non
     assert set(holders(side, read)) == {"n:2"}
     side.run(write.release("n:2", TTL, 0, "clean", False))
     assert set(holders(side, read)) == {"n:3", "n:4"}
-    assert line(side, read) == ["n:5"]
+    assert waiting(side, read) == ["n:5"]
 
 
 def test_a_writer_that_vanished_from_the_line_frees_the_readers(side: Side) -> None:
@@ -228,7 +228,7 @@ def test_a_head_that_can_never_be_served_is_dropped(side: Side) -> None:
     enter(side, one, ["n:3"])
     side.run(one.set_capacity(2))
     assert set(holders(side, one)) == {"m:1", "n:3"}
-    assert line(side, one) == []
+    assert waiting(side, one) == []
 
 
 class TestAbandoned:
@@ -276,7 +276,7 @@ class TestAbandoned:
         assert isinstance(granted, Granted)
         assert granted.abandoned
         assert set(holders(side, permits)) == {"m:1", "m:3", "m:4"}
-        assert state(side, permits).used == 3
+        assert summary(side, permits).used == 3
         assert set(ends(side, permits)) == {"m:1", "m:3", "m:4"}
 
     def test_several_that_vanished_leave_the_others(self, side: Side) -> None:
@@ -287,4 +287,4 @@ class TestAbandoned:
         side.run(read.batch([read.renewal("m:2", HIGH + 1, TTL)]))
         assert set(holders(side, read)) == {"m:2"}
         enter(side, Queue(RW, want=1), ["m:4"])
-        assert line(side, read) == ["m:4"]
+        assert waiting(side, read) == ["m:4"]

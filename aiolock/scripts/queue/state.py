@@ -1,5 +1,5 @@
-"""One name as a script of the family sees it: what name.lua, record.lua, holders.lua, line.lua, heal.lua, turn.lua and
-close.lua promise together, as Python over a `Store`.
+"""The state of a name as a script of the family sees it: what state.lua, record.lua, holders.lua, queue.lua, heal.lua,
+turn.lua and close.lua promise together, as Python over a `Store`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ..base import TwinReply
 from ..keys import GRACE_MS
 from ..lock.twins import believable
 from ..store import Store
-from .records import Holder, Record, State, Waiter, encode, read
+from .records import Holder, Record, Summary, Waiter, encode, read
 
 DAY = 24 * 3600 * 1000
 FIRST = 10**15
@@ -34,23 +34,23 @@ class Run:
         self.now_us: int = store.wall_us()
         self.now: int = self.now_us // 1000
         self.room: int = ROOM
-        self.names: dict[str, Name] = {}
+        self.states: dict[str, State] = {}
 
-    def look(self, keys: Sequence[str], capacity: str) -> Name:
-        """The name, as it is found."""
-        return Name(self, keys, capacity)
+    def read(self, keys: Sequence[str], capacity: str) -> State:
+        """The state of a name, as it is found."""
+        return State(self, keys, capacity)
 
-    def open(self, keys: Sequence[str], capacity: str = "0") -> Name:
-        """The name, its counts in order; `capacity` is what it can hold, if nothing is stored."""
-        name = self.names.get(keys[0])
-        if name is None:
-            name = self.look(keys, capacity)
-            name.check()
-            self.names[keys[0]] = name
-        return name
+    def open(self, keys: Sequence[str], capacity: str = "0") -> State:
+        """The state of a name, its counts in order; `capacity` is what that can hold, if nothing is stored."""
+        state = self.states.get(keys[0])
+        if state is None:
+            state = self.read(keys, capacity)
+            state.check()
+            self.states[keys[0]] = state
+        return state
 
 
-class Name:
+class State:
     """What a script reads of a name when it asks, and what it would change, written when it is closed.
 
     Args:
@@ -67,8 +67,8 @@ class Name:
         self.key, self.order = keys[:2]
         stored = self.store.hget(self.key, STATE)
         self.known: int = int(stored is not None)
-        self.state: State = State.read(stored or f"0 0 0 0 0 {capacity} 0 0 0 0 ")
-        self.before: str = self.state.encode()
+        self.summary: Summary = Summary.read(stored or f"0 0 0 0 0 {capacity} 0 0 0 0 ")
+        self.before: str = self.summary.encode()
         self.records: dict[str, Record | None] = {}  # what the script changed
         self.scores: dict[str, int] = {}
         self.told: list[tuple[str, str]] = []
@@ -81,29 +81,29 @@ class Name:
 
     def check(self) -> None:
         """Its counts are those of its records, and each of those stands in its order."""
-        state, store = self.state, self.store
-        counted = state.holders + state.waiters
+        summary, store = self.summary, self.store
+        counted = summary.holders + summary.waiters
         if (
             store.hlen(self.key) != counted + self.known
             or (counted > 0 and store.zcard(self.order) < counted)
-            or (state.waiters > 0 and store.zcount(self.order, FIRST) < state.waiters)
+            or (summary.waiters > 0 and store.zcount(self.order, FIRST) < summary.waiters)
         ):
             self.heal()
 
     def heal(self) -> None:
-        state, store = self.state, self.store
-        state.used = state.holders = state.waiters = 0
+        summary, store = self.summary, self.store
+        summary.used = summary.holders = summary.waiters = 0
         self.joined = True
         for owner, text in store.hgetall(self.key).items():
             record = read(text)
             if isinstance(record, Waiter):
-                state.waiters += 1
+                summary.waiters += 1
                 store.zadd(self.order, record.queue_number, owner)
             elif isinstance(record, Holder):
-                state.holders += 1
-                state.used += record.weight
+                summary.holders += 1
+                summary.used += record.weight
                 if store.zscore(self.order, owner) is None:
-                    store.zadd(self.order, self.run.now + state.longest, owner)
+                    store.zadd(self.order, self.run.now + summary.longest, owner)
             elif owner != STATE:
                 store.hdel(self.key, owner)
 
@@ -127,58 +127,58 @@ class Name:
     # Holders.
 
     def grant(self, owner: str, ttl: int, weight: int, mints: str, floor: str, metadata: str) -> list[TwinReply]:
-        state, now_us = self.state, self.run.now_us
-        abandoned = state.dirty
+        summary, now_us = self.summary, self.run.now_us
+        abandoned = summary.dirty
         highest = believable(floor)
-        if mints == "1" or state.fence == 0:
-            state.fence = max(state.fence + 1, highest + 1, now_us)
+        if mints == "1" or summary.fence == 0:
+            summary.fence = max(summary.fence + 1, highest + 1, now_us)
         if mints == "1":
-            state.dirty = "0"
-        state.longest = max(state.longest if state.holders + state.waiters else 0, ttl)
-        state.serial, state.metadata = max(state.serial + 1, now_us), metadata
-        state.used += weight
-        state.holders += 1
-        self.records[owner] = Holder(1, weight, mints, str(state.fence), abandoned)
+            summary.dirty = "0"
+        summary.longest = max(summary.longest if summary.holders + summary.waiters else 0, ttl)
+        summary.serial, summary.metadata = max(summary.serial + 1, now_us), metadata
+        summary.used += weight
+        summary.holders += 1
+        self.records[owner] = Holder(1, weight, mints, str(summary.fence), abandoned)
         self.scores[owner] = self.run.now + ttl
-        return ["granted", str(state.fence), ttl, abandoned, state.capacity]
+        return ["granted", str(summary.fence), ttl, abandoned, summary.capacity]
 
     def drop(self, owner: str, weight: int, dirty: bool) -> None:
-        self.state.used -= weight
-        self.state.holders -= 1
+        self.summary.used -= weight
+        self.summary.holders -= 1
         if dirty:
-            self.state.dirty = "1"
+            self.summary.dirty = "1"
         self.remove(owner)
 
     def extend(self, owner: str, ttl: int) -> int:
         stored = self.scores.get(owner) or self.store.zscore(self.order, owner) or 0
         self.scores[owner] = ends = max(self.run.now + ttl, stored)
-        self.state.longest = max(self.state.longest, ttl)
+        self.summary.longest = max(self.summary.longest, ttl)
         return ends - self.run.now
 
     def gone(self, weight: int) -> str:
-        used = self.state.used
-        return "taken_over" if used > 0 and used + weight > self.state.capacity else "deleted"
+        used = self.summary.used
+        return "taken_over" if used > 0 and used + weight > self.summary.capacity else "deleted"
 
     # Waiters.
 
     def join(self, owner: str, wish: Waiter) -> None:
         """As `wish` says; one that waits keeps its queue number, and 0 asks for a new one."""
-        state, waits = self.state, self.waiter(owner)
+        summary, waits = self.summary, self.waiter(owner)
         queue_number = wish.queue_number if waits is None else waits.queue_number
         if waits is None:
             if queue_number == 0:
-                state.serial = queue_number = max(state.serial + 1, self.run.now_us, FIRST)
+                summary.serial = queue_number = max(summary.serial + 1, self.run.now_us, FIRST)
             queue_number = max(queue_number, FIRST)
-            state.serial = max(state.serial, queue_number)  # no later number is the same
+            summary.serial = max(summary.serial, queue_number)  # no later number is the same
             self.store.zadd(self.order, queue_number, owner)
-            state.waiters += 1
+            summary.waiters += 1
             self.grows = self.joined = True
         self.asking.add(owner)
         self.records[owner] = wish._replace(queue_number=queue_number)
 
     def leave(self, owner: str) -> None:
         if self.waiter(owner) is not None:
-            self.state.waiters -= 1
+            self.summary.waiters -= 1
         if self.holder(owner) is None:
             self.remove(owner)
 
@@ -194,7 +194,7 @@ class Name:
 
     def prune(self) -> None:
         """Drop holders whose time is over."""
-        if self.pruned or self.state.holders == 0:
+        if self.pruned or self.summary.holders == 0:
             return
         self.pruned = True
         if self.store.zcount(self.order, 0, self.run.now) == 0:
@@ -212,16 +212,16 @@ class Name:
     def settle(self) -> None:
         """Let in who comes next, as far as there is room."""
         self.prune()
-        state = self.state
-        waiting = state.waiters > 0 and state.shut <= self.run.now
+        summary = self.summary
+        waiting = summary.waiters > 0 and summary.shut <= self.run.now
         for head in (
             self.store.zrangebyscore(self.order, FIRST, skip=self.seen, limit=self.run.room + 1) if waiting else ()
         ):
-            if state.waiters == 0:
+            if summary.waiters == 0:
                 return
             entry = self.waiter(head)
-            live = entry is not None and entry.alive > self.run.now and entry.weight <= state.capacity
-            full = entry is not None and live and state.used + entry.weight > state.capacity
+            live = entry is not None and entry.alive > self.run.now and entry.weight <= summary.capacity
+            full = entry is not None and live and summary.used + entry.weight > summary.capacity
             if full or self.run.room == 0:
                 self.cut = self.cut or not full
                 if self.cut and head not in self.asking:
@@ -239,18 +239,18 @@ class Name:
         lasts = entry.ttl if asks or self.store.numsub(self.channel(head)) > 0 else entry.provisional
         granted = self.grant(head, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
         if not asks:
-            self.tell(head, " ".join(map(str, ["granted", head, self.state.serial, *granted[1:]])))
+            self.tell(head, " ".join(map(str, ["granted", head, self.summary.serial, *granted[1:]])))
 
     def close(self, clean_ttl: int | None = None) -> None:
         """Write what was changed, and then tell of it."""
-        state, store = self.state, self.store
-        idle = state.holders + state.waiters == 0
+        summary, store = self.summary, self.store
+        idle = summary.holders + summary.waiters == 0
         fields = {owner: encode(record) for owner, record in self.records.items() if record is not None}
         ended = [owner for owner, record in self.records.items() if record is None]
-        if state.encode() != self.before:
-            fields[STATE] = state.encode()
-        lasting = max(DAY, state.longest + GRACE_MS)
-        if clean_ttl is not None and idle and state.dirty == "0" and state.resized == "0":
+        if summary.encode() != self.before:
+            fields[STATE] = summary.encode()
+        lasting = max(DAY, summary.longest + GRACE_MS)
+        if clean_ttl is not None and idle and summary.dirty == "0" and summary.resized == "0":
             lasting = clean_ttl
         for owner, score in self.scores.items():
             store.zadd(self.order, score, owner)

@@ -1,0 +1,27 @@
+-- queue: who waits for a name. Stands behind holders.lua.
+-- ARGV    manager channel before and after the manager's id: the first two of every script that stands on this
+-- If a command is denied: a waiter's number in the order comes before its record, and is void without it.
+local function join(state, owner, number, rest)
+  local known = waiter(state, owner)
+  if not known then
+    local serial, fence, metadata = latest(state)
+    known = text(number == '0' and math.max(serial + 1, NOW_US, FIRST) or math.max(number, FIRST))
+    state.last = text(math.max(serial, known)) .. ' ' .. fence .. ' ' .. metadata -- no later number is the same
+    redis.call('ZADD', state.order, known, owner)
+    state.waiters, state.grows, state.joined = state.waiters + 1, true, true
+  end
+  state.asking = state.asking or {}
+  state.asking[owner] = true
+  write(state, owner, 'w ' .. known .. ' ' .. rest)
+end
+local function leave(state, owner)
+  if waiter(state, owner) then state.waiters = state.waiters - 1 end
+  if not holder(state, owner) then remove(state, owner) end
+end
+local function tell(state, owner, ...)
+  local told = state.told or {}
+  state.told, told[#told + 1] = told, { ARGV[1] .. string.match(owner, '^[^:]*') .. ARGV[2], table.concat({ ... }, ' ') }
+end
+local function gone(state, weight)
+  return state.used > 0 and state.used + weight > state.capacity and 'taken_over' or 'deleted'
+end
