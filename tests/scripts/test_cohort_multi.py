@@ -156,7 +156,7 @@ def test_it_stays_where_it_stands(side: Side) -> None:
     hold(side, B)
     first = queued(ask(side, AB, "m:+1"))
     side.run(A.acquire("n:2", TTL, 0, ""))
-    put(side, A, state(side, A)._replace(fence=5))
+    put(side, A, state(side, A)._replace(fence=1))
     again = queued(ask(side, AB, "m:+1"))
     assert (again.part, again.queue_number) == ("b", first.queue_number)
     assert not side.exists(A.queue)
@@ -171,6 +171,9 @@ def test_it_comes_back_to_where_it_stood(side: Side) -> None:
     side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
     assert queued(ask(side, AB, "m:+1", number)).rank == 1
     assert waiting(side, B) == ["m:+1", "o:1"]
+    crash(side, B)
+    assert granted(ask(side, AB, "m:+1", number)).abandoned
+    assert waiting(side, B) == ["o:1"]
 
 
 def test_a_free_name_goes_to_those_who_wait_for_it(side: Side) -> None:
