@@ -243,6 +243,7 @@ def test_an_older_one_takes_what_a_younger_one_has_reserved(side: Side) -> None:
     leave(side, A)
     assert isinstance(ask(side, AB, "m:+1"), Granted)
     assert side.scores(B.queue) == {"o:+1": younger}
+    assert 60_000 < side.pttl(B.queue) <= 20 * LIVENESS
     assert queued(ask(side, BC, "o:+1")).queue_number == younger
 
 

@@ -3,14 +3,18 @@
 -- A younger one that had reserved it goes back to where it stood in the queue.
 -- If a command is denied: ZADD and SET, nothing was changed; ZREM, an entry stays until the owner ends.
 local function take(name, depth, expires, metadata, floor)
-  if name.younger then redis.call('ZADD', KEYS[name.at + 1], 'NX', name.before, name.holder) end
+  local queue = KEYS[name.at + 1]
+  if name.younger then
+    redis.call('ZADD', queue, 'NX', name.before, name.holder)
+    keep(queue, math.max(60000, 20 * liveness)) -- it may be new
+  end
   if name.mine and depth == '0' then
     name.expires = math.max(name.expires, expires)
     write(name)
   else
     expires, name.minted = name.mine and math.max(name.expires, expires) or expires, nil
     grant(name, owner, depth, expires, metadata, floor, depth == '0' and number or nil)
-    redis.call('ZREM', KEYS[name.at + 1], owner)
+    redis.call('ZREM', queue, owner)
   end
 end
 -- Which of two to wait for: the one whose hold is older lasts longer, as a rule. An owner that has nothing stays where

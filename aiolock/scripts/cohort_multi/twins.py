@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base import TwinReply
-from ..cohort.name import Name
+from ..cohort.name import Name, kept
 from ..keys import DIRTY_MS
 from ..lock.twins import believable
 from ..store import Store, WrongType
@@ -79,6 +79,7 @@ class Request:
         """One name becomes the owner's: until it has them all, or for good."""
         if part.younger:
             self.store.zadd(part.queue, part.before, part.holder)
+            part.keep(part.queue, kept(self.liveness))
         if part.mine:
             expires = max(part.expires, expires)
         if part.mine and not depth:
