@@ -53,6 +53,8 @@ class Side(Protocol):
 
     def score(self, key: str, member: str, score: int) -> None: ...
 
+    def get(self, key: str) -> str | None: ...
+
     def exists(self, key: str) -> bool: ...
 
     def pttl(self, key: str) -> int: ...
@@ -143,6 +145,10 @@ class LuaSide:
     def score(self, key: str, member: str, score: int) -> None:
         self.link.zadd(key, {member: score})
 
+    def get(self, key: str) -> str | None:
+        value = self.link.get(key)
+        return None if value is None else value.decode()  # type: ignore[union-attr]
+
     def exists(self, key: str) -> bool:
         return bool(self.link.exists(key))
 
@@ -224,6 +230,9 @@ class TwinSide:
 
     def score(self, key: str, member: str, score: int) -> None:
         self.store.zadd(key, score, member)
+
+    def get(self, key: str) -> str | None:
+        return self.store.get(key)
 
     def exists(self, key: str) -> bool:
         return self.store.exists(key)

@@ -129,7 +129,8 @@ class LockCalls:
     ) -> Call[TransferOutcome]:
         """End `owner`, and hand the name to `successor` or, if the turn is over, to whoever the queue says.
 
-        A turn that is not `over` ends nevertheless while the first in the queue waits under the fair rule.
+        A turn that is not `over` ends nevertheless while the first in the queue waits under the fair rule. `successor`
+        is a new owner, or a task of the fair rule that stands in the queue already.
         """
         args = (int(over), self._channel, liveness_ms, int(counted))
         return self._transfer(owner, fence, successor, ttl_ms, floor, metadata, args, tainted)

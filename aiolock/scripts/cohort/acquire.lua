@@ -19,7 +19,7 @@ if not finished and not mine then
   end
   if not name.live then
     vacate(name)
-    if not alone then first = settle(name, ARGV[5], stated and owner or nil, ARGV[3]) end
+    if not alone then first = settle(name, ARGV[5], owner, ARGV[3]) end
     mine = not first or first == owner
     if mine then grant(name, owner, '1', now + ttl, ARGV[4], ARGV[3]) end
     if first == owner then redis.call('ZREM', KEYS[2], owner) end

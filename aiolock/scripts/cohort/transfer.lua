@@ -4,7 +4,8 @@
 --         2: no), channel of managers, liveness ms, 1 if its manager subscribes; if tainted: tombstone ttl ms
 -- returns 'granted <fence> <pttl> <abandoned>' | 'passed <pttl>': somebody else has it, and the next is in the queue
 --         | 'missing <deleted or taken_over>' | 'finished'
--- The owner must have ended cleanly. A copy of the request reads what became of the next.
+-- The owner must have ended cleanly. The next is new, or a task of the fair rule that waits already. A copy of the
+-- request reads what became of the next.
 -- If a command is denied: see settle and join; the owner holds, or the next, or whom the queue said.
 local name, answer = read(1, state), nil
 if held then
@@ -12,7 +13,7 @@ if held then
   local first = over and settle(name, ARGV[8], next, ARGV[5]) or ''
   if first == '' or first == next then
     grant(name, next, '1', now + ttl, ARGV[6], ARGV[5])
-    if head then redis.call('ZREM', KEYS[2], next) end
+    if first == next or (head and string.find(next, ':f', 1, true)) then redis.call('ZREM', KEYS[2], next) end
   else
     join(name, next, tonumber(ARGV[9]), ARGV[10])
     answer = 'passed'

@@ -28,7 +28,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
             stated = True
         if free:
             name.vacate()
-            first = name.settle(channel, owner if stated else None, floor) if waiters else None
+            first = name.settle(channel, owner, floor) if waiters else None
             mine = first in (None, owner)
             if mine:
                 name.grant(owner, 1, name.now + int(ttl), metadata, floor)
@@ -55,7 +55,8 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
         first = name.settle(channel, successor, floor) if ends else None
         if first in (None, "", successor):
             name.grant(successor, 1, name.now + int(ttl), metadata, floor)
-            store.zrem(name.queue, successor)
+            if first == successor or ":f" in successor:
+                store.zrem(name.queue, successor)
         else:
             name.join(successor, int(liveness), counted)
             answer = f"passed {name.pttl}"
