@@ -202,6 +202,10 @@ class LuaSide:
         return found
 
     def close(self) -> None:
+        if self._pubsub.subscribed:  # or the next test's messages would reach somebody
+            self._pubsub.unsubscribe()
+            while self._pubsub.subscribed:
+                self._pubsub.get_message(timeout=10.0)
         self._pubsub.close()
 
 
