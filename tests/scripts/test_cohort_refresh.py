@@ -111,7 +111,7 @@ class TestFree:
         expire(side, NAME)
         assert isinstance(refresh(side, "o:1"), Granted)
         found = state(side, NAME)
-        assert (found.holder, found.fence, found.before) == ("o:1", FENCE + 1, FENCE)
+        assert (found.holder, found.fence) == ("o:1", FENCE + 1)
         assert waiters(side, NAME) == ["n:1"]
 
     def test_who_was_taken_for_dead_keeps_its_place_if_it_was_not_looked_at(self, side: Side) -> None:

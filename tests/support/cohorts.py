@@ -78,7 +78,8 @@ def expire(side: Side, name: Cohort) -> None:
 def forget(side: Side, name: Cohort, *managers: str) -> None:
     """The managers gave no sign of life for too long."""
     known = side.hash(name.alive)
-    side.hset(name.alive, {manager: "1" + "+" * known[manager].endswith("+") for manager in managers})
+    for manager in managers:
+        side.hset(name.alive, {manager: "1" + "+" * known[manager].endswith("+")})
 
 
 def enter(side: Side, name: Cohort, *owners: str, counted: bool = True, liveness_ms: int = LIVENESS) -> None:
