@@ -176,6 +176,18 @@ def test_it_comes_back_to_where_it_stood(side: Side) -> None:
     assert waiting(side, B) == ["o:1"]
 
 
+def test_its_number_counts_in_queues_that_it_has_left(side: Side) -> None:
+    """Kept by read.lua: `join`."""
+    hold(side, B)
+    number = queued(ask(side, AB, "m:+1")).queue_number
+    side.run(AB.release("m:+1", TTL, 0, "undone", False))
+    side.listen(KEYS.manager("o"))
+    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    crash(side, B)
+    assert granted(ask(side, AB, "m:+1", number)).abandoned
+    assert waiting(side, B) == ["o:1"]
+
+
 def test_a_free_name_goes_to_those_who_wait_for_it(side: Side) -> None:
     hold(side, B)
     side.listen(KEYS.manager("o"))
@@ -247,6 +259,17 @@ def test_an_older_one_takes_what_a_younger_one_has_reserved(side: Side) -> None:
     assert queued(ask(side, BC, "o:+1")).queue_number == younger
 
 
+def test_its_number_is_known_where_it_stands(side: Side) -> None:
+    """Kept by read.lua: `or name.stands`."""
+    hold(side, A)
+    ask(side, AB, "m:+1")
+    hold(side, B, "n:2")
+    reserve(side, BC, "o:+1", B, "n:2")
+    crash(side, A)
+    assert isinstance(ask(side, AB, "m:+1"), Granted)
+    assert waiting(side, B) == ["o:+1"]
+
+
 def test_a_younger_one_does_not_take_what_an_older_one_has_reserved(side: Side) -> None:
     hold(side, C, "n:2")
     hold(side, A)
@@ -300,8 +323,8 @@ def test_it_refreshes_as_a_plain_lock(side: Side) -> None:
     (outcome,) = side.run(refresh)
     assert granted(outcome).abandoned
     assert state(side, A)[2:4] == (number, 0)
-    side.run(AB.release("m:+1", TTL, 0, "undone", False))
-    assert state(side, A).dirty == "1"
+    side.run(AB.release("m:+1", TTL, 0, "clean", False))
+    assert state(side, A).dirty == "1"  # it never entered
     assert side.run(refresh) == [Gone()]
 
 
