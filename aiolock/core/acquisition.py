@@ -137,7 +137,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
                 runtime.watchdog.schedule(waiter, due)
                 waited = True
                 await waiter.sleep()
-        if waited:  # anyio cancels nobody who is about to run: its scope may have been cancelled long since
+        if waited:  # anyio does not cancel a task that is about to run, though its scope may be cancelled
             await checkpoint_if_cancelled()
     except BaseException:
         gate.leave_queue(waiter)
@@ -181,7 +181,7 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
     runtime, calls, owner, policy = gate.runtime, waiter.calls, waiter.owner, waiter.policy
     mark_ms = 0
     if runtime.poll is not None and waiter.queue_number != DONT_QUEUE:
-        # For so long others must reckon with it, should it be refused: those who poll nobody can count.
+        # How long others assume that it waits, should it be refused: who polls has no subscription to count.
         mark_ms = milliseconds(runtime.poll.lasting(waiter.attempts))
     call = calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.queue_number, mark_ms)
     if gate.contention.contenders is None:
@@ -218,7 +218,7 @@ async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patie
         if outcome.spent:
             news = gate.signals - waiter.seen
             gate.undo(waiter)
-            waiter.seen = gate.signals - news  # our own undo is none
+            waiter.seen = gate.signals - news  # our own undo is no news
         gate.refuse(waiter, outcome)
         if outcome.spent and not outcome.pttl:
             waiter.pause(runtime.clock.now(), waiter.seen)

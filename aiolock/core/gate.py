@@ -214,7 +214,7 @@ class Gate:
         hold = Hold(waiter, grant, runtime.clock, runtime.watchdog, self)
         del self.waiters[waiter]
         if not self.waiters:
-            self.waiters.clear()  # an emptied one keeps its room, as long as the hold lasts
+            self.waiters.clear()  # frees the dict's table, which deleting entries does not
         runtime.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         self._holds += 1

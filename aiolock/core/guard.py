@@ -86,7 +86,7 @@ class Guard:
         if not hold.ended:
             self._hand_on()
         scope, self._scope = self._scope, None
-        lease.guard = None  # a circle
+        lease.guard = None  # lease and guard refer to each other: free both without the garbage collector
         cause = None
         if scope is not None and self.task is not None:
             try:
@@ -106,7 +106,7 @@ class Guard:
                 try:
                     raise loss from loss.__cause__
                 finally:
-                    del loss  # a circle
+                    del loss  # its traceback refers to this frame, which refers to it
             if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
                 note(error, f"lock {lease.name!r} was lost meanwhile: {hold.explain()}")
             return

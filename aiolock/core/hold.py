@@ -128,8 +128,8 @@ class Hold:
         self.blocked: float = 0.0  # seconds that the loop stood still, where that is the reason
         self.ended: bool = False
         self.told: bool = False  # somebody was told the loss
-        self.leases: tuple[Lease, ...] = ()  # that are not released, and whose task lives
-        self.strays: tuple[weakref.ref[Lease], ...] = ()  # that are not released, and whose task has ended
+        self.leases: tuple[Lease, ...] = ()  # not released, of tasks that still run
+        self.strays: tuple[weakref.ref[Lease], ...] = ()  # not released, of tasks that have ended
         self.nesting: tuple[Calls, ...] = ()  # requests of levels that are asked for, and have no lease yet
         self.scopes: tuple[Scoped, ...] = ()
         self.listener: LossListener = listener
@@ -301,7 +301,7 @@ class Hold:
         return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
-        # An answer that is read past the deadline revives nothing: somebody may have looked since.
+        # An answer that is read past the deadline revives nothing: somebody may have read `lost` since.
         if self.check() is not None or self.ended:
             return
         if isinstance(outcome, Renewed):

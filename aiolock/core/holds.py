@@ -101,7 +101,7 @@ class Holds:
         elif holds.outer is not None:
             holds.outer = _pruned(holds.outer)
         self._by_task[task] = holds
-        # In the manager's context: one of this moment would be kept as long as the lease.
+        # In the manager's context: a copy of the task's would live as long as the lease.
         task.add_done_callback(self._on_end, context=self._context)
         return holds
 
@@ -123,7 +123,7 @@ class Holds:
         elif len(leases) > 1:
             del leases[home]
         else:
-            leases.clear()  # an emptied one keeps its room
+            leases.clear()  # frees the dict's table, which deleting entries does not
             del self._by_task[task]
             task.remove_done_callback(self._on_end)
 

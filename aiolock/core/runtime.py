@@ -97,7 +97,7 @@ class Runtime:
         self.id: str = ""
         self.holder: str = ""  # host:pid, for people
         self.closing: bool = False
-        self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive their moment
+        self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
         self.tasks: Holds = Holds(self.context)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0

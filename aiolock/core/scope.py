@@ -88,7 +88,7 @@ def leave_scope(
         if current is host:
             cause = hold if scope.__exit__(kind, error, trace) else None
         elif host.done():
-            return None  # anyio leaves it alone
+            return None  # its task has ended: nothing is left to cancel
         else:
             cause = None
             with _standing_in(host, current):

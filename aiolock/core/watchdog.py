@@ -28,15 +28,15 @@ CHUNK_KEYS = 2000
 STALE = 128
 """Entries of what was forgotten that may stay in the heap, or a quarter of it if that is more."""
 SECONDS = 64
-"""Seconds that are kept before those with nothing in them are looked for."""
+"""How many seconds' buckets are kept before empty ones are searched for and dropped."""
 NEVER = math.inf
-"""The due time of what is not to be looked at."""
+"""The due time of what is not scheduled."""
 LATE = 1.0
 """Seconds a wake-up may be late before it is worth a word in the log."""
 
 
 class Watched(Protocol):
-    """Something with a next moment at which it wants to be looked at.
+    """Something with a next moment at which it wants to be called.
 
     Attributes:
         due: clock time of that moment; `math.inf` for never.
@@ -95,7 +95,7 @@ class Watchdog:
         self._wake_next()
 
     def stop(self) -> None:
-        """End. Whatever was still watched is looked at a last time: somebody may wait for it."""
+        """End. Whatever was still scheduled is called a last time: somebody may wait for it."""
         self._backend = None
         self._wake_at = NEVER
         timer, self._timer = self._timer, None
@@ -106,7 +106,7 @@ class Watchdog:
             _ask(item, now, 0.0, {})
 
     def schedule(self, item: Watched, due: float, early: float = 0.0) -> None:
-        """Look at `item` at `due`, instead of whenever it was to be looked at before.
+        """Call `item` at `due`, instead of whenever it was due before.
 
         Args:
             item: what.
@@ -133,7 +133,7 @@ class Watchdog:
             self._wake(due)
 
     def forget(self, item: Watched) -> None:
-        """Stop looking at `item`."""
+        """Call `item` no more."""
         due = item.due
         if due == NEVER:
             return

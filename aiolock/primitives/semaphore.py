@@ -82,7 +82,7 @@ class Semaphore(Queueing):
 
         Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.
 
-        Cost: one round trip if there are enough; else a place in the server's queue, kept alive for all waiters of this
+        Cost: one round trip if there are enough; else an entry in the server's queue, refreshed for all waiters of this
         manager by one command a second, and one message when it is its turn.
         """
         return self._obtain(self._for(n), timeout)

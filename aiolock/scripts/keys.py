@@ -13,7 +13,7 @@ _ENCODED = str.maketrans({"{": "%7B", "}": "%7D", "%": "%25"})
 
 
 class Keys:
-    """Spells keys and channels for one namespace and database.
+    """Names keys and channels for one namespace and database.
 
     Every key of a name carries the name as its hash tag, so that all of them land in one cluster slot; the kind is in
     the key, so that a lock and a fair lock of one name never mix. Pub/sub knows no databases: channels carry theirs.

@@ -52,13 +52,13 @@ async def test_a_look_is_a_use_and_shortens_nothing(
     ten: Semaphore, locks: LockManager, others: LockManager, place: Place
 ) -> None:
     """Who looks now and then keeps the number; after set_permits() it is kept for a day."""
-    brief = others.semaphore(NAME, 10, ttl=0.5)
-    await brief.info()
+    short = others.semaphore(NAME, 10, ttl=0.5)
+    await short.info()
     (key,) = place.keys()
     before = place.side.pttl(key)
     await locks.semaphore(NAME, 10, ttl=3600.0).info()
     assert place.side.pttl(key) > 3_600_000 > before
-    await brief.info()
+    await short.info()
     assert place.side.pttl(key) > 3_600_000
     await ten.set_permits(7)
     await ten.info()

@@ -317,7 +317,7 @@ class RedisBackend:
         unfinished += [item for item in self._outbox.take() if isinstance(item, Request)]
         for request in unfinished:
             request.settle(self._closed_error(request.call.name))
-        self._channels.clear(self._closed_error("", transient=True))  # no verdict on subscribing
+        self._channels.clear(self._closed_error("", transient=True))  # the server did not refuse to subscribe us
         return ending
 
     def _forget(self) -> None:

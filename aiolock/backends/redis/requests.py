@@ -92,7 +92,7 @@ class Request(Generic[R]):
                 call.settle(result)
             except Exception:
                 logger.exception("the callback of a finished request failed")
-        call.settle, call.unanswered = None, drop  # whoever they belong to knows the call: a circle
+        call.settle, call.unanswered = None, drop  # they may refer to the call: no reference cycle
         future = self.future
         if future is not None and not future.done():
             if isinstance(result, BackendError):

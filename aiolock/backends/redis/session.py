@@ -182,7 +182,7 @@ class Session:
         if not isinstance(item, Request):
             return self._encode_subscription(item)
         call = item.call
-        # Whoever calls `run` has it return before he is told the end of his call: so those not written end later.
+        # The caller of `run` must have its return value before the call ends: what is not written ends in a later turn.
         if call.withdrawn and call.writes == 0:
             self._loop.call_soon(item.withdraw)
             return b""

@@ -50,7 +50,7 @@ class LockCalls:
     """Requests about one lock name.
 
     Args:
-        keys: the spelling of keys.
+        keys: how keys are named.
         name: the lock's name.
         liveness_ms: how long a waiter counts as alive without a refresh.
     """
@@ -63,10 +63,10 @@ class LockCalls:
     def __init__(self, keys: Keys, name: str, liveness_ms: int) -> None:
         self.name: str = name
         self.channels: tuple[str, ...] = ()  # a grant is told to the manager
-        spelled = keys.of(self.kind, name)
-        self.released: str = spelled.free
-        self._keys = spelled.cohort
-        self._dead = spelled.dead
+        names = keys.of(self.kind, name)
+        self.released: str = names.free
+        self._keys = names.cohort
+        self._dead = names.dead
         self._channel = keys.managers
         self._liveness_ms = liveness_ms
 

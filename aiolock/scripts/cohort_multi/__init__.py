@@ -54,7 +54,7 @@ SCRIPTS = (ACQUIRE, RELEASE, NEST, RENEW, INFO)
 
 
 def joined(names: Sequence[str]) -> str:
-    """One name for several; no two sets are spelled alike."""
+    """One name for several; no two sets have the same."""
     return " + ".join(name.replace("+", "++") for name in names)
 
 
@@ -62,7 +62,7 @@ class MultiCalls:
     """Requests about several lock names at once.
 
     Args:
-        keys: the spelling of keys.
+        keys: how keys are named.
         names: the locks' names, sorted, each once.
     """
 

@@ -28,7 +28,7 @@ def enter(part: Part) -> None:
 
 
 def arrive(part: Part) -> TwinReply:
-    """Who waits shows that it lives; who was forgotten is back at its old place."""
+    """Who waits shows that it lives; who was forgotten is queued again under its old number."""
     owner, queue_number, state = part.args[0], int(part.args[8]), part.state(part.args[7])
     state.prune()
     waits = state.waiter(owner) is not None
