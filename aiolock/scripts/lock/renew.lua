@@ -12,7 +12,7 @@ local function renew(lock, state, owner, fence, ttl)
   if known and known ~= fence then return 'taken_over' end
   local pttl = redis.call('PTTL', lock)
   if ttl > 0 and ttl > pttl then
-    redis.call('PEXPIRE', lock, string.format('%.0f', ttl)) -- Redis 7.2.0 to 7.2.4 write some numbers as 1e+8
+    redis.call('PEXPIRE', lock, string.format('%.0f', ttl)) -- Redis 7.2.0 to 7.2.4 spell some numbers 1e+8
     pttl = ttl
   end
   if not known then redis.pcall('HSET', state, 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', 0) end
