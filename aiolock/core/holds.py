@@ -115,8 +115,8 @@ class Holds:
         if task is None:
             return
         home, holds = hold.listener, self._by_task[task]
-        if holds.overlapping:
-            holds.overlapping = _without(holds.overlapping, lease)
+        if home.contention.overlapping:
+            holds.overlapping = () if len(holds.overlapping) == 1 else _without(holds.overlapping, lease)
         leases = holds.leases
         if len(leases[home]) > 1:
             leases[home] = _without(leases[home], lease)

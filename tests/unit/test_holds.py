@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiolock import AcquireTimeout, Lease, LockManager, LossReason
+from aiolock import AcquireTimeout, Lease, LockManager, LossReason, NotAcquired
 from aiolock.core import holds
 from aiolock.core.gate import Gate
 from aiolock.core.holds import TaskHolds
@@ -145,6 +145,15 @@ async def test_a_task_that_released_as_it_ended(locks: LockManager, backend: Mem
     await settle(backend)
     assert held[0].released
     assert not runtime_of(locks).holds
+
+
+async def test_what_overlaps_is_known_after_another_release(locks: LockManager) -> None:
+    """A task that holds a multi lock has released something else. Kept by Holds.remove: `contention.overlapping`."""
+    async with locks.multi_lock("a", "b"):
+        async with locks.lock("c"):
+            pass
+        with pytest.raises(NotAcquired, match="would wait for itself"):
+            await locks.lock("a").acquire(timeout=0)
 
 
 async def test_the_servers_queue_is_not_walked(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
