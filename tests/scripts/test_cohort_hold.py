@@ -120,8 +120,11 @@ class TestForceRelease:
         assert sorted(payload for _, payload in side.heard()) == [f"granted n:1 {FENCE + 1} 1", f"revoked m:1 {FENCE}"]
         assert state(side, NAME).holder == "n:1"
 
-    def test_where_nobody_waits_it_is_free_and_dirty(self, side: Side) -> None:
+    @pytest.mark.parametrize("depth", [0, 1])
+    def test_where_nobody_waits_it_is_free_and_dirty(self, depth: int, side: Side) -> None:
+        """Who was granted may have entered before its confirmation came."""
         side.run(HELD)
+        change(side, NAME, depth=depth)
         assert side.run(NAME.force_release()) is True
         found = state(side, NAME)
         assert (found.holder, found.expires, found.dirty) == ("-", 0, "1")

@@ -58,11 +58,12 @@ class TestWithin:
         assert state(side, NAME).before == FENCE
         assert waiters(side, NAME) == ["n:1"] * alive
 
+    @pytest.mark.parametrize("tainted", [False, True])
     @pytest.mark.parametrize("told", ["0", "1"])
-    def test_a_grant_that_was_never_confirmed_began_nothing(self, told: str, side: Side) -> None:
+    def test_a_grant_that_was_never_confirmed_began_nothing(self, told: str, tainted: bool, side: Side) -> None:
         side.run(HELD)
         change(side, NAME, depth=0, dirty=told)
-        assert side.run(transfer(over=False)) == Granted(FENCE + 1, TTL, abandoned=told == "1")
+        assert side.run(transfer(over=False, tainted=tainted)) == Granted(FENCE + 1, TTL, abandoned=told == "1")
 
     def test_a_detached_hold_moves_whoever_waits(self, side: Side) -> None:
         hears(side, NAME, "n")
