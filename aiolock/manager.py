@@ -74,12 +74,19 @@ class LockManager:
         acquire_timeout: seconds an acquire may wait; None for without limit.
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
-        recheck: seconds after which a waiter looks for itself, whatever it heard.
-        handoff_limit: how often in a row a release hands the lock on inside this process while others wait.
-        liveness: seconds after which a waiter that gives no sign of life is skipped, where the server keeps the queue
-            (fair locks, semaphores, read-write locks).
+        recheck: seconds after which a waiter asks at the latest, whatever it heard. It matters for latches, where
+            nobody has a place in a queue, and for a quorum; who waits in a queue asks each third of `liveness` anyway.
+        handoff_limit: how often in one turn a release hands the lock on inside this process while other processes wait;
+            0 for never. A turn also ends when those are served who waited when it began, and after 20 ms. Whoever
+            waits gets in within `processes x (handoff_limit + 2)` sections. On a quorum, where nobody keeps a queue, so
+            many hand-offs in a row are followed by a pause of 50 ms.
+        liveness: seconds for which a process that waits in a queue counts as alive without a sign of life, which it
+            gives each third of that. Longer than the longest stall of the event loop: who is silent for longer loses
+            its place. Shorter than you can bear to wait for a frozen process whose turn it is. A lock that was waited
+            for is granted for so long, until it is confirmed for its ttl, a round trip later.
         waiting: `Poll(…)` looks again and again instead of being told, and speaks RESP2; for servers and proxies
-            without pub/sub. `Poll()` is chosen by itself, with a WARNING, where the server refuses SUBSCRIBE.
+            without pub/sub. `Poll()` is chosen by itself, with a WARNING, where the server refuses SUBSCRIBE. The place
+            in the queue is kept.
         min_replicas: replicas that must acknowledge a grant or a renewal before it counts, from 1; else it is undone.
             All that could be promoted, if a failover shall never make two holders. None asks for no replica.
         replica_timeout: seconds they may take; a tenth of the ttl and half of `request_timeout` at most.
@@ -178,7 +185,7 @@ class LockManager:
         metadata: str | None = None,
         **foreign: object,
     ) -> Lock:
-        """A reentrant lock. No I/O; works before the manager is entered.
+        """A reentrant lock, for which processes queue and take turns. No I/O; works before the manager is entered.
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
@@ -205,9 +212,13 @@ class LockManager:
         return Lock(self._runtime, *self._named(name, {**options, **foreign}))  # type: ignore[typeddict-item]
 
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> FairLock:
-        """A reentrant lock that is granted in the order in which it was asked for, whichever process asks.
+        """The lock of that name, for tasks that keep the order in which they ask, whichever process they are of.
 
-        Arguments and errors: as `lock()`. No I/O. A lock and a fair lock of one name do not know of each other.
+        It excludes `lock()` of the name, and nests with it in one task; only the waiting differs: each task has a place
+        of its own, and is not overtaken. Costs as much as `lock()` where nobody waits; in a crowd each entry needs a
+        request to queue, unless it shares one, and one to confirm.
+
+        Arguments and errors: as `lock()`. No I/O.
         """
         self._runtime.need_one_server(name, "fair locks")
         return FairLock(self._runtime, *self._named(name, options))

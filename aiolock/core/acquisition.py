@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..clock import format_seconds
-from ..errors import AcquireTimeout, BackendError, ConfigurationError, LossReason, NotAcquired, NotOwned
-from ..scripts.base import DONT_QUEUE, JOIN, Call
-from ..scripts.outcomes import Granted, Impossible, Lost, Queued, Refused
+from ..errors import AcquireTimeout, LossReason, NotAcquired, NotOwned
+from ..scripts.outcomes import Granted, Kept, Lost, Missing, Queued, Refused
 from .caller import caller
 from .calls import Calls
 from .gate import Gate
+from .grant import Grant
 from .guard import Guard
 from .hold import Hold
 from .holds import TaskHolds, lineage
 from .lease import Lease
 from .ondemand import OnDemand
-from .policy import Policy, milliseconds
-from .queue_entry import FINAL_REFRESH
-from .waiter import Expired, Grant, Waiter
+from .policy import Policy
+from .queue_entry import QueueEntry
+from .waiter import Expired, Unanswered
 
-R = TypeVar("R")
 L = TypeVar("L", bound="Lease | None")
 
 
@@ -112,150 +109,57 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         if hold is not None:
             return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
-    now = runtime.clock.now()
-    expires = math.inf if timeout is None else now + timeout
-    patience = now + runtime.limits.request_timeout
-    waited = False
-    at_once = gate.open
-    waiter = gate.join(calls, policy, DONT_QUEUE if timeout == 0 else JOIN, at_once)
-    if timeout is not None:
-        waiter.final_refresh = expires - min(FINAL_REFRESH, timeout / 4)
+    if timeout == 0 and not gate.open:
+        raise _timeout(gate, gate.queue.common, timeout)
+    waiter = gate.join(calls, policy, timeout)
     try:
-        if at_once:
-            await _attempt(gate, waiter, now, expires, patience)
-        while not gate.accepts(waiter):
-            now = runtime.clock.now()
-            if now >= expires:
-                raise _timeout(gate, waiter, timeout)
-            if waiter.wants(now, gate.signals):
-                # Who waits rides out an outage; but not behind others who never had an answer either.
-                await _attempt(gate, waiter, now, expires, math.inf if gate.answered else patience)
-            else:
-                due = min(expires, waiter.retry_at) if waiter.contending else expires
-                if waiter.contending and waiter.refusal is not None:
-                    gate.ear.listen()
-                runtime.watchdog.schedule(waiter, due)
-                waited = True
-                await waiter.sleep()
-        if waited:  # anyio does not cancel a task that is about to run, though its scope may be cancelled
-            await checkpoint_if_cancelled()
+        while True:
+            outcome = await waiter.outcome
+            if not isinstance(outcome, Grant):
+                raise _timeout(gate, gate.queue.entry_of(waiter), timeout)
+            # anyio cancels nobody who is about to run: its scope may have been cancelled long since.
+            if not waiter.asked or waiter.entry is None or waiter.entry.attempts:
+                await checkpoint_if_cancelled()
+            hold = gate.admit(waiter)
+            if hold is not None:
+                return gate.lease(hold, calls, task)
+            gate.ask_again(waiter)
+    except Unanswered:
+        gate.leave_queue(waiter)
+        raise runtime.unanswered(calls.name, "acquiring") from None
+    except Expired:
+        error = _timeout(gate, gate.queue.entry_of(waiter), timeout)
+        gate.leave_queue(waiter)
+        raise error from None
     except BaseException:
         gate.leave_queue(waiter)
         raise
-    return own(gate, waiter, task)
 
 
 async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
     """Acquire in one attempt; None if somebody else holds the lock, in this process or elsewhere."""
     task = asyncio.current_task()
+    runtime = gate.runtime
     hold = _nesting(gate, task)
     if hold is not None:
         return await _nest(gate, calls, hold, policy, task)
     _refuse_overlap(gate, task)
     if not gate.open:
         return None
-    now = gate.runtime.clock.now()
-    waiter = gate.join(calls, policy, DONT_QUEUE)
+    waiter = gate.join(calls, policy, 0.0)
     try:
-        await _attempt(gate, waiter, now, math.inf, now + gate.runtime.limits.request_timeout)
-        granted = gate.accepts(waiter)
+        outcome = await waiter.outcome
+        hold = gate.admit(waiter) if isinstance(outcome, Grant) else None
+    except Unanswered:
+        gate.leave_queue(waiter)
+        raise runtime.unanswered(calls.name, "acquiring") from None
     except BaseException:
         gate.leave_queue(waiter)
         raise
-    if not granted:
+    if hold is None:
         gate.leave_queue(waiter)
         return None
-    return own(gate, waiter, task)
-
-
-async def _attempt(gate: Gate, waiter: Waiter, now: float, expires: float, patience: float) -> None:
-    """One request for the lock. The answer becomes the waiter's grant, or decides when it tries again.
-
-    Args:
-        gate: the name's.
-        waiter: who wants it.
-        now: clock time.
-        expires: clock time of the acquire's own timeout.
-        patience: clock time until which the server may take to answer; `math.inf` rides out an outage.
-    """
-    runtime, calls, owner, policy = gate.runtime, waiter.calls, waiter.owner, waiter.policy
-    mark_ms = 0
-    if runtime.poll is not None and waiter.queue_number != DONT_QUEUE:
-        # How long others assume that it waits, should it be refused: who polls has no subscription to count.
-        mark_ms = milliseconds(runtime.poll.lasting(waiter.attempts))
-    call = calls.acquire(owner, policy.ttl_ms, runtime.floor, waiter.metadata, 1, 0, waiter.queue_number, mark_ms)
-    if gate.contention.contenders is None:
-        # At once, not when the task runs again: the message of a grant may come right behind.
-        call.settle = partial(gate.queued, waiter, call, owner)
-    waiter.seen, waiter.retry_at = gate.signals, math.inf
-    until = expires if now < expires < patience else patience
-    reply = ask(gate, waiter, call, until)
-    try:
-        outcome = await reply
-    except Expired:
-        abandon(gate, waiter, call)
-        if until == patience and not runtime.closing:
-            raise runtime.unanswered(calls.name, "acquiring") from None
-        waiter.pause(now, gate.signals)
-        return
-    except BackendError as error:
-        abandon(gate, waiter, call)
-        if not runtime.closing and (patience < math.inf or not error.transient):
-            raise
-        waiter.pause(now, gate.signals)
-        waiter.failure = error
-        return
-    except BaseException:
-        abandon(gate, waiter, call)
-        raise
-    waiter.reply = None
-    gate.answered = True
-    if isinstance(outcome, Granted):
-        waiter.grant = Grant(outcome, call.sent_at, policy.margin)
-        if waiter.queue_entry is not None:
-            gate.granted(waiter, waiter.grant)
-    elif isinstance(outcome, Refused):
-        if outcome.spent:
-            news = gate.signals - waiter.seen
-            gate.undo(waiter)
-            waiter.seen = gate.signals - news  # our own undo is no news
-        gate.refuse(waiter, outcome)
-        if outcome.spent and not outcome.pttl:
-            waiter.pause(runtime.clock.now(), waiter.seen)
-    elif isinstance(outcome, Impossible):
-        name = gate.calls.name
-        raise ConfigurationError(
-            name,
-            f"{name!r} was asked for {waiter.calls.weight} at once, but has {outcome.capacity} in all: ask for less",
-        )
-    elif not isinstance(outcome, Queued):
-        gate.undo(waiter)
-
-
-def ask(gate: Gate, waiter: Waiter, call: Call[R], until: float) -> asyncio.Future[R]:
-    """Write a request that may get the waiter the lock. Whoever does not get the answer has to `abandon` it.
-
-    Returns:
-        Its outcome; or `Expired`, at clock time `until`; or `BackendError`: the server refuses, or the connection died
-        and it is not to be written again.
-    """
-    call.unanswered = waiter.unanswered
-    waiter.reply = reply = gate.runtime.backend.run(call)
-    gate.runtime.watchdog.schedule(waiter, until)
-    return reply
-
-
-def abandon(gate: Gate, waiter: Waiter, call: Call[Any]) -> None:
-    """The request's answer is not waited for any more: withdraw it; what a server may have seen is undone."""
-    waiter.reply = None
-    if not call.withdraw():
-        call.unanswered = gate.undo(waiter).outlive
-
-
-def own(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease:
-    """Make the waiter's grant a lease of `task`."""
-    hold = gate.admit(waiter)
-    return gate.lease(hold, waiter.calls, task)
+    return gate.lease(hold, calls, task)
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
@@ -287,10 +191,10 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
 
 def _overlapping(gate: Gate, holds: TaskHolds) -> Iterator[Hold]:
     """What a task holds that the gate's name needs, too."""
-    channels = gate.calls.channels
+    names = gate.calls.names
     for lease in holds if gate.contention.overlapping else holds.overlapping:
         hold = lease.hold
-        if gate.runtime.holds.get(hold.owner) is hold and not set(channels).isdisjoint(hold.calls.channels):
+        if gate.runtime.holds.get(hold.owner) is hold and not set(names).isdisjoint(hold.calls.names):
             yield hold
 
 
@@ -317,7 +221,7 @@ async def _nest(
     if calls.weight != hold.calls.weight:
         hold.weigh()
     ttl_ms = hold.nesting_ttl_ms(policy.ttl_ms)
-    call = hold.calls.acquire(hold.owner, ttl_ms, runtime.floor, runtime.holder, hold.depth, hold.fence)
+    call = hold.calls.nest(hold.owner, hold.fence, ttl_ms, hold.depth)
     wanted = True
 
     def unanswered() -> bool:
@@ -333,8 +237,8 @@ async def _nest(
         limit = runtime.limit(reply, runtime.clock.now() + seconds, lambda: runtime.unanswered(name, "nesting in"))
     try:
         outcome = await reply
-        if not isinstance(outcome, Granted):
-            hold.lose(outcome.reason if isinstance(outcome, Lost) else LossReason.TAKEN_OVER)
+        if not isinstance(outcome, Kept | Granted):
+            hold.lose(outcome.reason if isinstance(outcome, Lost | Missing) else LossReason.TAKEN_OVER)
         elif hold.check() is None:
             hold.extend(call.sent_at, outcome.pttl)
         if hold.check() is not None:
@@ -351,23 +255,23 @@ async def _nest(
     return gate.lease(hold, calls, task)
 
 
-def _timeout(gate: Gate, waiter: Waiter, timeout: float | None) -> AcquireTimeout:
+def _timeout(gate: Gate, entry: QueueEntry | None, timeout: float | None) -> AcquireTimeout:
     name = gate.calls.name
     other = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
     inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()))
+    refusal = None if entry is None else entry.refusal
     if gate.contention.reentrant and any(lease.hold.reason is None for lease in inherited):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
     elif other is not None:
         who = f"a task that started this one holds {other.calls.name!r}, which overlaps with it"
-    elif gate.busy and gate.contention.contenders is not None:
+    elif gate.busy:
         who = f"held by another task of this process ({gate.runtime.holder})"
-    elif waiter.failure is not None:
-        who = str(waiter.failure)
-    elif isinstance(waiter.refusal, Queued):
-        who = f"held by {_named(waiter.refusal)}, and this was number {waiter.refusal.rank} in the queue"
-    elif waiter.refusal is not None:
-        part = f"{waiter.refusal.part!r} is " if waiter.refusal.part else ""
-        who = f"{part}held by {_named(waiter.refusal)}"
+    elif entry is not None and entry.failure is not None:
+        who = str(entry.failure)
+    elif refusal is not None:
+        who = f"{f'{refusal.part!r} is ' if refusal.part else ''}held by {_named(refusal)}"
+        if isinstance(refusal, Queued):
+            who += f", and this was number {refusal.rank} in the queue"
     else:
         who = UNANSWERED
     return _given_up(name, timeout, who)

@@ -13,18 +13,16 @@ Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 
 
 class Contention(NamedTuple):
-    """How many of a process's waiters talk to Redis, and whether a release may hand the lock to one of them.
+    """What a primitive promises to those who hold it, and to those who wait.
 
     Attributes:
-        contenders: 1 for a lock; None for all, where the server keeps the queue.
-        handoff: a release may become a transfer to a local waiter.
+        exclusive: one at a time, so that nobody asks for what a task of this process holds.
         reentrant: a task that holds the name nests in what it holds.
-        overlapping: what it takes can also be taken through another queue of this process.
+        overlapping: it takes several names, which can also be taken one by one.
         divisible: a lease can be given back in parts.
     """
 
-    contenders: int | None
-    handoff: bool
+    exclusive: bool
     reentrant: bool = True
     overlapping: bool = False
     divisible: bool = False
@@ -40,16 +38,40 @@ class Calls(Protocol):
     def name(self) -> str: ...
 
     @property
+    def names(self) -> Sequence[str]:
+        """The names of locks that it takes, where others can take them one by one."""
+
+    @property
     def weight(self) -> int:
         """How much of the name an acquisition takes; one nested in a hold takes no more than the hold has."""
 
     @property
     def channels(self) -> Sequence[str]:
-        """The channels on which a release is told; none where the server keeps a queue."""
+        """Where releases are told, if nobody keeps a queue; none where the server does, and tells whose turn it is."""
+
+    @property
+    def mark(self) -> str:
+        """What the numbers in its owner ids begin with."""
+
+    @property
+    def ordered(self) -> bool:
+        """Each acquisition waits in the server's queue by itself; else its process does, for all its tasks."""
+
+    @property
+    def transfers(self) -> bool:
+        """A release can hand the name on inside the process."""
+
+    @property
+    def one_refresh(self) -> bool:
+        """The refresh of a process's first entry keeps all its entries; else each is refreshed."""
 
     @property
     def batch(self) -> Batch:
         """What makes one request of many renewals."""
+
+    @property
+    def enter(self) -> Batch:
+        """What makes one request of many refreshes."""
 
     def acquire(
         self,
@@ -57,27 +79,42 @@ class Calls(Protocol):
         ttl_ms: int,
         floor: int,
         metadata: str,
-        depth: int = 1,
-        fence: int = 0,
-        queue_number: int = 0,
-        mark_ms: int = 0,
+        liveness_ms: int = 0,
+        counted: bool = True,
+        more: Sequence[str] = (),
     ) -> Call[AcquireOutcome]:
-        """Get it, or learn who has it.
+        """Get it, or wait for it in the server's queue, or learn who has it.
 
         Args:
             owner: who wants it.
             ttl_ms: how long it is kept.
             floor: the highest fence heard of.
             metadata: what others are told of the owner.
-            depth: levels, this one included.
-            fence: of the hold it nests in; 0 for none.
-            queue_number: in a queue kept by the server; see `JOIN`.
-            mark_ms: how long a refused owner counts as waiting, in the eyes of who hands the name on; 0 if it listens.
+            liveness_ms: how long it counts as waiting without a refresh; 0: it does not wait.
+            counted: its process hears messages: one that reaches nobody proves that it is gone.
+            more: further owners, which are queued behind it.
         """
+
+    def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Any]:
+        """One level more of what the owner holds under `fence`: now `depth` of them. Answered `Kept` or `Granted`, else
+        why not."""
+
+    def refresh(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        queue_number: int,
+        liveness_ms: int,
+        counted: bool,
+    ) -> Part:
+        """An entry's sign of life; answered as an acquire is, or that the server knows nothing of it."""
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part: ...
+    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
+        """Extends what the owner holds; the first one of a provisional grant confirms it, and says who it is."""
 
 
 def joint(calls: Sequence[Calls]) -> Calls:
@@ -88,23 +125,70 @@ def joint(calls: Sequence[Calls]) -> Calls:
     return strongest if weight == strongest.weight else cast(QueueCalls, strongest).weighing(weight)
 
 
-class HandoffCalls(Calls, Protocol):
-    """Requests about a name that can be handed on inside the process."""
+class TransferCalls(Calls, Protocol):
+    """Requests about a name that is handed on inside the process."""
 
     def transfer(
+        self,
+        owner: str,
+        fence: int,
+        successor: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        over: bool,
+        liveness_ms: int,
+        counted: bool,
+        tainted: bool,
+    ) -> Call[TransferOutcome]:
+        """End the owner, and grant the name to `successor`; if the turn is `over`, to the first in the queue, and queue
+        `successor`."""
+
+
+class GatherCalls(Calls, Protocol):
+    """Requests about several names, of which some may be reserved before all are held."""
+
+    def acquire(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        liveness_ms: int = 0,
+        counted: bool = True,
+        more: Sequence[str] = (),
+        number: int = 0,
+    ) -> Call[AcquireOutcome]:
+        """Hold all names, or wait in queues, under the `number` that it was told before."""
+
+    def refresh(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        queue_number: int,
+        liveness_ms: int,
+        counted: bool,
+        part: str = "",
+    ) -> Part:
+        """A sign of life of who has nothing, and waits for the name `part`."""
+
+    def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
+        """End what is reserved, and leave all queues but that of the name `keep`."""
+
+
+class ResumeCalls(Calls, Protocol):
+    """Requests about a name whose hold can move to another process."""
+
+    def resume(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
-    ) -> Call[TransferOutcome]: ...
+    ) -> Call[TransferOutcome]:
+        """Make `successor` the owner of what `owner` holds under `fence`."""
 
 
 class QueueCalls(Calls, Protocol):
-    """Requests about a name whose queue is kept by the server."""
-
-    @property
-    def enter(self) -> Batch:
-        """What makes one request of many refreshes."""
+    """Requests about a name that has a capacity."""
 
     def weighing(self, weight: int) -> Calls:
         """The same requests for an acquisition of another weight."""
-
-    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, queue_number: int) -> Part:
-        """A waiter's sign of life; answered as an acquire is."""

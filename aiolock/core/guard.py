@@ -6,7 +6,7 @@ import asyncio
 from types import CodeType, TracebackType
 
 from ..errors import ConfigurationError, LockLost, note
-from .lease import Lease
+from .hold import OpenLease
 from .scope import Edge, Scope, in_cancelled_scope, leave_scope, new_scope
 
 
@@ -34,8 +34,8 @@ class Guard:
     code: CodeType
     outer: Guard | None
 
-    def __init__(self, lease: Lease, spans_yield: bool) -> None:
-        self.lease: Lease = lease
+    def __init__(self, lease: OpenLease, spans_yield: bool) -> None:
+        self.lease: OpenLease = lease
         self.task: asyncio.Task[object] | None = lease.task
         hold = lease.hold
         self._outermost = len(hold.leases) == 1 or not self._siblings()
@@ -75,7 +75,7 @@ class Guard:
         lease, hold = self.lease, self.lease.hold
         if task is not self.task:  # an async generator's, perhaps in another thread
             try:
-                hold.listener.runtime.check_here(lease.name, "loop.call_soon_threadsafe(lease.release)")
+                hold.listener.check_here(lease.name, "loop.call_soon_threadsafe(lease.release)")
             except ConfigurationError as elsewhere:
                 if error is None:
                     raise
@@ -124,7 +124,7 @@ class Guard:
         """The other open blocks of its task in the same hold, outermost first."""
         leases = self.lease.hold.listener.of_task(self.task)
         guards = (lease.guard for lease in leases if lease.hold is self.lease.hold)
-        return [guard for guard in guards if guard is not None and guard is not self]
+        return [guard for guard in guards if isinstance(guard, Guard) and guard is not self]
 
     def _hand_on(self) -> None:
         """The hold goes on: the next block that is still open is cancelled on a loss from now on, and says so."""

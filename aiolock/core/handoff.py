@@ -1,126 +1,128 @@
-"""A release that hands the lock to the next task of this process: one round trip, and the server stays the arbiter."""
+"""A release that hands the name to the next of this process: one round trip, and the server stays the arbiter."""
 
 from __future__ import annotations
 
-import math
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ..errors import BackendError
-from ..scripts.base import Call, Ending
-from ..scripts.outcomes import Finished, Granted, Missing, Released, TransferOutcome
-from .calls import HandoffCalls
+from ..scripts.base import Call
+from ..scripts.outcomes import Finished, Granted, Missing, Passed, Released, TransferOutcome
+from .calls import TransferCalls
+from .entry_state import ASKING
 from .hold import Hold
+from .local_queue import LocalQueue
+from .queue_entry import QueueEntry
 from .release import PendingRelease, ReleaseResult
-from .waiter import Grant, Waiter
-
-if TYPE_CHECKING:
-    from .gate import Gate
-
-YIELD_PAUSE = 0.05
-"""Seconds for which the local queue leaves a lock to other processes after `handoff_limit` hand-offs in a row."""
 
 
-class Handoff:
-    """One name's hand-offs inside the process, and when it is the turn of others.
+def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
+    """Release `hold` and hand the name to the process's next entry, in one request.
+
+    In a process's turn that is whoever is first in it, and the server keeps the name here. At the end of the turn the
+    server grants it to the first of another process, and queues this one's entry, if anybody else waits.
+
+    Returns:
+        False if it must be released: nobody of this process waits, or the manager closes.
+    """
+    runtime = queue.runtime
+    if queue.race is not None or not hold.calls.transfers or runtime.closing:
+        return False
+    if queue.waiters and queue.common is None:
+        heir = queue.enter(next(iter(queue.waiters)))
+        over = queue.turn.hand_on(runtime.clock.now())
+    else:
+        found = queue.first_queued()
+        if found is None:
+            return False
+        heir, over = found, True
+    heir.continues = not over
+    queue.taken -= 1
+    _Transfer(queue, hold, heir, over, result).write()
+    return True
+
+
+class _Transfer:
+    """One hand-off on its way.
 
     Args:
-        gate: the name's.
+        queue: the waiters of the name.
+        hold: what ends.
+        heir: the entry that gets the name, or keeps its place in the queue.
+        over: it is the turn of others, should any wait.
+        result: told how the hold's end went.
     """
 
-    __slots__ = ("_began", "_gate", "_mark", "_others", "_released", "_streak")
+    __slots__ = ("_call", "_heir", "_hold", "_over", "_owner", "_queue", "_result")
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._streak = 0  # in a row, without asking whether others wait
-        self._began = -math.inf  # when the first of them was written
-        self._others = 0  # managers that listened at the last transfer
-        self._mark = 0.0  # seconds within which somebody who polls would try again, as of the last transfer
-        self._released: ReleaseResult | None = None  # the last release to a local waiter, where there are no transfers
+    def __init__(self, queue: LocalQueue, hold: Hold, heir: QueueEntry, over: bool, result: ReleaseResult) -> None:
+        self._queue = queue
+        self._hold = hold
+        self._heir = heir
+        self._owner = heir.owner
+        self._over = over
+        self._result = result
+        self._call: Call[TransferOutcome] = self._request(hold.tainted)
 
-    def successor(self, hold: Hold, ending: Ending, result: ReleaseResult) -> Waiter | None:
-        """Who gets the lock instead of a release; None if it must be released."""
-        gate, limits = self._gate, self._gate.runtime.limits
-        if ending != "clean" or hold.reason is not None or gate.runtime.closing:
-            return None
-        waiter = next((waiter for waiter in gate.waiters if not waiter.contending and not waiter.offer), None)
-        if waiter is not None and self._streak >= limits.handoff_limit:
-            self._streak = 0
-            now = gate.runtime.clock.now()
-            if self._wanted_elsewhere() or limits.handoff_limit == 0:
-                # Who polls needs time to come by: as long as this process took, at most until the next attempt.
-                gate.yield_until = now + max(YIELD_PAUSE, min(self._mark, now - self._began))
-                return None
-        if waiter is not None and not (gate.contention.handoff and gate.runtime.backend.nodes == 1):
-            self._streak += 1  # it is released, and acquired by the next
-            self._released = result
-            return None
-        return waiter
+    def write(self) -> None:
+        """Write the request."""
+        call = self._call
+        call.unanswered = self._unanswered
+        call.settle = self._settle
+        self._heir.offered()
+        self._queue.runtime.backend.post(call)
 
-    def start(self, hold: Hold, waiter: Waiter, result: ReleaseResult) -> None:
-        """Write the transfer."""
-        runtime = self._gate.runtime
-        request = partial(
-            cast(HandoffCalls, hold.calls).transfer,
+    def _request(self, tainted: bool) -> Call[TransferOutcome]:
+        hold, heir, runtime = self._hold, self._heir, self._queue.runtime
+        return cast(TransferCalls, hold.calls).transfer(
             hold.owner,
             hold.fence,
-            waiter.owner,
-            waiter.policy.ttl_ms,
+            self._owner,
+            heir.asker.policy.ttl_ms,
             runtime.floor,
-            waiter.metadata,
+            heir.asker.metadata,
+            self._over,
+            self._queue.liveness_ms,
+            runtime.poll is None,
+            tainted,
         )
-        owner = waiter.owner
-        call = request(hold.tainted)
-        waiter.offer = True
 
-        def unanswered() -> bool:
-            hold.tainted = True
-            if waiter.owner != owner:  # it is gone, and its undo follows: end both
-                return False
-            waiter.tainted = True
-            call.args = request(True).args
-            return True
+    @property
+    def _wanted(self) -> bool:
+        return self._heir.owner == self._owner and self._heir.state is ASKING
 
-        call.unanswered = unanswered
-        call.settle = partial(self._settle, hold, waiter, owner, call, result)
-        runtime.backend.post(call)
+    def _unanswered(self) -> bool:
+        self._hold.tainted = True
+        self._heir.taint()
+        if not self._wanted:  # the heir is gone, and its undo follows: end both
+            return False
+        self._call.args = self._request(True).args
+        return True
 
-    def _wanted_elsewhere(self) -> bool:
-        """Another process waits, or another queue of this one. Who waits for a quorum cannot be counted."""
-        gate, last = self._gate, self._released
-        others = last.outcome.others if last is not None and isinstance(last.outcome, Released) else self._others
-        uncounted = gate.runtime.backend.nodes > 1 or self._mark > 0
-        return uncounted or gate.ear.shared or others > gate.ear.listening
+    def _settle(self, outcome: TransferOutcome | BackendError) -> None:
+        self._judge(outcome)
+        if self._queue.unsent:  # they came while this was on its way
+            self._queue.send()
 
-    def _settle(
-        self,
-        hold: Hold,
-        waiter: Waiter,
-        owner: str,
-        call: Call[TransferOutcome],
-        result: ReleaseResult,
-        outcome: TransferOutcome | BackendError,
-    ) -> None:
-        gate = self._gate
-        wanted = waiter in gate.waiters and waiter.owner == owner
-        if isinstance(outcome, Granted):
-            self._began = call.sent_at if self._streak == 0 else self._began
-            self._streak += 1
-            self._others = outcome.others
-            self._mark = outcome.mark / 1000
-            result.settle(Released(hold.fence))
-            if wanted:
-                waiter.grant = Grant(outcome, call.sent_at, waiter.policy.margin)
-                waiter.poke()
+    def _judge(self, outcome: TransferOutcome | BackendError) -> None:
+        queue, hold, heir = self._queue, self._hold, self._heir
+        if isinstance(outcome, Granted | Passed):
+            queue.replies += 1
+            self._result.settle(Released(hold.fence))
+            if self._wanted:
+                heir.take(outcome, self._call.sent_at)
             return
         if isinstance(outcome, Missing):
-            result.settle(outcome, resent=hold.tainted)
+            self._result.settle(outcome, resent=hold.tainted)
         else:
-            # Unknown, refused, or the successor was undone before: whoever has it, neither keeps it.
+            # Unknown, refused, or the heir was undone before: whoever has it, neither keeps it. The hold ends first: a
+            # late copy of the transfer then moves nothing.
             unknown = isinstance(outcome, BackendError)
-            PendingRelease(gate.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, result, unknown)
-            if wanted and not isinstance(outcome, Finished):
-                gate.undo(waiter)
-        if wanted and waiter.offer:
-            gate.withdraw_offer(waiter)
-        gate.settle_down()
+            PendingRelease(
+                queue.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, self._result, unknown
+            )
+        if not self._wanted:
+            return
+        if isinstance(outcome, Missing | Finished):
+            queue.renew_owner(heir)
+        else:
+            queue.failed(heir, outcome)

@@ -5,56 +5,74 @@ from __future__ import annotations
 import asyncio
 import math
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from ..clock import Clock
 from ..errors import BackendError, LockLost, LossReason
 from ..log import Log
-from ..scripts.base import Part
+from ..scripts.base import Ending, Part
 from ..scripts.outcomes import Failed, Renewed, RenewOutcome
 from .calls import Batch, Calls, Contention, joint
+from .grant import Entry, Grant
+from .losses import CALM, explain_loss, tell_of_loss
 from .policy import Policy
-from .waiter import Grant, Waiter
 from .watchdog import LATE, Watchdog
-
-if TYPE_CHECKING:
-    from .lease import Lease
-    from .runtime import Runtime
 
 logger: Log = Log("aiolock.hold")
 
-EXPLAINED = {
-    LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
-    LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection to Redis",
-    LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted by hand)",
-    LossReason.TAKEN_OVER: "somebody else holds it now",
-    LossReason.LOOP_BLOCKED: "the event loop was blocked, or the process stopped: move blocking calls to a thread",
-    LossReason.REVOKED: "force_release() was called on it",
-    LossReason.MAX_HOLD: "it was held for longer than max_hold",
-    LossReason.CLOSED: "its manager was closed",
-}
-CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
-"""Losses that somebody asked for: a WARNING, no ERROR."""
 
+class Block(Protocol):
+    """A guarded block."""
 
-class Scoped(Protocol):
-    """A block that is cancelled when its hold is lost."""
+    task: asyncio.Task[object] | None
 
     def cancel(self, reason: str) -> None:
-        """Cancel the block, if it still runs."""
+        """Cancel it, if it still runs: its hold is lost."""
+
+    def abandon(self) -> None:
+        """Its task has ended without leaving it."""
+
+
+class EndOfLease(Protocol):
+    """What becomes of a lease that was given up."""
+
+    def observed(self) -> asyncio.Future[None]:
+        """Done with the server's answer, or when that takes too long."""
+
+    def raise_failure(self) -> None:
+        """Raise what its holder must be told."""
+
+
+class OpenLease(Protocol):
+    """A lease, as its hold and its task see it."""
+
+    hold: Hold
+    calls: Calls
+    task: asyncio.Task[object] | None
+    guard: Block | None
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def released(self) -> bool: ...
+
+    def give_up(self, ending: Ending) -> EndOfLease:
+        """Release it with a given ending."""
 
 
 class LossListener(Protocol):
     """The gate, as its holds see it."""
 
-    runtime: Runtime
     contention: Contention
+
+    def check_here(self, name: str, remedy: str) -> None:
+        """Raise where nothing may be changed: in another thread, on another loop, and in a forked child."""
 
     def lost(self, hold: Hold) -> None:
         """The hold is lost, and not yet ended."""
 
-    def of_task(self, task: asyncio.Task[object] | None) -> tuple[Lease, ...]:
+    def of_task(self, task: asyncio.Task[object] | None) -> tuple[OpenLease, ...]:
         """The leases of `task` on the name, innermost last."""
 
     def expel(self, hold: Hold) -> None:
@@ -65,7 +83,7 @@ class Hold:
     """One owner's state, from its grant to its end.
 
     Args:
-        waiter: who acquired it; the outermost acquisition's policy wins.
+        entry: who was granted.
         grant: what the server gave.
         clock: the clock of all its times.
         watchdog: what calls it when it is due.
@@ -75,10 +93,12 @@ class Hold:
     __slots__ = (
         "_clock",
         "_error",
+        "_hoped",
         "_limit",
         "_margin",
+        "_metadata",
+        "_overdue",
         "_patience",
-        "_provisional",
         "_renew_at",
         "_retry",
         "_silent",
@@ -109,39 +129,43 @@ class Hold:
 
     def __init__(
         self,
-        waiter: Waiter,
+        entry: Entry,
         grant: Grant,
         clock: Clock,
         watchdog: Watchdog,
         listener: LossListener,
     ) -> None:
-        self.calls: Calls = waiter.calls  # of all leases together
-        self.policy: Policy = waiter.policy
-        self.owner: str = waiter.owner
-        self.fence: int = grant.outcome.fence
-        self.abandoned: bool = grant.outcome.abandoned
-        self.capacity: int = grant.outcome.capacity
-        self.ttl_ms: int = waiter.policy.ttl_ms
-        self.tainted: bool = waiter.tainted
+        asker = entry.asker
+        policy, outcome = asker.policy, grant.outcome
+        self.calls: Calls = asker.calls  # of all leases together
+        self.policy: Policy = policy
+        self.owner: str = entry.owner
+        self.fence: int = outcome.fence
+        self.abandoned: bool = outcome.abandoned
+        self.capacity: int = outcome.capacity
+        self.ttl_ms: int = policy.ttl_ms
+        self.tainted: bool = entry.tainted
         self.depth: int = 1
         self.reason: LossReason | None = None
         self.blocked: float = 0.0  # seconds that the loop stood still, where that is the reason
         self.ended: bool = False
         self.told: bool = False  # somebody was told the loss
-        self.leases: tuple[Lease, ...] = ()  # not released, of tasks that still run
-        self.strays: tuple[weakref.ref[Lease], ...] = ()  # not released, of tasks that have ended
+        self.leases: tuple[OpenLease, ...] = ()  # not released, of tasks that still run
+        self.strays: tuple[weakref.ref[OpenLease], ...] = ()  # not released, of tasks that have ended
         self.nesting: tuple[Calls, ...] = ()  # requests of levels that are asked for, and have no lease yet
-        self.scopes: tuple[Scoped, ...] = ()
+        self.scopes: tuple[Block, ...] = ()
         self.listener: LossListener = listener
         self._clock = clock
         self._watchdog = watchdog
-        longest = waiter.policy.max_hold
+        longest = policy.max_hold
         self._limit = math.inf if longest is None else clock.now() + longest
         self._margin = grant.margin
-        self._provisional = grant.provisional
-        self.watchers: tuple[tuple[Lease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
+        self._metadata = asker.metadata if grant.provisional else ""  # what the first renewal has to say
+        self._hoped = grant.sent_at + policy.ttl - policy.margin  # its deadline, if that renewal succeeded
+        self._overdue = 0  # looks at it past its deadline, each in a turn of its own
+        self.watchers: tuple[tuple[OpenLease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
         self.due: float = math.inf
-        self.extend(grant.sent_at, grant.outcome.pttl)
+        self.extend(grant.sent_at, outcome.pttl)
         if grant.provisional:
             # The first renewal was written when the grant was told; without an answer it is repeated.
             self._renew_at = clock.now() + grant.outcome.pttl / 3000
@@ -182,10 +206,10 @@ class Hold:
         self.reason = reason
         self._watchdog.forget(self)
         for scope in self.scopes:
-            _call(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
+            tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
         for _, told in self.watchers:
             if not told.done():
-                _call(told.set_result, reason)
+                tell_of_loss(told.set_result, reason)
         self.watchers = ()
         self.listener.lost(self)
         tell = logger.warning if reason in CALM else logger.error
@@ -206,7 +230,7 @@ class Hold:
     def explain(self) -> str:
         """Why it was lost and what to do about it, in words."""
         assert self.reason is not None
-        return _explain(self.reason, self.blocked)
+        return explain_loss(self.reason, self.blocked)
 
     def loss(self) -> LockLost:
         """The error for the loss that is marked."""
@@ -221,7 +245,7 @@ class Hold:
             return None
         self.told = True
         name = self.calls.name
-        error = LockLost(name, f"lock {name!r} (fence {self.fence}) was lost: {_explain(reason, blocked)}", reason)
+        error = LockLost(name, f"lock {name!r} (fence {self.fence}) was lost: {explain_loss(reason, blocked)}", reason)
         if reason is LossReason.UNREACHABLE:
             error.__cause__ = self._error
         return error
@@ -231,7 +255,7 @@ class Hold:
         if self._error is not None:
             raise self._error
 
-    async def wait_lost(self, lease: Lease) -> LossReason | None:
+    async def wait_lost(self, lease: OpenLease) -> LossReason | None:
         """Wait for a loss, or for the end of `lease`: None."""
         if self.check() is not None or lease.released:
             return self.reason
@@ -242,7 +266,7 @@ class Hold:
         finally:
             self.watchers = tuple([other for other in self.watchers if other[1] is not told])
 
-    def left(self, lease: Lease) -> None:
+    def left(self, lease: OpenLease) -> None:
         """A lease ended: who waits for its loss need not any longer."""
         for watched, told in self.watchers:
             if watched is lease and not told.done():
@@ -264,7 +288,7 @@ class Hold:
         pending.remove(calls)
         self.nesting = tuple(pending)
 
-    def all_leases(self) -> list[Lease]:
+    def all_leases(self) -> list[OpenLease]:
         """The leases that are not released, also those that only their user can find."""
         return [*self.leases, *(lease for stray in self.strays if (lease := stray()) is not None)]
 
@@ -284,6 +308,11 @@ class Hold:
             self._rewatch()
 
     def on_due(self, now: float, late: float) -> Hold | None:
+        if now >= self.deadline and self.unconfirmed:
+            self._overdue += 1
+            if self._overdue == 1:  # the answer may have come while the loop stood still: it is read in this turn
+                self._watchdog.schedule(self, now + 0.001)
+                return None
         if self.check() is not None or self.ended:
             return None
         if now >= self._patience:
@@ -297,15 +326,15 @@ class Hold:
         return self if wants else None
 
     def part(self) -> tuple[Batch, Part]:
-        ttl_ms = self.ttl_ms if self.policy.renew or self._provisional else 0
-        return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms)
+        ttl_ms = self.ttl_ms if self.policy.renew or self._metadata else 0
+        return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms, self._metadata)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
         # An answer that is read past the deadline revives nothing: somebody may have read `lost` since.
         if self.check() is not None or self.ended:
             return
         if isinstance(outcome, Renewed):
-            self._provisional, self._margin = False, self.policy.margin
+            self._metadata, self._margin = "", self.policy.margin
             self.extend(sent_at, outcome.pttl)
         elif isinstance(outcome, Failed):
             message = f"could not renew {self.calls.name!r}: {outcome.error}"
@@ -333,6 +362,11 @@ class Hold:
             )
 
     @property
+    def unconfirmed(self) -> bool:
+        """Granted out of a queue, and the answer to its first renewal, written before its block began, is unread."""
+        return bool(self._metadata)
+
+    @property
     def _grace(self) -> float:
         """Seconds without an answer after which a server is silent."""
         return self.ttl_ms / 10_000
@@ -346,11 +380,11 @@ class Hold:
         if self.reason is not None or self.ended:
             return self.reason, self.blocked
         now = self._clock.now()
-        if now < self.deadline:
+        if now < self.deadline or (self.unconfirmed and self._overdue < 2 and now < self._hoped):
             return None, 0.0
         if self.deadline == self._limit:
             return LossReason.MAX_HOLD, 0.0
-        if not self.policy.renew and not self._provisional:
+        if not self.policy.renew and not self._metadata:
             return LossReason.EXPIRED, 0.0
         late = self._watchdog.lateness(now)
         if self._blocks(late) and not self._silent:
@@ -364,15 +398,3 @@ class Hold:
         if self._renew_at < due:
             due, early = self._renew_at, self.policy.early
         self._watchdog.schedule(self, due, early)
-
-
-def _explain(reason: LossReason, blocked: float) -> str:
-    lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
-    return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
-
-
-def _call(tell: Callable[[Any], object], what: object) -> None:
-    try:
-        tell(what)
-    except Exception:
-        logger.exception("an error while telling of a loss; the others are told of it")

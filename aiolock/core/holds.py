@@ -7,13 +7,9 @@ import contextvars
 import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 from ..log import Log
-
-if TYPE_CHECKING:
-    from .hold import LossListener
-    from .lease import Lease
+from .hold import LossListener, OpenLease
 
 logger: Log = Log("aiolock.lease")
 
@@ -36,10 +32,10 @@ class TaskHolds:
         self.mark: object = mark
         self.task: weakref.ref[asyncio.Task[object]] = weakref.ref(task)
         self.outer: TaskHolds | None = outer
-        self.leases: dict[LossListener, tuple[Lease, ...]] = {}
-        self.overlapping: tuple[Lease, ...] = ()  # those of names that can also be taken through another queue
+        self.leases: dict[LossListener, tuple[OpenLease, ...]] = {}
+        self.overlapping: tuple[OpenLease, ...] = ()  # those of names that can also be taken through another queue
 
-    def __iter__(self) -> Iterator[Lease]:
+    def __iter__(self) -> Iterator[OpenLease]:
         for leases in self.leases.values():
             yield from leases
 
@@ -75,12 +71,12 @@ class Holds:
         """All that `task` holds; None if that is nothing."""
         return None if task is None else self._by_task.get(task)
 
-    def on(self, home: LossListener, task: asyncio.Task[object] | None) -> tuple[Lease, ...]:
+    def on(self, home: LossListener, task: asyncio.Task[object] | None) -> tuple[OpenLease, ...]:
         """The leases of `task` on the name of `home`, innermost last."""
         holds = self.of(task)
         return () if holds is None else holds.leases.get(home, ())
 
-    def add(self, lease: Lease) -> None:
+    def add(self, lease: OpenLease) -> None:
         """A lease begins; called in its task."""
         hold, task, alone = lease.hold, lease.task, (lease,)
         hold.leases += alone
@@ -105,7 +101,7 @@ class Holds:
         task.add_done_callback(self._on_end, context=self._context)
         return holds
 
-    def remove(self, lease: Lease) -> None:
+    def remove(self, lease: OpenLease) -> None:
         """A lease ends."""
         hold, task = lease.hold, lease.task
         if task is None and lease not in hold.leases:
@@ -150,7 +146,7 @@ class Holds:
                 )
 
 
-def _without(leases: tuple[Lease, ...], lease: Lease) -> tuple[Lease, ...]:
+def _without(leases: tuple[OpenLease, ...], lease: OpenLease) -> tuple[OpenLease, ...]:
     return tuple([other for other in leases if other is not lease])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .calls import Contention, HandoffCalls
+from .calls import Contention, ResumeCalls
 from .runtime import Runtime
 
 
@@ -18,7 +18,7 @@ class Kind(NamedTuple):
     """
 
     contention: Contention
-    calls: Callable[[Runtime, str, int, int], HandoffCalls]
+    calls: Callable[[Runtime, str, int, int], ResumeCalls]
 
 
 KINDS: dict[str, Kind] = {}

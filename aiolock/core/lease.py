@@ -6,13 +6,13 @@ import asyncio
 import warnings
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ..clock import format_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
 from .calls import Calls, Contention
-from .hold import Hold
+from .hold import Block, Hold
 from .kinds import KINDS
 from .ondemand import OnDemand
 from .policy import check_ttl, milliseconds
@@ -20,9 +20,6 @@ from .release import ReleaseResult
 from .runtime import Runtime
 from .shield import Shielded
 from .ticket import Ticket
-
-if TYPE_CHECKING:
-    from .guard import Guard
 
 T = TypeVar("T")
 
@@ -80,7 +77,7 @@ class Lease:
         self._result: ReleaseResult | None = None
         self._detached = False
         self.task: asyncio.Task[object] | None = task
-        self.guard: Guard | None = None
+        self.guard: Block | None = None
 
     @property
     def name(self) -> str:
@@ -130,7 +127,12 @@ class Lease:
         return self.hold.loss_by_clock()
 
     def remaining(self) -> float:
-        """Seconds still guaranteed without another renewal; 0.0 once lost or released. As `lost`."""
+        """Seconds still guaranteed without another renewal; 0.0 once lost or released. As `lost`.
+
+        Of a lock that was waited for: less than the manager's `liveness`, until the confirmation of its grant is
+        answered, a round trip after the block began; 0.0 after that time if the answer is still unread, as behind a
+        blocking call, which is no loss.
+        """
         if self.released or self.lost:
             return 0.0
         return max(0.0, self.hold.deadline - self._home.runtime.clock.now())
@@ -140,7 +142,9 @@ class Lease:
 
         Args:
             seconds: how long the next step may take. A renewed lease guarantees at least ttl × 2/3 − margin while
-                renewals succeed.
+                renewals succeed. Right after a wait for another process, a lock's guarantees `liveness` × 0.9 from its
+                last sign of life only, 1.7 to 2.7 s by default, until the confirmation of its grant is answered, a
+                round trip later: `await lease.renew()` first, if you need more at once.
 
         Raises:
             LockLost: it is lost already, or has less time left (then its reason is EXPIRED; the lease itself lives on).
@@ -152,7 +156,7 @@ class Lease:
         if self.released:
             raise self._not_owned()
         left = self.remaining()
-        if left < seconds:
+        if left < seconds or not left:
             raise LockLost(
                 self.name,
                 f"lock {self.name!r} is guaranteed for {left:.3f} s only, not {format_seconds(seconds)} s: "
@@ -179,7 +183,8 @@ class Lease:
         return reason
 
     async def renew(self, ttl: float | None = None) -> None:
-        """Extend the lease now, by hand; never shortens it. What a lease with `renew=False` needs to live on.
+        """Extend the lease now, by hand; never shortens it. What a lease with `renew=False` needs to live on, and one
+        that was waited for to know at once of its whole ttl.
 
         Args:
             ttl: seconds from now, 0.1 to 30 days; None for the ttl it has. A longer one stays in force.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from ..errors import ConfigurationError, LossReason
+from .manager_channel import ManagerChannel
 from .runtime import Runtime
 
 LAST_TURNS = 10
@@ -21,6 +22,7 @@ class Lifecycle:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._channel = ManagerChannel(runtime)
         self._entry: asyncio.Timeout | None = None  # while somebody enters
         self._left: asyncio.Future[None] | None = None  # done when the entry is over
         self._with_loop: AsyncGenerator[None, None] | None = None
@@ -98,7 +100,7 @@ class Lifecycle:
             await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
             runtime.watchdog.start(runtime.backend)
             if runtime.poll is None:
-                await runtime.listen()
+                await self._channel.listen()
             if runtime.closing:
                 await asyncio.sleep(0)  # whoever closes it has this end in the loop's next turn
             self._with_loop = self._close_with_loop(runtime.id)

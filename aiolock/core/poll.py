@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from ..errors import ConfigurationError
 from .policy import check_duration
 
-LATE = 0.1
-"""Seconds by which an attempt may be late before its waiter counts as gone."""
-
 
 @dataclass(frozen=True, slots=True)
 class Poll:
@@ -37,12 +34,5 @@ class Poll:
 
     def pause(self, attempts: int) -> float:
         """Seconds to the next attempt, after so many in vain."""
-        return self._longest(attempts) * (1 - random.uniform(0, self.jitter))
-
-    def lasting(self, attempts: int) -> float:
-        """Seconds for which the attempt after so many in vain tells that somebody waits: until after the next one."""
-        return 2 * self._longest(attempts) + LATE
-
-    def _longest(self, attempts: int) -> float:
         longest: float = min(self.cap, self.first * 2 ** min(attempts, 30))
-        return longest
+        return longest * (1 - random.uniform(0, self.jitter))

@@ -1,205 +1,386 @@
-"""A waiter's entry in the queue that the server keeps."""
+"""One owner's way to a grant: it asks, may be queued by the server, and is granted or given up."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol, cast
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import BackendError
-from ..scripts.base import Part
-from ..scripts.outcomes import Granted, Missing, Queued, Renewed
-from .calls import Batch, QueueCalls
+from ..scripts.base import Call, Ending, Part
+from ..scripts.outcomes import AcquireOutcome, Finished, Granted, Lost, Passed, Queued, Refused
+from .calls import Batch
+from .confirmation import Confirmation
+from .entry_state import ASKING, ENDED, IDLE, QUEUED, State
+from .grant import Grant
 from .release import PendingRelease
 from .runtime import Runtime
-from .waiter import Grant, Waiter
+from .waiter import Waiter
 
 if TYPE_CHECKING:
     from .watchdog import Renewable
 
+FIRST_PAUSE = 0.1
+"""Seconds before the second attempt at most, where the server gave no verdict; doubled from attempt to attempt."""
+LONGEST_PAUSE = 1.0
+"""Seconds between two such attempts at most."""
+STAGGER = 0.003
+"""Seconds by which each process in the queue waits longer than the one before it to see if a holder has expired."""
 
-class EntryListener(Protocol):
+
+class Gate(Protocol):
     """The gate, as an entry sees it."""
 
     runtime: Runtime
+    replies: int
+    stated_at: float
+    liveness_ms: int
+    unsent: list[QueueEntry]
 
-    def granted(self, waiter: Waiter, grant: Grant) -> None:
-        """The waiter is in."""
+    def send(self) -> None:
+        """Ask for the entries that waited for an answer to go out together."""
 
-    def requeue(self, waiter: Waiter) -> None:
-        """The entry is void: ask anew."""
+    def ask(self, entry: QueueEntry) -> None:
+        """It is time for the entry to ask."""
 
+    def granted(self, entry: QueueEntry, grant: Grant) -> None:
+        """The entry has the name."""
 
-FINAL_REFRESH = 0.1
-"""Seconds before its timeout at which a waiter asks a last time; a quarter of the whole wait if that is less."""
+    def refused(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
+        """Somebody else has it, and the entry is not queued; or it never can be granted."""
+
+    def failed(self, entry: QueueEntry, error: BackendError) -> None:
+        """The server gave no verdict, or refuses."""
+
+    def renew_owner(self, entry: QueueEntry) -> None:
+        """Its id was ended: it needs another."""
+
+    def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
+        """It stands in the queue, and wants to say at clock time `due` that it still waits."""
+
+    def left(self, entry: QueueEntry) -> None:
+        """It waits no more."""
 
 
 class QueueEntry:
-    """Kept alive by the watchdog in batches, until it is granted or given up.
+    """What one owner id asks for, from its first request to its grant or its end.
 
-    A grant is told to the manager's channel. It came after the request was written whose answer last was "queued", so
-    that moment is what the deadline counts from. A message that is lost is made up for by the next refresh. Nobody
-    tells that a holder has expired: whoever is first in the queue asks then.
+    A grant out of the queue is told to the manager's channel. It came after the request was written that last said that
+    this process is alive, so that moment is what the deadline counts from. A message that is lost is made up for by the
+    next refresh. Nobody tells that a holder has expired: whoever is first in the queue asks then.
 
     Args:
-        gate: the name's gate.
-        waiter: whose entry it is.
+        gate: the name's.
+        owner: the id.
+        waiter: who asks.
+        own: only this waiter can take it; else whoever is first in the process when it is granted.
+
+    Attributes:
+        asker: the waiter on whose terms it asks.
+        waiter: who alone can take it; None for whoever is first in the process.
+        tainted: a request of the owner died unanswered.
+        undoing: how the server is told that a grant is undone.
+        refusal: the last answer that named a holder.
+        failure: why an attempt after that got no verdict.
+        queue_number: its number in the queue, where the client keeps it; 0 for a new one.
+        attempts: how often it was refused, queued or refreshed, or got no verdict.
+        failures: how often in a row it got no verdict.
+        continues: it was handed on in the middle of this process's turn.
+        more: entries that were queued with it in one request.
     """
 
-    __slots__ = ("_attempts", "_free_at", "_gate", "_sent_at", "_serial", "_undo", "called", "due", "owner", "waiter")
+    __slots__ = (
+        "_call",
+        "_free_at",
+        "_release",
+        "_sent_at",
+        "_serial",
+        "asker",
+        "attempts",
+        "continues",
+        "due",
+        "failure",
+        "failures",
+        "gate",
+        "grant",
+        "more",
+        "owner",
+        "queue_number",
+        "refusal",
+        "state",
+        "tainted",
+        "undoing",
+        "waiter",
+    )
 
-    def __init__(self, gate: EntryListener, waiter: Waiter) -> None:
-        self._gate = gate
-        self._free_at = math.inf  # clock time at which a holder expires, if this one is first
-        self._attempts = 0
-        self._serial = 0
-        self._sent_at = -math.inf
-        self._undo: PendingRelease | None = None
-        self.waiter: Waiter = waiter
-        self.owner: str = waiter.owner
-        self.called: bool = False  # its turn has come, and it must ask for it by a call of its own
+    def __init__(self, gate: Gate, owner: str, waiter: Waiter, own: bool) -> None:
+        self.gate: Gate = gate
+        self.owner: str = owner
+        self.asker: Waiter = waiter
+        self.waiter: Waiter | None = waiter if own else None
+        self.state: State = IDLE
+        self.grant: Grant | None = None
+        self.refusal: Refused | Queued | None = None
+        self.failure: BackendError | None = None
+        self.tainted: bool = False
+        self.undoing: Ending = "undone"
+        self.queue_number: int = 0
+        self.more: Sequence[QueueEntry] = ()
         self.due: float = math.inf
-        gate.runtime.queue_entries[self.owner] = self
+        self._call: Call[Any] | None = None
+        self._release: PendingRelease | None = None
+        self.attempts: int = 0
+        self.failures: int = 0
+        self.continues: bool = False
+        self._sent_at = -math.inf
+        self._serial = 0
+        self._free_at = math.inf  # clock time at which it may be free, as far as this one knows
 
-    def queued(self, outcome: Queued, sent_at: float) -> None:
+    @property
+    def ttl_ms(self) -> int:
+        """For how long it wants the name."""
+        return self.asker.policy.ttl_ms
+
+    # Asking.
+
+    def ask(self) -> None:
+        """Ask for the name; where somebody has it, the answer says that the entry was queued."""
+        gate, asker = self.gate, self.asker
+        runtime = gate.runtime
+        more = [entry.owner for entry in self.more] if self.more else ()
+        ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.floor, runtime.poll is None
+        call = asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, asker.liveness_ms, counted, more)
+        self.request(call)
+
+    def request(self, call: Call[Any]) -> None:
+        """Write a request that may grant or queue the owner."""
+        self.state = ASKING
+        if self.more:
+            for entry in self.more:
+                entry.state = ASKING
+        self._call = call
+        call.unanswered = self._unanswered
+        call.settle = self._answered
+        self.gate.runtime.backend.post(call)
+
+    def offered(self) -> None:
+        """A release that is being written hands the name on to this entry, or queues it."""
+        self.state = ASKING
+        self.gate.runtime.watchdog.forget(self)
+
+    def pause(self) -> None:
+        """The server gave no verdict: ask again a little later each time."""
+        self.attempts += 1
+        self.failures += 1
+        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
+        self.ask_at(self.gate.runtime.clock.now() + longest * random.uniform(0.5, 1))
+
+    def ask_at(self, due: float) -> None:
+        """Ask again at clock time `due`."""
+        self.state = IDLE
+        self.gate.runtime.watchdog.schedule(self, due)
+
+    def _unanswered(self) -> bool:
+        # The connection died under its request: write it again, and end the owner with a tombstone.
+        self.taint()
+        return True
+
+    def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
+        gate, call, more = self.gate, self._call, self.more
+        assert call is not None
+        self._call = None
+        if not isinstance(outcome, BackendError):
+            gate.replies += 1
+        elif self.state is ENDED and more:  # nobody wrote it again: the others' places are in doubt
+            self.more = ()
+            self._leave_asking_to(more, tainted=True)
+            return
+        if more:
+            self.more = ()
+            for rank, entry in enumerate(more, 1):
+                entry.behind(outcome, call.sent_at, rank)
+        self.take(outcome, call.sent_at)
+        if gate.unsent:
+            gate.send()
+
+    def behind(self, outcome: AcquireOutcome | BackendError, sent_at: float, rank: int) -> None:
+        """What a request was answered that queued this entry, too, so many places behind its own."""
+        if self.state is not ASKING:
+            return
+        match outcome:
+            case Queued():
+                outcome = outcome._replace(rank=outcome.rank + rank)
+            case Granted():
+                outcome = Queued(rank=rank, pttl=outcome.pttl, fence=outcome.fence, holder=self.asker.metadata)
+            case Finished():
+                self.ask()
+                return
+        self.take(outcome, sent_at)
+
+    def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
+        """What became of a request that was written at `sent_at`."""
+        if self.state is not ASKING:
+            return  # given up, or a message was faster
+        if isinstance(outcome, Granted):
+            asker, policy = self.asker, self.asker.policy
+            # What did not ask to be queued was granted at once, or as a copy of that.
+            provisional = outcome.pttl < policy.ttl_ms and asker.liveness_ms > 0
+            self.gate.granted(self, Grant(outcome, sent_at, policy.margin, provisional))
+        elif isinstance(outcome, Queued | Passed):
+            self.queued(outcome, sent_at)
+        elif isinstance(outcome, BackendError):
+            self.gate.failed(self, outcome)
+        elif isinstance(outcome, Finished | Lost):
+            self.gate.renew_owner(self)
+        else:
+            self.gate.refused(self, outcome)
+
+    # Waiting in the server's queue.
+
+    def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
         """The server said so, answering what was written at `sent_at`."""
-        self._serial, self._sent_at = outcome.serial, sent_at
-        first = outcome.rank == 1 and outcome.pttl > 0
-        # A refresh written then takes as long to the server as the one that learnt this.
-        self._free_at = sent_at + (outcome.pttl + 1) / 1000 if first else math.inf
-        self.waiter.queue_number = outcome.queue_number
-        self.waiter.refusal, self.waiter.failure = outcome, None
-        self._attempts += 1
-        self.called = False
-        self._gate.runtime.heard(outcome.fence)
+        self.state = QUEUED
+        self.failure = None
+        self.attempts += 1
+        self.failures = 0
+        rank = 1
+        if isinstance(outcome, Queued):
+            self.refusal = outcome
+            self._serial, rank = outcome.serial, outcome.rank
+            self.queue_number = outcome.queue_number
+            self.gate.runtime.heard(outcome.fence)
+        self._sent_at = self.gate.stated_at = sent_at
+        # A request written then takes as long to the server as the one that learnt this.
+        wait = outcome.pttl / 1000 + 0.001 + STAGGER * (rank - 1)
+        self._free_at = sent_at + wait if outcome.pttl > 0 and rank < 10 else math.inf
         if outcome.pttl == 0:
             self.verify()  # more come and go than one request may let in or end
         else:
-            self._schedule()
+            self.schedule()
 
-    def told(self, serial: int, outcome: Granted) -> None:
+    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
         """A message says that the owner was granted; one that is older than the last answer is void."""
-        if self.waiter.queue_entry is not self or serial <= self._serial:
+        if self.state not in (ASKING, QUEUED) or (serial and serial <= self._serial):
             return
-        if self._gate.runtime.backend.checked:
-            self._call()
-            return
-        runtime, policy = self._gate.runtime, self.waiter.policy
-        provisional = outcome.pttl < policy.ttl_ms
-        margin = min(policy.margin, outcome.pttl / 10_000) if provisional else policy.margin
-        grant = Grant(outcome, self._sent_at, margin, provisional)
+        gate = self.gate
+        runtime = gate.runtime
+        grant = Grant(outcome, self._stated_at(), self.asker.policy.margin, provisional)
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
             runtime.verify_queue_entries()
-            return
-        if provisional:
-            # Before the waiter runs: its block may begin with a blocking call.
-            confirmation = _Confirmation(self._gate, self.waiter, grant)
-            batch, part = confirmation.part()
-            runtime.watchdog.renew(batch, [(confirmation, part)])
-        self._gate.granted(self.waiter, grant)
+        elif runtime.backend.checked:
+            self.confirm(grant)
+        else:
+            gate.granted(self, grant)
+
+    def confirm(self, grant: Grant) -> None:
+        """Renew a provisional grant at once: before the waiter runs, for its block may begin with a blocking call."""
+        confirmation = Confirmation(self, grant)
+        batch, part = confirmation.part()
+        self.gate.runtime.watchdog.renew(batch, [(confirmation, part)])
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
-        runtime = self._gate.runtime
-        runtime.watchdog.schedule(self, runtime.clock.now())
+        if self.state is QUEUED:
+            self.gate.schedule_refresh(self, self.gate.runtime.clock.now())
 
-    def leave(self, undo: PendingRelease | None = None) -> None:
-        """It is granted, or given up by `undo`."""
-        self._undo = undo
-        self._gate.runtime.watchdog.forget(self)
-        self._gate.runtime.queue_entries.pop(self.owner, None)
+    def _stated_at(self) -> float:
+        """When what last told the server that this entry waits was written."""
+        if self.state is ASKING and self._call is not None:
+            return self._call.sent_at
+        return self.gate.stated_at if self.asker.calls.one_refresh else self._sent_at
+
+    def schedule(self) -> None:
+        """Say in time that it still waits."""
+        runtime = self.gate.runtime
+        now = runtime.clock.now()
+        pause = min(runtime.limits.liveness / 3, self.asker.policy.ttl / 3, runtime.limits.recheck)
+        if runtime.poll is not None:
+            pause = min(pause, runtime.poll.pause(self.attempts - 1))
+        # With the manager's other entries, in one request.
+        due = min(runtime.next_refresh(now + pause / 2, now + pause), self._free_at)
+        self.gate.schedule_refresh(self, due)
 
     # As the watchdog sees it.
 
-    def on_due(self, now: float, late: float) -> Renewable:
-        return self
+    def on_due(self, now: float, late: float) -> Renewable | None:
+        if self.state is IDLE:
+            self.gate.ask(self)
+        return self if self.state is QUEUED else None
 
     def part(self) -> tuple[Batch, Part]:
-        waiter, floor = self.waiter, self._gate.runtime.floor
-        calls = cast(QueueCalls, waiter.calls)
-        return calls.enter, calls.refresh(self.owner, waiter.policy.ttl_ms, floor, waiter.metadata, waiter.queue_number)
+        runtime, asker = self.gate.runtime, self.asker
+        calls, ttl_ms, floor, counted = asker.calls, asker.policy.ttl_ms, runtime.floor, runtime.poll is None
+        number, liveness_ms = self.queue_number, self.gate.liveness_ms
+        return calls.enter, calls.refresh(self.owner, ttl_ms, floor, asker.metadata, number, liveness_ms, counted)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
-        if self.waiter.queue_entry is not self:
+        if self.state is not QUEUED:
             return  # what ended it was written behind this request
+        self.gate.replies += 1
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
-        elif isinstance(outcome, Granted) and self._gate.runtime.backend.checked:
-            self._call()
+        elif isinstance(outcome, Granted) and self.gate.runtime.backend.checked:
+            self.ask()  # the answer to a request of its own counts
         elif isinstance(outcome, Granted):
-            self._gate.granted(self.waiter, Grant(outcome, sent_at, self.waiter.policy.margin))
+            self.gate.granted(self, Grant(outcome, sent_at, self.asker.policy.margin, self.asker.calls.one_refresh))
         else:
-            self._gate.requeue(self.waiter)
+            self.gate.renew_owner(self)
 
     def unknown(self, error: BackendError) -> None:
-        if self.waiter.queue_entry is not self:
-            self._taint_successor()
+        if self.state is not QUEUED:
+            self.taint()
             return
-        self.waiter.tainted = True
+        self.tainted = True
         if error.transient:
-            self._schedule()
+            self.schedule()
         else:
-            self._gate.requeue(self.waiter)
+            self.gate.renew_owner(self)
 
-    def _call(self) -> None:
-        self.called = True
-        self.waiter.retry_at = -math.inf
-        self.waiter.poke()
+    # Its end.
 
-    def _taint_successor(self) -> None:
-        """What this entry has become ends the owner, and a request of it that died may still come to the server."""
-        hold = self._gate.runtime.holds.get(self.owner)
-        if self._undo is not None:
-            self._undo.taint()  # which may be unwritten yet
+    def end(self) -> None:
+        """Give up: whatever the server has granted or queued, or will, is undone."""
+        state, call = self.state, self._call
+        if state is ENDED:
+            return
+        asking, idle = state is ASKING and call is not None, state is IDLE
+        self.state = ENDED
+        self.gate.left(self)
+        if call is not None and asking and call.withdraw():
+            more, self.more = self.more, ()
+            self._leave_asking_to(more)
+            asking, idle = False, self._sent_at == -math.inf  # else it was queued before
+        if idle and not self.tainted:  # no server has anything of it
+            return
+        self._release = PendingRelease(
+            self.gate.runtime, self.asker.calls, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
+        )
+        if call is not None and asking:
+            call.unanswered = self._unwanted
+
+    def _leave_asking_to(self, others: Sequence[QueueEntry], tainted: bool = False) -> None:
+        """No answer comes that these entries wait for, or those that are unsent."""
+        left = [entry for entry in others if entry.state is ASKING]
+        for entry in left:
+            entry.state, entry.tainted = IDLE, entry.tainted or tainted
+        self.gate.unsent[:0] = left
+        if self.gate.unsent:
+            self.gate.send()
+
+    def _unwanted(self) -> bool:
+        # The connection died under a request that is undone: that is not written again.
+        self.taint()
+        return False
+
+    def taint(self) -> None:
+        """A request of the owner died unanswered, and may still come to the server: what ends it leaves a tombstone."""
+        for entry in self.more:
+            entry.taint()
+        hold = self.gate.runtime.holds.get(self.owner)
+        self.tainted = True
+        if self._release is not None:
+            self._release.taint()  # which may be unwritten yet
         elif hold is not None:
             hold.tainted = True
-        elif self.waiter.owner == self.owner:
-            self.waiter.tainted = True
-
-    def _schedule(self) -> None:
-        runtime = self._gate.runtime
-        now = runtime.clock.now()
-        pause = min(runtime.limits.liveness, self.waiter.policy.ttl) / 3
-        if runtime.poll is not None:
-            pause = min(pause, runtime.poll.pause(self._attempts))
-        # With the manager's other waiters, in one request.
-        due = min(runtime.next_refresh(now + pause / 2, now + pause), self._free_at)
-        if now < self.waiter.final_refresh:
-            due = min(due, self.waiter.final_refresh)
-        runtime.watchdog.schedule(self, due)
-
-
-class _Confirmation:
-    """The first renewal of a grant that is provisional, written in the turn of its message.
-
-    Args:
-        gate: the name's gate.
-        waiter: who was granted.
-        grant: what.
-    """
-
-    __slots__ = ("_gate", "_grant", "_owner", "_waiter")
-
-    def __init__(self, gate: EntryListener, waiter: Waiter, grant: Grant) -> None:
-        self._gate = gate
-        self._waiter = waiter
-        self._owner = waiter.owner
-        self._grant = grant
-
-    def part(self) -> tuple[Batch, Part]:
-        calls, ttl_ms = self._waiter.calls, self._waiter.policy.ttl_ms
-        return calls.batch, calls.renewal(self._owner, self._grant.outcome.fence, ttl_ms)
-
-    def judged(self, outcome: Any, sent_at: float) -> None:
-        hold, waiter, grant = self._gate.runtime.holds.get(self._owner), self._waiter, self._grant
-        if hold is not None:
-            hold.judged(outcome, sent_at)
-        elif waiter.grant is grant and isinstance(outcome, Renewed):  # the waiter did not run yet
-            waiter.grant = Grant(grant.outcome._replace(pttl=outcome.pttl), sent_at, waiter.policy.margin)
-        elif waiter.grant is grant and isinstance(outcome, Missing):
-            self._gate.requeue(waiter)
-
-    def unknown(self, error: BackendError) -> None:
-        hold = self._gate.runtime.holds.get(self._owner)
-        if hold is not None:
-            hold.unknown(error)

@@ -49,7 +49,7 @@ class ReleaseResult:
                 self._loss = hold.loss()
             elif resent:
                 logger.info("lock %r was gone when its release was repeated", hold.calls.name)
-            elif self._runtime.clock.now() < hold.deadline:
+            elif self._runtime.clock.now() < hold.deadline or hold.unconfirmed:
                 hold.reason = outcome.reason
                 self._loss = hold.loss()
         if self.due != math.inf:
@@ -165,12 +165,7 @@ class PendingRelease:
         self._tainted = True
         if self._call is not None:
             again = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, True)
-            self._call.args = again.args
-
-    def outlive(self) -> bool:
-        """The connection died under the request that this one undoes: that is not written again."""
-        self.taint()
-        return False
+            self._call.keys, self._call.args = again.keys, again.args
 
     def _unanswered(self) -> bool:
         # At once for the first time. A request that ends every connection must not do it for as long as others need
@@ -181,6 +176,7 @@ class PendingRelease:
         return again and self._runtime.clock.now() < self._until
 
     def _settle(self, outcome: ReleaseOutcome | BackendError) -> None:
+        self._call = None
         if isinstance(outcome, BackendError) and outcome.transient and self._runtime.usable:
             now = self._runtime.clock.now()
             if now < self._until:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
-from ..scripts.base import DONT_QUEUE
-from ..scripts.outcomes import Granted, Missing
-from .acquisition import abandon, ask, own
-from .calls import HandoffCalls
+from ..scripts.base import Call
+from ..scripts.outcomes import Missing, TransferOutcome
 from .gate import Gate
+from .grant import Grant
 from .kinds import KINDS
 from .lease import Lease
 from .policy import Policy
 from .runtime import Runtime
 from .ticket import Ticket
-from .waiter import Expired, Grant, Waiter
+from .waiter import Unanswered
 
 
 def check_kind(ticket: Ticket) -> None:
@@ -37,44 +36,33 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     kind = KINDS[ticket.kind]
     calls = kind.calls(runtime, ticket.name, ticket.weight, ticket.weight)
     gate = Gate.of(runtime, calls, kind.contention)
-    waiter = gate.join(calls, policy, DONT_QUEUE, contending=True)  # so no release of this process hands it the lock
-    waiter.undoing = "dirty"  # what the ticket stood for was begun, and is not finished
+
+    def request(owner: str, metadata: str) -> Call[TransferOutcome]:
+        floor = runtime.floor
+        return calls.resume(ticket.owner, ticket.fence, owner, policy.ttl_ms, floor, metadata, ticket.tainted)
+
+    waiter = gate.claim(calls, policy, request)
     try:
-        await _move(gate, calls, waiter, ticket)
-        if not gate.accepts(waiter):
+        outcome = await waiter.outcome
+        if not isinstance(outcome, Grant):
+            raise _worthless(ticket.name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
+        moved = outcome.outcome
+        if moved.weight:  # how much was moved, says the server: a ticket may say anything
+            waiter.calls = kind.calls(runtime, ticket.name, moved.weight, moved.capacity)
+        hold = gate.admit(waiter)
+        if hold is None:
             raise NotAcquired(
                 ticket.name,
                 f"lock {ticket.name!r} was resumed too late, its ttl was nearly over when the answer came: released "
                 "again; acquire it anew, with a longer ttl",
             )
+        return gate.lease(hold, waiter.calls, asyncio.current_task())
+    except Unanswered:
+        gate.leave_queue(waiter)
+        raise runtime.unanswered(ticket.name, "resuming") from None
     except BaseException:
         gate.leave_queue(waiter)
         raise
-    lease = own(gate, waiter, asyncio.current_task())
-    gate.recede()
-    return lease
-
-
-async def _move(gate: Gate, calls: HandoffCalls, waiter: Waiter, ticket: Ticket) -> None:
-    runtime, name, policy = gate.runtime, gate.calls.name, waiter.policy
-    call = calls.transfer(
-        ticket.owner, ticket.fence, waiter.owner, policy.ttl_ms, runtime.floor, waiter.metadata, ticket.tainted
-    )
-    reply = ask(gate, waiter, call, runtime.clock.now() + runtime.limits.request_timeout)
-    try:
-        outcome = await reply
-    except BaseException as error:
-        abandon(gate, waiter, call)
-        if isinstance(error, Expired):
-            raise runtime.unanswered(name, "resuming") from None
-        raise
-    waiter.reply = None
-    gate.answered = True
-    if not isinstance(outcome, Granted):
-        raise _worthless(name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
-    if outcome.weight:  # how much was moved, says the server: a ticket may say anything
-        waiter.calls = KINDS[ticket.kind].calls(runtime, name, outcome.weight, outcome.capacity)
-    waiter.grant = Grant(outcome, call.sent_at, policy.margin)
 
 
 def _worthless(name: str, reason: LossReason) -> NotOwned:

@@ -12,24 +12,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from ..backends.base import Backend
 from ..clock import Clock, format_seconds
-from ..errors import BackendError, ConfigurationError, LossReason
+from ..errors import BackendError, ConfigurationError
 from ..log import Log
 from ..scripts.base import MAX_FENCE, Call
 from ..scripts.keys import Keys
 from ..scripts.outcomes import Granted
+from .hold import Hold
 from .holds import Holds
+from .policy import milliseconds
 from .poll import Poll
 from .subscriptions import Subscriptions
 from .watchdog import Limit, Watchdog
-
-if TYPE_CHECKING:
-    from .hold import Hold
-    from .queue_entry import QueueEntry
 
 R = TypeVar("R")
 
@@ -45,15 +43,22 @@ class Limits:
 
     Attributes:
         request_timeout: how long one answer of the server may take.
-        recheck: how long a waiter sleeps at most before it asks again.
-        handoff_limit: how often in a row a lock is handed on inside the process while other processes wait.
-        liveness: how long a waiter in a queue kept by the server counts as alive without a sign of life.
+        recheck: how long a waiter sleeps at most before it asks again; in a queue that the server keeps, it asks each
+            third of `liveness` anyway.
+        handoff_limit: how often in one turn a lock is handed on inside the process while other processes wait; on a
+            quorum, how often in a row before a pause.
+        liveness: how long a process that waits in a queue kept by the server counts as alive without a sign of life.
+        liveness_ms: the same as the wire has it.
     """
 
     request_timeout: float
     recheck: float
     handoff_limit: int
     liveness: float
+    liveness_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "liveness_ms", milliseconds(self.liveness))
 
 
 class Closable(Protocol):
@@ -67,6 +72,22 @@ class Closable(Protocol):
 
     def occupied(self) -> bool:
         """Some task waits."""
+
+
+class WaitingEntry(Protocol):
+    """An entry that asks for a name or waits for it, as messages see it."""
+
+    queue_number: int
+
+    @property
+    def ttl_ms(self) -> int:
+        """For how long it wants the name."""
+
+    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+        """A message says that it was granted."""
+
+    def verify(self) -> None:
+        """Ask the server at once: a message may have been missed."""
 
 
 class Runtime:
@@ -90,7 +111,7 @@ class Runtime:
         self.subscriptions: Subscriptions = Subscriptions(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}  # by owner
-        self.queue_entries: dict[str, QueueEntry] = {}  # by owner: who waits in a queue kept by the server
+        self.queue_entries: dict[str, WaitingEntry] = {}  # by owner: who waits in a queue kept by the server
         self.floor: int = 0  # the highest fence heard of, on any name
         self._answered = 0  # the highest that a server answered
         self._warned = False
@@ -214,9 +235,9 @@ class Runtime:
         """The loop it is bound to."""
         return self._loop
 
-    def new_owner(self, overlapping: bool = False) -> str:
-        """An owner id that was never used; marked if other queues of this process must hear of its release."""
-        return f"{self.id}:{'+' if overlapping else ''}{next(self._owners)}"
+    def new_owner(self, mark: str) -> str:
+        """An owner id that was never used; by its mark scripts know how its kind waits."""
+        return f"{self.id}:{mark}{next(self._owners)}"
 
     def is_own(self, owner: str) -> bool:
         """The owner was of the one queue of this process that has its name."""
@@ -244,14 +265,15 @@ class Runtime:
 
     def told(self, fence: str) -> int | None:
         """As `heard`, of a message: the fence, if it can be one."""
-        number = _whole(fence)
+        number = whole(fence)
         if number is None or number > max(self._answered, time.time_ns() // 1000) + AHEAD_US:
-            self._doubt()
+            self.doubt()
             return None
         self.floor = max(self.floor, number)
         return number
 
-    def _doubt(self) -> None:
+    def doubt(self) -> None:
+        """Somebody else publishes on our channels: say so, once."""
         if not self._warned:
             self._warned = True
             logger.warning(
@@ -259,58 +281,10 @@ class Runtime:
                 "does anybody else publish there?", self.keys.namespace,
             )  # fmt: skip
 
-    async def listen(self) -> None:
-        """Hear what this manager is told.
-
-        Raises:
-            BackendError: no answer within `request_timeout`.
-        """
-        patience = self.limits.request_timeout
-        told = self.subscriptions.listen(self.keys.manager(self.id), self.on_manager_message)
-        limit = self.limit(told, self.clock.now() + patience, lambda: _untold(patience))
-        try:
-            await told
-        except BackendError as error:
-            if error.transient:
-                raise
-        finally:
-            self.watchdog.forget(limit)
-
-    def on_manager_message(self, payload: str | None) -> None:
-        """What came on the manager's own channel; None: something may have been missed.
-
-        `revoked <owner> <fence>`; `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`;
-        `refresh <owner>`: one request was not enough to let in everybody, so a waiter shall ask at once.
-        """
-        match (payload or "").split(" "):
-            case ["revoked", owner, fence]:
-                hold = self.holds.get(owner)
-                if hold is not None and fence == str(hold.fence):
-                    hold.lose(LossReason.REVOKED)
-            case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
-                entry = self.queue_entries.get(owner)
-                if entry is not None:
-                    self._granted(entry, fence, abandoned == "1", [_whole(one) for one in (serial, ttl_ms, capacity)])
-            case ["refresh", owner]:
-                entry = self.queue_entries.get(owner)
-                if entry is not None:
-                    entry.verify()
-            case [""]:
-                self.verify_queue_entries()
-            case _:
-                self._doubt()
-
-    def _granted(self, entry: QueueEntry, fence: str, abandoned: bool, numbers: list[int | None]) -> None:
-        match self.told(fence), numbers:
-            case int(known), [int(serial), int(ttl_ms), int(capacity)]:
-                entry.told(serial, Granted(known, ttl_ms, abandoned, capacity=capacity))
-            case _:
-                self._doubt()
-
     def verify_queue_entries(self) -> None:
         """Ask about every entry in the servers' queues: something may have been missed."""
         for entry in sorted(
-            self.queue_entries.values(), key=lambda entry: entry.waiter.queue_number
+            self.queue_entries.values(), key=lambda entry: entry.queue_number
         ):  # in the order of their turns
             entry.verify()
 
@@ -375,7 +349,7 @@ class Runtime:
             call.withdraw()
 
 
-def _whole(text: str) -> int | None:
+def whole(text: str) -> int | None:
     """The number that Lua has written, if it is one that Lua counts exactly."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else MAX_FENCE
     return number if number < MAX_FENCE else None
@@ -383,12 +357,3 @@ def _whole(text: str) -> int | None:
 
 def _this(name: str) -> str:
     return f"lock {name!r}" if name else "the manager"
-
-
-def _untold(patience: float) -> BackendError:
-    return BackendError(
-        "",
-        f"SUBSCRIBE got no answer within {format_seconds(patience)} s: is Redis reachable? If a proxy or server "
-        "without pub/sub hangs up on it, make the manager with waiting=Poll()",
-        transient=True,
-    )

@@ -7,14 +7,11 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import anyio
 
 from ..log import Log
-
-if TYPE_CHECKING:
-    from .hold import Hold
+from .hold import Hold
 
 logger: Log = Log("aiolock.guard")
 

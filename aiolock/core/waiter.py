@@ -1,145 +1,130 @@
-"""One task in the queue of a name."""
+"""One task that waits for a name."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from ..errors import BackendError
-from ..scripts.base import Ending
-from ..scripts.outcomes import Granted, Queued, Refused
 from .calls import Calls
 from .policy import Policy
 
 if TYPE_CHECKING:
+    from ..scripts.outcomes import AcquireOutcome
+    from .grant import Grant
     from .queue_entry import QueueEntry
+    from .runtime import Runtime
 
-
-class Grant:
-    """What the server gave.
-
-    Args:
-        outcome: its answer.
-        sent_at: clock time before which it cannot have been given.
-        margin: seconds before the server's expiry at which it counts as lost here, until it was renewed.
-        provisional: it must be renewed at once to last for the policy's ttl.
-
-    Attributes:
-        deadline: clock time at which it is lost unless renewed.
-    """
-
-    __slots__ = ("deadline", "margin", "outcome", "provisional", "sent_at")
-
-    def __init__(self, outcome: Granted, sent_at: float, margin: float, provisional: bool = False) -> None:
-        self.outcome: Granted = outcome
-        self.sent_at: float = sent_at
-        self.margin: float = margin
-        self.provisional: bool = provisional
-        self.deadline: float = sent_at + outcome.pttl / 1000 - margin
+FINAL_REFRESH = 0.1
+"""Seconds before its timeout at which a waiter asks a last time; a quarter of the whole wait if that is less."""
 
 
 class Expired(Exception):
-    """The time for an answer is over."""
+    """The time to wait is over."""
+
+
+class Unanswered(Expired):
+    """The time for a first answer is over."""
+
+
+class Queue(Protocol):
+    """The gate, as a waiter sees it."""
+
+    liveness_ms: int
+    replies: int
+    runtime: Runtime
+
+    def refresh(self, waiter: Waiter) -> None:
+        """Ask the server for whatever gets the waiter in: a message may have been missed."""
 
 
 class Waiter:
-    """One task in the queue of a name, and its request on its way.
+    """One task's wait for a name: it ends with an entry that was granted, with a refusal, or with an error.
+
+    Args:
+        queue: the name's gate.
+        calls: requests of this acquisition's weight.
+        policy: how it wants to hold the name.
+        timeout: seconds to wait; None for without limit, 0 for one attempt.
+        patient: an outage does not end the wait; else the server must answer within `request_timeout`.
 
     Attributes:
-        calls: its requests.
-        owner: the id under which it acquires; a new one whenever the old one was undone.
-        contending: it may talk to Redis.
-        seen: the queue's count of signals when its last attempt was written.
-        retry_at: clock time at which it tries without a signal.
-        attempts: how often it was refused.
-        queue_number: what it asks for, or has, in a queue kept by the server: see `JOIN`.
-        queue_entry: its entry in that queue.
-        offer: a transfer to it is on its way.
-        final_refresh: clock time of a last refresh just before its timeout, while it waits in such a queue.
-        grant: it has the lock.
-        refusal: the last answer that named a holder.
-        undoing: how the server is told that a grant is undone.
-        failure: why an attempt after that got no verdict.
-        reply: the end of its request on its way, to be failed with `Expired` at `due`; None if it has none.
+        expires: clock time at which the task gives up; `math.inf` for never.
+        queues: it waits for its turn; else it is refused if somebody holds the name.
+        liveness_ms: for how long its request says that this process waits; 0: it does not queue.
+        entry: the entry in the server's queue that is its own, or that it was granted by; None while it shares the
+            entry of its process.
+        asked: its process asked for it when it came.
+        outcome: done with the entry's grant; or with the refusal.
     """
 
     __slots__ = (
-        "_failures",
-        "_sleep",
-        "attempts",
+        "_final_refresh",
+        "_patience",
+        "_queue",
+        "_replies",
+        "asked",
         "calls",
-        "contending",
         "due",
-        "failure",
-        "final_refresh",
-        "grant",
+        "entry",
+        "expires",
+        "liveness_ms",
         "metadata",
-        "offer",
-        "owner",
+        "outcome",
         "policy",
-        "queue_entry",
-        "queue_number",
-        "refusal",
-        "reply",
-        "retry_at",
-        "seen",
-        "tainted",
-        "undoing",
+        "queues",
     )
 
-    def __init__(self, calls: Calls, owner: str, policy: Policy, holder: str, queue_number: int) -> None:
+    def __init__(self, queue: Queue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
+        runtime = queue.runtime
+        now, holder, metadata = runtime.clock.now(), runtime.holder, policy.metadata
+        self._queue = queue
+        self._replies = queue.replies
         self.calls: Calls = calls
-        self.owner: str = owner
         self.policy: Policy = policy
-        self.metadata: str = holder if policy.metadata is None else f"{holder}\n{policy.metadata}"
-        self.queue_number: int = queue_number
-        self.tainted: bool = False
-        self.contending: bool = False
-        self.seen: int = -1
-        self.retry_at: float = -math.inf
-        self.attempts: int = 0
-        self.queue_entry: QueueEntry | None = None
-        self.final_refresh: float = math.inf
-        self.offer: bool = False
-        self.grant: Grant | None = None
-        self.refusal: Refused | Queued | None = None
-        self.undoing: Ending = "undone"
-        self.failure: BackendError | None = None
-        self.reply: asyncio.Future[Any] | None = None
+        self.metadata: str = holder if metadata is None else f"{holder}\n{metadata}"
+        self.queues: bool = timeout != 0
+        self.liveness_ms: int = queue.liveness_ms if self.queues else 0
+        self.asked: bool = False
+        self.entry: QueueEntry | None = None
+        self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.get_running_loop().create_future()
         self.due: float = math.inf
-        self._failures = 0
-        self._sleep: asyncio.Future[None] | None = None
+        self.expires: float = math.inf
+        self._final_refresh = math.inf  # clock time
+        self._patience = due = math.inf if patient else now + runtime.limits.request_timeout  # clock time
+        if timeout:
+            self.expires = now + timeout
+            self._final_refresh = self.expires - min(FINAL_REFRESH, timeout / 4)
+            due = min(due, self._final_refresh)
+        runtime.watchdog.schedule(self, due)
 
-    def wants(self, now: float, signals: int) -> bool:
-        """It is time to ask the server."""
-        waits = self.queue_entry is not None and not self.queue_entry.called
-        return self.contending and not waits and (self.seen != signals or now >= self.retry_at)
+    @property
+    def impatient(self) -> bool:
+        """An outage is its error: it does not wait, or the server has not answered since it came and must in time."""
+        return not self.queues or (self._patience < math.inf and self._queue.replies == self._replies)
 
-    def pause(self, now: float, signals: int) -> None:
-        """The server gave no verdict: wait a little longer each time."""
-        self.seen = signals
-        self._failures += 1
-        self.retry_at = now + min(1.0, 0.05 * 2 ** min(self._failures, 5)) * random.uniform(0.5, 1)
+    def wait_again(self) -> None:
+        """What it was granted is void: it waits anew."""
+        self.entry = None
+        self.outcome = self.outcome.get_loop().create_future()
 
-    async def sleep(self) -> None:
-        """Until something changed."""
-        self._sleep = asyncio.get_running_loop().create_future()
-        await self._sleep
-
-    def poke(self) -> None:
-        """Something changed: try again."""
-        if self._sleep is not None and not self._sleep.done():
-            self._sleep.set_result(None)
-
-    def unanswered(self) -> bool:
-        """The connection died under its request: write it again, and end the owner with a tombstone."""
-        self.tainted = True
-        return True
+    def fail(self, error: BaseException) -> None:
+        """End the wait by an error."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+            self.outcome.exception()  # whoever was cancelled does not retrieve it
 
     def on_due(self, now: float, late: float) -> None:
-        if self.reply is None:
-            self.poke()
-        elif not self.reply.done():
-            self.reply.set_exception(Expired())
+        if self.outcome.done():
+            return
+        if now >= self._patience and self.impatient:
+            self.fail(Unanswered())
+            return
+        if now >= self.expires:
+            self.fail(Expired())
+            return
+        if now >= self._final_refresh:
+            self._final_refresh = math.inf
+            self._queue.refresh(self)
+        patience = self._patience if now < self._patience else math.inf
+        self._queue.runtime.watchdog.schedule(self, min(self._final_refresh, patience, self.expires))

@@ -33,7 +33,7 @@ class Primitive:
         policy: how it is held.
     """
 
-    __slots__ = ("__weakref__", "_blocks", "_calls", "_policy", "_runtime")
+    __slots__ = ("__weakref__", "_blocks", "_calls", "_idle_gate", "_policy", "_runtime")
 
     contention: ClassVar[Contention]
 
@@ -42,6 +42,7 @@ class Primitive:
         self._calls: Calls = calls
         self._policy = policy
         self._blocks = Blocks()
+        self._idle_gate: Gate | None = None  # the one it used last, which is of use again if nobody made another
 
     @property
     def name(self) -> str:
@@ -157,7 +158,8 @@ class Primitive:
     def _gate(self) -> Gate:
         runtime, calls = self._runtime, self._calls
         runtime.check(calls.name)
-        return Gate.of(runtime, calls, self.contention)
+        gate = self._idle_gate = Gate.of(runtime, calls, self.contention, self._idle_gate)
+        return gate
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ttl={format_seconds(self._policy.ttl)}>"

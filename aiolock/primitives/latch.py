@@ -74,7 +74,7 @@ class Latch:
         Cancellation: it is counted if it was written already. Cost: one round trip.
         """
         self._runtime.check(self.name)
-        call = self._calls.count_down(self._runtime.new_owner() if by is None else self._counter(by))
+        call = self._calls.count_down(self._runtime.new_owner("") if by is None else self._counter(by))
         call.settle = self._counted
         return self._agree(await self._runtime.ask(call, "counting down"))
 

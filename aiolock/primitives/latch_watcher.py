@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from ..core.ear import Ear
+from ..core.release_listener import ReleaseListener
 from ..core.runtime import Runtime
 from ..errors import BackendError, NotAcquired
 from ..scripts.base import Call
@@ -38,7 +38,7 @@ class LatchWatcher:
         self._waiters = 0
         self._changes: list[asyncio.Future[None]] = []
         self._refused: BackendError | None = None
-        self._ear = Ear(runtime, calls.channels, lambda owner: False, self.signal)
+        self._listener = ReleaseListener(runtime, calls.channels, lambda owner: False, self.signal)
         self._attempts = 0
         self._call: Call[LatchState] | None = None  # the query on its way
         self._again = False  # something was heard since it was made
@@ -58,7 +58,7 @@ class LatchWatcher:
         """Wait no longer; with the last ends everything."""
         self._waiters -= 1
         if self._waiters == 0:
-            self._ear.stop()
+            self._listener.stop()
             self._runtime.watchdog.forget(self)
             if self._call is not None:
                 self._call.withdraw()
@@ -80,7 +80,7 @@ class LatchWatcher:
         if self._refused is not None:
             raise self._refused
         if self.seen is not None:
-            self._ear.listen()
+            self._listener.listen()
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changes.append(changed)
         limit = self._runtime.limit(changed, due, error)

@@ -42,6 +42,9 @@ def lock_info(held: Held) -> LockInfo:
 class Lock(Reentrant):
     """A reentrant lock across processes. Comes from `LockManager.lock()`; cheap, reusable, shareable between tasks.
 
+    Processes queue for it on the server, each with one place for all its tasks, and take turns; within a process tasks
+    go first come, first served. So nobody starves, and a hand-off wakes nobody but the next.
+
     `async with lock as lease:` waits as `acquire()` does, and cancels its body when the lease is lost; then `LockLost`
     is raised at its end. Nothing is lost on cancellation: what the server granted to nobody is undone.
 
@@ -54,10 +57,10 @@ class Lock(Reentrant):
     __slots__ = ()
 
     _calls: LockCalls
-    contention: ClassVar[Contention] = Contention(contenders=1, handoff=True)
+    contention: ClassVar[Contention] = Contention(exclusive=True)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
-        super().__init__(runtime, LockCalls(runtime.keys, name), policy)
+        super().__init__(runtime, lock_calls(runtime, name), policy)
 
     async def is_locked(self) -> bool:
         """True if anybody holds it. Cost: one round trip."""
@@ -71,11 +74,11 @@ class Lock(Reentrant):
 
         Cost: one round trip, read-only.
         """
-        held = await self._runtime.ask(self._calls.info(), "looking at")
-        return None if held is None else lock_info(held)
+        seen = await self._runtime.ask(self._calls.info(), "looking at")
+        return None if seen.held is None else lock_info(seen.held)
 
     async def force_release(self) -> bool:
-        """Free it whoever holds it; the holder is told at once and its guarded block cancelled.
+        """End it whoever holds it; the holder is told at once and its guarded block cancelled. Who waits is next.
 
         The one way two blocks can overlap: until the holder has heard of it. Its fence is refused by then, if the
         resource looks at fences.
@@ -91,4 +94,10 @@ class Lock(Reentrant):
         return await self._runtime.ask(self._calls.force_release(), "force-releasing")
 
 
-KINDS[LockCalls.kind] = Kind(Lock.contention, lambda runtime, name, weight, capacity: LockCalls(runtime.keys, name))
+def lock_calls(runtime: Runtime, name: str, ordered: bool = False) -> LockCalls:
+    """Requests about a name, which tasks wait for one by one if `ordered`."""
+    limits, races = runtime.limits, runtime.backend.nodes > 1
+    return LockCalls(runtime.keys, name, limits.liveness_ms, ordered=ordered, races=races)
+
+
+KINDS[LockCalls.kind] = Kind(Lock.contention, lambda runtime, name, weight, capacity: lock_calls(runtime, name))

@@ -25,25 +25,28 @@ class MultiLock(Reentrant):
     that holds the same names nests; one that holds only some of them gets `NotAcquired`. One lease, one fence for all
     names, lost if one of them is.
 
+    While it waits it may have some of the names reserved, so that it gets in however much others use them; it gives
+    them back after a quarter of its wait, 10 s at most. Waiting costs one request more for each name that it is granted
+    before the last.
+
     Args:
         runtime: the manager's.
         names: what is locked, sorted, each once.
         policy: how.
     """
 
-    __slots__ = ("_names",)
+    __slots__ = ()
 
     _calls: MultiCalls
-    contention: ClassVar[Contention] = Contention(contenders=1, handoff=False, overlapping=True)
+    contention: ClassVar[Contention] = Contention(exclusive=True, overlapping=True)
 
     def __init__(self, runtime: Runtime, names: tuple[str, ...], policy: Policy) -> None:
         super().__init__(runtime, MultiCalls(runtime.keys, names), policy)
-        self._names = names
 
     @property
     def names(self) -> tuple[str, ...]:
         """What is locked: sorted, each name once."""
-        return self._names
+        return self._calls.names
 
     async def is_locked(self) -> bool:
         """True if anybody holds any of the names. Cost: one round trip."""
@@ -58,7 +61,7 @@ class MultiLock(Reentrant):
         Cost: one round trip, read-only.
         """
         answers = await self._runtime.ask(self._calls.info(), "looking at")
-        return {name: lock_info(held) for name, held in zip(self._names, answers, strict=True) if held is not None}
+        return {name: lock_info(held) for name, held in zip(self.names, answers, strict=True) if held is not None}
 
 
 def check_names(names: tuple[object, ...]) -> tuple[str, ...]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from ..core.gate import Gate
 from ..scripts.outcomes import Standing
 from ..scripts.queue import QueueCalls
 from .base import Primitive
@@ -41,6 +38,5 @@ class Queueing(Primitive):
 
     async def _standing(self, uses: bool = False) -> Standing:
         """What there is. A request that `uses` the name fixes its capacity, and keeps it as a clean release does."""
-        gate = self._runtime.gates.get((self._calls.kind, self.name))
-        foremost = "" if gate is None else cast(Gate, gate).foremost
-        return await self._runtime.ask(self._calls.info(foremost, self._policy.ttl_ms if uses else None), "looking at")
+        first = self._gate().queue.foremost
+        return await self._runtime.ask(self._calls.info(first, self._policy.ttl_ms if uses else None), "looking at")

@@ -38,16 +38,20 @@ class Reentrant(Primitive):
 
         Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.
 
-        Cost: one round trip if it is free. Else, for a lock: a SUBSCRIBE and a second attempt, then nothing until it is
-        released; behind a task of this process nothing, the release hands it over. Where the server keeps the queue: a
-        refresh a second for all waiters of this manager, and one message when it is its turn.
+        Cost: one round trip if it is free. Else the same request is a place in the server's queue: of a lock for all
+        tasks of this process, so that those behind it ask nothing; of a fair lock, or a read-write lock, for each task.
+        While it waits, the manager sends one refresh each `liveness`/3 for all of them. When it is its turn a message
+        comes; a lock then confirms it by one request, whose answer the block need not wait for. A hand-off from a task
+        of this process comes with that one's release.
         """
         return self._obtain(self._calls, timeout, owner)
 
     def try_acquire(self) -> Acquisition[Lease | None]:
         """Acquire in one attempt, never waiting: the lease is None if somebody else holds it.
 
+        It is refused, too, while somebody waits: whoever asks in one attempt overtakes nobody.
+
         Raises and cancellation: as `acquire()`. Cost: one round trip; none if it is a lock that a task of this process
-        holds. Where the server keeps the queue it is refused, too, while somebody waits.
+        holds or waits for.
         """
         return self._obtain_now(self._calls)

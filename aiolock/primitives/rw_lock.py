@@ -59,7 +59,7 @@ class RWLockSide(Queueing, Reentrant):
 
     __slots__ = ("_writes",)
 
-    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False)
+    contention: ClassVar[Contention] = Contention(exclusive=False)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy, writes: bool) -> None:
         self._writes = writes

@@ -59,7 +59,7 @@ class Semaphore(Queueing):
 
     __slots__ = ("_permits", "_warned")
 
-    contention: ClassVar[Contention] = Contention(contenders=None, handoff=False, reentrant=False, divisible=True)
+    contention: ClassVar[Contention] = Contention(exclusive=False, reentrant=False, divisible=True)
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
         self._permits = check_permits(name, "permits", permits)

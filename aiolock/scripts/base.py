@@ -27,6 +27,11 @@ DONT_QUEUE = -1
 """Where a server keeps the queue: join it at its end; do not join it, and be refused if it is not your turn."""
 
 
+def believable(floor: str) -> int:
+    """The floor; 0 if it is more than any fence can be."""
+    return int(floor) if int(floor) < MAX_FENCE else 0
+
+
 class Part(NamedTuple):
     """One line of a request that is made of many."""
 

@@ -15,8 +15,9 @@ _ENCODED = str.maketrans({"{": "%7B", "}": "%7D", "%": "%25"})
 class Keys:
     """Names keys and channels for one namespace and database.
 
-    Every key of a name carries the name as its hash tag, so that all of them land in one cluster slot; the kind is in
-    the key, so that a lock and a fair lock of one name never mix. Pub/sub knows no databases: channels carry theirs.
+    Every key of a name carries the name as its hash tag, so that all of them land in one cluster slot. The kind is in
+    the key: a lock and a semaphore of one name never mix; a fair lock is the lock of its name. Pub/sub knows no
+    databases: channels carry theirs.
 
     Args:
         namespace: prefix of every key, without braces.
@@ -56,16 +57,14 @@ class Keys:
 
 
 class NameKeys:
-    """Keys of one name: `lock` (its holders), `state` (last grant), `free` (channel), `polled` (a mark), tombstones, a
-    queue's."""
+    """Keys of one name: a lock's, those of a name with a capacity, tombstones; and `free`, a channel."""
 
-    __slots__ = ("free", "lock", "polled", "state")
+    __slots__ = ("free", "lock", "state")
 
     def __init__(self, lock: str, channel_end: str) -> None:
         self.lock: str = lock
         self.state: str = f"{lock}:state"
         self.free: str = f"{lock}:free{channel_end}"
-        self.polled: str = f"{lock}:polled"
 
     @property
     def queue(self) -> tuple[str, str]:
@@ -73,7 +72,7 @@ class NameKeys:
         return self.state, f"{self.lock}:order"
 
     @property
-    def cohort(self) -> tuple[str, str, str]:
+    def of_lock(self) -> tuple[str, str, str]:
         """What a name with one holder and a queue has: its state, its queue, and which managers are alive."""
         return self.lock, f"{self.lock}:queue", f"{self.lock}:alive"
 

@@ -15,6 +15,7 @@ from ..primitives.rw_lock import FULL
 from ..scripts.base import Call
 from ..scripts.keys import Keys
 from ..scripts.lock import LockCalls
+from ..scripts.lock.name import Name
 from ..scripts.outcomes import Granted
 from ..scripts.queue import QueueCalls
 from ..scripts.queue.records import Holder, read
@@ -24,8 +25,8 @@ from .clock import VirtualClock
 R = TypeVar("R")
 
 Lost = Literal["request", "reply"]
-Kind = Literal["lock", "fair", "rw", "semaphore"]
-KINDS = {"fair": 1, "rw": FULL, "semaphore": 1}
+Kind = Literal["lock", "rw", "semaphore"]
+CAPACITY = {"rw": FULL, "semaphore": 1}
 """What a thief takes of one that nobody holds."""
 THIEF = "thief:"
 HOUR_MS = 3_600_000
@@ -92,45 +93,51 @@ class MemoryBackend(PlainMemoryBackend):
         Returns:
             The thief's fence. Nobody is told; the holder finds out at its next renewal.
         """
-        calls, fence = self._calls(name, kind), 0
-        for number, (owner, held) in enumerate(self._holders(name, kind).items(), 1):
-            moved = self._execute(
-                calls.transfer(owner, int(held.fence), f"{THIEF}{number}", HOUR_MS, 0, "a thief", False)
-            )
+        calls, stolen = self._calls(name, kind), 0
+        for number, (owner, fence) in enumerate(self._holders(name, kind).items(), 1):
+            moved = self._execute(calls.resume(owner, fence, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
             assert isinstance(moved, Granted)
-            fence = moved.fence
-        if not fence:
-            self.expire(name, kind)
+            stolen = moved.fence
+        if not stolen:
             grant = self._execute(calls.acquire(f"{THIEF}0", HOUR_MS, 0, "a thief"))
             assert isinstance(grant, Granted)
-            fence = grant.fence
-        return fence
+            stolen = grant.fence
+        return stolen
 
     def give_back(self, name: str, kind: Kind = "lock") -> None:
         """The thief releases `name`; who waits is told."""
         calls = self._calls(name, kind)
-        for owner in self._holders(name, kind) or self.store.hgetall(self._keys.of(kind, name).lock):
+        for owner in self._holders(name, kind):
             if owner.startswith(THIEF):
                 self._execute(calls.release(owner, HOUR_MS, 0, "clean", False))
 
     def expire(self, name: str, kind: Kind = "lock") -> None:
         """The server lets every hold of `name` expire, now. Nobody is told, as on a real server."""
         if kind == "lock":
-            self.store.delete(self._keys.of(kind, name).lock)
+            found = self._lock(name)
+            if found.live:
+                found.vacate("1")
+                found.write()
             return
         _, order = self._keys.of(kind, name).queue
         for owner in self._holders(name, kind):
             self.store.zadd(order, 0, owner)
 
-    def _holders(self, name: str, kind: Kind) -> dict[str, Holder]:
-        """Who holds one that has a queue."""
-        found = {} if kind == "lock" else self.store.hgetall(self._keys.of(kind, name).state)
-        return {owner: held for owner, text in found.items() if isinstance(held := read(text), Holder)}
+    def _holders(self, name: str, kind: Kind) -> dict[str, int]:
+        """Who holds it, and under which fence."""
+        if kind == "lock":
+            found = self._lock(name)
+            return {found.holder: found.fence} if found.live else {}
+        records = self.store.hgetall(self._keys.of(kind, name).state)
+        return {owner: int(held.fence) for owner, text in records.items() if isinstance(held := read(text), Holder)}
+
+    def _lock(self, name: str) -> Name:
+        return Name(self.store, self._keys.of("lock", name).of_lock)
 
     def _calls(self, name: str, kind: Kind) -> LockCalls | QueueCalls:
         if kind == "lock":
-            return LockCalls(self._keys, name)
-        full = KINDS[kind]
+            return LockCalls(self._keys, name, HOUR_MS)
+        full = CAPACITY[kind]
         return QueueCalls(self._keys, kind, name, capacity=full, weight=full, mints=True, liveness_ms=HOUR_MS)
 
     def flush(self) -> None:

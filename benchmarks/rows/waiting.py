@@ -35,7 +35,7 @@ async def idle(**given: object) -> dict[str, object]:
     scaled = "" if seen.seconds >= 29.5 else f"scaled up from {seen.seconds:.0f} s: {seen.commands} commands"
     return Findings(
         [
-            Figure("E", f"commands, {WAITERS} waiters for 30 s", seen.commands_in_30_s, "", 12, None, False, scaled),
+            Figure("E", f"commands, {WAITERS} waiters for 30 s", seen.commands_in_30_s, "", 40, None, False, scaled),
             Figure("E", "connections", seen.connections, "", 1, None, False),
             Figure("E", "client CPU", seen.cpu * 100, "%", 1, None, False, "their arrival included"),
             Figure("E", what, fair.executed, "", 1_000, None, False, told),

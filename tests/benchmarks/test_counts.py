@@ -102,7 +102,7 @@ async def test_a_contended_handoff(redis_url: str, stats: ServerStats) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pair"), [("Lock", 14), ("Fair", 18), ("Read", 18), ("Write", 18), ("Semaphore", 18), ("Multi", 41)]
+    ("kind", "pair"), [("Lock", 9), ("Fair", 9), ("Read", 18), ("Write", 18), ("Semaphore", 18), ("Multi", 20)]
 )
 async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url: str, stats: ServerStats) -> None:
     """Row S: those in scripts included, nobody waiting."""
@@ -110,13 +110,13 @@ async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url
         assert await of_a_pair(library, stats, "free", PAIRS) == pair
 
 
-@pytest.mark.parametrize(("kind", "all_of_them"), [("Lock", 1202), ("Fair", 3379)])
+@pytest.mark.parametrize(("kind", "all_of_them"), [("Lock", 603), ("Fair", 1500)])
 async def test_commands_on_the_server_for_many_tasks(
     kind: str, all_of_them: int, redis_url: str, stats: ServerStats
 ) -> None:
-    """Row S: 20 tasks of one process that enter five times each."""
+    """Row S: 20 tasks of one process that enter five times each. Fair ones do not always queue together."""
     async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
-        assert await of_an_acquisition(library, stats, "busy", 20, 5) == all_of_them / 100
+        assert all_of_them * 0.98 <= 100 * await of_an_acquisition(library, stats, "busy", 20, 5) <= all_of_them
 
 
 async def test_commands_on_the_server_while_many_wait_for_a_fair_lock(redis_url: str) -> None:

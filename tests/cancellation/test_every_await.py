@@ -7,16 +7,20 @@ suspensions later. Afterwards no time passes: what must be undone was written by
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import pytest
 
-from aiolock import AcquireTimeout, AiolockError, LockManager, LossReason
+from aiolock import AcquireTimeout, AiolockError, BackendError, LockLost, LockManager, LossReason
+from aiolock.scripts import lock
+from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
+from tests.support import locks
 from tests.unit.world import TTL, Crew, Holder, SlowBackend, lock_keys, runtime_of, settle
 
 from .stepper import Stepper, When
@@ -27,13 +31,30 @@ FIRST: tuple[When, ...] = (-1, 0, 1, 2, 4, "answer")
 """Before it is written, before and after it is executed, before and with its answer."""
 SECOND: tuple[When, ...] = (-1, 2, "answer")
 EXPECTED = (asyncio.CancelledError, AiolockError)
+R = TypeVar("R")
+
+
+class CountingBackend(SlowBackend):
+    """Counts how often each owner was ended by a release of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: Counter[str] = Counter()
+        self._counted: list[Call[Any]] = []
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        owner, left = str(call.args[0]), call.args[4] if len(call.args) > 4 else 0
+        if call.script is lock.RELEASE and not left and not any(call is known for known in self._counted):
+            self._counted.append(call)
+            self.ended[owner] += 1
+        return super().run(call)
 
 
 class World:
     """Two processes on one slow server, and tasks."""
 
     def __init__(self) -> None:
-        self.backend = SlowBackend()
+        self.backend = CountingBackend()
         self.locks = LockManager(self.backend)
         self.peer_backend = MemoryBackend(self.backend)
         self.peer = LockManager(self.peer_backend)
@@ -129,6 +150,7 @@ async def run_once(
         assert task.done(), f"stuck with {cancels}"
         error = None if task.cancelled() else task.exception()
         assert error is None or isinstance(error, EXPECTED), f"{cancels}: {error!r}"
+        assert not isinstance(error, BackendError) or error.transient, f"the server refuses: {error!r}"
         assert cancels or not task.cancelled()
         await assert_nothing_left(world, cancels)
         await world.crew.dismiss()
@@ -143,6 +165,8 @@ async def run_once(
 async def assert_nothing_left(world: World, cancels: Cancels) -> None:
     """No time has passed: no key, nobody blocked, no memory."""
     assert lock_keys(world.backend) == [], f"a key is left with {cancels}"
+    twice = [owner for owner, times in world.backend.ended.items() if times > 1]
+    assert not twice, f"ended twice with {cancels}: {twice}"
     async with world.lock(world.peer).acquire(timeout=0) as lease:
         assert lease.depth == 1
     runtime = runtime_of(world.locks)
@@ -253,8 +277,13 @@ async def test_a_wait_that_a_release_elsewhere_ends(turns: int) -> None:
 
 async def test_a_wait_that_expiry_ends() -> None:
     async def prepare(world: World) -> None:
-        world.backend.store.hset("aiolock:lock:{a}", {"a stranger": "1"})
-        world.backend.store.pexpire("aiolock:lock:{a}", 2000)
+        lease = await world.peer.lock("a", ttl=2.0, renew=False).acquire()
+
+        async def give_up() -> None:
+            with suppress(LockLost):
+                await lease.release()
+
+        world.after.append(give_up)
         world.soon(30, lambda: world.backend.clock.jump(2.1))
 
     async def scenario(world: World) -> None:
@@ -302,8 +331,7 @@ async def test_nesting() -> None:
                     await body(world)
             finally:
                 assert (outer.depth, outer.lost) == (1, False)
-                key = "aiolock:lock:{a}"
-                assert world.backend.store.exists(key)
+                assert locks.held(world.backend, "a")
 
     assert await run_every_way(scenario) > 40
 

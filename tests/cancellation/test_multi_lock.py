@@ -41,6 +41,22 @@ async def test_a_wait_that_the_release_of_one_name_elsewhere_ends(turns: int, at
     assert await run_every_way(scenario) > 40
 
 
+@pytest.mark.parametrize("turns", [0, 3, 12])
+async def test_a_wait_in_which_it_gathers(turns: int) -> None:
+    """It is granted one name after the other. Kept by MultiCalls.release: of all names, and from all queues."""
+
+    async def prepare(world: World) -> None:
+        leases = [await world.peer.lock(name).acquire() for name in "ab"]
+        for number, lease in enumerate(leases):
+            world.soon(8 + number * turns, lease.release)
+
+    async def scenario(world: World) -> None:
+        async with world.locks.multi_lock("a", "b", "c"):
+            await body(world)
+
+    assert await run_every_way(scenario, prepare) > 40
+
+
 @pytest.mark.parametrize("turns", [1, 5])
 async def test_a_wait_behind_another_task_of_this_process(turns: int) -> None:
     async def prepare(world: World) -> None:

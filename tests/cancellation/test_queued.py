@@ -19,6 +19,7 @@ STRIDE = 11
 
 Make = Callable[[LockManager], Any]
 KINDS: dict[str, Make] = {
+    "lock": lambda manager: manager.lock("a"),
     "fair": lambda manager: manager.fair_lock("a"),
     "write": lambda manager: manager.rw_lock("a").write,
     "semaphore": lambda manager: manager.semaphore("a", 1),

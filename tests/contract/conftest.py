@@ -91,7 +91,7 @@ async def locks(place: Place) -> AsyncIterator[LockManager]:
 @pytest.fixture
 async def others(place: Place) -> AsyncIterator[LockManager]:
     """Another process's manager, which looks for itself too seldom to be of help to a test."""
-    async with place.manager(ttl=place.ttl, recheck=60.0) as manager:
+    async with place.manager(ttl=max(60.0, place.ttl), recheck=60.0, liveness=60.0) as manager:
         yield manager
 
 

@@ -11,12 +11,13 @@ import redis
 
 from aiolock import Lease, LockManager, Poll
 from aiolock.backends.memory import MemoryBackend
-from aiolock.core.gate import Gate
 from aiolock.primitives.latch_watcher import LatchWatcher
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS, Keys, NameKeys
 from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
+from tests.support import locks as kept
+from tests.support.locks import LockState
 from tests.support.scripting import LuaSide, Side, TwinSide
 from tests.support.skipping import SkippingClock, skipping_store
 
@@ -27,6 +28,8 @@ TTL_MS = 6000
 SHORT = 4.5
 """Seconds: the ttl of what waits for a renewal. From when that is due to the deadline there are more than two seconds:
 so long may a noisy machine stand still."""
+LIVENESS_MS = 3_000
+"""For how long scripts that tests run by themselves say that a process lives."""
 
 
 def keys_of(name: str, kind: str = "lock") -> NameKeys:
@@ -75,8 +78,14 @@ class Place(Protocol):
     def keys(self) -> set[str]:
         """Every key there is."""
 
+    def state(self, name: str) -> LockState:
+        """What is kept of the lock."""
+
+    def waiting(self, name: str) -> list[str]:
+        """The owners in the lock's queue, first to last."""
+
     def gone(self, name: str) -> bool:
-        """None of its servers has the lock."""
+        """On none of its servers somebody holds the lock."""
 
     def settled(self, name: str) -> bool:
         """All of its servers say the same of the last hold."""
@@ -101,14 +110,20 @@ class MemoryPlace:
     def keys(self) -> set[str]:
         return set(self._store.keys())
 
+    def state(self, name: str) -> LockState:
+        return kept.state(self.side, name)
+
+    def waiting(self, name: str) -> list[str]:
+        return kept.waiting(self.side, name)
+
     def gone(self, name: str) -> bool:
-        return not self.side.exists(keys_of(name).lock)
+        return not self.state(name).holder
 
     def settled(self, name: str) -> bool:
         return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
-        return self._store.numsub(keys_of(name, kind).free)
+        return _processes(self, name) if kind == "lock" else self._store.numsub(keys_of(name, kind).free)
 
 
 class _TwinOf(TwinSide):
@@ -141,14 +156,23 @@ class RedisPlace:
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}
 
+    def state(self, name: str) -> LockState:
+        return kept.state(self.side, name)
+
+    def waiting(self, name: str) -> list[str]:
+        return kept.waiting(self.side, name)
+
     def gone(self, name: str) -> bool:
-        return not self.side.exists(keys_of(name).lock)
+        return not self.state(name).holder
 
     def settled(self, name: str) -> bool:
         return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
-        ((_, count),) = self.link.pubsub_numsub(keys_of(name, kind).free)
+        return _processes(self, name) if kind == "lock" else self.subscribers(keys_of(name, kind).free)
+
+    def subscribers(self, channel: str) -> int:
+        ((_, count),) = self.link.pubsub_numsub(channel)
         return int(count)
 
 
@@ -164,20 +188,20 @@ class PollingPlace(RedisPlace):
         self._managers.append(manager)
         return manager
 
-    def keys(self) -> set[str]:
-        """Without the marks of those who poll, which soon pass."""
-        return {key for key in RedisPlace.keys(self) if not key.endswith(":polled")}
-
     def listeners(self, name: str, kind: str = "lock") -> int:
-        return sum(_waits(manager, name, kind) for manager in self._managers)
+        if kind == "lock":
+            return super().listeners(name)
+        return sum(_watches(manager, name, kind) for manager in self._managers)
 
 
-def _waits(manager: LockManager, name: str, kind: str) -> bool:
-    """Somebody of its process waits, and the server has said so."""
-    gate = manager._runtime.gates.get((kind, name))
-    if isinstance(gate, Gate):
-        return any(waiter.refusal is not None for waiter in gate.waiters)
-    return gate is not None and cast(LatchWatcher, gate).seen is not None
+def _watches(manager: LockManager, name: str, kind: str) -> bool:
+    """Somebody of its process waits for a latch, and the server has said so."""
+    watcher = manager._runtime.gates.get((kind, name))
+    return watcher is not None and cast(LatchWatcher, watcher).seen is not None
+
+
+def _processes(place: Place, name: str) -> int:
+    return len({owner.partition(":")[0] for owner in place.waiting(name)})
 
 
 class QuorumPlace:
@@ -202,14 +226,21 @@ class QuorumPlace:
         return set().union(*(node.keys() for node in self.nodes))
 
     def listeners(self, name: str, kind: str = "lock") -> int:
-        return sorted(node.listeners(name, kind) for node in self.nodes)[1]
+        return sorted(node.subscribers(keys_of(name, kind).free) for node in self.nodes)[1]
+
+    def state(self, name: str) -> LockState:
+        """That of the middle one by what its hold still lasts, and without a hold by how long it is kept."""
+        return sorted((node.state(name) for node in self.nodes), key=lambda state: (state.pttl, state.kept))[1]
+
+    def waiting(self, name: str) -> list[str]:
+        return []  # nobody keeps a queue
 
     def gone(self, name: str) -> bool:
         return all(node.gone(name) for node in self.nodes)
 
     def settled(self, name: str) -> bool:
-        states = [node.side.hash(keys_of(name).state) for node in self.nodes]
-        return len({(state.get("owner"), state.get("clean")) for state in states}) == 1
+        states = [node.state(name) for node in self.nodes]
+        return len({(state.holder, state.dirty) for state in states}) == 1
 
 
 class _EverySide:
@@ -241,11 +272,11 @@ class _EverySide:
 def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thief") -> int:
     """Take a lock away from whoever has it, as somebody whom no manager here knows; answers the fence."""
     place.side.delete(keys_of(name).lock)
-    grant = place.side.run(LockCalls(KEYS, name).acquire("thief:1", ttl_ms, 0, metadata))
+    grant = place.side.run(LockCalls(KEYS, name, LIVENESS_MS).acquire("thief:1", ttl_ms, 0, metadata))
     assert isinstance(grant, Granted)
     return grant.fence
 
 
 def give_back(place: Place, name: str) -> None:
     """The thief releases."""
-    place.side.run(LockCalls(KEYS, name).release("thief:1", 30_000, 0, "clean", False))
+    place.side.run(LockCalls(KEYS, name, LIVENESS_MS).release("thief:1", 30_000, 0, "clean", False))

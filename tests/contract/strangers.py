@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
 from aiolock.core.policy import milliseconds
 from aiolock.primitives.rw_lock import FULL
-from aiolock.scripts.base import DONT_QUEUE, JOIN
-from aiolock.scripts.outcomes import Granted, Queued
+from aiolock.scripts.base import Call
+from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.outcomes import AcquireOutcome, Granted, Queued
 from aiolock.scripts.queue import QueueCalls
 from aiolock.scripts.queue.records import Holder, Waiter, encode, read
 
@@ -24,12 +26,89 @@ async def queued(lock: Any, waiters: int = 1) -> None:
             await asyncio.sleep(0.001)
 
 
-class Stranger:
+class Stranger(ABC):
     """One owner of a process that no manager here knows.
 
     Args:
         place: where.
-        kind: `fair`, `rw` or `semaphore`.
+        name: of the lock.
+        calls: requests about it.
+        liveness: seconds for which it counts as alive while it waits.
+        owner: who it is.
+        counted: it says that it listens; nobody here does for it, so a message to it proves that it is gone.
+    """
+
+    def __init__(self, place: Place, name: str, calls: Any, liveness: float, owner: str, counted: bool = False) -> None:
+        self._side = place.side
+        self._place = place
+        self._name = name
+        self._liveness_ms = milliseconds(liveness)
+        self._counted = counted
+        self.calls = calls
+        self.owner = owner
+
+    def take(self, ttl: float = 30.0) -> int:
+        """Hold it, and never renew; answers the fence."""
+        granted = self._acquire(ttl, 0)
+        assert isinstance(granted, Granted), granted
+        return granted.fence
+
+    def queue(self, ttl: float = 30.0) -> Queued:
+        """Wait for it."""
+        queued = self._acquire(ttl, self._liveness_ms)
+        assert isinstance(queued, Queued), queued
+        return queued
+
+    def _acquire(self, ttl: float, liveness_ms: int) -> AcquireOutcome:
+        call: Call[AcquireOutcome] = self.calls.acquire(
+            self.owner, milliseconds(ttl), 0, "a thief", liveness_ms, self._counted
+        )
+        return self._side.run(call)
+
+    def leave(self) -> None:
+        """Release it, or leave the queue."""
+        self._side.run(self.calls.release(self.owner, 30_000, 0, "clean", False))
+
+    @abstractmethod
+    def die(self) -> None:
+        """Its liveness passes."""
+
+    @property
+    @abstractmethod
+    def holds(self) -> bool:
+        """The server counts it as a holder."""
+
+
+class LockStranger(Stranger):
+    """One at a lock; under the fair rule if it says so.
+
+    Args:
+        place: where.
+        name: of the lock.
+        liveness: seconds for which its process counts as alive while it waits.
+        owner: who it is.
+        counted: see `Stranger`.
+    """
+
+    def __init__(
+        self, place: Place, name: str, liveness: float = 3.0, owner: str = "thief:1", counted: bool = False
+    ) -> None:
+        super().__init__(place, name, LockCalls(KEYS, name, milliseconds(liveness)), liveness, owner, counted)
+
+    def die(self) -> None:
+        self._side.hset(KEYS.of("lock", self._name).of_lock[2], {self.owner.partition(":")[0]: "1"})
+
+    @property
+    def holds(self) -> bool:
+        return self._place.state(self._name).holder == self.owner
+
+
+class QueueStranger(Stranger):
+    """One at a name that has a capacity.
+
+    Args:
+        place: where.
+        kind: `rw` or `semaphore`.
         name: of the lock.
         capacity: of the name.
         weight: how much it takes; all if not given.
@@ -50,8 +129,7 @@ class Stranger:
         if kind == "rw":
             capacity = FULL
         weight = capacity if weight is None else weight
-        self._side = place.side
-        self.calls = QueueCalls(
+        calls = QueueCalls(
             KEYS,
             kind,
             name,
@@ -60,43 +138,23 @@ class Stranger:
             mints=kind != "rw" or weight == FULL,
             liveness_ms=milliseconds(liveness),
         )
+        super().__init__(place, name, calls, liveness, owner)
         self.keys = KEYS.of(kind, name)
-        self.owner = owner
-
-    def take(self, ttl: float = 30.0) -> int:
-        """Hold it, and never renew; answers the fence."""
-        call = self.calls.acquire(self.owner, milliseconds(ttl), 0, "a thief", queue_number=DONT_QUEUE)
-        granted = self._side.run(call)
-        assert isinstance(granted, Granted), granted
-        return granted.fence
-
-    def steal(self, ttl: float = 30.0) -> int:
-        """Hold it instead of whoever has it; nobody is told."""
-        for owner in self._records(Holder):
-            self._side.score(self.keys.queue[1], owner, 1)
-        return self.take(ttl)
-
-    def queue(self, ttl: float = 30.0) -> Queued:
-        """Wait for it."""
-        queued = self._side.run(self.calls.acquire(self.owner, milliseconds(ttl), 0, "a thief", queue_number=JOIN))
-        assert isinstance(queued, Queued), queued
-        return queued
-
-    def leave(self) -> None:
-        """Release it, or leave the queue."""
-        self._side.run(self.calls.release(self.owner, 30_000, 0, "clean", False))
 
     def die(self) -> None:
-        """Its liveness passes."""
         waits = self._records(Waiter)[self.owner]
         self._side.hset(self.keys.state, {self.owner: encode(waits._replace(alive=1))})
 
     @property
     def holds(self) -> bool:
-        """The server counts it as a holder."""
         return self.owner in self._records(Holder)
 
     def _records(self, kind: type[R]) -> dict[str, R]:
         """Those who hold it, or those who wait."""
         found = self._side.hash(self.keys.state)
         return {owner: record for owner, text in found.items() if isinstance(record := read(text), kind)}
+
+
+def stranger_of(place: Place, kind: str, name: str, **options: Any) -> Stranger:
+    """One at a name of the kind `lock`, `rw` or `semaphore`."""
+    return LockStranger(place, name, **options) if kind == "lock" else QueueStranger(place, kind, name, **options)

@@ -46,9 +46,9 @@ async def _enter(lock: Lock) -> int:
         return lease.fence
 
 
-@pytest.mark.parametrize("command", ["evalsha", "script|load", "exists", "hmget", "time", "hset", "pexpire"])
+@pytest.mark.parametrize("command", ["evalsha", "script|load", "exists", "get", "time", "set"])
 async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
-    """H11: a denial strikes before the lock exists. Kept by acquire.lua: the state is written before the lock."""
+    """H11: a denial strikes before the lock exists. Kept by acquire_free.lua: SET is the last command."""
     if command == "script|load":
         place.link.script_flush()
     async with deny(f"-{command}") as locks:
@@ -60,26 +60,48 @@ async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, co
             assert caught.value.name == NAME
             assert not caught.value.transient
             assert caught.value.__cause__ is not None
-        assert not place.side.exists(keys_of(NAME).lock)
+        assert place.gone(NAME)
         async with asyncio.timeout(ENOUGH):
             assert await _enter(there)
         assert not locks._runtime.gates
 
 
-@pytest.mark.parametrize("command", ["pttl", "hget"])
-async def test_what_a_refusal_needs(deny: Deny, there: Lock, command: str) -> None:
-    """These are asked of a lock that is held only."""
+@pytest.mark.parametrize("command", ["zadd", "hset", "pexpire"])
+async def test_what_waiting_needs(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
+    """These are asked of a lock that is held only; what was queued nevertheless leaves the queue."""
     async with deny(f"-{command}") as locks:
         assert await _enter(locks.lock(NAME))
         async with there:
+            assert await locks.lock(NAME).try_acquire() is None
             with pytest.raises(BackendError, match="ACL"):
                 await locks.lock(NAME).acquire(timeout=1.0)
+            await until(lambda: not place.waiting(NAME))
+        assert not locks._runtime.gates
+
+
+async def test_what_the_end_of_a_turn_needs(deny: Deny, place: RedisPlace, there: Lock) -> None:
+    """The name goes to who comes next; who cannot be queued behind them is told.
+
+    Kept by _Transfer._settle, and transfer.lua: the grant is written before the process is queued anew.
+    """
+    async with deny("-zadd", ttl=30.0) as locks:
+        async with locks.lock(NAME):
+            waiters = [asyncio.create_task(_enter(locks.lock(NAME))) for _ in range(3)]
+            behind = asyncio.create_task(there.acquire())
+            await until(lambda: place.listeners(NAME))
+        async with asyncio.timeout(ENOUGH):
+            lease = await behind
+            for error in await asyncio.gather(*waiters, return_exceptions=True):
+                assert isinstance(error, BackendError)
+                assert "ACL" in str(error)
+            await lease.release()
+            assert await _enter(locks.lock(NAME))
         assert not locks._runtime.gates
 
 
 async def test_what_release_needs(deny: Deny, there: Lock, caplog: pytest.LogCaptureFixture) -> None:
     """The user is told at the block's end, and the lock expires: nobody renews it."""
-    async with deny("-hdel") as locks:
+    async with deny("-zrange") as locks:
         with pytest.raises(BackendError, match="ACL") as caught:
             async with locks.lock(NAME, ttl=0.5):
                 pass
@@ -95,14 +117,20 @@ async def test_what_release_needs(deny: Deny, there: Lock, caplog: pytest.LogCap
 
 
 async def test_publish(deny: Deny, place: RedisPlace) -> None:
-    """A waiter is not told, and finds out by itself. Kept by release.lua: `redis.pcall('PUBLISH', …)`."""
-    async with deny("-publish") as locks, place.manager(recheck=0.3) as others:
+    """Who is granted is not told, and finds out by its next sign of life.
+
+    What cannot be told counts as heard: it is not passed over. Kept by settle.lua: `redis.pcall(…)`.
+    """
+    async with deny("-publish") as locks, place.manager() as others, place.manager() as third:
         async with locks.lock(NAME, ttl=30.0) as lease:
-            waiter = asyncio.create_task(_enter(others.lock(NAME)))
-            await until(lambda: place.listeners(NAME))
+            first = asyncio.create_task(_enter(others.lock(NAME)))
+            await until(lambda: place.listeners(NAME) == 1)
+            second = asyncio.create_task(_enter(third.lock(NAME)))
+            await until(lambda: place.listeners(NAME) == 2)
+        assert place.state(NAME).manager == others._runtime.id
         async with asyncio.timeout(ENOUGH):
-            assert await waiter > lease.fence
-        # Inside the process no message is needed: Gate.lower signals by itself.
+            assert await second > await first > lease.fence
+        # Inside the process no message is needed: a release is a transfer, or the next one asks.
         waiters = [asyncio.create_task(_enter(locks.lock(NAME, ttl=30.0))) for _ in range(5)]
         async with asyncio.timeout(ENOUGH):
             await asyncio.gather(*waiters)
@@ -131,25 +159,59 @@ async def test_subscribe(deny: Deny, place: RedisPlace, there: Lock, caplog: pyt
     assert "ACL" in warning.getMessage()
 
 
+async def test_who_may_not_subscribe_keeps_its_place(
+    deny: Deny, place: RedisPlace, there: Lock, locks: LockManager
+) -> None:
+    """Its signs of life are what it asks by, for longer than one of them lasts, and nobody comes before it.
+
+    Kept by QueueEntry.schedule: `runtime.poll`, and settle.lua: `counted == ''`.
+    """
+    async with deny("-subscribe", liveness=0.6, ttl=30.0) as deaf, place.manager(ttl=30.0) as third:
+        holder = await there.acquire()
+        patient = asyncio.create_task(_enter(deaf.lock(NAME)))
+        await until(lambda: place.listeners(NAME) == 1)
+        behind = asyncio.create_task(_enter(third.lock(NAME)))
+        await until(lambda: place.listeners(NAME) == 2)
+        waiting = place.side.scores(keys_of(NAME).of_lock[1])
+        for _ in range(3):  # a newcomer that looks would clear away who is dead
+            await asyncio.sleep(0.4)
+            assert await locks.lock(NAME).try_acquire() is None
+        assert place.side.scores(keys_of(NAME).of_lock[1]) == waiting
+        await holder.release()
+        assert place.state(NAME).manager == deaf._runtime.id
+        async with asyncio.timeout(ENOUGH):
+            assert holder.fence < await patient < await behind
+
+
 def _polling(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if "waiting=Poll()" in record.getMessage()]
 
 
 async def test_the_channels_of_names(
-    deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture
+    deny: Deny, place: RedisPlace, there: Lock, others: LockManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C6: a refused SUBSCRIBE is an error in the order of replies. Kept by replies.Confirmation: it holds a place."""
+    """A lock needs none of them. C6: for a latch, a refused SUBSCRIBE is an error in the order of replies.
+
+    Kept by replies.Confirmation: it holds a place.
+    """
     async with deny("resetchannels &aiolock:manager:*", ttl=30.0, recheck=60.0) as locks:
-        assert await _enter(locks.lock(NAME))
+        async with there:
+            waiter = asyncio.create_task(_enter(locks.lock(NAME)))
+            await until(lambda: place.listeners(NAME))
+        async with asyncio.timeout(ENOUGH):
+            assert await waiter
         assert not _polling(caplog)
         async with there:
             busy = asyncio.gather(*(_enter(locks.lock(NAME)) for _ in range(5)))
+            opened = asyncio.create_task(locks.latch(NAME, 1).wait())
             free = asyncio.gather(*(_enter(locks.lock(f"n{i}")) for i in range(20)))
             async with asyncio.timeout(ENOUGH):
                 assert len(set(await free)) == 20
                 await until(lambda: _polling(caplog))
+        await others.latch(NAME, 1).count_down()
         async with asyncio.timeout(ENOUGH):
             assert len(set(await busy)) == 5
+            await opened
         assert place.listeners(NAME) == 0
     assert len(_polling(caplog)) == 1
 
@@ -169,25 +231,6 @@ async def test_subscribing_is_denied_later(
     assert len(_polling(caplog)) == 1
 
 
-@pytest.mark.parametrize("command", ["hexists", "pubsub|numsub", "set"])
-async def test_what_only_a_hand_off_needs(deny: Deny, place: RedisPlace, command: str) -> None:
-    """Kept by Handoff._settle: what was refused is released, and the successor tries by itself."""
-    async with deny(f"-{command}", ttl=30.0) as locks:
-        inside = 0
-
-        async def work() -> None:
-            nonlocal inside
-            async with locks.lock(NAME):
-                inside += 1
-                assert inside == 1
-                await asyncio.sleep(0)
-                inside -= 1
-
-        async with asyncio.timeout(ENOUGH):
-            await asyncio.gather(*(work() for _ in range(10)))
-        assert not place.side.exists(keys_of(NAME).lock)
-
-
 async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlace) -> None:
     """Nobody can be counted: it is provisional, renewed at once. Kept by turn.lua, QueueEntry.told: `provisional`."""
     async with (
@@ -196,11 +239,11 @@ async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlac
     ):
 
         async def enter() -> None:
-            async with others.fair_lock(NAME) as entered:
+            async with others.semaphore(NAME, 1) as entered:
                 assert entered.remaining() < 6.0
                 await until(lambda: entered.remaining() > 20.0)
 
-        lease = await locks.fair_lock(NAME).acquire()
+        lease = await locks.semaphore(NAME, 1).acquire()
         waiting = asyncio.create_task(enter())
         await until(lambda: others._runtime.queue_entries)
         await lease.release()
@@ -225,12 +268,12 @@ async def test_what_renewal_needs_spoils_only_that_key(deny: Deny, place: RedisP
             await bad.release()
 
 
-@pytest.mark.parametrize("command", ["hgetall", "hkeys"])
+@pytest.mark.parametrize("command", ["zcard", "zrange"])
 async def test_what_looking_and_forcing_need(deny: Deny, there: Lock, command: str) -> None:
     async with deny(f"-{command}") as locks, there:
         lock = locks.lock(NAME)
         with pytest.raises(BackendError, match="ACL") as caught:
-            await (lock.info() if command == "hgetall" else lock.force_release())
+            await (lock.info() if command == "zcard" else lock.force_release())
         assert NAME in str(caught.value)
         assert await there.is_locked()
 

@@ -13,8 +13,9 @@ from redis.backoff import ConstantBackoff
 
 from aiolock import AcquireTimeout, Lock, LockManager
 from tests.support import redis_cli
+from tests.support.locks import state, waiting
 
-from .places import KEYS, RedisPlace, keys_of, until
+from .places import KEYS, RedisPlace, until
 
 ENOUGH = 5.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -65,21 +66,21 @@ async def _enter(lock: Lock) -> int:
 
 
 async def test_databases_do_not_mix(here: Lock, place: RedisPlace) -> None:
-    """Pub/sub knows no databases. Kept by Keys._channel_end."""
+    """Pub/sub knows no databases. Kept by Keys.managers."""
     url = place.url.removesuffix("/0") + "/1"
-    async with here, LockManager(url, recheck=60.0, ttl=30.0) as locks, LockManager(url, ttl=30.0) as others:
+    async with here, LockManager(url, liveness=60.0, ttl=60.0) as locks, LockManager(url, ttl=30.0) as others:
         lock = locks.lock("order:42")
-        assert lock._runtime.keys.of("lock", "order:42").free == f"{keys_of('order:42').free}:1"
         assert lock._runtime.keys.manager("x") != KEYS.manager("x")
         async with others.lock("order:42") as lease:
             assert lease is not None
             waiter = asyncio.create_task(_enter(lock))
-            await until(lambda: place.link.pubsub_numsub(f"{keys_of('order:42').free}:1")[0][1])
+            with redis_cli.client(url) as link:
+                await until(lambda: waiting(link, "order:42"))
         async with asyncio.timeout(ENOUGH):
             assert await waiter > lease.fence
         assert await here.is_locked()
         with redis_cli.client(url) as link:
-            assert link.exists(keys_of("order:42").state)
+            assert state(link, "order:42").kept > 0
 
 
 async def test_a_manager_is_entered_again(place: RedisPlace) -> None:

@@ -27,10 +27,11 @@ from aiolock import (
     NotOwned,
 )
 from aiolock.scripts.keys import GRACE_MS
-from aiolock.scripts.queue.state import STATE
+from aiolock.scripts.queue.state import FIRST, STATE
+from tests.support.locks import unlimited
 
 from .places import KEYS, SHORT, TTL_MS, Place, nobody_waits, renew_now, renewed, revoked, until
-from .strangers import Stranger, queued
+from .strangers import Stranger, queued, stranger_of
 
 NAME = "order:42"
 ENOUGH = 5.0
@@ -47,8 +48,26 @@ class Kind(NamedTuple):
     kind: str
     make: Callable[..., Any]
 
-    def keys(self, name: str = NAME) -> tuple[str, ...]:
-        return KEYS.of(self.kind, name).queue
+    @property
+    def state(self) -> str:
+        """The key of what outlives a hold."""
+        keys = KEYS.of(self.kind, NAME)
+        return keys.lock if self.kind == "lock" else keys.state
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of a name's that is held and waited for."""
+        keys = KEYS.of(self.kind, NAME)
+        return keys.of_lock if self.kind == "lock" else keys.queue
+
+    def held_for(self, place: Place) -> dict[str, float]:
+        """Who holds the name, and for how long still, in ms."""
+        if self.kind == "lock":
+            state = place.state(NAME)
+            return {state.holder: state.pttl} if state.holder else {}
+        _, order = KEYS.of(self.kind, NAME).queue
+        now = time.time() * 1000
+        return {owner: until - now for owner, until in place.side.scores(order).items() if now < until < FIRST}
 
 
 def semaphore(locks: LockManager, name: str, **options: Any) -> Any:
@@ -56,7 +75,7 @@ def semaphore(locks: LockManager, name: str, **options: Any) -> Any:
 
 
 KINDS = {
-    "fair": Kind("fair", LockManager.fair_lock),
+    "fair": Kind("lock", LockManager.fair_lock),
     "write": Kind("rw", lambda locks, name, **options: locks.rw_lock(name, **options).write),
     "semaphore": Kind("semaphore", semaphore),
 }
@@ -79,7 +98,7 @@ def there(kind: Kind, others: LockManager) -> Any:
 
 @pytest.fixture
 def stranger(kind: Kind, place: Place) -> Stranger:
-    return Stranger(place, kind.kind, NAME)
+    return stranger_of(place, kind.kind, NAME)
 
 
 async def tried(lock: Any) -> int | None:
@@ -107,19 +126,25 @@ async def test_one_holder_at_a_time(here: Any, there: Any) -> None:
 
 
 async def test_nothing_is_left_but_a_clean_state_that_expires(here: Any, kind: Kind, place: Place) -> None:
-    """Invariant 8. Kept by close.lua: `lasting = clean_ttl`."""
-    state, _ = kind.keys()
+    """Invariant 8. Kept by close.lua: `lasting = clean_ttl`, release_free.lua: `ARGV[2]`, and join.lua: `PEXPIRE`."""
     async with here:
-        assert place.keys() == set(kind.keys())
+        assert {kind.state} <= place.keys() <= set(kind.keys)
         waiter = asyncio.create_task(entered(here))
         await queued(here)
-        assert place.keys() == set(kind.keys())
-        assert min(map(place.side.pttl, kind.keys())) > TTL_MS
+        assert place.keys() == set(kind.keys)
+        assert min(map(place.side.pttl, kind.keys)) > TTL_MS
         waiter.cancel()
         await asyncio.gather(waiter, return_exceptions=True)
-    assert place.keys() == {state}
-    assert set(place.side.hash(state)) == {STATE}
-    assert TTL_MS < place.side.pttl(state) <= TTL_MS + GRACE_MS
+    assert not kind.held_for(place)
+    assert not unlimited(place.side)
+    assert TTL_MS < place.side.pttl(kind.state) <= TTL_MS + GRACE_MS
+    if kind.kind == "lock":
+        known = KEYS.of("lock", NAME).of_lock[2]
+        assert place.keys() == {kind.state, known}  # who is alive is forgotten with the name's next queue, or by itself
+        assert place.side.pttl(known) <= GRACE_MS
+    else:
+        assert place.keys() == {kind.state}
+        assert set(place.side.hash(kind.state)) == {STATE}
 
 
 @nobody_waits
@@ -224,12 +249,13 @@ async def test_a_release_lets_a_waiter_in_another_manager_in(here: Any, there: A
         lease: Lease = await waiter
         assert (lease.fence > holder.fence, lease.abandoned, lease.lost) == (True, False, False)
         await until(lambda: lease.remaining() > 3.0)  # its first renewal: no longer that of a grant
-    assert set(place.side.hash(kind.keys()[0])) == {lease.hold.owner, STATE}
+    assert set(kind.held_for(place)) == {lease.hold.owner}
+    assert not unlimited(place.side)
     await lease.release()
 
 
 async def test_nobody_barges_in(here: Any, there: Any, stranger: Stranger) -> None:
-    """H6: free, but somebody alive waits. Kept by ask.lua: `state.waiters == 0 and …`."""
+    """H6: free, but somebody alive waits. Kept by acquire.lua: `if not name.head and …`, and the lock's: `settle`."""
     async with here:
         stranger.queue()
     assert stranger.holds  # granted
@@ -249,8 +275,8 @@ async def test_an_expiry_lets_the_next_in(there: Any, stranger: Stranger) -> Non
 @on_a_server
 @pytest.mark.not_polling("who is dead, the server knows")
 async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> None:
-    """And one that the lock was granted to. Kept by turn.lua: `tonumber(alive) > NOW`."""
-    dead = Stranger(place, kind.kind, NAME, liveness=1.0)
+    """And one that the lock was granted to. Kept by queue.lua: `tonumber(alive) > NOW`, settle.lua: `<= now`."""
+    dead = stranger_of(place, kind.kind, NAME, liveness=1.0)
     async with place.manager() as third:
         for before_release in (True, False):
             lease = await here.acquire()
@@ -268,7 +294,7 @@ async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> 
 async def test_looking_on(kind: Kind, here: Any, there: Any, place: Place) -> None:
     """Reading changes nothing; one's own place is known."""
     async with here:
-        stranger = Stranger(place, kind.kind, NAME)
+        stranger = stranger_of(place, kind.kind, NAME)
         stranger.queue()
         waiters = [asyncio.create_task(entered(there))]
         await queued(there, 2)
@@ -287,9 +313,9 @@ async def test_looking_on(kind: Kind, here: Any, there: Any, place: Place) -> No
 
 
 async def test_fences_rise_whatever_happens(kind: Kind, here: Any, there: Any, place: Place) -> None:
-    """Invariant 2. Kept by holders.lua: `math.max(fence + 1, highest + 1, NOW_US)`."""
+    """Invariant 2. Kept by state.lua: `math.max(name.fence + 1, …)`, and state.lua: `known + 1`."""
     fences: list[int] = []
-    stranger = Stranger(place, kind.kind, NAME)
+    stranger = stranger_of(place, kind.kind, NAME)
 
     async def take(lock: Any) -> None:
         async with lock.acquire(timeout=ENOUGH) as lease:
@@ -325,7 +351,7 @@ async def test_abandoned_after_a_crash_and_only_then(here: Any, there: Any, stra
 
 async def test_an_undo_keeps_the_mark(kind: Kind, locks: LockManager, place: Place) -> None:
     """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `ending == 'undone' and abandoned`."""
-    lock, stranger = kind.make(locks, NAME), Stranger(place, kind.kind, NAME)
+    lock, stranger = kind.make(locks, NAME), stranger_of(place, kind.kind, NAME)
     stranger.take(ttl=0.02)
     await asyncio.sleep(0.03)
     task = asyncio.ensure_future(lock.acquire())
@@ -356,7 +382,7 @@ async def test_force_release_tells_the_holder_at_once(kind: Kind, locks: LockMan
 async def test_force_release_grants_to_the_next(there: Any, stranger: Stranger, kind: Kind, place: Place) -> None:
     """In its own script: no waiter has to look. Kept by force_release.lua's settle."""
     stranger.take()
-    behind = Stranger(place, kind.kind, NAME, owner="another:1")
+    behind = stranger_of(place, kind.kind, NAME, owner="another:1")
     behind.queue()
     assert await there.force_release()
     assert behind.holds
@@ -392,7 +418,7 @@ async def test_a_fixed_lease_ends_before_the_server_lets_it_go(kind: Kind, there
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                held = place.side.scores(kind.keys()[1])[lease.hold.owner] > time.time() * 1000
+                held = lease.hold.owner in kind.held_for(place)
                 raise
 
     async with place.manager(ttl=2.8, margin=2.3) as locks:
@@ -436,7 +462,7 @@ async def test_a_lock_that_is_gone_is_lost(
     for waits in (60.0, 0.0):
         with pytest.raises(LockLost) as caught:
             async with asyncio.timeout(ENOUGH), kind.make(locks, NAME) as lease:
-                place.side.delete(*kind.keys()[:2])
+                place.side.delete(*kind.keys)
                 if takes_over:
                     stranger.take()
                 if waits:
@@ -473,7 +499,7 @@ async def test_closing_turns_away_and_releases(kind: Kind, place: Place, there: 
                 await asyncio.sleep(60)
             finally:
                 await asyncio.sleep(0.05)
-                overlapped = not place.side.exists(kind.keys()[1])
+                overlapped = not kind.held_for(place)
 
     async with manager:
         task = asyncio.create_task(body())
@@ -511,20 +537,19 @@ async def test_names(kind: Kind, locks: LockManager, others: LockManager) -> Non
 
 
 async def test_kinds_of_one_name_do_not_know_of_each_other(locks: LockManager, others: LockManager) -> None:
-    async with locks.lock(NAME):
+    async with locks.lock(NAME), KINDS["write"].make(locks, NAME), KINDS["semaphore"].make(locks, NAME):
         for kind in KINDS.values():
-            async with kind.make(locks, NAME):
-                assert await tried(others.lock(NAME)) is None
+            assert await tried(kind.make(others, NAME)) is None
 
 
 async def test_a_key_of_another_type_is_left_alone(kind: Kind, here: Any, there: Any, place: Place) -> None:
-    place.side.set(kind.keys()[0], "mine")
+    place.side.set(kind.state, "mine")
     for call in (here.acquire, there.try_acquire, here.info, here.force_release):
         with pytest.raises(BackendError, match="another") as caught:
             await call()
         assert NAME in str(caught.value)
         assert not caught.value.transient
-    assert place.keys() == {kind.keys()[0]}
-    place.side.delete(kind.keys()[0])
+    assert place.keys() == {kind.state}
+    place.side.delete(kind.state)
     async with here:
         pass

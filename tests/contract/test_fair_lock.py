@@ -12,12 +12,12 @@ import pytest
 from aiolock import AcquireTimeout, BackendError, FairLock, FairLockInfo, LockManager
 
 from .places import KEYS, TTL, Place, until
-from .strangers import Stranger, queued
+from .strangers import LockStranger, queued
 
 NAME = "order:42"
 ENOUGH = 10.0
 SOON = 5.0
-QUEUE = KEYS.of("fair", NAME).queue[1]
+QUEUE = KEYS.of("lock", NAME).of_lock[1]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def calm(place: Place) -> AsyncIterator[list[LockManager]]:
 
 
 async def test_first_come_first_served_across_processes(processes: list[LockManager]) -> None:
-    """Kept by queue.lua: `ZADD state.order known`, and settle, which takes its head."""
+    """Kept by join.lua: `ZADD`, and settle.lua, which takes the head; acquire.lua queues `more` in their order."""
     entered: list[int] = []
 
     async def enter(number: int) -> None:
@@ -51,7 +51,7 @@ async def test_first_come_first_served_across_processes(processes: list[LockMana
     assert entered == list(range(12))
 
 
-async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[LockManager]) -> None:
+async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[LockManager], place: Place) -> None:
     """Entry is by queue number: whoever gives up is passed over, and nobody overtakes. Fences rise."""
     dice = random.Random(7)
     entered: list[tuple[int, int]] = []  # (queue number, fence) in the order of entry
@@ -80,8 +80,8 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
         async with lock:
             tasks = [asyncio.create_task(enter(number)) for number in range(30)]
             await until(lambda: sum(task.done() for task in tasks) + waiting() == len(tasks))
-            for manager in processes:
-                seen |= {entry.owner: entry.waiter.queue_number for entry in manager._runtime.queue_entries.values()}
+            await until(lambda: sum(task.done() for task in tasks) + len(place.waiting(NAME)) >= len(tasks))
+            seen |= place.side.scores(QUEUE)
             for task in dice.sample(tasks, 5):
                 task.cancel()
             await asyncio.sleep(0.05)  # the short timeouts have passed
@@ -116,10 +116,10 @@ async def _enter(lock: FairLock) -> None:
 
 
 async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], place: Place) -> None:
-    """However many died before: one release skips them all. Kept by turn.lua: settle's loop."""
+    """However many died before: one release skips them all. Kept by settle.lua: its loop."""
     one, two, _ = (manager.fair_lock(NAME) for manager in calm)
     lease = await one.acquire()
-    dead = [Stranger(place, "fair", NAME, liveness=30.0, owner=f"dead:{number}") for number in range(20)]
+    dead = [LockStranger(place, NAME, liveness=30.0, owner=f"dead{number}:1") for number in range(20)]
     for stranger in dead:
         stranger.queue()
     behind = asyncio.create_task(_enter(two))
@@ -134,10 +134,10 @@ async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], pl
 
 @pytest.mark.not_polling("who is dead, the server knows")
 async def test_a_grant_to_one_that_just_died_ends_with_its_liveness(processes: list[LockManager], place: Place) -> None:
-    """Not with its ttl. Kept by acquire.lua: `math.min(ttl, liveness)`."""
+    """Not with its ttl. Kept by settle.lua: `grant(name, entry, '0', tonumber(known), …)`."""
     one, two, _ = (manager.fair_lock(NAME) for manager in processes)
     lease = await one.acquire()
-    dead = Stranger(place, "fair", NAME, liveness=1.0)
+    dead = LockStranger(place, NAME, liveness=1.0)
     dead.queue(ttl=60.0)
     behind = asyncio.create_task(two.acquire())
     await queued(one, 2)
@@ -174,4 +174,4 @@ async def test_waiting_survives_a_flush(processes: list[LockManager], place: Pla
         entered = await asyncio.gather(*waiters)
     assert len(entered) == 3
     lease.release()
-    await until(lambda: place.keys() == {KEYS.of("fair", NAME).state})
+    await until(lambda: place.gone(NAME) and not place.waiting(NAME))

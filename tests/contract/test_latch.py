@@ -205,7 +205,7 @@ async def test_a_denied_command_is_told(limited: Callable[[str], LockManager]) -
 
 
 async def test_a_denied_channel_is_polled_for(limited: Callable[[str], LockManager]) -> None:
-    """Kept by Ear._on_confirmed."""
+    """Kept by ReleaseListener._on_confirmed."""
     async with limited("resetchannels &aiolock:manager:*") as locks:
         tasks = [asyncio.create_task(locks.latch(NAME, 1).wait()) for _ in range(5)]
         await until(lambda: locks._runtime.poll is not None)

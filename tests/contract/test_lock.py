@@ -22,7 +22,8 @@ from aiolock import (
     LossReason,
     NotOwned,
 )
-from aiolock.scripts.keys import DIRTY_MS
+from aiolock.core.manager_channel import ManagerChannel
+from aiolock.scripts.keys import DIRTY_MS, Keys
 
 from .places import SHORT, Place, give_back, keys_of, nobody_waits, renew_now, renewed, revoked, steal, until
 
@@ -35,7 +36,7 @@ ENOUGH = 5.0
 
 
 async def test_one_holder_at_a_time(here: Lock, there: Lock) -> None:
-    """Invariant 1. Kept by acquire.lua: `if not count and depth == 1 … return refused`."""
+    """Invariant 1. Kept by acquire_free.lua: `tonumber(expires or now + 1) <= now`, and acquire.lua: `name.live`."""
     async with here:
         async with there.try_acquire() as lease:
             assert lease is None
@@ -47,14 +48,16 @@ async def test_one_holder_at_a_time(here: Lock, there: Lock) -> None:
 
 
 async def test_nothing_is_left_but_a_clean_state_that_expires(here: Lock, place: Place) -> None:
-    """Invariant 8. Kept by release.lua: `redis.pcall('PEXPIRE', KEYS[2], ARGV[2])`."""
+    """Invariant 8. Kept by release_free.lua: `'PX', ARGV[2]`."""
     keys = keys_of(NAME)
     async with here:
-        assert place.keys() == {keys.lock, keys.state}
-        assert 0 < place.side.pttl(keys.lock) <= place.ttl * 1000
-        assert 0 < place.side.pttl(keys.state) <= DIRTY_MS
-    assert place.keys() == {keys.state}
-    assert place.ttl * 1000 < place.side.pttl(keys.state) <= place.ttl * 1000 + place.grace_ms
+        assert place.keys() == {keys.lock}
+        held = place.state(NAME)
+        assert 0 < held.pttl <= place.ttl * 1000
+        assert held.pttl < held.kept <= DIRTY_MS
+    assert place.keys() == {keys.lock}
+    assert place.gone(NAME)
+    assert place.ttl * 1000 < place.state(NAME).kept <= place.ttl * 1000 + place.grace_ms
 
 
 async def test_plain_acquire_and_release(here: Lock, there: Lock) -> None:
@@ -78,14 +81,13 @@ async def test_release_is_sent_when_called(here: Lock, there: Lock) -> None:
 
 
 async def test_depth_is_mirrored(here: Lock, place: Place) -> None:
-    """Nested acquisitions are leases of one hold. Kept by acquire.lua: `HSET KEYS[1] owner depth`."""
+    """Nested acquisitions are leases of one hold. Kept by nest.lua: `name.depth = ARGV[4]`."""
     depths = []
 
     async def look(lease: Lease) -> None:
         info = await here.info()
         assert info is not None
-        ((_, stored),) = place.side.hash(keys_of(NAME).lock).items()
-        assert info.depth == lease.depth == int(stored)
+        assert info.depth == lease.depth == place.state(NAME).depth
         depths.append(info.depth)
 
     async with here as one:
@@ -162,7 +164,7 @@ async def test_a_timeout_names_the_holder(locks: LockManager, there: Lock) -> No
 
 
 async def test_a_release_wakes_a_waiter_in_another_manager(locks: LockManager, there: Lock, place: Place) -> None:
-    """Invariant 5. Kept by release.lua: `redis.pcall('PUBLISH', ARGV[3], …)`, and Ear._on_message."""
+    """Invariant 5. Kept by release.lua: `settle`, and QueueEntry.told; of a quorum by ReleaseListener.listen."""
     holder = await locks.lock(NAME, ttl=60.0).acquire()
     waiter = asyncio.create_task(_tried_patiently(there))
     await until(lambda: place.listeners(NAME))
@@ -181,7 +183,7 @@ async def _tried_patiently(lock: Lock) -> int:
 async def test_a_release_between_the_refusal_and_the_subscription_is_not_missed(
     locks: LockManager, others: LockManager
 ) -> None:
-    """H-signals. Kept by Ear._on_message: a confirmation (None) counts as a signal."""
+    """H-signals. Kept by acquire.lua: `join`; of a quorum by ReleaseListener: a confirmation counts as a signal."""
     for turns in range(12):
         lock, away = locks.lock(f"n{turns}", ttl=60.0), others.lock(f"n{turns}", ttl=60.0)
         holder = await lock.acquire()
@@ -194,7 +196,7 @@ async def test_a_release_between_the_refusal_and_the_subscription_is_not_missed(
 
 
 async def test_an_expiry_lets_the_next_in(locks: LockManager, there: Lock, place: Place) -> None:
-    """Kept by Gate.refuse: `pause = min(pause, refusal.pttl / 1000 + 0.001)`."""
+    """Kept by QueueEntry.queued: `_free_at`; of a quorum by Race._pause."""
     fence = steal(place, NAME, ttl_ms=300)
     async with asyncio.timeout(ENOUGH), there as lease:
         assert lease.fence > fence
@@ -218,10 +220,7 @@ async def test_tasks_of_one_process_enter_in_order(here: Lock) -> None:
 
 
 async def test_both_processes_get_their_turn(locks: LockManager, others: LockManager, place: Place) -> None:
-    """A process whose tasks queue hands on `handoff_limit` times at most while others wait.
-
-    Kept by Handoff.successor: `self._streak >= limits.handoff_limit`.
-    """
+    """A process whose tasks queue hands on for a turn at most while others wait. Kept by Turn.hand_on."""
     entered: list[str] = []
     done = asyncio.Event()
 
@@ -238,7 +237,7 @@ async def test_both_processes_get_their_turn(locks: LockManager, others: LockMan
         async with others.lock(NAME):
             entered.append("there")
             seen = len(entered)
-            await until(lambda: place.side.pttl(keys_of(NAME).lock) > 0)
+            await until(lambda: not place.gone(NAME))
             assert len(entered) == seen
         done.set()
 
@@ -269,7 +268,7 @@ async def test_nobody_is_inside_twice(locks: LockManager, others: LockManager) -
 
 
 async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Place) -> None:
-    """Invariant 2. Kept by acquire.lua: `least`."""
+    """Invariant 2. Kept by acquire_free.lua and transfer_local.lua: `least`, and state.lua: `known + 1`."""
     fences: list[int] = []
 
     async def take(lock: Lock) -> None:
@@ -292,9 +291,9 @@ async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Plac
 
 
 async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: Place) -> None:
-    """H7: a server that lost its data and whose clock went back. Kept by Runtime.heard, and acquire.lua: `ARGV[3]`."""
+    """H7: a server that lost its data and whose clock went back. Kept by Runtime.heard, and `ARGV[3]`."""
     ahead = 2**52
-    place.side.hset(keys_of(NAME).state, {"fence": str(ahead), "owner": "x:1", "clean": "1", "abandoned": "0"})
+    place.side.set(keys_of(NAME).lock, f"- {ahead} {ahead - 1} 0 0 0 ")
     async with here as lease:
         assert lease.fence == ahead + 1
     place.side.flush()
@@ -304,7 +303,7 @@ async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: 
 
 @nobody_waits
 async def test_two_grants_within_a_tick_have_two_fences(here: Lock) -> None:
-    """The Lua trap of tostring(µs). Kept by acquire.lua: `string.format('%s%06d', …)`."""
+    """The Lua trap of tostring(µs). Kept by acquire_free.lua: `string.format('%s%06d', …)`."""
     fences = []
     for _ in range(50):
         async with here as lease:
@@ -314,7 +313,7 @@ async def test_two_grants_within_a_tick_have_two_fences(here: Lock) -> None:
 
 
 async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, place: Place) -> None:
-    """Kept by acquire.lua: `state[2] == '0'`."""
+    """Kept by acquire_free.lua: `holder ~= '-' and depth ~= '0' and '1'`."""
     async with here as lease:
         assert not lease.abandoned
     steal(place, NAME, ttl_ms=1)
@@ -329,13 +328,13 @@ async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, pl
 
 
 async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
-    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `'abandoned') == '0'`."""
+    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `or name.dirty`."""
     granted = 0
     for turns in range(1, 9):
         name = f"n{turns}"
         lock = locks.lock(name)
         fence = steal(place, name, ttl_ms=1)
-        await until(lambda name=name: not place.side.exists(keys_of(name).lock))
+        await until(lambda name=name: place.gone(name))
         task = asyncio.ensure_future(lock.acquire())
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -345,15 +344,15 @@ async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda name=name: not place.side.exists(keys_of(name).lock))
+        await until(lambda name=name: place.gone(name))
         async with asyncio.timeout(ENOUGH), lock as lease:
             assert lease.abandoned, turns
-        granted += int(place.side.hash(keys_of(name).state)["fence"]) > fence
+        granted += place.state(name).fence > fence
     assert granted
 
 
 async def test_force_release_leaves_the_mark(here: Lock, there: Lock) -> None:
-    """Kept by force_release.lua, which writes nothing to the state."""
+    """Kept by force_release.lua: `vacate(name, '1')`."""
     with pytest.raises(LockLost):
         async with here as lease:
             assert await there.force_release()
@@ -384,7 +383,7 @@ async def test_info(locks: LockManager, there: Lock, place: Place) -> None:
 
 @revoked
 async def test_force_release_tells_the_holder_at_once(locks: LockManager, there: Lock) -> None:
-    """H9. Kept by force_release.lua's PUBLISH to the manager, and Runtime.on_manager_message."""
+    """H9. Kept by force_release.lua's PUBLISH to the manager, and ManagerChannel.on_message."""
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME, ttl=60.0) as lease:
             assert await there.force_release()
@@ -395,7 +394,7 @@ async def test_force_release_tells_the_holder_at_once(locks: LockManager, there:
 
 @revoked
 async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, locks: LockManager) -> None:
-    """H9 (3). Kept by Runtime.on_manager_message: it compares owner and fence."""
+    """H9 (3). Kept by ManagerChannel.on_message: it compares owner and fence."""
     with pytest.raises(LockLost):
         async with here:
             await there.force_release()
@@ -404,8 +403,8 @@ async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, 
     async with here as lease:
         channel = locks._runtime.keys.manager(locks._runtime.id)
         assert channel
-        locks._runtime.on_manager_message(f"revoked {lease.hold.owner} {lease.fence - 1}")
-        locks._runtime.on_manager_message(f"revoked {locks._runtime.id}:1 {lease.fence}")
+        ManagerChannel(locks._runtime).on_message(f"revoked {lease.hold.owner} {lease.fence - 1}")
+        ManagerChannel(locks._runtime).on_message(f"revoked {locks._runtime.id}:1 {lease.fence}")
         assert not lease.lost
 
 
@@ -416,9 +415,9 @@ async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, 
 async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock, place: Place) -> None:
     """The server keeps it for longer than it was asked to at first. Kept by Hold.extend: `_renew_at`."""
     async with locks.lock(NAME, ttl=SHORT) as lease:
-        key, loop = keys_of(NAME).lock, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         first = loop.time() + SHORT
-        await until(lambda: loop.time() + place.side.pttl(key) / 1000 > first + SHORT / 4)
+        await until(lambda: loop.time() + place.state(NAME).pttl / 1000 > first + SHORT / 4)
         assert lease.remaining() > 0
         assert await there.try_acquire() is None
 
@@ -427,14 +426,14 @@ async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock, 
 @nobody_waits
 async def test_a_fixed_lease_ends_before_the_server_lets_it_go(place: Place) -> None:
     """Invariant 6, on a machine that may stand still within the margin. Kept by Hold.extend: `expiry - margin`."""
-    left = -2
+    left = 0
     async with place.manager(ttl=2.8, margin=2.3) as locks:
         with pytest.raises(LockLost) as caught:
             async with locks.lock(NAME, renew=False):
                 try:
                     await asyncio.sleep(ENOUGH)
                 except asyncio.CancelledError:
-                    left = place.side.pttl(keys_of(NAME).lock)
+                    left = place.state(NAME).pttl
                     raise
     assert caught.value.reason is LossReason.EXPIRED
     assert left > 0
@@ -463,7 +462,7 @@ async def test_max_hold(locks: LockManager, place: Place) -> None:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME, max_hold=0.2):
             await asyncio.sleep(60)
     assert caught.value.reason is LossReason.MAX_HOLD
-    await until(lambda: not place.side.exists(keys_of(NAME).lock))
+    await until(lambda: place.gone(NAME))
 
 
 @nobody_waits
@@ -480,18 +479,18 @@ async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None
 
 @nobody_waits
 async def test_a_stolen_lock_is_a_loss_and_stays_the_thiefs(locks: LockManager, place: Place) -> None:
-    """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `HDEL KEYS[1] owner`."""
+    """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `name.holder ~= owner`."""
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
             steal(place, NAME)
             renew_now(lease)
             await asyncio.sleep(60)
     assert caught.value.reason is LossReason.TAKEN_OVER
-    assert place.side.hash(keys_of(NAME).lock) == {"thief:1": "1"}
+    assert place.state(NAME).holder == "thief:1"
 
 
 async def test_nesting_in_a_lock_that_is_gone_brings_nothing_back(here: Lock, place: Place) -> None:
-    """C2. Kept by acquire.lua: `if depth > 1 then return {'lost', 'deleted'} end`."""
+    """C2. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
     with pytest.raises(LockLost) as caught:
         async with here as lease:
             place.side.delete(keys_of(NAME).lock)
@@ -511,7 +510,7 @@ async def test_nesting_after_a_full_cycle_of_somebody_else_is_refused(here: Lock
             give_back(place, NAME)
             with pytest.raises(LockLost):
                 await here.acquire()
-    assert not place.side.exists(keys_of(NAME).lock)
+    assert place.gone(NAME)
 
 
 @pytest.mark.parametrize(("takes_over", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
@@ -592,7 +591,7 @@ async def test_closing_turns_away_and_releases(place: Place, there: Lock) -> Non
                 await asyncio.sleep(60)
             finally:
                 await asyncio.sleep(0.05)
-                overlapped = not place.side.exists(keys_of(NAME).lock)
+                overlapped = place.gone(NAME)
 
     async with manager:
         task = asyncio.create_task(body())
@@ -645,7 +644,7 @@ async def test_names(locks: LockManager, others: LockManager, place: Place, name
 
 
 async def test_names_that_look_alike_are_different(locks: LockManager, others: LockManager) -> None:
-    for one, other in (("}x", "%7Dx"), ("a", "a:state"), ("a", "A"), ("a", "a ")):
+    for one, other in (("}x", "%7Dx"), ("a", "a:queue"), ("a", "A"), ("a", "a ")):
         async with locks.lock(one), others.lock(other).try_acquire() as lease:
             assert lease is not None
 
@@ -655,7 +654,7 @@ async def test_namespaces_do_not_mix(here: Lock, place: Place) -> None:
         assert not await elsewhere.lock(NAME).force_release()
         async with elsewhere.lock(NAME).try_acquire() as lease:
             assert lease is not None
-            assert len(place.keys()) == 4
+            assert place.keys() == {keys_of(NAME).lock, Keys("another").of("lock", NAME).lock}
         assert await here.is_locked()
 
 

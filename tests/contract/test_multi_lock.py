@@ -8,11 +8,13 @@ import asyncio
 import os
 import random
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 from aiolock import AcquireTimeout, ConfigurationError, LockLost, LockManager, LossReason, MultiLock, NotAcquired, Owner
 from aiolock.primitives.multi_lock import MAX_NAMES
+from tests.support import locks as locks_kept
 from tests.support.redis_cli import CommandStats
 
 from .places import Place, RedisPlace, give_back, keys_of, renewed, revoked, steal, until
@@ -35,8 +37,8 @@ def there(others: LockManager) -> MultiLock:
 
 
 def held_keys(place: Place) -> set[str]:
-    keys = place.keys()
-    return {key for key in keys if not key.endswith(":state")}
+    """The keys of the locks that somebody holds; and of what does not expire: nothing."""
+    return {*locks_kept.held_names(place.side), *locks_kept.unlimited(place.side)}
 
 
 # What it holds.
@@ -74,7 +76,7 @@ async def test_it_nests(here: MultiLock, locks: LockManager, place: Place) -> No
         async with locks.multi_lock("a", "b") as inner:
             assert (inner.depth, inner.fence) == (2, outer.fence)
             assert [info.depth for info in (await here.info()).values()] == [2, 2]
-        assert set(place.side.hash(keys_of("b").lock).values()) == {"1"}
+        assert place.state("b").depth == 1
     assert held_keys(place) == set()
 
 
@@ -101,7 +103,7 @@ async def test_sixty_four_names(locks: LockManager, place: Place) -> None:
 
 async def test_abandoned_if_any_part_was(here: MultiLock, locks: LockManager, place: Place) -> None:
     steal(place, "b")
-    place.side.delete(keys_of("b").lock)
+    locks_kept.let_expire(place.side, "b")
     async with here as lease:
         assert lease.abandoned
     async with locks.lock("b") as plain:
@@ -141,22 +143,25 @@ async def test_a_timeout_names_the_part_and_its_holder(here: MultiLock, others: 
 
 
 @pytest.mark.not_polling("nobody is told")
-async def test_the_release_of_any_part_wakes(here: MultiLock, others: LockManager, place: Place) -> None:
-    """Invariant 5. Kept by MultiCalls.channels: each name's."""
-    one, two = await others.lock("a").acquire(), await others.lock("b").acquire()
-    waiter = asyncio.create_task(tried_within(here))
-    await until(lambda: place.listeners("a") == place.listeners("b") == 1)
-    await one.release()
-    await asyncio.sleep(0.05)
-    assert not waiter.done()
-    await two.release()
-    async with asyncio.timeout(ENOUGH):
+@pytest.mark.parametrize("names", ["ab", "ba"])
+async def test_the_releases_of_its_parts_wake(others: LockManager, place: Place, names: str) -> None:
+    """Invariant 5, in either order. Kept by Gathering.told: a grant of one name makes it ask for all."""
+    leases = {name: await others.lock(name).acquire() for name in names}
+    async with place.manager(ttl=60.0, liveness=60.0) as calm:
+        waiter = asyncio.create_task(tried_within(calm.multi_lock("a", "b"), SOON))
+        await until(lambda: place.waiting(names[0]))
+        assert not place.waiting(names[1])  # it stands at the older hold
+        await leases["a"].release()
+        await until(lambda: (place.state("a").depth, len(place.waiting("b"))) == (0, 1))
+        assert bool(place.state("a").holder) == (names == "ab")  # reserved; or free, as nobody waits for it
+        assert not waiter.done()
+        await leases["b"].release()
         assert await waiter
-    await until(lambda: place.listeners("a") == place.listeners("b") == 0)
+    assert not held_keys(place)
 
 
-async def tried_within(lock: MultiLock) -> int:
-    async with lock.acquire(timeout=ENOUGH) as lease:
+async def tried_within(lock: MultiLock, seconds: float = ENOUGH) -> int:
+    async with lock.acquire(timeout=seconds) as lease:
         return lease.fence
 
 
@@ -166,16 +171,12 @@ async def tried_within(lock: MultiLock) -> int:
 async def test_its_release_wakes_whoever_waits_for_a_part(
     place: Place, locks: LockManager, others: LockManager, names: tuple[str, ...], elsewhere: bool
 ) -> None:
-    """Also in its own process: nobody there takes the message of its release for their own queue's.
-
-    Kept by Runtime.new_owner: `'+' if overlapping`, and Gate._is_own.
-    """
+    """Also in its own process. Kept by its release.lua: each name goes to the first of its own queue."""
     manager = others if elsewhere else locks
     lock = manager.lock(names[0], ttl=60.0) if len(names) == 1 else manager.multi_lock(*names, ttl=60.0)
     async with locks.multi_lock("a", "b", ttl=60.0):
         waiter = asyncio.create_task(tried_within(lock))  # type: ignore[arg-type]
-        await until(lambda: place.listeners(names[0]))
-        await asyncio.sleep(0.02)  # its second attempt was refused, too
+        await until(lambda: any(map(place.waiting, names)))
     async with asyncio.timeout(SOON):
         assert await waiter
 
@@ -188,8 +189,7 @@ async def test_it_is_woken_by_a_part_of_its_own_process(
     lock = locks.lock(*names, ttl=60.0) if len(names) == 1 else locks.multi_lock(*names, ttl=60.0)
     async with lock:
         waiter = asyncio.create_task(tried_within(here))
-        await until(lambda: place.listeners(names[0]))
-        await asyncio.sleep(0.02)
+        await until(lambda: any(map(place.waiting, names)))
     async with asyncio.timeout(SOON):
         assert await waiter
 
@@ -219,7 +219,7 @@ async def test_tasks_that_take_names_in_any_order_all_finish(locks: LockManager,
 
 
 async def test_a_local_queue_leaves_room_for_others(place: Place) -> None:
-    """Kept by Handoff.successor: releases to local waiters are counted where there are no transfers."""
+    """Each of its entries stands at the end of the queues. Kept by MultiCalls.transfers: a release is a release."""
     async with place.manager(handoff_limit=2) as locks, place.manager(recheck=60.0) as others:
         lock = locks.multi_lock("a", "b")
         entries = 0
@@ -242,7 +242,7 @@ async def test_a_local_queue_leaves_room_for_others(place: Place) -> None:
 
 
 async def test_plain_handoffs_leave_room_for_a_multi_lock_of_the_same_process(place: Place) -> None:
-    """Kept by Handoff.successor: after so many hand-offs in a row it looks whether others listen."""
+    """Kept by transfer_local.lua: a turn ends while a multi lock is the first that waits."""
     async with place.manager(handoff_limit=2, recheck=60.0) as locks:
         entries = 0
         stop = False
@@ -259,6 +259,30 @@ async def test_plain_handoffs_leave_room_for_a_multi_lock_of_the_same_process(pl
             pass
         stop = True
         await asyncio.gather(*tasks)
+
+
+async def test_names_in_constant_demand_let_it_in(place: Place) -> None:
+    """It stands in each queue by the time for which it has waited, and keeps what it gets. Kept by Gathering."""
+    async with place.manager(ttl=place.ttl) as one, place.manager(ttl=place.ttl) as two, place.manager() as locks:
+        entries = dict.fromkeys("abc", 0)
+        stop = False
+
+        async def crowd(manager: LockManager, name: str) -> None:
+            while not stop:
+                async with manager.lock(name):
+                    entries[name] += 1
+                    await asyncio.sleep(0.001)
+
+        tasks = [asyncio.create_task(crowd(*who)) for who in list(product((one, two), entries)) * 2]
+        await until(lambda: min(entries.values()) > 3)
+        for _ in range(5):
+            before = min(entries.values())
+            async with asyncio.timeout(ENOUGH), locks.multi_lock(*entries):
+                pass
+            await until(lambda least=before: min(entries.values()) > least)  # type: ignore[misc]
+        stop = True
+        await asyncio.gather(*tasks)
+    assert not held_keys(place)
 
 
 # What a task holds already.
@@ -349,17 +373,16 @@ async def test_a_part_found_gone_at_the_end(here: MultiLock, place: Place) -> No
 
 async def test_every_part_is_renewed(place: Place) -> None:
     async with place.manager(ttl=60.0) as locks, locks.multi_lock("a", "b") as lease:
-        parts = (keys_of("a").lock, keys_of("b").lock)
+        parts = ("a", "b")
         for part in parts:
-            place.side.shorten(part, 30_000)
+            locks_kept.shorten(place.side, 30_000, part)
         await renewed(lease)
-        assert min(map(place.side.pttl, parts)) > 30_000
+        assert min(place.state(part).pttl for part in parts) > 30_000
         lease.ensure()
-        assert held_keys(place) == set(parts)
 
 
 async def test_killed_holders_are_followed(here: MultiLock, place: Place) -> None:
-    """Both parts expire by themselves, at different times: it waits for the later one, not for the recheck."""
+    """Both parts expire by themselves, at different times: it asks then, not at the next refresh."""
     steal(place, "a", ttl_ms=150)
     steal(place, "b", ttl_ms=400)
     async with asyncio.timeout(ENOUGH), here as lease:
@@ -388,12 +411,12 @@ async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats
                 await warm.info()
         await commandstats.reset()
         lease = await lock.acquire()
-        assert await inside() == 6 * n + 2
+        assert await inside() == 2 * n + 2
         assert await rival.try_acquire() is None
-        assert await inside() == 3 * n + 1
+        assert await inside() == 2 * n + 3
         await lease.renew()
-        assert await inside() == 5 * n
+        assert await inside() == 2 * n + 1
         assert len(await lock.info()) == n
-        assert await inside() == 3 * n
+        assert await inside() == n + 1
         await lease.release()
-        assert await inside() == 6 * n + 1
+        assert await inside() == 3 * n + 1

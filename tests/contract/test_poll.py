@@ -32,18 +32,17 @@ async def _enter(lock: Lock) -> int:
 async def test_nothing_is_subscribed_to(
     polling_place: PollingPlace, raw: redis.asyncio.Redis, commandstats: CommandStats
 ) -> None:
-    """By waiters of every kind. Kept by Ear.listen and Lifecycle._open: `runtime.poll`."""
+    """By waiters of every kind. Kept by ReleaseListener.listen and Lifecycle._open: `runtime.poll`."""
     place = polling_place
     async with place.manager(ttl=30.0) as locks, place.manager(ttl=30.0) as others:
-        async with locks.lock(NAME), locks.fair_lock(NAME), locks.rw_lock(NAME).write:
+        async with locks.lock(NAME), locks.fair_lock("fair"), locks.rw_lock(NAME).write:
             waiters = [
                 asyncio.create_task(others.lock(NAME).acquire()),
-                asyncio.create_task(others.fair_lock(NAME).acquire()),
+                asyncio.create_task(others.fair_lock("fair").acquire()),
                 asyncio.create_task(others.rw_lock(NAME).read.acquire()),
                 asyncio.create_task(others.latch(NAME, 1).wait()),
             ]
-            for kind in ("lock", "latch"):
-                await until(lambda kind=kind: place.listeners(NAME, kind))
+            await until(lambda: place.listeners(NAME) and place.listeners("fair") and place.listeners(NAME, "latch"))
             assert await raw.pubsub_channels() == []
             assert {client["sub"] for client in await raw.client_list()} == {"0"}
         await locks.latch(NAME, 1).count_down()

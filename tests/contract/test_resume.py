@@ -9,9 +9,10 @@ import asyncio
 import pytest
 
 from aiolock import ConfigurationError, Lock, LockLost, LockManager, LossReason, NotOwned
+from tests.support.locks import let_expire
 from tests.support.redis_cli import CommandStats
 
-from .places import TTL, TTL_MS, Place, RedisPlace, keys_of, steal, until
+from .places import TTL, TTL_MS, Place, RedisPlace, steal, until
 
 NAME = "order:42"
 ENOUGH = 5.0
@@ -36,17 +37,18 @@ async def test_nobody_comes_in_between(here: Lock, there: Lock, others: LockMana
     assert last.fence > resumed.fence
     assert not last.abandoned
     await last.release()
-    assert place.keys() == {keys_of(NAME).state}
+    assert place.gone(NAME)
+    assert not place.waiting(NAME)
 
 
 async def test_a_ticket_of_a_manager_that_was_closed(place: Place, there: Lock, others: LockManager) -> None:
     async with place.manager(ttl=TTL) as first:
         lease = await first.lock(NAME).acquire()
         ticket = await lease.detach(60.0)
-    assert 50_000 < place.side.pttl(keys_of(NAME).lock) <= 60_000
+    assert 50_000 < place.state(NAME).pttl <= 60_000
     assert await there.try_acquire() is None
     async with others.resume(ticket, ttl=20.0) as resumed:
-        assert TTL_MS < place.side.pttl(keys_of(NAME).lock) <= 20_000
+        assert TTL_MS < place.state(NAME).pttl <= 20_000
         assert resumed.remaining() > TTL
 
 
@@ -64,14 +66,14 @@ async def test_twice(here: Lock, others: LockManager) -> None:
 async def test_late(locks: LockManager, others: LockManager, place: Place) -> None:
     lease = await locks.lock(NAME).acquire()
     ticket = await lease.detach()
-    assert 0 < place.side.pttl(keys_of(NAME).lock) <= TTL_MS
-    place.side.expire(keys_of(NAME).lock)
+    assert 0 < place.state(NAME).pttl <= TTL_MS
+    let_expire(place.side, NAME)
     with pytest.raises(NotOwned, match="after its ttl"):
         await others.resume(ticket)
     fence = steal(place, NAME)
     with pytest.raises(NotOwned, match="somebody else holds"):
         await others.resume(ticket)
-    assert place.side.hash(keys_of(NAME).lock) == {"thief:1": "1"}
+    assert place.state(NAME).holder == "thief:1"
     assert fence > lease.fence
 
 
@@ -115,6 +117,6 @@ async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats
 
 
 async def sent(stats: CommandStats) -> dict[str, int]:
-    """What was sent, without heartbeats and what one script asks with two words."""
+    """What was sent, without heartbeats."""
     counted = await stats.sent()
-    return {name: count for name, count in counted.items() if name not in ("ping", "pubsub|numsub")}
+    return {name: count for name, count in counted.items() if name != "ping"}

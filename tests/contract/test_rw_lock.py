@@ -11,7 +11,7 @@ import pytest
 from aiolock import Lease, LockLost, LockManager, LossReason, NotAcquired, RWLock, RWLockInfo
 
 from .places import TTL, Place, renewed, revoked, until
-from .strangers import Stranger, queued
+from .strangers import QueueStranger, queued
 
 NAME = "catalogue"
 ENOUGH = 10.0
@@ -28,8 +28,8 @@ def there(others: LockManager) -> RWLock:
 
 
 @pytest.fixture
-def reader(place: Place) -> Stranger:
-    return Stranger(place, "rw", NAME, weight=1)
+def reader(place: Place) -> QueueStranger:
+    return QueueStranger(place, "rw", NAME, weight=1)
 
 
 async def tried(side: Any) -> bool:
@@ -103,7 +103,7 @@ async def _read_until(lock: RWLock, done: asyncio.Event) -> None:
 async def test_a_waiting_writer_that_died_frees_the_readers(here: RWLock, there: RWLock, place: Place) -> None:
     """Its intent is leased. Kept by turn.lua: `tonumber(alive) > NOW`."""
     async with here.read:
-        Stranger(place, "rw", NAME, liveness=0.3).queue()
+        QueueStranger(place, "rw", NAME, liveness=0.3).queue()
         assert not await tried(there.read)
         async with asyncio.timeout(ENOUGH), there.read:
             pass
@@ -128,7 +128,9 @@ async def test_a_release_that_lets_several_readers_in_wakes_them_all(here: RWLoc
 async def test_it_lets_them_in_by_itself(here: RWLock, place: Place) -> None:
     """In its own script, up to the next writer: nobody has to look. Kept by turn.lua: settle's loop."""
     writing = await here.write.acquire()
-    strangers = [Stranger(place, "rw", NAME, weight=weight, owner=f"r:{i}") for i, weight in enumerate((1, 1, 1, None))]
+    strangers = [
+        QueueStranger(place, "rw", NAME, weight=weight, owner=f"r:{i}") for i, weight in enumerate((1, 1, 1, None))
+    ]
     for stranger in strangers:
         stranger.queue()
     await writing.release()
@@ -139,7 +141,9 @@ async def test_it_lets_them_in_by_itself(here: RWLock, place: Place) -> None:
 
 
 @pytest.mark.not_polling("who is dead, the server knows")
-async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(here: RWLock, there: RWLock, reader: Stranger) -> None:
+async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(
+    here: RWLock, there: RWLock, reader: QueueStranger
+) -> None:
     """Each reader has its own lease: those of others are renewed, and do not keep it. Kept by holders.lua: `prune`."""
     living = await here.read.acquire()
     reader.take(ttl=1.0)
@@ -256,7 +260,7 @@ async def test_fences(here: RWLock, there: RWLock) -> None:
 
 
 async def test_a_crashed_writer_is_known_until_the_next_write(here: RWLock, there: RWLock, place: Place) -> None:
-    Stranger(place, "rw", NAME).take(ttl=0.02)
+    QueueStranger(place, "rw", NAME).take(ttl=0.02)
     await asyncio.sleep(0.03)
     async with there.read.acquire(timeout=ENOUGH) as lease:
         assert lease.abandoned

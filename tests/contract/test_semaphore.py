@@ -22,7 +22,7 @@ from aiolock import (
 )
 
 from .places import Place, revoked, until
-from .strangers import Stranger, queued
+from .strangers import QueueStranger, queued
 
 NAME = "api"
 ENOUGH = 10.0
@@ -118,7 +118,7 @@ async def test_a_crashed_holders_permits_come_back_after_its_ttl(
     here: Semaphore, there: Semaphore, place: Place
 ) -> None:
     """After its own ttl: each holder has its own lease. Kept by holders.lua: `prune`."""
-    crashed = Stranger(place, "semaphore", NAME, capacity=3, weight=2)
+    crashed = QueueStranger(place, "semaphore", NAME, capacity=3, weight=2)
     async with here:
         crashed.take(ttl=0.3)
         assert await there.available() == 0
@@ -187,7 +187,8 @@ async def test_a_change_lets_them_in_by_itself(here: Semaphore, place: Place) ->
     """In its own script, all who fit: nobody has to look. Kept by set_capacity.lua's settle."""
     async with here.acquire(3):
         strangers = [
-            Stranger(place, "semaphore", NAME, capacity=3, weight=n, owner=f"s:{n}{i}") for i, n in enumerate((1, 2, 1))
+            QueueStranger(place, "semaphore", NAME, capacity=3, weight=n, owner=f"s:{n}{i}")
+            for i, n in enumerate((1, 2, 1))
         ]
         for stranger in strangers:
             stranger.queue()

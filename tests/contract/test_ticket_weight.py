@@ -18,7 +18,7 @@ def forged(ticket: str, weight: int) -> str:
 
 
 async def test_a_readers_ticket_makes_no_writer(locks: LockManager, others: LockManager) -> None:
-    """Kept by resume._move."""
+    """Kept by resume(): `waiter.calls = outcome.calls`."""
     reading = await locks.rw_lock(NAME).read.acquire()
     ticket = forged(await reading.detach(), FULL)
     rw = others.rw_lock(NAME)

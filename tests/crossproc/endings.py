@@ -1,4 +1,4 @@
-"""The ways in which a process ends while it holds a lock: after each of them the key must be gone.
+"""The ways in which a process ends while it holds a lock: after each of them nobody holds it.
 
 Run as a program it tells how often it was, and fails if once it was not:
 `python -m tests.crossproc.endings redis://localhost:6379/0 40`.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import redis
 
-from aiolock.scripts.keys import Keys
+from tests.support import locks
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -181,7 +181,7 @@ class Outcome(NamedTuple):
     """How it went.
 
     Attributes:
-        left: the keys that were still there when the process was gone.
+        left: what was still held, or queued, when the process was gone.
         said: its stderr.
     """
 
@@ -216,8 +216,8 @@ def end(ending: Ending, url: str) -> Outcome:
     if held != b"held\n":
         return Outcome(["it never held the lock"], said)
     with redis.Redis.from_url(url) as link:
-        keys = Keys("aiolock").of("lock", name)
-        return Outcome([key for key in (keys.lock,) if link.exists(key)], said)
+        state = locks.state(link, name)
+        return Outcome([f"{state}"] if state.holder or locks.waiting(link, name) else [], said)
 
 
 def path() -> str:

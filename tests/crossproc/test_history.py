@@ -9,14 +9,18 @@ import signal
 import time
 from typing import Any
 
+import pytest
+
 from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
+from tests.support import locks, redis_cli
 from tests.support.proxy import FaultProxy
 
 from .conftest import Crew
 from .journal import Stalls
 
 PROCESSES, TASKS, SECONDS, TTL = 4, 5, 4.0, 1.0
+KINDS = (("lock",), ("lock", "fair"))
+"""What the tasks of each process use by turns; both are one lock."""
 
 
 def check_history(events: list[dict[str, Any]]) -> int:
@@ -67,7 +71,8 @@ def test_the_checker_finds_what_it_must() -> None:
         raise AssertionError(f"not found: {bad}")
 
 
-async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer) -> None:
+@pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
+async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer, kinds: tuple[str, ...]) -> None:
     """Connections die, bytes are held and healed, scripts are forgotten, clients killed and paused: nothing overlaps.
 
     Two of the processes go through a proxy.
@@ -75,7 +80,7 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer)
     dice = random.Random()
     async with FaultProxy(own_server.host, own_server.port) as proxy:
         workers = [
-            crew.start("history", TASKS, TTL, url=proxy.url if number % 2 else own_server.url)
+            crew.start("history", TASKS, TTL, *kinds, url=proxy.url if number % 2 else own_server.url)
             for number in range(PROCESSES)
         ]
         await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
@@ -110,12 +115,13 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer)
             (crew.folder / "enough").touch()
             await crew.done(*workers)
             assert check_history(crew.events()) > 100
-            assert not [key for key in link.keys("*") if not key.endswith(b":state") and b":dead:" not in key]  # type: ignore[union-attr]
+            assert locks.nothing_held(link)
 
 
-async def test_processes_that_are_stopped_and_killed(crew: Crew) -> None:
+@pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
+async def test_processes_that_are_stopped_and_killed(crew: Crew, kinds: tuple[str, ...]) -> None:
     """SIGSTOP for longer than the ttl, SIGKILL: only the stopped ones can overlap, and the resource refuses them."""
-    workers = [crew.start("history", 2, TTL) for _ in range(PROCESSES)]
+    workers = [crew.start("history", 2, TTL, *kinds) for _ in range(PROCESSES)]
     await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
     stopped, killed = workers[0], workers[1]
     crew.stop(stopped)

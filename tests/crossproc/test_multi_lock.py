@@ -7,6 +7,10 @@ import os
 import signal
 from typing import Any
 
+from aiolock import LockManager
+from tests.support import redis_cli
+from tests.support.locks import LockState, state
+
 from .conftest import Crew
 
 PROCESSES, TASKS, ROUNDS = 2, 5, 10
@@ -60,3 +64,30 @@ async def test_any_order_any_end(crew: Crew) -> None:
     survivors = {worker.pid for worker in workers}
     entries = [event for event in events if event["event"] == "enter" and event["pid"] in survivors]
     assert len(entries) == len(survivors) * TASKS * ROUNDS
+
+
+def is_reserved(seen: LockState) -> bool:
+    """A multi lock has it, and waits for others."""
+    return ":+" in seen.holder and not seen.depth
+
+
+async def test_killed_while_it_gathers(crew: Crew) -> None:
+    """What it has reserved ends with its `liveness`, and leaves nothing dirty. Kept by take.lua: depth 0."""
+    with redis_cli.client(crew.url) as link:
+        async with LockManager(crew.url, ttl=60.0) as locks:
+            first, second = await locks.lock("c").acquire(), await locks.lock("d").acquire()
+            victim = crew.start("overlap", 2 * TASKS, 10_000)
+            await crew.until(lambda: link.zcard("aiolock:lock:{c}:queue"))
+            await first.release()
+            while True:  # what needs d, too, has c for a while; and then again
+                await crew.until(lambda: is_reserved(state(link, "c")))
+                crew.stop(victim)
+                if is_reserved(state(link, "c")):
+                    break
+                os.kill(victim.pid, signal.SIGCONT)
+            victim.kill()
+            victim.wait()
+            async with asyncio.timeout(10.0), locks.lock("c") as lease:
+                assert not lease.abandoned
+            await second.release()
+        await crew.done(crew.start("overlap", TASKS, ROUNDS))

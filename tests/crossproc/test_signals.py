@@ -7,34 +7,38 @@ import os
 import signal
 import time
 
-import redis.asyncio
-
 from aiolock import LockManager
-from aiolock.scripts.keys import Keys
 
-from .conftest import LATE, Crew
+from .conftest import LATE, Crew, queued
 from .journal import Resource
 from .worker import NAME, TTL
 
-LOCK = Keys("aiolock").of("lock", NAME).lock
+PATIENT = 3.0
+"""Seconds for which a process that waits counts as alive, by default."""
 
 
-async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew, raw: redis.asyncio.Redis) -> None:
-    """Kept by acquire.lua: `state[3] == '0'`, and Gate.refuse: it wakes at the holder's expiry."""
+async def remaining(locks: LockManager) -> float:
+    """Seconds that whoever holds the lock has left; 0 if nobody does."""
+    info = await locks.lock(NAME).info()
+    return 0.0 if info is None else info.ttl
+
+
+async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew) -> None:
+    """Kept by state.lua: `vacate`, and QueueEntry.queued: it asks at the holder's expiry."""
     async with LockManager(crew.url, ttl=TTL, recheck=60.0) as locks:
         victim = crew.start("hold")
         await crew.until(lambda: crew.events("inside"))
         waiter = asyncio.ensure_future(locks.lock(NAME).acquire())
         low = TTL
         async with asyncio.timeout(TTL + LATE):
-            while (left := await raw.pttl(LOCK) / 1000) <= low:  # until it renewed
+            while (left := await remaining(locks)) <= low:  # until it renewed
                 low = left
                 await asyncio.sleep(0.01)
         assert not waiter.done()
         victim.kill()
         victim.wait()
         killed = time.monotonic()
-        left = await raw.pttl(LOCK) / 1000
+        left = await remaining(locks)
         assert 0 < left <= TTL
         async with asyncio.timeout(TTL + 5):
             lease = await waiter
@@ -49,7 +53,7 @@ async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew, raw: r
             assert not after.abandoned
 
 
-async def test_a_stopped_holder_is_cancelled_and_its_late_write_refused(crew: Crew, raw: redis.asyncio.Redis) -> None:
+async def test_a_stopped_holder_is_cancelled_and_its_late_write_refused(crew: Crew) -> None:
     """SIGSTOP past the ttl, SIGCONT. Kept by Watchdog.lateness, Hold.check and, at the resource, by the fence."""
     holder = crew.start("hold")
     await crew.until(lambda: crew.events("inside"))
@@ -71,7 +75,9 @@ async def test_a_stopped_holder_is_cancelled_and_its_late_write_refused(crew: Cr
             assert "for at least" in str(lost["text"])
             assert lost["late_write_accepted"] is False
             assert not lease.lost
-            assert await raw.hlen(LOCK) == 1  # its release freed nothing of ours
+            info = await locks.lock(NAME).info()
+            assert info is not None
+            assert info.fence == lease.fence  # its release freed nothing of ours
         assert len(crew.events("write")) - before <= 2
 
 
@@ -80,13 +86,10 @@ async def test_a_stopped_waiter_does_not_keep_others_out(crew: Crew) -> None:
     async with LockManager(crew.url, ttl=30.0) as locks:
         async with locks.lock(NAME):
             waiter = crew.start("hold", 0.5)
-            channel = Keys("aiolock").of("lock", NAME).free
-            async with redis.asyncio.Redis.from_url(crew.url) as link:
-                while (await link.pubsub_numsub(channel))[0][1] == 0:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await queued(locks.fair_lock(NAME), 1)
             crew.stop(waiter)
         for _ in range(5):
-            async with asyncio.timeout(5), locks.lock(NAME) as lease:
+            async with asyncio.timeout(PATIENT + LATE), locks.lock(NAME) as lease:
                 assert not crew.events("inside")
         os.kill(waiter.pid, signal.SIGCONT)
         await crew.until(lambda: crew.events("inside"))

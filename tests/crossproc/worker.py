@@ -11,12 +11,11 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
 
 from aiolock import BackendError, ConfigurationError, Lease, Lock, LockLost, LockManager, NotOwned
 from aiolock.core.acquisition import Acquisition
-from aiolock.core.gate import Gate
 from aiolock.core.queue_entry import QueueEntry
+from aiolock.scripts.outcomes import Passed, Queued
 from tests.crossproc.journal import Counter, Journal, Resource
 
 TTL = 3.6
@@ -171,15 +170,19 @@ async def _own(locks: LockManager, journal: Journal) -> None:
         journal.note("child", free=await own.lock(NAME).try_acquire() is not None)
 
 
-async def history(url: str, folder: str, tasks: str, ttl: str) -> None:
-    """Tasks enter and leave, whatever happens to the server, and note when; stalls of the loop, too."""
+async def history(url: str, folder: str, tasks: str, ttl: str, *kinds: str) -> None:
+    """Tasks enter and leave, whatever happens to the server, and note when; stalls of the loop, too.
+
+    They use a `lock` and a `fair` lock by turns, as `kinds` says.
+    """
     journal, resource = Journal(f"{folder}/journal"), Resource(f"{folder}/resource")
 
-    async def work(locks: LockManager) -> None:
+    async def work(locks: LockManager, kind: str) -> None:
+        make = locks.fair_lock if kind == "fair" else locks.lock
         while not enough.exists():  # noqa: ASYNC240 - another process makes it
             lease = None
             try:
-                async with locks.lock(NAME, acquire_timeout=2.0) as lease:
+                async with make(NAME, acquire_timeout=2.0) as lease:
                     journal.note("enter", at=time.monotonic(), fence=lease.fence, lost=lease.lost)
                     try:
                         accepted = resource.write(lease.fence)
@@ -196,7 +199,8 @@ async def history(url: str, folder: str, tasks: str, ttl: str) -> None:
     async with LockManager(url, ttl=float(ttl), request_timeout=1.5) as locks:  # to connect, among others that start
         journal.note("ready")
         watching = asyncio.create_task(journal.watch())
-        await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
+        turns = itertools.cycle(kinds or ("lock",))
+        await asyncio.gather(*(work(locks, next(turns)) for _ in range(int(tasks))))
         watching.cancel()
 
 
@@ -216,34 +220,33 @@ async def stand(url: str, folder: str, what: str, ttl: str, liveness: str, stay:
             journal.note("lost", fence=lease.fence, reason=lost.reason.name)
 
 
-class Entries(dict[str, QueueEntry]):
-    """Remembers what a manager's waiters were told of their entries, and when."""
+def note_places() -> dict[str, float]:
+    """From now on, when each owner was first told that it stands in a queue."""
+    told: dict[str, float] = {}
+    queued = QueueEntry.queued
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: dict[str, tuple[QueueEntry, float]] = {}
+    def noting(entry: QueueEntry, outcome: Queued | Passed, sent_at: float) -> None:
+        told.setdefault(entry.owner, time.monotonic())
+        queued(entry, outcome, sent_at)
 
-    def __setitem__(self, owner: str, entry: QueueEntry) -> None:
-        super().__setitem__(owner, entry)
-        self.seen[owner] = entry, time.monotonic()
+    QueueEntry.queued = noting  # type: ignore[method-assign]
+    return told
 
 
 async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
-    """Tasks enter a fair lock again and again, and note when they asked, and what they were told of their place.
+    """Tasks enter a fair lock again and again, and note when they asked, and when they were told of their place.
 
     Entries are refreshed more often than their liveness asks for: that must not cost them their turn.
     """
     journal = Journal(f"{folder}/journal")
 
-    async def work(locks: LockManager, entries: Entries, task: int) -> None:
+    async def work(locks: LockManager, task: int) -> None:
         for _ in range(int(rounds)):
             asked = time.monotonic()
             async with take(locks, "fair") as lease:
-                entry, queued = entries.seen.pop(lease.hold.owner, (None, time.monotonic()))
-                # Who finds it free is granted by the same clock that queue numbers are minted from.
-                number = lease.fence if entry is None else entry.waiter.queue_number
-                told = {"asked": asked, "queued": queued, "number": number, "waited": entry is not None}
-                journal.note("enter", task=task, fence=lease.fence, **told)
+                queued = told.pop(lease.hold.owner, None)
+                known = {"asked": asked, "queued": queued or time.monotonic(), "waited": queued is not None}
+                journal.note("enter", task=task, fence=lease.fence, **known)
                 await asyncio.sleep(0)
                 journal.note("leave", task=task, fence=lease.fence, accepted=True)
 
@@ -253,12 +256,12 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
             locks._runtime.verify_queue_entries()
 
     async with LockManager(url, ttl=LONG, liveness=LONG) as locks:
-        entries = locks._runtime.queue_entries = Entries()
+        told = note_places()
         journal.note("ready")
         while not Path(folder, "go").exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
             await asyncio.sleep(0.01)
         refreshing = asyncio.create_task(refresh(locks))
-        await asyncio.gather(*(work(locks, entries, task) for task in range(int(tasks))))
+        await asyncio.gather(*(work(locks, task) for task in range(int(tasks))))
         refreshing.cancel()
 
 
@@ -315,15 +318,8 @@ async def _wait(url: str, folder: str, number: int, stays: int) -> None:
             await asyncio.Event().wait()
 
     async with LockManager(url, ttl=2 * LONG, liveness=LONG, recheck=LONG) as locks:
-        tasks = [loop.create_task(enter("lock", size)) for size in HERD if number < size]
+        tasks = [loop.create_task(enter(what, size)) for what in ("lock", "fair") for size in HERD if number < size]
         loop.add_reader(stays, lambda: [task.cancel() for task in tasks])
-        # What it has to send for them is sent: refused, subscribed, refused again.
-        attempts = [0]
-        while min(attempts) < 2:
-            await asyncio.sleep(0.01)
-            gates = cast("dict[object, Gate]", locks._runtime.gates).values()
-            attempts = [waiter.attempts for gate in gates for waiter in gate.waiters] or [0]
-        tasks += [loop.create_task(enter("fair", size)) for size in HERD if number < size]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

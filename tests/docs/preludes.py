@@ -24,6 +24,7 @@ from aiolock import LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
+from tests.support.locks import held, nothing_held
 
 Namespace = dict[str, Any]
 Prelude = Callable[[str], AbstractAsyncContextManager[Namespace]]
@@ -50,9 +51,7 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
     async with LockManager(url) as manager:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
-        kept = (b":state", b":polled")  # what a name remembers
-        held = [key for key in client.keys("aiolock:*") if not key.endswith(kept)]
-        assert [key for key in held if not key.startswith(b"aiolock:latch:")] == []
+        assert nothing_held(client)
 
 
 @asynccontextmanager
@@ -63,9 +62,8 @@ async def quorum(url: str) -> AsyncIterator[Namespace]:
         yield {"urls": urls, "charge": work}
         for each in urls:
             with redis_cli.client(each) as client:
-                states = client.keys("aiolock:lock:*")
-                assert len(states) == 1
-                assert states[0].endswith(b":state")
+                assert len(client.keys("aiolock:lock:*")) == 1
+                assert nothing_held(client)
 
 
 @asynccontextmanager
@@ -302,13 +300,13 @@ async def terminated(url: str) -> AsyncIterator[Namespace]:
     task = asyncio.create_task(namespace["main"]())
     with redis_cli.client(url) as client:
         async with asyncio.timeout(10):
-            while not client.exists("aiolock:lock:{nightly-report}"):  # noqa: ASYNC110
+            while not held(client, "nightly-report"):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait((task,))
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         assert task.cancelled()
-        assert not client.exists("aiolock:lock:{nightly-report}")
+        assert not held(client, "nightly-report")
 
 
 def prelude(name: str) -> Prelude:

@@ -8,7 +8,7 @@ import re
 import pytest
 import redis
 
-from aiolock import Lock, LockLost, LockManager, LossReason
+from aiolock import FairLock, Lock, LockLost, LockManager, LossReason
 from aiolock.scripts import latch, lock, multi, queue
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -27,7 +27,7 @@ OF_THE_CLIENT = {
     "unsubscribe",
     "wait",
 }
-SCRIPTS = (*lock.SCRIPTS, *queue.SCRIPTS, *multi.SCRIPTS, *latch.SCRIPTS)
+SCRIPTS = (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *latch.SCRIPTS)
 
 
 def rule() -> list[str]:
@@ -48,7 +48,7 @@ async def test_the_rule_is_enough(own_server: RedisServer) -> None:
     with redis_cli.client(own_server.url) as admin:
         admin.execute_command(*(word.replace(">password", ">secret") for word in rule()))
         url = own_server.url.replace("redis://", "redis://locks:secret@")
-        async with LockManager(url, request_timeout=1.5) as one, LockManager(url) as other:
+        async with LockManager(url, request_timeout=1.5) as one, LockManager(url, liveness=0.15) as other:
             await everything(one, other, admin)
         assert admin.acl_log() == []
 
@@ -70,10 +70,13 @@ async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -
         async with kind as lease:
             await lease.renew()
             assert await kind.info()
-    async with one.fair_lock("a"):
-        waiting = asyncio.create_task(other.fair_lock("a").acquire())
-        await asyncio.sleep(0.1)
-    await (await waiting).release()
+    for kind in (one.fair_lock("b"), one.semaphore("b", 1)):  # a queue of tasks, on the server
+        others = other.fair_lock("b") if isinstance(kind, FairLock) else other.semaphore("b", 1)
+        async with kind:
+            waiting = [asyncio.create_task(others.acquire()) for _ in range(2)]
+            await asyncio.sleep(0.1)
+        for lease in asyncio.as_completed(waiting):
+            await (await lease).release()
     await one.semaphore("a", 1).set_permits(2)
     assert not await one.fair_lock("a").force_release()
     assert await one.latch("a", 1).count_down() == 0

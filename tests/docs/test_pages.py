@@ -53,6 +53,18 @@ def test_every_file_named_exists() -> None:
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
+def test_every_step_named_exists() -> None:
+    """Broken by a method or file that the way through the core no longer has."""
+    text = TEXTS[ROOT / "docs" / "how-it-works.md"]
+    files = set(re.findall(r"\b((?:core|primitives|backends)/[\w/]*(?:\.py)?)", text))
+    assert {name for name in files if not (ROOT / "aiolock" / name).exists()} == set()
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "aiolock").rglob("*.py"))
+    steps = set(re.findall(r"\b([A-Z]\w+[a-z])\.(\w+)\b", text))
+    assert ("QueueEntry", "told") in steps
+    assert {(kind, name) for kind, name in steps if f"class {kind}" not in source} == set()
+    assert {(kind, name) for kind, name in steps if not re.search(rf"def {name}\(|_{name}\b|{name}: ", source)} == set()
+
+
 def test_the_readme_shows_the_example() -> None:
     """The FastAPI example of the README is `docs/examples/fastapi_app.py` without its docstring."""
     shown = next(block for block in blocks("python") if block.setup == "fastapi")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import redis
 
 from aiolock import BackendError, Lease, Lock, LockManager
-from aiolock.scripts.keys import Keys, NameKeys
+from tests.support import locks
 
 NAME = "order:42"
 ENOUGH = 15.0
@@ -25,8 +25,9 @@ LATE = 3.0
 USER = "aiolock-nokill"
 
 
-def keys_of(name: str = NAME) -> NameKeys:
-    return Keys("aiolock").of("lock", name)
+def key_of(name: str = NAME) -> str:
+    """The key of a lock's state."""
+    return locks.KEYS.of("lock", name).lock
 
 
 async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
@@ -67,26 +68,25 @@ class Server:
     def __init__(self, link: redis.Redis) -> None:
         self.link = link
 
+    def state(self, name: str = NAME) -> locks.LockState:
+        return locks.state(self, name)
+
     def locked(self, name: str = NAME) -> bool:
-        return bool(self.link.exists(keys_of(name).lock))
+        return locks.held(self, name)
 
-    def depths(self, name: str = NAME) -> list[int]:
-        return [int(depth) for depth in self.link.hvals(keys_of(name).lock)]  # type: ignore[union-attr]
+    def depth(self, name: str = NAME) -> int:
+        return locks.state(self, name).depth
 
-    def pttl(self, name: str = NAME) -> int:
-        return int(self.link.pttl(keys_of(name).lock))  # type: ignore[arg-type]
+    def waiting(self, name: str = NAME) -> list[str]:
+        """Who stands in the queue, first to last: a process has one entry for all its tasks."""
+        return locks.waiting(self, name)
 
-    def listeners(self, name: str = NAME) -> int:
-        ((_, count),) = self.link.pubsub_numsub(keys_of(name).free)  # type: ignore[misc]
-        return int(count)
-
-    def held(self) -> set[str]:
-        """Every key but states and tombstones."""
-        keys = {key.decode() for key in self.link.keys("*")}  # type: ignore[union-attr]
-        return {key for key in keys if not key.endswith(":state") and ":dead:" not in key}
+    def held(self) -> list[str]:
+        """The names that somebody holds, the queues in which somebody waits, and the keys that never expire."""
+        return [*locks.held_names(self), *locks.all_waiting(self), *locks.unlimited(self)]
 
     def tombstones(self) -> int:
-        return len(self.link.keys("*:dead:*"))  # type: ignore[arg-type]
+        return len(locks.tombstones(self))
 
     def scripts_run(self) -> int:
         """How many since the server started, as every count here."""

@@ -20,7 +20,7 @@ TASKS = 3000
 async def test_a_storm_of_cancels(
     proxy: FaultProxy, opened: Opener, server: Server, request: pytest.FixtureRequest, resets: int
 ) -> None:
-    """Invariants 1 to 3. Kept by acquisition._attempt, Gate.leave_queue and Gate.lower: every end is written at once.
+    """Invariants 1 to 3. Kept by QueueEntry.end and Gate.lower: every end is written at once.
 
     13 of 14 async libraries leak a key here.
     """

@@ -11,12 +11,13 @@ import asyncio
 import pytest
 
 from aiolock import Lock, LockManager
-from aiolock.scripts.lock import ACQUIRE, RELEASE, RENEW, TRANSFER
+from aiolock.scripts.lock import ACQUIRE, NEST, RELEASE, RENEW, TRANSFER
 from tests.support.proxy import FaultProxy, Rule
 
-from .scene import ENOUGH, NAME, Server, enter, keys_of, until
+from .scene import ENOUGH, NAME, Server, enter, until
 
 ACQUIRES = ACQUIRE.sha.encode()
+NESTS = NEST.sha.encode()
 RELEASES = RELEASE.sha.encode()
 TRANSFERS = TRANSFER.sha.encode()
 RENEWS = RENEW.sha.encode()
@@ -45,7 +46,7 @@ async def arrive(rule: Rule, server: Server, proxy: FaultProxy, kills: bool) -> 
 async def test_an_acquire_after_its_undo(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C4. Kept by Handshake.greet: CLIENT KILL; by release.lua: `SET KEYS[3]`; by acquire.lua: `EXISTS KEYS[3]`."""
+    """C4. Kept by Handshake.greet: CLIENT KILL; by release.lua: `SET KEYS[4]`; by acquire.lua: `finished`."""
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()
@@ -88,7 +89,7 @@ async def test_an_acquire_that_is_cancelled_as_its_line_dies(
 ) -> None:
     """C4, cancel and loss within a few turns of the loop: the undo may never have been written.
 
-    Kept by acquisition._attempt.unanswered: `undo.taint()`.
+    Kept by QueueEntry._unwanted: `self.taint()`.
     """
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
@@ -135,7 +136,7 @@ async def test_an_acquire_while_its_repetition_is_held(
     async with asyncio.timeout(ENOUGH):
         lease = await task
     await arrive(held, server, proxy, kills)
-    assert server.depths() == [1]
+    assert server.depth() == 1
     await lease.release()
     assert not server.held()
 
@@ -143,7 +144,7 @@ async def test_an_acquire_while_its_repetition_is_held(
 async def test_a_release_after_its_repetition(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """Invariant 4: the successor keeps its lock. Kept by release.lua: `HDEL KEYS[1] owner`."""
+    """Invariant 4: the successor keeps its lock. Kept by release.lua: `name.holder ~= owner`."""
     lease = await here.acquire()
     held = proxy.hold("requests", 1, RELEASES)
     release = asyncio.ensure_future(_await(lease.release()))
@@ -153,7 +154,7 @@ async def test_a_release_after_its_repetition(
         await release
         async with there:
             await arrive(held, server, proxy, kills)
-            assert server.depths() == [1]
+            assert server.depth() == 1
 
 
 async def _await(awaitable: object) -> None:
@@ -163,9 +164,9 @@ async def _await(awaitable: object) -> None:
 async def test_a_nested_acquire_after_everything_was_released(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C2: depth 2 creates nothing. Kept by acquire.lua: `if depth > 1`, and the tombstone."""
+    """C2: it creates nothing. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
     async with asyncio.timeout(ENOUGH), here:
-        held = proxy.hold("requests", 1, ACQUIRES)
+        held = proxy.hold("requests", 1, NESTS)
         nested = asyncio.create_task(_cut_off(proxy, held))
         async with here:
             pass
@@ -185,29 +186,29 @@ async def test_a_nested_acquire_while_the_outer_one_lives_on(
 ) -> None:
     """The depth is a mirror: a late copy may raise it, and the end of the hold is still its end."""
     async with asyncio.timeout(ENOUGH), here:
-        held = proxy.hold("requests", 1, ACQUIRES)
+        held = proxy.hold("requests", 1, NESTS)
         nested = asyncio.create_task(_cut_off(proxy, held))
         async with here:
             pass
         await nested
         await arrive(held, server, proxy, kills)
-        assert server.depths() == ([1] if kills else [2])
+        assert server.depth() == (1 if kills else 2)
     assert not server.held()
 
 
 async def test_a_nested_acquire_after_somebody_else_took_the_lock(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C2. Kept by acquire.lua: only depth 1 creates, and what another holds is refused."""
+    """C2. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
     async with asyncio.timeout(ENOUGH), here:
-        held = proxy.hold("requests", 1, ACQUIRES)
+        held = proxy.hold("requests", 1, NESTS)
         nested = asyncio.create_task(_cut_off(proxy, held))
         async with here:
             pass
         await nested
     async with there as lease:
         await arrive(held, server, proxy, kills)
-        assert server.depths() == [1]
+        assert server.depth() == 1
         info = await there.info()
         assert info is not None
         assert info.fence == lease.fence
@@ -219,7 +220,7 @@ async def test_a_nested_acquire_that_is_cancelled_leaves_the_outer_one(
 ) -> None:
     """C3 (a): its undo is a release to the local depth, never to 0. Kept by Gate.lower: `hold.depth`."""
     async with asyncio.timeout(ENOUGH), here as lease:
-        held = proxy.hold("requests", 1, ACQUIRES)
+        held = proxy.hold("requests", 1, NESTS)
         task = asyncio.create_task(_share(here, lease.owner))
         await held.hit()
         task.cancel()
@@ -244,30 +245,105 @@ async def _share(lock: Lock, owner: object) -> None:
         pass
 
 
-async def test_attempts_of_a_waiter_that_goes_on(
+async def test_a_request_of_one_who_waits_on(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C3 (b): an undo ends the acquisition, not an attempt; a copy of an old attempt does no harm to a later one."""
+    """C3 (b): it was asked again, and a copy that comes when it has the lock changes nothing.
+
+    Kept by acquire.lua: `mine`.
+    """
     lease = await there.acquire()
-    waiter = asyncio.ensure_future(here.acquire())
-    await until(lambda: server.listeners())
     held = proxy.hold("requests", 1, ACQUIRES)
-    await lease.release()
+    waiter = asyncio.ensure_future(here.acquire())
     await held.hit()
     proxy.reset(upstream=False)
+    await until(lambda: server.waiting())
+    await lease.release()
     async with asyncio.timeout(ENOUGH):
         second = await waiter
         assert second.fence > lease.fence
+        await until(lambda: server.depth() == 1)  # it was confirmed
         await arrive(held, server, proxy, kills)
-        assert server.depths() == [1]
+        assert server.depth() == 1
+        assert not server.waiting()
         await second.release()
+    assert not server.held()
+
+
+async def test_an_acquire_after_its_repetition_was_refused(
+    either: LockManager, here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
+) -> None:
+    """One that does not wait, and went away empty: a copy that comes when the lock is free gets nothing.
+
+    Kept by QueueEntry.end: `not self.tainted`.
+    """
+    lease = await there.acquire()
+    held = proxy.hold("requests", 1, ACQUIRES)
+    attempt = asyncio.ensure_future(_try(here))
+    await held.hit()
+    proxy.reset(upstream=False)
+    async with asyncio.timeout(ENOUGH):
+        assert not await attempt
+        assert await enter(either.lock("another"))  # whatever makes up for it was written before
+    await lease.release()
+    await arrive(held, server, proxy, kills)
+    assert not server.held()
+
+
+async def _try(lock: Lock) -> bool:
+    return await lock.try_acquire() is not None
+
+
+async def test_a_place_in_the_queue_after_it_was_given_up(
+    here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
+) -> None:
+    """The last task of the process gave up while its request was held: a copy that comes late queues nobody.
+
+    Kept by acquire.lua: `finished`.
+    """
+    async with there as lease:
+        held = proxy.hold("requests", 1, ACQUIRES)
+        waiter = asyncio.create_task(enter(here))
+        await held.hit()
+        proxy.reset(upstream=False)
+        await until(lambda: server.waiting())
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        await until(lambda: not server.waiting())
+        await arrive(held, server, proxy, kills)
+        assert not server.waiting()
+        assert server.state().fence == lease.fence
+    assert await enter(there)
+
+
+async def test_a_confirmation_after_the_release(
+    here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
+) -> None:
+    """Hazard 11: the block that a grant from the queue let in was over before its confirmation came to the server.
+
+    Kept by renew.lua: owner and fence are compared.
+    """
+    lease = await there.acquire()
+    waiter = asyncio.ensure_future(here.acquire())
+    await until(lambda: server.waiting())
+    held = proxy.hold("requests", 1, RENEWS)
+    await lease.release()
+    await held.hit()
+    async with asyncio.timeout(ENOUGH):
+        second = await waiter
+        proxy.reset(upstream=False)
+        await second.release()
+        async with there as third:
+            await arrive(held, server, proxy, kills)
+            assert server.state().fence == third.fence > second.fence > lease.fence
     assert not server.held()
 
 
 async def test_a_transfer_after_its_repetition(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """H2. Kept by transfer.lua: `EXISTS KEYS[4]`, and `if held and …`."""
+    """H2. Kept by transfer_local.lua: `EXISTS KEYS[5]`, and `if held`."""
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
     await asyncio.sleep(0)
@@ -279,7 +355,7 @@ async def test_a_transfer_after_its_repetition(
         assert await successor > lease.fence
         async with there:
             await arrive(held, server, proxy, kills)
-            assert server.depths() == [1]
+            assert server.depth() == 1
     assert not server.held()
 
 
@@ -325,7 +401,7 @@ async def test_a_renewal_after_the_release(
 
 
 async def test_a_late_renewal_does_not_shorten(here: Lock, proxy: FaultProxy, server: Server, kills: bool) -> None:
-    """Kept by renew.lua: `if ttl > pttl`."""
+    """Kept by renew.lua: `math.max(name.expires`."""
     async with asyncio.timeout(ENOUGH), here as lease:
         held = proxy.hold("requests", 1, RENEWS)
         renewal = asyncio.ensure_future(_await(lease.renew()))
@@ -334,5 +410,4 @@ async def test_a_late_renewal_does_not_shorten(here: Lock, proxy: FaultProxy, se
         await asyncio.gather(renewal, return_exceptions=True)
         await lease.renew(ttl=100.0)
         await arrive(held, server, proxy, kills)
-        assert server.pttl() > 90_000
-        assert keys_of().lock in server.held()
+        assert server.state().pttl > 90_000

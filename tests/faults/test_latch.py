@@ -71,7 +71,7 @@ async def test_an_unanswered_count_down_counts_when_the_connection_is_back(
 async def test_an_opening_while_the_waiter_is_cut_off(
     locks: LockManager, others: LockManager, proxy: FaultProxy, server: Server
 ) -> None:
-    """It is found at the reconnect, recheck is a minute away. Kept by Ear._on_message: confirmed again, ask."""
+    """It is found at the reconnect; recheck is far. Kept by ReleaseListener._on_message: confirmed again, ask."""
     task = asyncio.create_task(locks.latch(NAME, 1).wait())
     await until(lambda: listeners(server))
     proxy.refuse()

@@ -7,13 +7,15 @@ import logging
 
 import pytest
 
-from aiolock import BackendError, Lock, LockManager
-from aiolock.scripts.lock import ACQUIRE, RELEASE, RENEW, TRANSFER
+from aiolock import BackendError, Lease, Lock, LockLost, LockManager
+from aiolock.scripts.lock import ACQUIRE, NEST, RELEASE, RENEW, TRANSFER
+from tests.support import locks
 from tests.support.proxy import FaultProxy
 
-from .scene import ENOUGH, NAME, Opener, Server, enter, keys_of, renewed, until
+from .scene import ENOUGH, NAME, Opener, Server, enter, key_of, renewed, until
 
 ACQUIRES = ACQUIRE.sha.encode()
+NESTS = NEST.sha.encode()
 RELEASES = RELEASE.sha.encode()
 TRANSFERS = TRANSFER.sha.encode()
 RENEWS = RENEW.sha.encode()
@@ -23,29 +25,30 @@ RENEWS = RENEW.sha.encode()
 
 
 async def test_the_reply_of_acquire_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
-    """It is asked again and reads its own grant. Kept by acquire.lua: a count that is there is granted, with the stored
-    fence; and acquisition._attempt: `return waiter.owner == owner`."""
+    """It is asked again and reads its own grant. Kept by acquire.lua: `mine`, and QueueEntry._unanswered."""
     cut = proxy.cut(matching=ACQUIRES)
     async with asyncio.timeout(ENOUGH), here as lease:
         assert len(cut.frames) == 1
-        assert server.depths() == [1]
+        assert server.depth() == 1
         assert not lease.abandoned
-        assert int(server.link.hget(keys_of().state, "fence")) == lease.fence  # type: ignore[arg-type]
+        assert server.state().fence == lease.fence
     assert not server.held()
     assert server.tombstones() == 1  # the lost copy could still come
 
 
-async def test_a_replay_reads_abandoned_as_it_was(here: Lock, proxy: FaultProxy, server: Server) -> None:
+async def test_a_replay_reads_abandoned_as_it_was(here: Lock, there: Lock, proxy: FaultProxy, server: Server) -> None:
     """H3 (1): its own dirty mark is not somebody's crash, and somebody's crash is not forgotten."""
+    gone: Lease | None = None
     for crashed in (False, True):
         if crashed:
-            lost = await here.acquire()
-            server.link.delete(keys_of().lock)
-            with pytest.raises(Exception, match="DELETED"):
-                await lost.release()
+            gone = await there.acquire()
+            locks.let_expire(server)
         proxy.cut(matching=ACQUIRES)
         async with asyncio.timeout(ENOUGH), here as lease:
             assert lease.abandoned is crashed
+    assert gone is not None
+    with pytest.raises(LockLost):
+        await gone.release()
 
 
 async def test_the_request_of_acquire_is_lost_with_its_connection(
@@ -61,7 +64,7 @@ async def test_the_request_of_acquire_is_lost_with_its_connection(
 
 
 async def test_the_request_of_a_first_acquire_is_swallowed(proxy: FaultProxy, opened: Opener, server: Server) -> None:
-    """A first attempt does not wait longer than request_timeout. Kept by acquisition._attempt: `patience`."""
+    """A first attempt does not wait longer than request_timeout. Kept by Waiter.on_due: `self.fail(Unanswered())`."""
     locks = await opened(proxy.url, request_timeout=0.5)
     proxy.drop("requests", matching=ACQUIRES)
     with pytest.raises(BackendError, match=NAME) as caught:
@@ -79,7 +82,7 @@ async def test_the_requests_of_a_waiter_are_swallowed(
     locks = await opened(proxy.url, request_timeout=0.5)
     lease = await others.lock(NAME).acquire()
     waiter = asyncio.create_task(enter(locks.lock(NAME)))
-    await until(lambda: server.listeners())
+    await until(lambda: server.waiting())
     hole = proxy.blackhole("requests")
     await lease.release()
     await hole.hit()
@@ -87,19 +90,19 @@ async def test_the_requests_of_a_waiter_are_swallowed(
     proxy.heal()
     async with asyncio.timeout(ENOUGH):
         assert await waiter > lease.fence
-    assert not server.held()
+    await until(lambda: not server.held())
 
 
 async def test_a_grant_that_comes_after_its_own_deadline_is_undone(
     proxy: FaultProxy, opened: Opener, server: Server
 ) -> None:
-    """H5. Kept by Gate.accepts: `now() < sent_at + grant.pttl / 1000 - margin`."""
+    """H5. Kept by Gate.admit: `now() >= entry.grant.deadline`."""
     locks = await opened(proxy.url, ttl=0.5, request_timeout=3.0)
     held = proxy.hold("replies", times=1, matching=b"granted")
     task = asyncio.create_task(_hold(locks.lock(NAME)))
     await held.hit()
     await until(lambda: not server.locked())
-    first = int(server.link.hget(keys_of().state, "fence"))  # type: ignore[arg-type]
+    first = server.state().fence
     held.lift()
     async with asyncio.timeout(ENOUGH):
         lease = await task
@@ -130,9 +133,7 @@ async def test_the_deadline_counts_from_the_request(proxy: FaultProxy, opened: O
 async def test_the_reply_of_release_is_lost(
     here: Lock, proxy: FaultProxy, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The repetition is told that it is done, not that somebody took it. Kept by release.lua: `'clean') ~= '1'`,
-    and again by ReleaseResult.settle: `resent`.
-    """
+    """The repetition is told that it is done, not that somebody took it. Kept by ReleaseResult.settle: `resent`."""
     cut = proxy.cut(matching=RELEASES)
     async with asyncio.timeout(ENOUGH):
         await enter(here)
@@ -144,8 +145,8 @@ async def test_the_reply_of_release_is_lost(
 async def test_the_reply_of_release_is_lost_and_somebody_enters_meanwhile(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """Its repetition does not free the other's lock. Kept by release.lua: `HDEL KEYS[1] owner`, and
-    ReleaseResult.settle: `resent` proves no loss."""
+    """Its repetition does not free the other's lock. Kept by release.lua: `name.holder ~= owner`,
+    and ReleaseResult.settle: `resent` proves no loss."""
     proxy.cut(matching=RELEASES)
     lease = await here.acquire()
     released = asyncio.ensure_future(_await(lease.release()))
@@ -173,24 +174,24 @@ async def test_the_request_of_release_is_lost(here: Lock, there: Lock, proxy: Fa
 
 
 async def test_the_reply_of_a_nested_release_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
-    """C4: a repetition does not count down again. Kept by release.lua: `left < tonumber(count)`."""
+    """C4: a repetition does not count down again. Kept by release.lua: `left < tonumber(name.depth)`."""
     async with asyncio.timeout(ENOUGH), here:
         async with here:
             async with here:
                 proxy.cut(matching=RELEASES)
-            assert server.depths() == [2]
-        assert server.depths() == [1]
+            assert server.depth() == 2
+        assert server.depth() == 1
     assert not server.held()
 
 
 async def test_the_reply_of_a_nested_acquire_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
-    """Redisson #7367: it counts once. Kept by acquire.lua: the depth is absolute."""
+    """Redisson #7367: it counts once. Kept by nest.lua: the depth is absolute."""
     async with asyncio.timeout(ENOUGH), here as lease:
-        proxy.cut(matching=ACQUIRES)
+        proxy.cut(matching=NESTS)
         async with here:
-            assert server.depths() == [2]
+            assert server.depth() == 2
             assert lease.depth == 2
-        assert server.depths() == [1]
+        assert server.depth() == 1
     assert not server.held()
 
 
@@ -200,7 +201,7 @@ async def test_the_reply_of_a_nested_acquire_is_lost(here: Lock, proxy: FaultPro
 async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
     """H2 (a): a copy reads its own grant.
 
-    Kept by transfer.lua: `state[2] == next`; or by acquire.lua, when the successor tries by itself.
+    Kept by transfer.lua: `name.holder == next`.
     """
     inside = 0
     fences: list[int] = []
@@ -210,7 +211,7 @@ async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, se
         async with here as lease:
             inside += 1
             assert inside == 1
-            assert server.depths() == [1]
+            assert server.depth() == 1
             fences.append(lease.fence)
             await asyncio.sleep(0.01)
             inside -= 1
@@ -229,7 +230,7 @@ async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, se
 async def test_a_transfer_is_lost_and_its_successor_is_cancelled(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool, third: bool, early: bool
 ) -> None:
-    """H2 (b, c): neither keeps it. Kept by Handoff.start.unanswered: `return False`, and Handoff._settle."""
+    """H2 (b, c): neither keeps it. Kept by QueueEntry.end, and _Transfer._judge: PendingRelease."""
     rule = proxy.cut(matching=TRANSFERS) if executed else proxy.hold("requests", 1, TRANSFERS)
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
@@ -239,7 +240,7 @@ async def test_a_transfer_is_lost_and_its_successor_is_cancelled(
     lease.release()
     await rule.hit()
     if executed:
-        await until(lambda: int(server.link.hget(keys_of().state, "fence")) != lease.fence)  # type: ignore[arg-type]
+        await until(lambda: server.state().fence != lease.fence)
     if early:  # before the loss is noticed
         successor.cancel()
     proxy.refuse()
@@ -260,7 +261,7 @@ async def test_a_transfer_is_lost_and_its_successor_is_cancelled(
 async def test_the_successor_is_cancelled_while_the_transfer_is_on_its_way(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """Kept by Gate.leave_queue: `waiter.offer` is undone."""
+    """Kept by QueueEntry.end."""
     held = proxy.hold("requests", 1, TRANSFERS)
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
@@ -277,11 +278,11 @@ async def test_the_successor_is_cancelled_while_the_transfer_is_on_its_way(
 
 
 async def test_a_transfer_of_what_is_gone_leaves_the_successor_in_front(here: Lock, server: Server) -> None:
-    """H2 (d). Kept by Handoff._settle: Missing, `waiter.offer = False`, and it tries by itself."""
+    """H2 (d). Kept by _Transfer._judge: Missing, and the heir asks under another id."""
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
     await asyncio.sleep(0)
-    server.link.delete(keys_of().lock)
+    server.link.delete(key_of())
     with pytest.raises(Exception, match="DELETED"):
         await lease.release()
     async with asyncio.timeout(ENOUGH):
@@ -296,7 +297,7 @@ async def test_a_transfer_of_what_is_gone_leaves_the_successor_in_front(here: Lo
 async def test_a_cancelled_acquire_whose_line_dies_is_undone(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool
 ) -> None:
-    """Invariant 3. Kept by acquisition._attempt: `gate.undo(waiter)`, and PendingRelease: it is repeated."""
+    """Invariant 3. Kept by QueueEntry.end, and PendingRelease: it is repeated."""
     held = proxy.hold("replies" if executed else "requests", 1, b"granted" if executed else ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()

@@ -16,7 +16,7 @@ from aiolock.scripts.lock import ACQUIRE
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 
-from .scene import ENOUGH, LATE, NAME, SHORT, STILL, Opener, Server, enter, enter_eventually, keys_of, until
+from .scene import ENOUGH, LATE, NAME, SHORT, STILL, Opener, Server, enter, enter_eventually, key_of, until
 
 HELLO = b"HELLO"
 
@@ -31,7 +31,7 @@ async def test_unreachable_until_the_deadline(proxy: FaultProxy, opened: Opener,
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                left = server.pttl()
+                left = server.state().pttl
                 assert lease.remaining() == 0
                 raise
     assert left > 0
@@ -42,7 +42,7 @@ async def test_unreachable_until_the_deadline(proxy: FaultProxy, opened: Opener,
 
 
 async def test_a_first_attempt_fails_within_the_request_timeout(proxy: FaultProxy, opened: Opener) -> None:
-    """Kept by acquisition.obtain: `patience` of the first attempt."""
+    """Kept by Waiter.on_due: `self.fail(Unanswered())`."""
     locks = await opened(proxy.url, request_timeout=0.5)
     proxy.refuse()
     proxy.reset()
@@ -97,7 +97,7 @@ async def test_a_timeout_of_a_waiter_during_an_outage(
     locks = await opened(proxy.url, request_timeout=0.5)
     async with there:
         waiter = asyncio.ensure_future(locks.lock(NAME).acquire(timeout=0.8))
-        await until(lambda: server.listeners())
+        await until(lambda: server.waiting())
         proxy.refuse()
         proxy.reset()
         with pytest.raises(AcquireTimeout, match=NAME):
@@ -124,7 +124,7 @@ async def test_a_release_during_an_outage(
     warnings = [record for record in caplog.records if "release" in record.message and NAME in record.message]
     assert [record.levelno for record in warnings] == [logging.WARNING]
     waiter = asyncio.create_task(enter(there))
-    await until(lambda: server.listeners())
+    await until(lambda: server.waiting())
     hole.lift()
     proxy.heal()
     async with asyncio.timeout(ENOUGH):
@@ -156,7 +156,7 @@ async def test_a_nested_acquire_in_an_outage_leaves_the_outer_one(
         async with asyncio.timeout(ENOUGH):
             await until(lambda: locks._runtime.backend._session is not None)  # type: ignore[attr-defined]
             async with locks.lock(NAME):
-                assert server.depths() == [2]
+                assert server.depth() == 2
     await until(lambda: not server.held())
 
 
@@ -168,11 +168,11 @@ async def test_a_release_that_a_waiter_could_not_hear(
 ) -> None:
     """Redisson #763: released while the waiter's line was down, it goes on as soon as it is back, not after a ttl.
 
-    Kept by Channels.confirm: `wake(None)` after each resubscription.
+    Kept by Channels.confirm: `wake(None)` after each resubscription, and Runtime.verify_queue_entries.
     """
     lease = await there.acquire()
     waiter = asyncio.create_task(enter(here))
-    await until(lambda: server.listeners())
+    await until(lambda: server.waiting())
     away = proxy.hold("requests", None, HELLO)
     proxy.reset()
     await away.hit()
@@ -189,7 +189,7 @@ async def test_a_release_between_the_reconnect_and_the_resubscription(
     """Invariant 5. The lock is released after the new connection was greeted and before SUBSCRIBE arrives."""
     lease = await there.acquire()
     waiter = asyncio.create_task(enter(here))
-    await until(lambda: server.listeners())
+    await until(lambda: server.waiting())
     subscribe = proxy.hold("requests", None, b"SUBSCRIBE")
     proxy.reset()
     await subscribe.hit()
@@ -202,10 +202,10 @@ async def test_a_release_between_the_reconnect_and_the_resubscription(
 async def test_a_hundred_waiters_after_a_reconnect_ask_once(
     locks: LockManager, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """Kept by Gate.signal: only contenders are poked."""
+    """They have one entry, which is refreshed. Kept by Runtime.verify_queue_entries."""
     async with there:
         waiters = [asyncio.create_task(enter(locks.lock(NAME))) for _ in range(100)]
-        await until(lambda: server.listeners())
+        await until(lambda: server.waiting())
         before, subscribed = server.scripts_run(), server.subscriptions()
         proxy.reset()
         await until(lambda: server.subscriptions() > subscribed)
@@ -223,7 +223,7 @@ async def test_every_hold_is_verified_after_a_reconnect(locks: LockManager, prox
     away = proxy.hold("requests", None, HELLO)
     proxy.reset()
     await away.hit()
-    server.link.delete(keys_of("n2").lock)
+    server.link.delete(key_of("n2"))
     away.lift()
     async with asyncio.timeout(ENOUGH):
         assert await two.wait_lost() is LossReason.DELETED

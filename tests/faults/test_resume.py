@@ -23,12 +23,12 @@ async def ticket_of(lock: Lock) -> str:
 
 
 async def test_the_reply_of_resume_is_lost(locks: LockManager, there: Lock, proxy: FaultProxy, server: Server) -> None:
-    """It is asked again and reads its own grant. Kept by resume._move: `unanswered`, and transfer.lua."""
+    """It is asked again and reads its own grant. Kept by QueueEntry._unanswered, and by transfer.lua."""
     ticket = await ticket_of(there)
     cut = proxy.cut(matching=TRANSFERS)
     async with asyncio.timeout(ENOUGH), locks.resume(ticket) as lease:
         assert len(cut.frames) == 1
-        assert server.depths() == [1]
+        assert server.depth() == 1
         await lease.renew()
     assert not server.held()
 
@@ -43,7 +43,7 @@ async def test_the_reply_of_detach_is_lost(here: Lock, others: LockManager, prox
         async with asyncio.timeout(ENOUGH):
             ticket = await moved(lease)
     async with others.resume(ticket):
-        assert server.depths() == [1]
+        assert server.depth() == 1
     assert not server.held()
 
 
@@ -67,7 +67,7 @@ async def test_the_request_of_resume_is_swallowed(
         async with asyncio.timeout(ENOUGH):
             await locks.resume(ticket)
     async with others.resume(ticket):
-        assert server.depths() == [1]
+        assert server.depth() == 1
     proxy.heal()
     assert not server.held()
 
@@ -82,7 +82,7 @@ async def test_a_resume_that_arrives_after_its_undo(
 ) -> None:
     """C4: given up while its bytes were held; they arrive, and do not move the lock to somebody who is gone.
 
-    Kept by CLIENT KILL; where that is denied by PendingRelease.taint, and transfer.lua: `EXISTS KEYS[4]`.
+    Kept by CLIENT KILL; where that is denied by PendingRelease.taint, and transfer_local.lua: `EXISTS KEYS[5]`.
     """
     ticket = await ticket_of(there)
     held = proxy.hold("requests", 1, TRANSFERS)
@@ -96,5 +96,5 @@ async def test_a_resume_that_arrives_after_its_undo(
     await until(lambda: server.tombstones())  # the undo has landed
     await arrive(held, server, proxy, kills="allowed" in request.node.callspec.id)
     async with asyncio.timeout(ENOUGH), others.resume(ticket):
-        assert server.depths() == [1]
+        assert server.depth() == 1
     assert not server.held()

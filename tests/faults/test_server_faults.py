@@ -15,7 +15,7 @@ from aiolock import BackendError, Lease, LockLost, LossReason
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 
-from .scene import ENOUGH, NAME, SHORT, Opener, Server, enter, enter_eventually, keys_of, renewed, until
+from .scene import ENOUGH, NAME, SHORT, Opener, Server, enter, enter_eventually, key_of, renewed, until
 
 LONGER = 8.0
 """Seconds: the ttl of a lease that outlasts a fault, and a reconnect after it, on a machine that may stand still."""
@@ -68,7 +68,7 @@ async def test_a_waiter_rides_out_a_restart(own_server: RedisServer, opened: Ope
     others = await opened(own_server.url)
     lease = await others.lock(NAME).acquire()
     waiters = [asyncio.create_task(enter(locks.lock(NAME))) for _ in range(3)]
-    await until(lambda: beside.listeners())
+    await until(lambda: beside.waiting())
     await aside(own_server.kill)
     await asyncio.sleep(1.0)  # twice its request_timeout
     assert not any(waiter.done() for waiter in waiters)
@@ -216,7 +216,7 @@ async def test_flushall(own_server: RedisServer, opened: Opener, beside: Server)
 async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     """H11: what is held is renewed and released, what is free is refused and stays free.
 
-    Kept by release.lua: HDEL is its first write; by acquire.lua: the state is written first.
+    Kept by state.lua: `write`; and release_free.lua: `.err`.
     """
     locks = await opened(own_server.url)  # whose ttl cannot help
     leases = [await locks.lock(f"n{i}").acquire() for i in range(3)]
@@ -259,7 +259,7 @@ async def test_eviction(
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
             number = 0
             while beside.locked():
-                beside.link.set(f"filler:{number}", b"x" * 20_000, ex=3600)
+                beside.link.set(f"filler:{number}", b"x" * 20_000, ex=7 * 86_400)  # it goes after what expires sooner
                 number += 1
             lease.hold.verify()  # its renewal is due
             await asyncio.sleep(60)
@@ -279,7 +279,7 @@ async def test_a_server_that_became_read_only(own_server: RedisServer, opened: O
     async with locks.lock("kept") as kept:
         lease = await locks.lock(NAME).acquire()
         waiter = asyncio.create_task(enter(others.lock(NAME)))
-        await until(lambda: beside.listeners())
+        await until(lambda: beside.waiting())
         expiry = kept.hold.expiry
         beside.link.execute_command("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(BackendError, match=r"READONLY|MASTERDOWN") as caught:
@@ -334,14 +334,15 @@ def _hang(link: object) -> None:
         assert "killed" in str(error).lower()  # noqa: PT017
 
 
-async def test_an_operator_changes_the_key(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """A waiter behind a key that never expires waits on, says so once, and goes on when it is gone."""
-    locks = await opened(own_server.url, recheck=0.1)
-    beside.link.hset(keys_of().lock, "somebody", "1")
+async def test_an_operator_deletes_the_key(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """Nobody is told of it, and whoever waits goes on all the same. Kept by refresh.lua: `not name.live`."""
+    locks = await opened(own_server.url, liveness=0.3)
+    others = await opened(own_server.url)
+    lease = await others.lock(NAME).acquire()
     waiter = asyncio.create_task(enter(locks.lock(NAME)))
-    await until(lambda: beside.listeners())
-    await asyncio.sleep(0.3)
-    assert not waiter.done()
-    beside.link.delete(keys_of().lock)
+    await until(lambda: beside.waiting())
+    beside.link.delete(key_of())
     async with asyncio.timeout(ENOUGH):
-        assert await waiter
+        assert await waiter > lease.fence
+    with pytest.raises(LockLost):
+        await lease.release()

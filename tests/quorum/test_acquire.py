@@ -7,11 +7,9 @@ import asyncio
 import pytest
 
 from aiolock import AcquireTimeout, Lease, Lock, LockLost, LockManager, QuorumError
-from aiolock.scripts.keys import Keys
-from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Finished
 
-from .world import NAME, TTL, Link, Trio, away
+from .world import NAME, TTL, Link, Trio, away, calls_of
 
 FAR = 2**52
 
@@ -148,7 +146,7 @@ async def test_an_acquire_that_dies_is_buried(trio: Trio, links: list[Link], her
     await trio.clock.advance(0)
     assert trio.held() == [True, True, False]
     assert trio.tombstones() == [0, 0, 1]
-    late = LockCalls(Keys("aiolock"), NAME).acquire(owner, 30_000, 0, "")
+    late = calls_of().acquire(owner, 30_000, 0, "")
     assert isinstance(links[2]._execute(late), Finished)
     await lease.release()
     assert trio.held() == [False] * 3
@@ -173,7 +171,7 @@ async def test_an_undo_that_is_lost_is_written_again(trio: Trio, links: list[Lin
 async def test_a_grant_that_nobody_waits_for_is_not_confirmed(
     trio: Trio, links: list[Link], locks: LockManager, here: Lock
 ) -> None:
-    """Its undo was written behind it, and nothing is remembered of it. Kept by QuorumAcquire.judge: `future.done()`."""
+    """Its undo was written behind it, and nothing is remembered of it. Kept by QuorumRelease: `asking.discard`."""
     trio.set_fences(FAR, FAR + 1, FAR + 2)
     for link in links:
         link.hang()
@@ -223,7 +221,7 @@ async def split(trio: Trio, links: list[Link], lines: list[Link], here: Lock, th
 async def test_a_split_vote_is_undone_and_tried_again(
     trio: Trio, links: list[Link], lines: list[Link], here: Lock, there: Lock
 ) -> None:
-    """Kept by acquisition._attempt: a spent owner is ended, and pauses for a random time."""
+    """Kept by Race.refused: a spent owner is ended, and pauses for a random time."""
     with away(links[2], lines[2]):
         tasks = await split(trio, links, lines, here, there)
         for _ in range(200):
@@ -248,7 +246,7 @@ async def test_a_split_vote_is_undone_and_tried_again(
 async def test_an_owner_that_was_undone_never_comes_back(
     trio: Trio, links: list[Link], lines: list[Link], here: Lock, there: Lock
 ) -> None:
-    """Its undo may run late. Kept by acquisition._attempt: `gate.undo(waiter)` gives a new owner."""
+    """Its undo may run late. Kept by Race.refused: `renew_owner`."""
     with away(links[2], lines[2]):
         tasks = await split(trio, links, lines, here, there)
         await trio.clock.advance(10.0)
@@ -269,19 +267,19 @@ async def test_an_owner_that_was_undone_never_comes_back(
 async def test_trying_in_a_split_vote_gets_nothing_and_leaves_nothing(
     trio: Trio, links: list[Link], here: Lock
 ) -> None:
-    rival = LockCalls(Keys("aiolock"), NAME).acquire("rival:1", 30_000, 0, "a rival")
+    rival = calls_of().acquire("rival:1", 30_000, 0, "a rival")
     links[0]._execute(rival)
     with away(links[2]):
         attempt = asyncio.ensure_future(here.try_acquire())
         await trio.clock.advance(3.0)
         assert await attempt is None
     await trio.clock.advance(0)
-    assert trio.holders() == [{"rival"}, set(), set()]
+    assert trio.holders() == ["rival", "", ""]
 
 
 async def test_votes_that_stay_split_are_not_asked_for_all_the_time(trio: Trio, links: list[Link], here: Lock) -> None:
-    """A rival crashed with one node, and another is away. Kept by acquisition._attempt: `waiter.pause`."""
-    links[0]._execute(LockCalls(Keys("aiolock"), NAME).acquire("rival:1", 20_000, 0, "a rival"))
+    """A rival crashed with one node, and another is away. Kept by Race.refused: `entry.pause`."""
+    links[0]._execute(calls_of().acquire("rival:1", 20_000, 0, "a rival"))
     with away(links[2]):
         waiter = asyncio.ensure_future(here.acquire())
         await trio.clock.advance(15.0)
@@ -291,7 +289,7 @@ async def test_votes_that_stay_split_are_not_asked_for_all_the_time(trio: Trio, 
 
 
 async def test_tasks_of_one_process_release_and_acquire(trio: Trio, links: list[Link], here: Lock) -> None:
-    """In one write, so there is no split vote. Kept by Handoff.successor: a quorum has no transfer."""
+    """In one write, so there is no split vote. Kept by hand_on: a quorum has no transfer."""
 
     async def enter() -> None:
         async with here:
@@ -352,7 +350,7 @@ async def test_a_release_wakes_who_waits(trio: Trio, links: list[Link], here: Lo
 
 
 async def test_one_process_leaves_it_to_another(trio: Trio, here: Lock, there: Lock) -> None:
-    """Kept by Handoff.successor: a streak ends, without transfers, too."""
+    """Kept by Race.released: a streak ends."""
     entered: list[str] = []
 
     async def enter(lock: Lock, who: str, times: int) -> None:
@@ -376,7 +374,7 @@ async def test_the_third_node_is_waited_for_only_once(
     trio: Trio, links: list[Link], lines: list[Link], here: Lock
 ) -> None:
     """A node that let an attempt's time pass is suspected until it answers. Kept by QuorumRequest.final."""
-    rival = LockCalls(Keys("aiolock"), NAME)
+    rival = calls_of()
     links[0]._execute(rival.acquire("rival:1", 600_000, 0, "a rival"))
     links[2].hang()
     attempt = asyncio.ensure_future(here.try_acquire())

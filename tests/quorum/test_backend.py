@@ -14,11 +14,9 @@ from aiolock import BackendError, ConfigurationError, Lock, LockManager, QuorumE
 from aiolock.backends.base import Backend
 from aiolock.backends.quorum import QuorumBackend
 from aiolock.manager import QuorumOptions
-from aiolock.scripts.keys import Keys
-from aiolock.scripts.lock import LockCalls
 from aiolock.testing import MemoryBackend
 
-from .world import NAME, Link, Trio, keys_of
+from .world import NAME, Link, Trio, calls_of, keys_of
 
 URLS = ["redis://a:6379/0", "redis://b:6379/0", "redis://c:6379/0"]
 
@@ -89,7 +87,7 @@ async def test_a_lease_does_not_move(here: Lock, locks: LockManager) -> None:
 
 async def test_a_script_it_does_not_know_is_refused(trio: Trio, links: list[Link], locks: LockManager) -> None:
     """A transfer would move the lock on some nodes only."""
-    call = LockCalls(Keys("aiolock"), NAME).transfer("a:1", 1, "a:2", 30_000, 0, "", False)
+    call = calls_of().resume("a:1", 1, "a:2", 30_000, 0, "", False)
     with pytest.raises(BackendError, match="does not offer transfer"):
         await locks._runtime.backend.run(call)
 
@@ -99,7 +97,7 @@ async def test_it_is_a_backend(trio: Trio, links: list[Link]) -> None:
     assert isinstance(backend, Backend)
     assert (backend.nodes, backend.db, repr(backend)) == (3, 0, "<QuorumBackend nodes=3 ready=0>")
     with pytest.raises(BackendError, match="closed"):
-        await backend.run(LockCalls(Keys("aiolock"), NAME).info())
+        await backend.run(calls_of().info())
     with pytest.raises(BackendError, match="closed"):
         await backend.subscribe("channel", lambda payload: None)
     backend.unsubscribe("channel")
@@ -187,7 +185,7 @@ async def test_closing_fails_what_is_on_its_way(trio: Trio, links: list[Link]) -
     outages = [link.outage() for link in links]
     for outage in outages:
         outage.__enter__()
-    look = backend.run(LockCalls(Keys("aiolock"), NAME).info())
+    look = backend.run(calls_of().info())
     told = backend.subscribe("channel", lambda payload: None)
     await backend.aclose()
     with pytest.raises(QuorumError):

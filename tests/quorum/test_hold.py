@@ -10,10 +10,11 @@ import pytest
 
 from aiolock import AcquireTimeout, Lock, LockLost, LockManager, LossReason, QuorumError
 from aiolock.core.policy import check_margin
-from aiolock.scripts.keys import DIRTY_MS, Keys
-from aiolock.scripts.lock import FORCE_RELEASE, LockCalls
+from aiolock.scripts.keys import DIRTY_MS
+from aiolock.scripts.lock import FORCE_RELEASE
+from tests.support import locks as looks
 
-from .world import NAME, TTL, Link, Trio, away, keys_of
+from .world import NAME, TTL, Link, Trio, away, calls_of
 
 MARGIN = check_margin("", None, TTL)
 DRIFT = TTL / 100 + 0.002
@@ -23,7 +24,7 @@ async def test_the_deadline_is_the_second_of_three_less_drift(trio: Trio, here: 
     """Kept by Tally.lasting: `ends[-self.quorum]`."""
     async with here as lease:
         assert lease.remaining() == pytest.approx(TTL - MARGIN - DRIFT, abs=0.002)
-        trio.stores[0].pexpire(keys_of().lock, 1_000)  # its clock jumped
+        looks.shorten(trio.stores[0], 1_000)  # its clock jumped
         await lease.renew()
         assert lease.remaining() == pytest.approx(TTL - MARGIN - DRIFT, abs=0.002)
 
@@ -95,17 +96,17 @@ async def test_it_is_lost_before_a_majority_that_hangs_lets_it_go(trio: Trio, li
 
 
 async def test_one_node_that_says_taken_over_is_no_loss(trio: Trio, here: Lock) -> None:
-    thief = LockCalls(Keys("aiolock"), NAME).acquire("thief:1", 600_000, 0, "a thief")
+    thief = calls_of().acquire("thief:1", 600_000, 0, "a thief")
     async with here as lease:
         trio.drop(2)
         Link(trio.stores[2], trio.clock)._execute(thief)
         await trio.clock.advance(TTL)
         assert not lease.lost
-    assert trio.holders() == [set(), set(), {"thief"}]
+    assert trio.holders() == ["", "", "thief"]
 
 
 async def test_a_thief_on_two_nodes_is(trio: Trio, here: Lock) -> None:
-    thief = LockCalls(Keys("aiolock"), NAME).acquire("thief:1", 600_000, 0, "a thief")
+    thief = calls_of().acquire("thief:1", 600_000, 0, "a thief")
     with pytest.raises(LockLost) as caught:
         async with here:
             trio.drop(1, 2)
@@ -121,8 +122,7 @@ async def test_nested_by_majority(trio: Trio, here: Lock) -> None:
     trio.drop(0)
     async with here as two:
         assert two.fence == one.fence
-        depths = [set(store.hgetall(keys_of().lock).values()) for store in trio.stores]
-        assert depths == [set(), {"2"}, {"2"}]
+        assert [looks.state(store).depth for store in trio.stores] == [0, 2, 2]
     trio.drop(1)
     with pytest.raises(LockLost):
         await here.acquire()
@@ -184,12 +184,12 @@ async def test_the_state_is_kept_for_a_day(trio: Trio, here: Lock) -> None:
     async with here:
         pass
     for store in trio.stores:
-        assert store.pttl(keys_of().state) == DIRTY_MS
+        assert looks.state(store).kept == DIRTY_MS
 
 
 async def test_abandoned_on_one_node_is_abandoned(trio: Trio, links: list[Link], here: Lock) -> None:
     """Its holder may have had that node and one that is away now. Kept by QuorumAcquire: `any`."""
-    thief = LockCalls(Keys("aiolock"), NAME)
+    thief = calls_of()
     for node in (0, 1):
         links[node]._execute(thief.acquire("thief:1", 100, 0, "a thief"))
     await trio.clock.advance(1.0)
@@ -206,7 +206,7 @@ async def test_info_has_the_fence_of_a_majority(trio: Trio, lines: list[Link], h
     """A node that granted late has one of its own until it is told. Kept by majority.seen: `sharing < …`."""
     async with here as lease:
         await trio.clock.advance(0)
-        trio.stores[0].hset(keys_of().state, {"fence": str(lease.fence + 7)})
+        looks.change(trio.stores[0], fence=lease.fence + 7)
         lines[2].hang()
         asking = asyncio.ensure_future(there.info())
         await trio.clock.advance(0)
@@ -233,7 +233,7 @@ async def test_info_is_the_majoritys(trio: Trio, links: list[Link], here: Lock, 
             assert info.ttl == pytest.approx(TTL - DRIFT, abs=0.01)
             if dropped is not None:
                 trio.drop(dropped)
-    rival = LockCalls(Keys("aiolock"), NAME).acquire("rival:1", 30_000, 0, "a rival")
+    rival = calls_of().acquire("rival:1", 30_000, 0, "a rival")
     links[0]._execute(rival)
     assert await there.info() is None
 

@@ -18,6 +18,7 @@ import redis
 from aiolock import Lock, LockLost, LockManager, LossReason, QuorumError
 from aiolock.scripts.lock import ACQUIRE, CONFIRM, RELEASE
 from aiolock.testing.server import RedisServer
+from tests.support import locks as looks
 from tests.support import redis_cli
 from tests.support.proxy import FaultProxy
 
@@ -45,10 +46,10 @@ class Nodes:
         self.urls = [server.url for server in servers]
 
     def held(self) -> list[bool]:
-        return [bool(link.exists(keys_of().lock)) for link in self.links]
+        return [looks.held(link) for link in self.links]
 
     def fences(self) -> list[int]:
-        return [int(link.hget(keys_of().state, "fence") or 0) for link in self.links]  # type: ignore[arg-type]
+        return [looks.state(link).fence for link in self.links]
 
     def tombstones(self) -> list[int]:
         """Of the name: one that was released before may have left its own, if that was unanswered."""
@@ -177,7 +178,7 @@ async def test_two_slow_links_are_waited_for(nodes: Nodes, proxies: list[FaultPr
         proxy.delay("replies", 0.3)
     async with locks.lock(NAME) as lease:
         assert lease.remaining() < TTL - 3.0 - TTL / 100 - 0.3
-        assert lease.remaining() < nodes.links[0].pttl(keys_of().lock) / 1000  # type: ignore[operator]
+        assert lease.remaining() < looks.state(nodes.links[0]).pttl / 1000
 
 
 # A node with a skewed clock.
@@ -187,7 +188,7 @@ async def test_a_fence_of_a_clock_that_is_ahead(nodes: Nodes, proxies: list[Faul
     """A server's clock cannot be set from here, but what it would have written can: a fence far ahead. It is passed on
     to a node with a right clock, and so outlives its own. test_hold.py runs the twins by clocks that are skewed."""
     ahead = 2**51
-    nodes.links[0].hset(keys_of().state, mapping={"fence": ahead, "owner": "x:1", "clean": 1, "abandoned": 0})
+    looks.change(nodes.links[0], fence=ahead)
     for proxy in proxies:
         proxy.refuse()
     with_it = await opened([*nodes.urls[:2], proxies[2].url])
@@ -195,7 +196,7 @@ async def test_a_fence_of_a_clock_that_is_ahead(nodes: Nodes, proxies: list[Faul
     without_it = await opened([proxies[0].url, *nodes.urls[1:]])
     assert await enter(without_it.lock(NAME)) == ahead + 2
     for link in nodes.links:
-        assert link.pttl(keys_of().state) > 23 * 3600 * 1000  # type: ignore[operator]
+        assert looks.state(link).kept > 23 * 3600 * 1000
 
 
 async def test_a_node_whose_key_expires_early(nodes: Nodes, opened: Opener) -> None:
@@ -203,7 +204,7 @@ async def test_a_node_whose_key_expires_early(nodes: Nodes, opened: Opener) -> N
     locks, others = await opened(nodes.urls), await opened(nodes.urls)
     async with locks.lock(NAME) as lease:
         await until(lambda: all(nodes.held()))
-        nodes.links[1].pexpire(keys_of().lock, 1)
+        looks.let_expire(nodes.links[1])
         await until(lambda: not nodes.held()[1])
         await lease.renew()
         assert lease.remaining() > TTL / 2
@@ -227,7 +228,7 @@ async def test_no_majority(own: Nodes, opened: Opener) -> None:
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                left.append(own.links[0].pttl(keys_of().lock))  # type: ignore[arg-type]
+                left.append(looks.state(own.links[0]).pttl)
                 raise
 
     inside: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -267,7 +268,7 @@ async def test_h8_nobody_enters_before_a_majority_knows_the_fence(
     """H8, step by step: A has nodes 1 and 2, with 10 and 12; the write-back to 1 is lost; B has 1 and 3."""
     base = 2**52
     for link, fence in zip(nodes.links, (9, 11, 5), strict=True):
-        link.hset(keys_of().state, mapping={"fence": base + fence, "owner": "x:1", "clean": 1, "abandoned": 0})
+        looks.change(link, fence=base + fence)
     proxies[2].refuse()
     one = await opened([proxies[0].url, *nodes.urls[1:2], proxies[2].url])
     lost = proxies[0].drop("requests", matching=CONFIRM.sha.encode())

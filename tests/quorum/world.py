@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 from aiolock import BackendError, LockManager
 from aiolock.backends.memory import finish
 from aiolock.scripts.base import Call
-from aiolock.scripts.keys import Keys, NameKeys
+from aiolock.scripts.keys import NameKeys
+from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.store import Store
 from aiolock.testing import MemoryBackend, VirtualClock
+from tests.support import locks
 
 R = TypeVar("R")
 
@@ -21,7 +23,12 @@ TTL = 30.0
 
 
 def keys_of(name: str = NAME) -> NameKeys:
-    return Keys("aiolock").of("lock", name)
+    return locks.KEYS.of("lock", name)
+
+
+def calls_of(name: str = NAME) -> LockCalls:
+    """What a quorum's manager asks each of its nodes."""
+    return LockCalls(locks.KEYS, name, 3_000, races=True)
 
 
 class Link(MemoryBackend):
@@ -107,23 +114,22 @@ class Trio:
     def manager(self, links: list[Link], **options: Any) -> LockManager:
         return LockManager.quorum(links, **{"ttl": TTL, "recheck": 600.0, "request_timeout": 4.0, **options})
 
-    def holders(self, name: str = NAME) -> list[set[str]]:
-        """The managers' ids that hold it, node by node."""
-        key = keys_of(name).lock
-        return [{owner.partition(":")[0] for owner in store.hgetall(key)} for store in self.stores]
+    def holders(self, name: str = NAME) -> list[str]:
+        """The id of the manager that holds it, node by node; '' if none does."""
+        return [locks.state(store, name).manager for store in self.stores]
 
     def held(self, name: str = NAME) -> list[bool]:
-        return [bool(owners) for owners in self.holders(name)]
+        return [locks.held(store, name) for store in self.stores]
 
     def fences(self, name: str = NAME) -> list[int]:
-        return [int(store.hget(keys_of(name).state, "fence") or 0) for store in self.stores]
+        return [locks.state(store, name).fence for store in self.stores]
 
     def set_fences(self, *fences: int) -> None:
         for store, fence in zip(self.stores, fences, strict=True):
-            store.hset(keys_of().state, {"fence": str(fence), "owner": "x:1", "clean": "1", "abandoned": "0"})
+            locks.change(store, fence=fence)
 
     def tombstones(self) -> list[int]:
-        return [len([key for key in store.keys() if ":dead:" in key]) for store in self.stores]  # noqa: SIM118
+        return [len(locks.tombstones(store)) for store in self.stores]
 
     def drop(self, *nodes: int) -> None:
         """The nodes, counted from 0, restart empty."""

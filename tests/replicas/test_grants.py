@@ -80,7 +80,7 @@ async def test_a_refusal_is_none_of_the_replicas_business(hasty: LockManager, th
 async def test_who_waits_rides_it_out(hasty: LockManager, there: Lock, replicated: Pair, server: Server) -> None:
     held = await there.acquire()
     waiting = asyncio.ensure_future(enter(hasty.lock(NAME)))
-    await until(lambda: server.listeners() == 1)
+    await until(lambda: len(server.waiting()) == 1)
     replicated.replica.freeze()
     ran = server.scripts_run()
     await held.release()
@@ -96,7 +96,7 @@ async def test_who_waited_in_vain_is_told_why(
 ) -> None:
     held = await there.acquire()
     waiting = asyncio.ensure_future(hasty.lock(NAME).acquire(timeout=1.5))
-    await until(lambda: server.listeners() == 1)
+    await until(lambda: len(server.waiting()) == 1)
     replicated.replica.freeze()
     await held.release()
     with pytest.raises(AcquireTimeout, match=r"within 1.5 s: acquire of lock .* acknowledged by 0 of 1 replicas"):
@@ -116,7 +116,7 @@ async def test_unacknowledged_renewals_end_the_lease_before_the_server_does(
             try:
                 await asyncio.sleep(10)
             except asyncio.CancelledError:
-                left = server.pttl()
+                left = server.state().pttl
                 raise
     assert caught.value.reason is LossReason.UNREACHABLE
     assert left > 0

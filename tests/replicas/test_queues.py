@@ -18,7 +18,7 @@ from .conftest import HASTY
 async def test_a_turn_that_came_counts_once_it_is_acknowledged(
     opened: Opener, others: LockManager, replicated: Pair, kind: str
 ) -> None:
-    """Kept by QueueEntry.told: `checked`, and Waiter.wants: `called`."""
+    """Kept by QueueEntry.told: `checked`, and QueueEntry.judged: its own request is asked again."""
     patient = await opened()
     async with asyncio.timeout(ENOUGH):
         lease = await made(others, kind).acquire()

@@ -9,7 +9,8 @@ import redis
 
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
-from tests.support.scripting import Lock, LuaSide, Side, TwinSide
+from tests.support.lock_calls import Lock
+from tests.support.scripting import LuaSide, Side, TwinSide
 
 SUBCOMMANDS = {"pubsub": "pubsub|numsub"}
 

@@ -17,7 +17,7 @@ import aiolock.scripts
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.latch import SCRIPTS, LatchCalls, LatchState
-from aiolock.scripts.lock import SCRIPTS as LOCK_SCRIPTS
+from aiolock.scripts.queue import SCRIPTS as QUEUE_SCRIPTS
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.scripting import LuaSide, Refused, Side, TwinSide
@@ -42,9 +42,9 @@ def commands(scripts: tuple[Any, ...]) -> set[str]:
     return set(re.findall(r"redis\.p?call\('(\w+)'", "".join(script.lua for script in scripts)))
 
 
-def test_a_latch_needs_no_more_rights_than_a_lock() -> None:
+def test_a_latch_needs_no_more_rights_than_a_semaphore() -> None:
     """So the ACL of guarantees.md is enough."""
-    assert commands(SCRIPTS) <= commands(LOCK_SCRIPTS)
+    assert commands(SCRIPTS) <= commands(QUEUE_SCRIPTS)
 
 
 # What the headers promise.

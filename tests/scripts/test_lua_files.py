@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import aiolock.scripts
-from aiolock.scripts import cohort, cohort_multi, latch, lock, queue
+from aiolock.scripts import latch, lock, multi, queue
 
 PACKAGE = Path(aiolock.scripts.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.lua"))
 PRELUDES = {
-    "cohort": {"clock", "acquire_free", "transfer_local", "release_free", *cohort.JOIN},
-    "cohort_multi": {"acquire_free", "read", "take", "finish", "worse"},
+    "lock": {"clock", "acquire_free", "transfer_local", "release_free", *lock.JOIN},
+    "multi": {"acquire_free", "read", "take", "finish", "worse"},
     "queue": {*queue.ASK},
 }
 """What stands in front of scripts: it need not answer by itself."""
@@ -24,7 +24,7 @@ def test_there_are_scripts() -> None:
     assert {file.stem for file in FILES} >= {"acquire", "release", "transfer", "renew", "force_release", "info"}
 
 
-@pytest.mark.parametrize("family", [lock, cohort, cohort_multi, queue, latch], ids=lambda family: family.__name__)
+@pytest.mark.parametrize("family", [lock, multi, queue, latch], ids=lambda family: family.__name__)
 def test_every_file_is_a_script_or_stands_in_front_of_one(family: object) -> None:
     folder = Path(str(family.__file__)).parent  # type: ignore[attr-defined]
     files = {file.stem for file in FILES if file.parent == folder}

@@ -1,226 +1,526 @@
-"""The multi lock's scripts: what their headers promise, on both sides."""
+"""The multi lock's scripts on the keys of the plain lock: what their headers promise, on both sides."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from aiolock.errors import LossReason
+from aiolock.scripts.base import Call
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
-from aiolock.scripts.multi import MultiCalls, joined, renew
-from aiolock.scripts.outcomes import Failed, Finished, Granted, Kept, Lost, Missing, Refused, Released, Renewed
-from tests.support.scripting import KEYS, Lock, Side
+from aiolock.scripts.multi import joined, renew
+from aiolock.scripts.outcomes import (
+    Failed,
+    Finished,
+    Gone,
+    Granted,
+    Kept,
+    Lost,
+    Missing,
+    Passed,
+    Queued,
+    Refused,
+    Released,
+    Renewed,
+)
+from tests.support.multi import (
+    LIVENESS,
+    Multi,
+    Name,
+    State,
+    crash,
+    granted,
+    holders,
+    put,
+    refreshes,
+    state,
+    text,
+    waiting,
+)
+from tests.support.scripting import KEYS, Side
 from tests.support.scripting import Refused as Failure
 
 TTL = 30_000
 HIGH = 2**51
-FENCE = HIGH + 1
-A, B, C = Lock("a"), Lock("b"), Lock("c")
-AB, BC = MultiCalls(KEYS, ["a", "b"]), MultiCalls(KEYS, ["b", "c"])
+A, B, C = Name("a"), Name("b"), Name("c")
+AB, BC, ABC = Multi(A, B), Multi(B, C), Multi(A, B, C)
 TAKE = AB.acquire("m:+1", TTL, HIGH, "me")
 FREE = AB.release("m:+1", TTL, 0, "clean", False)
 
 
-def take(side: Side) -> int:
-    granted = side.run(TAKE)
-    assert isinstance(granted, Granted)
-    return granted.fence
+def hold(side: Side, name: Name, owner: str = "n:1") -> int:
+    return granted(side.run(name.acquire(owner, TTL, 0, "they"))).fence
 
 
-def owners(side: Side) -> list[dict[str, str]]:
-    return [side.hash(lock.key) for lock in (A, B)]
+def ask(side: Side, multi: Multi, owner: str, number: int = 0) -> Any:
+    return side.run(multi.acquire(owner, TTL, HIGH, "me", LIVENESS, number=number))
 
 
-def states(side: Side, field: str) -> list[str]:
-    return [side.hash(lock.state)[field] for lock in (A, B)]
+def queued(outcome: object) -> Queued:
+    assert isinstance(outcome, Queued), outcome
+    return outcome
+
+
+def leave(side: Side, name: Name, owner: str = "n:1") -> None:
+    assert isinstance(side.run(name.release(owner, TTL, 0, "clean", False)), Released)
+
+
+def reserve(side: Side, multi: Multi, owner: str, name: Name, held: str = "n:1") -> int:
+    """The owner queues for a name that is held, and is granted it; returns its number."""
+    side.listen(KEYS.manager(owner.partition(":")[0]))
+    number = queued(ask(side, multi, owner)).queue_number
+    assert waiting(side, name) == [owner]
+    leave(side, name, held)
+    assert state(side, name)[:4] == (owner, state(side, name).fence, number, 0)
+    return number
+
+
+# Nobody is in the way.
 
 
 def test_all_are_granted_under_one_fence_above_every_earlier_one(side: Side) -> None:
-    """Kept by read.lua: `highest`."""
-    plain = side.run(B.acquire("m:1", TTL, HIGH + 40, ""))
-    assert isinstance(plain, Granted)
-    side.run(B.release("m:1", TTL, 0, "clean", False))
+    """Kept by acquire_free.lua: `least`."""
+    plain = granted(side.run(B.acquire("m:1", TTL, HIGH + 2**40, "")))
+    leave(side, B, "m:1")
     assert side.run(TAKE) == Granted(plain.fence + 1, TTL, False)
-    assert owners(side) == [{"m:+1": "1"}] * 2
-    assert states(side, "fence") == [str(plain.fence + 1)] * 2
-    for lock in (A, B):
-        assert TTL - 5000 < side.pttl(lock.key) <= TTL
-        assert DIRTY_MS - 5000 < side.pttl(lock.state) <= DIRTY_MS
-    assert side.run(TAKE) == Granted(plain.fence + 1, TTL, False)
+    assert [state(side, name).fence for name in (A, B)] == [plain.fence + 1] * 2
+    for name in (A, B):
+        assert state(side, name)._replace(fence=0, before=0, expires=0) == State("m:+1", 0, 0, 1, "0", 0, "me")
+        assert DIRTY_MS - 5000 < side.pttl(name.state) <= DIRTY_MS
+    assert [state(side, name).before for name in (A, B)] == [0, plain.fence]
 
 
-@pytest.mark.parametrize("taken", [A, B])
-def test_none_is_granted_while_one_is_held(taken: Lock, side: Side) -> None:
-    """Kept by acquire.lua: `if blocker`."""
-    side.run(taken.acquire("m:1", TTL, HIGH, "they"))
-    refused = side.run(AB.acquire("m:+1", TTL, 0, "me"))
-    assert isinstance(refused, Refused)
-    assert (refused.fence, refused.holder, refused.part) == (FENCE, "they", taken.name)
-    assert TTL - 5000 < refused.pttl <= TTL
-    free = B if taken is A else A
-    assert not side.exists(free.key)
-    assert not side.exists(free.state)
+def test_a_copy_reads_its_own_grant(side: Side) -> None:
+    first = granted(side.run(TAKE))
+    for number in (0, 5):
+        copy = granted(ask(side, AB, "m:+1", number))
+        assert copy._replace(pttl=TTL) == first
+        assert TTL - 5000 < copy.pttl <= TTL
+    assert side.run(AB.acquire("m:+1", 9 * TTL, 0, "")).pttl <= TTL  # type: ignore[union-attr]
 
 
-def test_a_refusal_tells_the_longest_wait_and_the_highest_fence(side: Side) -> None:
-    side.run(A.acquire("m:1", TTL, HIGH + 9, "first"))
-    side.run(B.acquire("m:2", 3 * TTL, HIGH, "second"))
-    refused = side.run(TAKE)
-    assert isinstance(refused, Refused)
-    assert (refused.fence, refused.holder, refused.part) == (HIGH + 10, "first", "a")
-    assert refused.pttl > 2 * TTL
-    side.delete(A.key)
-    side.hset(A.key, {"m:3": "1"})  # without expiry
-    refused = side.run(TAKE)
-    assert isinstance(refused, Refused)
-    assert refused.pttl == -1
+def test_an_expired_holder_is_followed_and_abandoned_if_any_was(side: Side) -> None:
+    hold(side, B)
+    crash(side, B)
+    assert granted(side.run(TAKE)).abandoned
+    assert [state(side, name).dirty for name in (A, B)] == ["0", "1"]
+
+
+def test_an_expired_grant_that_was_never_confirmed_abandoned_nothing(side: Side) -> None:
+    """Kept by acquire_free.lua: `depth ~= '0'`."""
+    hold(side, A)
+    reserve(side, AB, "n:+1", A)
+    crash(side, A)
+    assert not granted(side.run(TAKE)).abandoned
 
 
 def test_it_excludes_the_plain_lock_and_overlapping_sets(side: Side) -> None:
-    take(side)
+    side.run(TAKE)
     for call in (A.acquire("n:1", TTL, 0, ""), B.acquire("n:1", TTL, 0, ""), BC.acquire("n:+2", TTL, 0, "")):
         refused = side.run(call)
         assert isinstance(refused, Refused)
         assert refused.holder == "me"
-    assert not side.exists(C.key)
+    assert not side.exists(C.state)
 
 
-def test_depth_counts_in_every_part(side: Side) -> None:
-    fence = take(side)
-    assert side.run(AB.acquire("m:+1", 2 * TTL, 0, "", depth=2, fence=fence)) == Granted(fence, 2 * TTL, False)
-    assert owners(side) == [{"m:+1": "2"}] * 2
-    assert isinstance(side.run(AB.release("m:+1", TTL, 1, "clean", False)), Kept)
-    assert owners(side) == [{"m:+1": "1"}] * 2
-    assert side.run(FREE) == Released(fence, 0)
-    assert owners(side) == [{}, {}]
+# Somebody is.
 
 
-@pytest.mark.parametrize(("depth", "fence"), [(1, 0), (2, FENCE)])
-def test_an_owner_that_lost_a_part_gets_nothing_more(depth: int, fence: int, side: Side) -> None:
+@pytest.mark.parametrize("taken", [A, B])
+def test_who_does_not_wait_is_refused_and_nothing_is_changed(taken: Name, side: Side) -> None:
+    fence = hold(side, taken)
+    refused = side.run(TAKE)
+    assert isinstance(refused, Refused)
+    assert refused._replace(pttl=0) == Refused(0, fence, "they", part=taken.name)
+    assert TTL - 5000 < refused.pttl <= TTL
+    free = B if taken is A else A
+    assert not any(side.exists(key) for key in (*free.keys, taken.queue, taken.alive))
+
+
+def test_it_queues_for_the_name_that_is_held_longest(side: Side) -> None:
+    """Who holds nothing keeps nobody waiting. Kept by take.lua: `sooner`."""
+    hold(side, B)
+    hold(side, A, "n:2")
+    outcome = queued(ask(side, AB, "m:+1"))
+    assert (outcome.part, outcome.rank, outcome.holder) == ("b", 1, "they")
+    assert outcome.fence == state(side, B).fence
+    assert TTL - 5000 < outcome.pttl <= TTL
+    assert side.scores(B.queue) == {"m:+1": outcome.queue_number}
+    assert not side.exists(A.queue)
+    assert 60_000 < side.pttl(B.queue) <= 20 * LIVENESS
+    assert 60_000 < side.pttl(B.alive) <= 20 * LIVENESS
+
+
+def test_it_stays_where_it_stands(side: Side) -> None:
+    """Kept by take.lua: `one.stands`."""
+    hold(side, B)
+    first = queued(ask(side, AB, "m:+1"))
+    side.run(A.acquire("n:2", TTL, 0, ""))
+    put(side, A, state(side, A)._replace(fence=1))
+    again = queued(ask(side, AB, "m:+1"))
+    assert (again.part, again.queue_number) == ("b", first.queue_number)
+    assert not side.exists(A.queue)
+
+
+def test_it_comes_back_to_where_it_stood(side: Side) -> None:
+    """Kept by acquire.lua: `number`."""
+    hold(side, B)
+    number = queued(ask(side, AB, "m:+1")).queue_number
+    side.run(AB.release("m:+1", TTL, 0, "undone", False))
+    assert waiting(side, B) == []
+    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    assert queued(ask(side, AB, "m:+1", number)).rank == 1
+    assert waiting(side, B) == ["m:+1", "o:1"]
+    crash(side, B)
+    assert granted(ask(side, AB, "m:+1", number)).abandoned
+    assert waiting(side, B) == ["o:1"]
+
+
+def test_its_number_counts_in_queues_that_it_has_left(side: Side) -> None:
+    """Kept by read.lua: `join`."""
+    hold(side, B)
+    number = queued(ask(side, AB, "m:+1")).queue_number
+    side.run(AB.release("m:+1", TTL, 0, "undone", False))
+    side.listen(KEYS.manager("o"))
+    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    crash(side, B)
+    assert granted(ask(side, AB, "m:+1", number)).abandoned
+    assert waiting(side, B) == ["o:1"]
+
+
+def test_a_free_name_goes_to_those_who_wait_for_it(side: Side) -> None:
+    hold(side, B)
+    side.listen(KEYS.manager("o"))
+    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    crash(side, B)
+    outcome = queued(ask(side, AB, "m:+1"))
+    assert (state(side, B).holder, state(side, B).dirty, outcome.part, outcome.rank) == ("o:1", "1", "b", 1)
+    assert [channel for channel, _ in side.heard()] == [KEYS.manager("o")]
+
+
+def test_a_free_name_does_not_go_to_the_dead(side: Side) -> None:
+    hold(side, B)
+    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.hset(B.alive, {"o": "1+"})
+    crash(side, B)
+    assert granted(side.run(TAKE)).abandoned
+    assert waiting(side, B) == []
+
+
+# What it reserves.
+
+
+def test_a_release_reserves_the_name_for_it(side: Side) -> None:
+    """Told to its manager; the number in the queue is known of the reservation. Kept by settle.lua: WITHSCORES."""
+    hold(side, A)
+    reserve(side, AB, "m:+1", A)
+    fence = state(side, A).fence
+    assert side.heard() == [(KEYS.manager("m"), f"granted m:+1 {fence} 0")]
+    assert waiting(side, A) == []
+    assert granted(ask(side, AB, "m:+1")).fence > fence
+    assert [state(side, name)[3:5] for name in (A, B)] == [(1, "0")] * 2
+
+
+def test_who_has_some_names_reserves_what_is_free_and_queues_for_all_others(side: Side) -> None:
+    """Kept by acquire.lua: `some`."""
+    for i, name in enumerate((A, B)):
+        hold(side, name, f"n:{i}")
+    number = reserve(side, ABC, "m:+1", A, "n:0")
+    put(side, A, state(side, A)._replace(expires=state(side, A).expires - 5000))
+    outcome = queued(ask(side, ABC, "m:+1"))
+    assert (outcome.part, outcome.queue_number, outcome.rank) == ("b", number, 1)
+    assert side.scores(B.queue) == {"m:+1": number}
+    assert holders(side, [A, B, C]) == ["m:+1", "n:1", "m:+1"]
+    assert [state(side, name)[2:4] for name in (A, C)] == [(number, 0)] * 2
+    assert abs(state(side, A).expires - state(side, C).expires) < 50
+    leave(side, B, "n:1")
+    assert holders(side, [A, B, C]) == ["m:+1"] * 3
+    fence = granted(ask(side, ABC, "m:+1", number)).fence
+    assert {state(side, name)._replace(before=0, expires=0) for name in (A, B, C)} == {
+        State("m:+1", fence, 0, 1, "0", 0, "me")
+    }
+    assert not any(side.exists(name.queue) for name in (A, B, C))
+
+
+def test_an_older_one_takes_what_a_younger_one_has_reserved(side: Side) -> None:
+    """And the younger stands where it stood. Kept by read.lua: `younger`, and take.lua: ZADD."""
+    hold(side, A)
+    older = queued(ask(side, AB, "m:+1")).queue_number
+    hold(side, B, "n:2")
+    younger = reserve(side, BC, "o:+1", B, "n:2")
+    assert younger > older
+    assert queued(ask(side, AB, "m:+1")).part == "a"  # it has nothing, so it takes nothing
+    assert state(side, B).holder == "o:+1"
+    side.listen(KEYS.manager("m"))
+    leave(side, A)
+    assert isinstance(ask(side, AB, "m:+1"), Granted)
+    assert side.scores(B.queue) == {"o:+1": younger}
+    assert 60_000 < side.pttl(B.queue) <= 20 * LIVENESS
+    assert queued(ask(side, BC, "o:+1")).queue_number == younger
+
+
+def test_its_number_is_known_where_it_stands(side: Side) -> None:
+    """Kept by read.lua: `or name.stands`."""
+    hold(side, A)
+    ask(side, AB, "m:+1")
+    hold(side, B, "n:2")
+    reserve(side, BC, "o:+1", B, "n:2")
+    crash(side, A)
+    assert isinstance(ask(side, AB, "m:+1"), Granted)
+    assert waiting(side, B) == ["o:+1"]
+
+
+def test_a_younger_one_does_not_take_what_an_older_one_has_reserved(side: Side) -> None:
+    hold(side, C, "n:2")
+    hold(side, A)
+    reserve(side, AB, "m:+1", A)
+    younger = Multi(A, C)
+    number = reserve(side, younger, "o:+1", C, "n:2")
+    assert queued(ask(side, younger, "o:+1", number)).part == "a"
+    assert holders(side, [A, C]) == ["m:+1", "o:+1"]
+
+
+def test_nobody_takes_what_was_granted_for_good(side: Side) -> None:
+    hold(side, A)
+    number = queued(ask(side, AB, "m:+1")).queue_number
+    granted(side.run(BC.acquire("o:+1", TTL, 0, "they")))
+    side.listen(KEYS.manager("m"))
+    leave(side, A)
+    assert queued(ask(side, AB, "m:+1", number)).part == "b"
+    assert holders(side, [A, B]) == ["m:+1", "o:+1"]
+
+
+def test_nor_what_was_granted_to_a_plain_lock(side: Side) -> None:
+    """Which enters before its confirmation is seen. Kept by read.lua: `':+'`."""
+    hold(side, A)
+    number = queued(ask(side, AB, "m:+1")).queue_number
+    hold(side, B, "n:2")
+    side.listen(KEYS.manager("o"), KEYS.manager("m"))
+    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    leave(side, B, "n:2")
+    leave(side, A)
+    assert state(side, B)[:1] + state(side, B)[3:4] == ("o:1", 0)
+    assert queued(ask(side, AB, "m:+1", number)).part == "b"
+
+
+def test_a_reservation_whose_process_is_gone_ends_and_abandons_nothing(side: Side) -> None:
+    hold(side, A)
+    reserve(side, AB, "m:+1", A)
+    side.run(A.acquire("o:1", TTL, 0, "", LIVENESS))
+    crash(side, A)
+    (outcome,) = side.run(refreshes([(A, "o:1", LIVENESS)]))
+    assert granted(outcome).abandoned is False
+
+
+def test_it_refreshes_as_a_plain_lock(side: Side) -> None:
+    """Kept by refresh.lua: `number`."""
+    hold(side, A)
+    number = queued(ask(side, AB, "m:+1")).queue_number
+    refresh = refreshes([(A, "m:+1", LIVENESS)])
+    (outcome,) = side.run(refresh)
+    assert queued(outcome).rank == 1
+    crash(side, A)
+    (outcome,) = side.run(refresh)
+    assert granted(outcome).abandoned
+    assert state(side, A)[2:4] == (number, 0)
+    side.run(AB.release("m:+1", TTL, 0, "clean", False))
+    assert state(side, A).dirty == "1"  # it never entered
+    assert side.run(refresh) == [Gone()]
+
+
+def test_a_turn_ends_while_a_multi_lock_is_first(side: Side) -> None:
+    """It may keep other names. Kept by transfer_local.lua: `:[f+]`."""
+    fence = hold(side, A)
+    side.listen(KEYS.manager("m"))
+    assert isinstance(ask(side, AB, "m:+1"), Queued)
+    passed = side.run(A.transfer("n:1", fence, "n:2", TTL, 0, "", False, LIVENESS, True, False))
+    assert isinstance(passed, Passed)
+    assert state(side, A).holder == "m:+1"
+    assert waiting(side, A) == ["n:2"]
+
+
+def test_what_was_given_back_goes_to_the_next(side: Side) -> None:
+    """And the owner waits for one name. Kept by finish.lua: `'back'`."""
+    for i, name in enumerate((A, B, C)):
+        hold(side, name, f"n:{i}")
+    reserve(side, ABC, "m:+1", A, "n:0")
+    ask(side, ABC, "m:+1")
+    side.listen(KEYS.manager("o"))
+    side.run(A.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(ABC.give_back("m:+1", TTL, "c"))
+    assert holders(side, [A, B, C]) == ["o:1", "n:1", "n:2"]
+    assert [waiting(side, name) for name in (A, B, C)] == [[], [], ["m:+1"]]
+
+
+def test_a_late_give_back_takes_nothing_that_was_granted_for_good(side: Side) -> None:
+    side.run(TAKE)
+    side.run(AB.give_back("m:+1", TTL, "a"))
+    assert holders(side, [A, B]) == ["m:+1"] * 2
+
+
+def test_an_owner_that_lost_a_part_gets_nothing_more(side: Side) -> None:
     """A late copy must not take a name again that was freed since, below the fences granted on it meanwhile.
 
-    Kept by acquire.lua: `seen.mine > 0`.
+    Kept by acquire.lua: `whole > 0`.
     """
-    take(side)
-    side.delete(B.key)
-    again = AB.acquire("m:+1", TTL, HIGH, "me", depth=depth, fence=fence)
-    assert side.run(again) == Lost(LossReason.DELETED)
-    assert not side.exists(B.key)
-    side.run(B.acquire("n:1", TTL, 0, ""))
-    assert side.run(again) == Lost(LossReason.TAKEN_OVER)
-    assert owners(side) == [{"m:+1": "1"}, {"n:1": "1"}]
+    side.run(TAKE)
+    crash(side, B)
+    assert side.run(TAKE) == Lost(LossReason.DELETED)
+    hold(side, B)
+    assert ask(side, AB, "m:+1") == Lost(LossReason.TAKEN_OVER)
+    assert holders(side, [A, B]) == ["m:+1", "n:1"]
+    assert not side.exists(B.queue)
 
 
-def test_nested_without_a_hold_is_lost(side: Side) -> None:
-    assert side.run(AB.acquire("m:+1", TTL, 0, "", depth=2, fence=5)) == Lost(LossReason.DELETED)
-    assert not side.exists(A.key)
-
-
-def test_a_lost_state_is_written_again_with_the_fence_of_the_others(side: Side) -> None:
-    fence = take(side)
-    side.delete(A.state)
-    assert side.run(TAKE) == Granted(fence, TTL, False)
-    assert states(side, "fence") == [str(fence)] * 2
+# Ends.
 
 
 @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
-def test_each_part_ends_as_a_plain_lock(ending: str, side: Side) -> None:
-    """A part that was found dirty stays so when nobody entered. Kept by acquire.lua: `left` is a part's own."""
-    side.run(A.acquire("m:1", TTL, HIGH, ""))
-    side.delete(A.key)
-    granted = side.run(TAKE)
-    assert isinstance(granted, Granted)
-    assert granted.abandoned
-    assert isinstance(side.run(AB.release("m:+1", TTL, 0, ending, False)), Released)  # type: ignore[arg-type]
-    clean = {"clean": ["1", "1"], "undone": ["0", "1"], "dirty": ["0", "0"]}[ending]
-    assert states(side, "clean") == clean
+def test_each_part_ends_as_a_plain_lock(ending: Any, side: Side) -> None:
+    hold(side, A)
+    crash(side, A)
+    fence = granted(side.run(TAKE)).fence
+    assert side.run(AB.release("m:+1", TTL, 0, ending, False)) == Released(fence)
+    dirty = {"clean": ["0", "0"], "undone": ["1", "0"], "dirty": ["1", "1"]}[ending]
+    assert [state(side, name).dirty for name in (A, B)] == dirty
     assert (side.pttl(B.state) <= TTL + GRACE_MS) == (ending != "dirty")
+    assert side.run(FREE) == Missing(LossReason.DELETED)  # a copy
 
 
-def test_a_release_tells_every_channel_and_counts_who_listens(side: Side) -> None:
-    side.listen(A.channels[0])
-    fence = take(side)
-    assert side.run(FREE) == Released(fence, 1)
-    assert side.heard() == [(A.channels[0], f"m:+1 {fence}")]
-    assert side.run(FREE) == Released(fence, 0)  # a copy
-    assert side.heard() == []
+def test_a_release_grants_each_name_to_who_waits_for_it(side: Side) -> None:
+    side.run(TAKE)
+    side.listen(KEYS.manager("o"), KEYS.manager("p"))
+    side.run(A.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(B.acquire("p:1", TTL, 0, "", LIVENESS))
+    assert isinstance(side.run(FREE), Released)
+    assert holders(side, [A, B]) == ["o:1", "p:1"]
+    assert len(side.heard()) == 2
+
+
+def test_who_waits_is_gone_from_every_queue_and_reservation(side: Side) -> None:
+    for i, name in enumerate((A, B)):
+        hold(side, name, f"n:{i}")
+    reserve(side, ABC, "m:+1", A, "n:0")
+    ask(side, ABC, "m:+1")
+    assert side.run(ABC.release("m:+1", TTL, 0, "undone", True)) == Missing(LossReason.TAKEN_OVER)
+    assert holders(side, [A, B, C]) == ["-", "n:1", "-"]
+    assert not side.exists(B.queue)
+    assert side.run(ABC.acquire("m:+1", TTL, 0, "me", LIVENESS)) == Finished()
+    assert 0 < side.pttl(A.dead("m:+1")) <= TTL + GRACE_MS
 
 
 @pytest.mark.parametrize("lost", [A, B])
-def test_a_release_frees_what_is_left(lost: Lock, side: Side) -> None:
-    take(side)
-    side.delete(lost.key)
-    side.run(lost.acquire("n:1", TTL, HIGH, ""))
+def test_a_release_frees_what_is_left(lost: Name, side: Side) -> None:
+    side.run(TAKE)
+    crash(side, lost)
+    hold(side, lost)
     assert side.run(FREE) == Missing(LossReason.TAKEN_OVER)
-    assert side.run(FREE) == Missing(LossReason.TAKEN_OVER)
-    assert owners(side) == ([{"n:1": "1"}, {}] if lost is A else [{}, {"n:1": "1"}])
+    assert holders(side, [A, B]) == (["n:1", "-"] if lost is A else ["-", "n:1"])
 
 
 @pytest.mark.parametrize("spoiled", [A, B])
-def test_a_part_that_cannot_be_read_keeps_no_other_from_being_freed(spoiled: Lock, side: Side) -> None:
-    """Kept by release.lua: `pcall(part, …)`."""
-    take(side)
-    side.set(spoiled.key, "a string")
-    with pytest.raises(Failure, match="WRONGTYPE"):
-        side.run(FREE)
-    assert not side.exists((B if spoiled is A else A).key)
-    side.delete(spoiled.key)
-    side.set(spoiled.state, "a string")
-    with pytest.raises(Failure, match="WRONGTYPE"):
-        side.run(TAKE)
-    assert not side.exists(A.key)
-    assert not side.exists(B.key)
+def test_a_part_that_cannot_be_read_keeps_no_other_from_being_freed(spoiled: Name, side: Side) -> None:
+    """Such as a hold of an earlier version. Kept by release.lua: `pcall`."""
+    side.run(TAKE)
+    side.delete(spoiled.state)
+    side.hset(spoiled.state, {"n:1": "1"})
+    for call in (FREE, TAKE, AB.acquire("o:+1", TTL, 0, "", LIVENESS), AB.info()):
+        with pytest.raises(Failure, match="WRONGTYPE"):
+            side.run(call)  # type: ignore[arg-type]
+    assert state(side, B if spoiled is A else A).holder == "-"
+    assert side.hash(spoiled.state) == {"n:1": "1"}
 
 
-def test_a_tainted_owner_is_buried(side: Side) -> None:
-    take(side)
-    assert isinstance(side.run(AB.release("m:+1", TTL, 0, "undone", True)), Released)
-    assert side.run(TAKE) == Finished()
-    assert 0 < side.pttl(A.dead("m:+1")) <= TTL + GRACE_MS
+# While it holds.
+
+
+def test_depth_counts_in_every_part(side: Side) -> None:
+    fence = granted(side.run(TAKE)).fence
+    deeper = AB.nest("m:+1", fence, 2 * TTL, 2)
+    assert side.run(deeper) == Kept(2 * TTL)
+    assert [state(side, name).depth for name in (A, B)] == [2, 2]
+    side.run(AB.nest("m:+1", fence, TTL, 1))  # a copy of an earlier one
+    assert [state(side, name).depth for name in (A, B)] == [2, 2]
+    kept = side.run(AB.release("m:+1", TTL, 1, "clean", False))
+    assert isinstance(kept, Kept)
+    assert 2 * TTL - 5000 < kept.pttl <= 2 * TTL
+    assert [state(side, name).depth for name in (A, B)] == [1, 1]
+    crash(side, B)
+    hold(side, B)
+    assert side.run(deeper) == Missing(LossReason.TAKEN_OVER)
+    assert state(side, A).depth == 1
+    side.run(FREE)
+    assert side.run(deeper) == Missing(LossReason.TAKEN_OVER)
+    leave(side, B)
+    assert side.run(deeper) == Missing(LossReason.DELETED)
 
 
 def test_renewals_are_judged_by_hold(side: Side) -> None:
     """A hold is lost with one part, and its neighbours in the request are not."""
-    fence = take(side)
-    other = MultiCalls(KEYS, ["c"])
-    side.run(other.acquire("m:+2", TTL, HIGH, ""))
-    batch = [AB.renewal("m:+1", fence, 2 * TTL), other.renewal("m:+2", FENCE, 2 * TTL)]
-    assert side.run(renew(batch)) == [Renewed(2 * TTL), Renewed(2 * TTL)]
-    side.delete(A.key)
+    fence = granted(side.run(TAKE)).fence
+    other = Multi(C)
+    second = granted(side.run(other.acquire("m:+2", TTL, HIGH, ""))).fence
+    batch = [AB.renewal("m:+1", fence, 2 * TTL), other.renewal("m:+2", second, 2 * TTL)]
+    assert side.run(renew(batch)) == [Renewed(2 * TTL)] * 2
+    crash(side, A)
+    assert side.run(renew(batch)) == [Renewed(2 * TTL)] * 2  # nobody took it
+    side.delete(A.state)
     assert side.run(renew(batch)) == [Missing(LossReason.DELETED), Renewed(2 * TTL)]
-    side.run(A.acquire("n:1", TTL, 0, ""))
-    side.delete(B.key)
+    hold(side, A)
+    side.delete(B.state)
     assert side.run(renew(batch[:1])) == [Missing(LossReason.TAKEN_OVER)]
+    assert side.run(renew([other.renewal("m:+2", second + 1, TTL)])) == [Missing(LossReason.TAKEN_OVER)]
 
 
 def test_a_renewal_answers_the_shortest_and_never_shortens(side: Side) -> None:
-    fence = take(side)
-    side.run(renew([MultiCalls(KEYS, ["b"]).renewal("m:+1", fence, 4 * TTL)]))
+    fence = granted(side.run(TAKE)).fence
+    side.run(renew([Multi(B).renewal("m:+1", fence, 4 * TTL)]))
     (looked_at,) = side.run(renew([AB.renewal("m:+1", fence, 0)]))
     assert isinstance(looked_at, Renewed)
     assert TTL - 5000 < looked_at.pttl <= TTL
     assert side.run(renew([AB.renewal("m:+1", fence, 2 * TTL)])) == [Renewed(2 * TTL)]
-    assert side.pttl(B.key) > 3 * TTL
+    assert state(side, B).expires > state(side, A).expires + TTL
+
+
+def test_a_renewal_says_who_has_it_now(side: Side) -> None:
+    """Whoever of the process takes over what another asked for; else what was said stays."""
+    fence = granted(side.run(TAKE)).fence
+    for metadata in ("", "another"):
+        before = state(side, A).metadata
+        side.run(renew([AB.renewal("m:+1", fence, TTL, metadata)]))
+        assert [state(side, name).metadata for name in (A, B)] == [metadata or before] * 2
+        side.run(renew([AB.renewal("m:+1", fence, 0, "nobody")]))  # which only reads
+        assert state(side, A).metadata == (metadata or before)
 
 
 def test_a_spoiled_part_is_no_verdict_and_the_others_are_renewed(side: Side) -> None:
-    fence = take(side)
-    side.set(A.key, "a string")
+    fence = granted(side.run(TAKE)).fence
+    before = state(side, B).expires
+    side.delete(A.state)
+    side.hset(A.state, {"n:1": "1"})
     (answer,) = side.run(renew([AB.renewal("m:+1", fence, 2 * TTL)]))
     assert isinstance(answer, Failed)
     assert "WRONGTYPE" in answer.error
-    assert side.pttl(B.key) > TTL
-    side.delete(B.key)  # which is one
+    assert state(side, B).expires > before
+    side.delete(B.state)  # which is one
     assert side.run(renew([AB.renewal("m:+1", fence, 2 * TTL)])) == [Missing(LossReason.DELETED)]
 
 
 def test_info_is_of_each_name(side: Side) -> None:
-    side.run(B.acquire("m:1", TTL, HIGH, "me"))
+    fence = hold(side, B)
     free, held = side.run(AB.info())
     assert free is None
     assert held is not None
-    assert (held.owner, held.depth, held.fence, held.holder) == ("m:1", 1, FENCE, "me")
+    assert (held.owner, held.depth, held.fence, held.holder) == ("n:1", 1, fence, "they")
+    assert text(side, A.state) is None
 
 
-def test_no_two_sets_have_one_name() -> None:
+def test_no_two_sets_are_called_alike() -> None:
     sets = [("a", "b"), ("a + b",), ("a +", "+ b"), ("a ", "b"), ("a", " b"), ("a+", "b"), ("a", "+b"), ("a++b",)]
     assert len({joined(names) for names in sets}) == len(sets)
+
+
+def test_calls_name_the_lock() -> None:
+    call: Call[Any] = AB.give_back("m:+1", TTL, "b")
+    assert (call.name, len(call.keys)) == ("a + b", 4)

@@ -1,4 +1,7 @@
-"""What is left of many names when the server denies a command, or one key, inside the multi lock's scripts."""
+"""What is left of many names when the server denies a command inside the multi lock's scripts.
+
+Redis does not roll a script back. So in each situation each command is denied in turn.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,27 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.multi import SCRIPTS, MultiCalls, renew
-from aiolock.scripts.outcomes import Failed, Granted, Kept, Released
-from tests.support.scripting import DENIAL, KEYS, Lock, LuaSide
+from aiolock.scripts.multi import SCRIPTS, renew
+from aiolock.scripts.outcomes import Failed, Granted, Kept, Queued, Released
+from tests.support.multi import LIVENESS, Multi, Name, crash, granted, state, waiting
+from tests.support.scripting import DENIAL, KEYS, LuaSide
 from tests.support.scripting import Refused as Failure
 
-from .test_denied_commands import HIGH, TTL
-
-A, B = Lock("a"), Lock("b")
-AB = MultiCalls(KEYS, ["a", "b"])
-HELD = AB.acquire("m:+1", TTL, HIGH, "me")
+TTL = 30_000
+HIGH = 2**51
+A, B, C = NAMES = Name("a"), Name("b"), Name("c")
+ABC, BC = Multi(A, B, C), Multi(B, C)
 FENCE = HIGH + 1
-NESTED = AB.acquire("m:+1", 2 * TTL, 0, "", depth=2, fence=FENCE)
+HELD = ABC.acquire("m:+1", TTL, HIGH, "me")
+ASK = ABC.acquire("m:+1", TTL, HIGH, "me", LIVENESS)
+NEXT = B.acquire("o:1", TTL, HIGH, "", LIVENESS)
+PLAIN = [A.acquire("n:1", TTL, HIGH, ""), B.acquire("n:2", TTL, HIGH, "")]
+FREE_A, FREE_B = A.release("n:1", TTL, 0, "clean", False), B.release("n:2", TTL, 0, "clean", False)
 
 
 class Situation(NamedTuple):
     """A request, what came before it, what it answers, and the commands without which it is done nevertheless."""
 
-    script: str
     before: list[Call[Any]]
     call: Call[Any]
     answer: type
@@ -34,61 +40,87 @@ class Situation(NamedTuple):
 
 
 SITUATIONS = {
-    "acquire": Situation("acquire", [], HELD, Granted),
-    "acquire nested": Situation("acquire", [HELD], NESTED, Granted),
-    "release": Situation(
-        "release",
-        [HELD],
-        AB.release("m:+1", TTL, 0, "clean", True),
-        Released,
-        frozenset({"hset", "pexpire", "publish", "set"}),
+    "acquire free": Situation([], HELD, Granted),
+    "acquire again": Situation([HELD], HELD, Granted),
+    "acquire queued": Situation(PLAIN, ASK, Queued),
+    "acquire some": Situation([*PLAIN, ASK, FREE_A], ASK, Queued),
+    "acquire last": Situation([*PLAIN, ASK, FREE_A, ASK, FREE_B], ASK, Granted),
+    "acquire from a younger": Situation(
+        [*PLAIN, ASK, BC.acquire("o:+1", TTL, HIGH, "", LIVENESS), FREE_B, FREE_A], ASK, Granted
     ),
-    "release nested": Situation("release", [HELD, NESTED], AB.release("m:+1", TTL, 1, "clean", False), Kept),
-    "renew": Situation("renew", [HELD], renew([AB.renewal("m:+1", FENCE, 2 * TTL)]), list, frozenset({"hset"})),
-    "info": Situation("info", [HELD], AB.info(), list),
+    "release": Situation([HELD, NEXT], ABC.release("m:+1", TTL, 0, "clean", True), Released, frozenset({"publish"})),
+    "release nested": Situation(
+        [HELD, ABC.nest("m:+1", FENCE, TTL, 2)], ABC.release("m:+1", TTL, 1, "clean", False), Kept
+    ),
+    "give back": Situation([*PLAIN, ASK, FREE_A, ASK], ABC.give_back("m:+1", TTL, "b"), object),
+    "nest": Situation([HELD], ABC.nest("m:+1", FENCE, TTL, 2), Kept),
+    "renew": Situation([HELD], renew([ABC.renewal("m:+1", FENCE, 2 * TTL)]), list),
+    "info": Situation([HELD], ABC.info(), list),
 }
+COMMANDS = sorted({word.lower() for script in SCRIPTS for word in re.findall(r"redis\.p?call\('(\w+)'", script.lua)})
 
 
-def inner_commands(name: str) -> list[str]:
-    (lua,) = [script.lua for script in SCRIPTS if script.name == name]
-    return sorted({command.lower() for command in re.findall(r"redis\.p?call\('(\w+)'", lua)})
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_left(command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    """At worst a name is kept until its time is over, or an entry until it counts as dead."""
+    limited = denied(command)
+    for told, situation in SITUATIONS.items():
+        lua.flush()
+        for each in situation.before:
+            lua.run(each)
+        before = [state(lua, name) for name in NAMES]
+        error, result = attempt(limited, situation.call)
+        if error:
+            assert DENIAL.search(error), told
+            assert command not in situation.optional, told
+            if command == "set":
+                assert [state(lua, name) for name in NAMES] == before, told
+        else:
+            assert isinstance(result, situation.answer), told
+        check_left(lua, told)
 
 
-CASES = [(situation, command) for situation, facts in SITUATIONS.items() for command in inner_commands(facts.script)]
-
-
-@pytest.mark.parametrize(("situation", "command"), CASES)
-def test_what_is_left(situation: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Guards the order of commands in each script, and each `redis.pcall`."""
-    _, before, call, answer, optional = SITUATIONS[situation]
-    for each in before:
-        lua.run(each)
-    found = [lua.hash(lock.key) for lock in (A, B)]
+def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, object]:
+    """The error, if any, and the answer."""
     try:
-        result = denied(command).run(call)
+        result = side.run(call)
     except Failure as failure:
-        check_failed(situation, command, str(failure), found, [lua.hash(lock.key) for lock in (A, B)])
-    else:
-        assert isinstance(result, answer)
-        if situation == "release" and command in optional:
-            assert not lua.exists(A.key)
-            assert not lua.exists(B.key)
-        if situation == "renew" and command in {"pttl", "hget", "hmget", "pexpire"}:
-            (verdict,) = result
-            assert isinstance(verdict, Failed)
-            assert DENIAL.search(verdict.error)
-    for lock in (A, B):
-        if lua.exists(lock.key):
-            assert 0 < lua.pttl(lock.key) <= 2 * TTL
+        return str(failure), None
+    return (result[0].error, None) if isinstance(result, list) and isinstance(result[0], Failed) else ("", result)
 
 
-def check_failed(
-    situation: str, command: str, error: str, found: list[dict[str, str]], left: list[dict[str, str]]
-) -> None:
-    assert DENIAL.search(error)
-    assert command not in SITUATIONS[situation].optional
-    if situation == "acquire nested" and command == "pexpire":
-        # The depth of the first was raised: the release that undoes it carries the count to go back to.
-        assert left == [{"m:+1": "2"}, found[1]]
-    else:
-        assert left == found
+def check_left(lua: LuaSide, told: str) -> None:
+    """The next requests set right what it left."""
+    lua.run(ABC.release("m:+1", TTL, 0, "undone", False))
+    for name in NAMES:
+        if state(lua, name).expires:
+            crash(lua, name)
+        for manager in lua.hash(name.alive):
+            lua.hset(name.alive, {manager: "1+"})
+    assert isinstance(lua.run(ABC.acquire("z:+9", TTL, HIGH, "")), Granted), told
+    assert [waiting(lua, name) for name in NAMES] == [[]] * 3, told
+    for name in NAMES:
+        lua.run(name.acquire("y:1", TTL, 0, "", LIVENESS))
+        assert all(lua.pttl(key) > 0 for key in name.keys), told
+
+
+def test_a_denied_set_grants_nothing(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    """Guards that a younger owner goes back to the queue before, and the owner leaves it after."""
+    for each in SITUATIONS["acquire last"].before:
+        lua.run(each)
+    found = [state(lua, name) for name in NAMES]
+    with pytest.raises(Failure, match=DENIAL):
+        denied("set").run(ASK)
+    assert [state(lua, name) for name in NAMES] == found
+    assert granted(lua.run(ASK)).fence > found[0].fence
+
+
+def test_a_key_that_is_denied_is_no_grant(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    """Guards that all names are read before one is written."""
+    limited = denied("flushall")
+    lua.link.execute_command("ACL", "SETUSER", "limited", "resetkeys", f"~{A.state}*", f"~{B.state}*")
+    for call in (HELD, ASK):
+        with pytest.raises(Failure):
+            limited.run(call)
+        assert [state(lua, name).holder for name in NAMES] == ["-"] * 3
+    lua.listen(KEYS.manager("o"))

@@ -2,89 +2,300 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.multi import MultiCalls, renew
-from tests.support.scripting import KEYS, Lock, LuaSide
+from aiolock.scripts.lock import renew as renew_plain
+from aiolock.scripts.multi import renew
+from aiolock.scripts.outcomes import Granted, Queued
+from tests.support.multi import Multi, Name, State, put, refreshes, state, text, waiting
+from tests.support.scripting import KEYS, LuaSide, Refused, Side, TwinSide
 
-from .test_differential import (
-    FLOOR,
-    GRANT,
-    TTLS,
-    Step,
-    World,
-    depths,
-    fences,
-    floors,
-    metadata,
-    owners,
-    step,
-    steps,
-    ttls,
+T = TypeVar("T")
+
+FLOOR = 2**51
+"""Above every clock, so that fences are the same on both sides."""
+UNIT = 100_000
+TOLERANCE = 20_000
+LISTENING = ("m", "n")
+MULTIS = ("m:+1", "n:+1", "o:+1")
+PLAINS = ("m:1", "n:1", "n:f2", "o:1")
+SETS = ((0, 1), (1, 2), (0, 1, 2), (1,))
+_examples = itertools.count()
+
+
+class Step(NamedTuple):
+    """One thing that happens on each side: a request, or something to the keys."""
+
+    kind: str
+    facts: tuple[Any, ...] = ()
+
+
+def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.builds(Step, st.just(kind), st.tuples(*facts))
+
+
+names = st.integers(0, 2)
+sets = st.sampled_from(SETS)
+multis = st.sampled_from(MULTIS)
+plains = st.sampled_from(PLAINS)
+longer = st.booleans()
+endings = st.sampled_from(["clean", "undone", "dirty"])
+tainted = st.sampled_from([False] * 7 + [True])
+about = st.sampled_from(["", "me", "ü☃ {} \n %d"])
+arrivals = st.one_of(
+    step("ask", sets, multis, st.just(True), st.booleans(), longer, about),
+    step("acquire", names, plains, st.just(True), longer),
 )
-
-whole = st.booleans()
-"""Both names, or only the step's."""
-multi_renewals = st.lists(st.tuples(st.integers(0, 1), whole, owners, fences, ttls), max_size=3)
-multi_steps = st.one_of(
-    step("multi acquire", whole, owners, ttls, floors, metadata, depths, fences),
-    step("multi acquire", st.just(True), owners, ttls, floors, metadata, st.just(1), st.just("none")),
-    step(
-        "multi release",
-        whole,
-        owners,
-        ttls,
-        st.integers(0, 2),
-        st.sampled_from(["clean", "undone", "dirty"]),
-        st.booleans(),
-    ),
-    step("multi renew", multi_renewals),
-    step("multi info", whole),
+departures = st.one_of(
+    step("release", sets, multis, st.just(0), st.just("clean"), st.just(False)),
+    step("end", names, plains, st.just(0), st.just("clean"), st.just(False)),
 )
+requests = st.one_of(
+    step("ask", sets, multis, st.just(False), st.booleans(), longer, about),
+    step("release", sets, multis, st.integers(0, 2), endings, tainted),
+    step("give back", sets, multis, st.integers(0, 2)),
+    step("nest", sets, multis, longer, st.integers(1, 3)),
+    step("renew", st.lists(st.tuples(sets, multis, longer, st.sampled_from(["", "other"])), max_size=3)),
+    step("info", sets),
+    step("acquire", names, plains, st.just(False), longer),
+    step("end", names, plains, st.integers(0, 1), endings, tainted),
+    step("transfer", names, st.sampled_from(["m:7", "n:7", "n:f8"]), st.integers(0, 1)),
+    step("refresh", st.lists(st.tuples(names, st.sampled_from(MULTIS + PLAINS)), min_size=1, max_size=3)),
+    step("confirm", names, plains),
+    step("force release", names),
+    step("again", st.integers(0, 12)),
+)
+mishaps = st.one_of(
+    step("expire", names),
+    step("dead", names, st.sampled_from(["m", "n", "o"])),
+    step("forget", names),
+    step("unbury", multis),
+)
+kinds = st.sampled_from([arrivals] * 5 + [departures] * 2 + [requests] * 4 + [mishaps])
+steps: st.SearchStrategy[Step] = kinds.flatmap(lambda kind: kind)
 
 
-class MultiWorld(World):
-    """Both sides of both families, on the same names."""
+class World:
+    """Both sides, on names that no other example uses."""
 
-    def multi(self, name: int, whole: bool) -> MultiCalls:
-        locks = self.locks if whole else [self.locks[name]]
-        return MultiCalls(KEYS, [lock.name for lock in locks])
+    def __init__(self, lua: LuaSide) -> None:
+        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        example = next(_examples)
+        self.names = [Name(f"{example} {{{i}}}") for i in range(3)]
+        self.numbers: dict[tuple[Side, str], int] = {}
+        self.sent: list[Callable[[Side], Call[Any]]] = []
+        self.highest = [FLOOR] * 3
+        for name in self.names:
+            self.both(lambda side, name=name: put(side, name, State("-", FLOOR, 0, 0, "0", 0, "")))  # type: ignore[misc]
+        self.both(lambda side: side.listen(*map(KEYS.manager, LISTENING)))
 
-    def request(self, step: Step, lock: Lock) -> Call[Any] | None:
+    def both(self, act: Callable[[Side], T]) -> tuple[T, T]:
+        return act(self.sides[0]), act(self.sides[1])
+
+    def take(self, step: Step) -> None:
+        request = self.request(step)
+        if request is None:
+            self.meddle(step)
+            self.compare()
+            return
+        self.sent.append(request)
+        held = [state(self.sides[1], name).expires > 1 for name in self.names]
+        lua, twin = self.both(lambda side: self.outcome(side, request))
+        call = request(self.sides[1])
+        assert same(lua, twin), f"{call} {call.args}: the Lua answers {lua}, its twin {twin}"
+        said, said_ = self.both(lambda side: side.heard())
+        assert said == said_, f"{call} {call.args}: the Lua tells {said}, its twin {said_}"
+        self.compare()
+        self.check(call, twin, held)
+
+    def outcome(self, side: Side, request: Callable[[Side], Call[Any]]) -> object:
+        call = request(side)
+        try:
+            outcome = side.run(call)
+        except Refused as error:
+            return str(error)[:9]
+        if isinstance(outcome, Queued) and outcome.queue_number:
+            self.numbers[side, str(call.args[0])] = outcome.queue_number
+        return outcome
+
+    def request(self, step: Step) -> Callable[[Side], Call[Any]] | None:
+        """What makes the request for a side: numbers in queues are times of each."""
         match step.kind, step.facts:
-            case "multi acquire", (whole, owner, ttl, floor, about, depth, fence):
-                multi = self.multi(step.name, whole)
-                return multi.acquire(owner, ttl, floor, about, depth, self.fence(lock, fence))
-            case "multi release", (whole, owner, ttl, left, ending, tainted):
-                return self.multi(step.name, whole).release(owner, ttl, left, ending, tainted)
-            case "multi renew", (batch,):
-                return renew(
-                    self.multi(name, whole).renewal(owner, self.fence(self.locks[name], fence), ttl)
-                    for name, whole, owner, fence, ttl in batch
+            case "ask", (which, owner, waits, known, longer, about):
+                liveness = liveness_of(owner) if waits else 0
+                return lambda side: self.multi(which).acquire(
+                    owner,
+                    ttl(owner, longer),
+                    FLOOR,
+                    about,
+                    liveness,
+                    number=self.numbers.get((side, owner), 0) if known else 0,
                 )
-            case "multi info", (whole,):
-                return self.multi(step.name, whole).info()
-        return super().request(step, lock)
+            case "release", (which, owner, left, ending, tainted):
+                return always(self.multi(which).release(owner, ttl(owner), left, ending, tainted))
+            case "give back", (which, owner, keep):
+                chosen = self.names[which[keep % len(which)]].name
+                return always(self.multi(which).give_back(owner, ttl(owner), chosen))
+            case "nest", (which, owner, longer, depth):
+                return always(self.multi(which).nest(owner, self.fence(which[0]), ttl(owner, longer), depth))
+            case "renew", (batch,):
+                return always(
+                    renew(
+                        self.multi(which).renewal(owner, self.fence(which[0]), ttl(owner, longer), about)
+                        for which, owner, longer, about in batch
+                    )
+                )
+            case "info", (which,):
+                return always(self.multi(which).info())
+            case "again", (back,):
+                return self.sent[-1 - back % len(self.sent)] if self.sent else always(self.multi((0,)).info())
+        return self.plain_request(step)
+
+    def plain_request(self, step: Step) -> Callable[[Side], Call[Any]] | None:
+        match step.kind, step.facts:
+            case "acquire", (i, owner, waits, longer):
+                liveness = liveness_of(owner) if waits else 0
+                return always(self.names[i].acquire(owner, ttl(owner, longer), FLOOR, "they", liveness))
+            case "end", (i, owner, left, ending, tainted):
+                return always(self.names[i].release(owner, ttl(owner), left, ending, tainted))
+            case "transfer", (i, successor, over):
+                holder = state(self.sides[1], self.names[i]).holder
+                facts = successor, ttl(successor), FLOOR, "moved", over == 1, liveness_of(successor), True, False
+                return always(self.names[i].transfer(holder, self.fence(i), *facts))
+            case "refresh", (batch,):
+                return always(refreshes([(self.names[i], owner, liveness_of(owner)) for i, owner in batch]))
+            case "confirm", (i, owner):
+                return always(renew_plain([self.names[i].renewal(owner, self.fence(i), ttl(owner), "confirmed")]))
+            case "force release", (i,):
+                return always(self.names[i].force_release())
+        return None
+
+    def meddle(self, step: Step) -> None:
+        match step.kind, step.facts:
+            case "expire", (i,):
+                name = self.names[i]
+                self.both(lambda side: put(side, name, state(side, name)._replace(expires=0)))
+            case "dead", (i, manager):
+                name = self.names[i]
+                if manager in self.sides[1].hash(name.alive):
+                    self.both(lambda side: side.hset(name.alive, {manager: "1+"}))
+            case "forget", (i,):
+                self.both(lambda side: side.delete(self.names[i].queue))
+            case "unbury", (owner,):
+                self.both(lambda side: side.delete(*(name.dead(owner) for name in self.names)))
+
+    def multi(self, which: tuple[int, ...]) -> Multi:
+        return Multi(*(self.names[i] for i in which))
+
+    def fence(self, i: int) -> int:
+        return state(self.sides[1], self.names[i]).fence
+
+    def compare(self) -> None:
+        lua, twin = self.both(self.look)
+        for name, one, other in zip(self.names, lua, twin, strict=True):
+            assert same(one, other), f"{name.name}: the Lua leaves {one}, its twin {other}"
+
+    def look(self, side: Side) -> list[Look]:
+        tombs = [name.dead(owner) for name in self.names for owner in MULTIS]
+        dead = [pttl for _, pttl in side.snapshot(tombs)]
+        seen = side.snapshot([key for name in self.names for key in name.keys])
+        looks = []
+        for i, name in enumerate(self.names):
+            found = state(side, name)
+            known = found.before if found.before >= FLOOR else 0  # else a number in the queue, a time of each side
+            hidden = found._replace(before=known)
+            _, (queue, _), (alive, _) = parts = seen[3 * i : 3 * i + 3]
+            until = {manager: int(known.rstrip("+")) for manager, known in sorted((alive or {}).items())}
+            lasting = [pttl for _, pttl in parts] + dead[3 * i : 3 * i + 3]
+            looks.append(Look(hidden, list(queue or {}), list(until), list(until.values()), lasting))
+        return looks
+
+    def check(self, call: Call[Any], outcome: object, held: list[bool]) -> None:
+        """What must hold behind every request."""
+        side = self.sides[1]
+        now = side.store.wall_us() // 1000  # type: ignore[attr-defined]
+        for i, name in enumerate(self.names):
+            found = state(side, name)
+            assert found.fence >= self.highest[i]
+            self.highest[i] = found.fence
+            assert found.holder not in waiting(side, name) or ":+" not in found.holder
+            assert all(side.pttl(key) != -1 for key in name.keys)
+            if held[i] and call.script.name in ("release", "transfer", "force_release"):
+                assert found.expires > now or not self.heard_of(name, now), f"{name.name} was left free"
+        if call.name.count("+") and call.script.name == "acquire" and isinstance(outcome, Granted):
+            got = [state(side, name) for name in self.names if name.state in call.keys]
+            assert {(one.holder, one.fence) for one in got} == {(call.args[0], outcome.fence)}
+            assert all(one.depth for one in got)
+            assert all(call.args[0] not in waiting(side, name) for name in self.names if name.state in call.keys)
+
+    def heard_of(self, name: Name, now: int) -> list[str]:
+        """Who waits, lives and hears."""
+        alive = self.sides[1].hash(name.alive)
+        managers = [entry.partition(":")[0] for entry in waiting(self.sides[1], name)]
+        return [one for one in managers if one in LISTENING and int(alive.get(one, "0").rstrip("+")) > now]
 
 
-BOTH = Step("multi acquire", 0, (True, "a:1", TTLS[1], FLOOR, "me", 1, "none"))
-AGAIN = Step("again", 0, (0,))
-END = Step("multi release", 0, (True, "a:1", TTLS[0], 0, "clean", True))
+class Look(NamedTuple):
+    """What is left of a name."""
+
+    state: State
+    queue: list[str]
+    managers: list[str]
+    alive: list[int]
+    lasting: list[int]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(sequence=st.lists(st.one_of(multi_steps, steps), min_size=1, max_size=25))
-@example(sequence=[BOTH, AGAIN, END, AGAIN, BOTH])
-@example(sequence=[BOTH, Step("delete", 1, ("key",)), AGAIN, END])
-@example(sequence=[BOTH, Step("spoil", 0, ("key",)), END])
-@example(sequence=[GRANT, BOTH, Step("multi renew", 0, ([(0, True, "a:1", "current", TTLS[2])],))])
+def always(call: Call[Any]) -> Callable[[Side], Call[Any]]:
+    return lambda _: call
+
+
+def liveness_of(owner: str) -> int:
+    return UNIT // 2 + UNIT * "mno".index(owner[0])
+
+
+def ttl(owner: str, longer: bool = False) -> int:
+    return UNIT * (4 + 2 * "mno".index(owner[0]) + longer)
+
+
+TIMES = ("pttl", "expires", "alive", "lasting", "queue_number")
+
+
+def same(one: object, other: object, times: bool = False) -> bool:
+    """Equal, but for what is a time of the server."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        fields = getattr(one, "_fields", None) or [""] * len(one)
+        pairs = zip(fields, one, other, strict=True) if len(one) == len(other) else ()
+        alike = [same(a, b, times or at in TIMES) for at, a, b in pairs]
+        return len(one) == len(other) and all(alike)
+    if times and isinstance(one, int) and isinstance(other, int) and min(one, other) >= 0:
+        return abs(one - other) < (TOLERANCE if max(one, other) < 10**14 else TOLERANCE * 1000)
+    return one == other
+
+
+M, N = MULTIS[:2]
+HELD = [Step("acquire", (0, "o:1", True, False)), Step("acquire", (1, "n:1", True, False))]
+ASK = Step("ask", ((0, 1, 2), M, True, False, False, "me"))
+KNOWN = Step("ask", ((0, 1, 2), M, True, True, False, "me"))
+OTHER = Step("ask", ((1, 2), N, True, False, False, "me"))
+END = [Step("end", (i, owner, 0, "clean", False)) for i, owner in ((0, "o:1"), (1, "n:1"))]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(sequence=st.lists(steps, min_size=8, max_size=30))
+@example(sequence=[*HELD, ASK, END[0], ASK, END[1], KNOWN, Step("again", (0,))])
+@example(sequence=[*HELD, ASK, OTHER, END[1], OTHER, END[0], KNOWN, OTHER])
+@example(sequence=[*HELD, ASK, END[0], KNOWN, Step("give back", ((0, 1, 2), M, 1)), END[1], KNOWN])
+@example(sequence=[ASK, Step("expire", (1,)), ASK, Step("release", ((0, 1, 2), M, 0, "dirty", True)), ASK])
 def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
-    world = MultiWorld(sides())
+    world = World(sides())
     for each in sequence:
         world.take(each)
-        world.compare()
+    assert text(world.sides[1], world.names[0].state) is not None

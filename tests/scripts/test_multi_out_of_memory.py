@@ -2,40 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from aiolock.scripts.multi import SCRIPTS, MultiCalls, renew
-from aiolock.scripts.outcomes import Granted, Kept, Released, Renewed
-from tests.support.scripting import KEYS, Lock
+from aiolock.scripts.lock import SCRIPTS as PLAIN_SCRIPTS
+from aiolock.scripts.multi import SCRIPTS, renew
+from aiolock.scripts.outcomes import Kept, Queued, Released, Renewed
+from tests.support.multi import LIVENESS, Multi, Name, granted, holders, state, waiting
+from tests.support.scripting import KEYS, LuaSide
 from tests.support.scripting import Refused as Failure
 
-from .test_out_of_memory import FENCE, HIGH, OOM, TTL, Full, full
+from .test_queue_out_of_memory import OOM, TTL, full
 
 __all__ = ["full"]  # the fixture
 
-A, B = Lock("a"), Lock("b")
-AB = MultiCalls(KEYS, ["a", "b"])
+A, B = Name("a"), Name("b")
+AB = Multi(A, B)
 
 
-def test_at_the_memory_limit(full: Full) -> None:
-    """Guards that the first write decides: a state's in acquire, PEXPIRE in a nested release, DEL in the last one."""
-    side, fill = full
-    for script in SCRIPTS:
-        side.load(script)
-    take = AB.acquire("m:+1", TTL, HIGH, "")
-    assert isinstance(side.run(take), Granted)
-    side.run(AB.acquire("m:+1", TTL, 0, "", depth=2, fence=FENCE))
-    fill()
-    with pytest.raises(Failure, match=OOM):
-        side.run(AB.acquire("m:+1", TTL, 0, "", depth=3, fence=FENCE))
-    assert [side.hash(lock.key) for lock in (A, B)] == [{"m:+1": "2"}] * 2
-    assert side.run(renew([AB.renewal("m:+1", FENCE, 2 * TTL)])) == [Renewed(2 * TTL)]
+@pytest.fixture
+def side(full: tuple[LuaSide, Callable[[], None]]) -> LuaSide:
+    for script in (*SCRIPTS, *PLAIN_SCRIPTS):
+        full[0].load(script)
+    return full[0]
+
+
+def test_a_hold_is_nested_in_renewed_lowered_and_released_to_who_waits(
+    side: LuaSide, full: tuple[LuaSide, Callable[[], None]]
+) -> None:
+    """Guards PEXPIRE in state.lua: only the first write of a script is refused."""
+    fence = granted(side.run(AB.acquire("m:+1", TTL, 0, ""))).fence
+    side.run(AB.nest("m:+1", fence, TTL, 2))
+    side.listen(KEYS.manager("o"))
+    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    full[1]()
+    (renewed,) = side.run(renew([AB.renewal("m:+1", fence, 2 * TTL)]))
+    assert isinstance(renewed, Renewed)
     assert isinstance(side.run(AB.release("m:+1", TTL, 1, "clean", False)), Kept)
-    assert [side.hash(lock.key) for lock in (A, B)] == [{"m:+1": "1"}] * 2
+    assert [state(side, name).depth for name in (A, B)] == [1, 1]
     assert isinstance(side.run(AB.release("m:+1", TTL, 0, "clean", True)), Released)
-    assert [side.hash(lock.state)["clean"] for lock in (A, B)] == ["1", "1"]
+    assert holders(side, [A, B]) == ["-", "o:1"]
     assert side.exists(A.dead("m:+1"))
-    side.delete(A.state, B.state)
+
+
+def test_nothing_is_granted_and_nobody_queues(side: LuaSide, full: tuple[LuaSide, Callable[[], None]]) -> None:
+    side.run(B.acquire("n:1", TTL, 0, ""))
+    full[1]()
     with pytest.raises(Failure, match=OOM):
-        side.run(AB.acquire("m:+2", TTL, 0, ""))
-    assert not any(side.exists(key) for lock in (A, B) for key in (lock.key, lock.state))
+        side.run(AB.acquire("m:+1", TTL, 0, "", LIVENESS))
+    assert waiting(side, B) == []
+    side.run(B.release("n:1", TTL, 0, "clean", False))
+    with pytest.raises(Failure, match=OOM):
+        side.run(AB.acquire("m:+1", TTL, 0, ""))
+    assert holders(side, [A, B]) == ["-", "-"]
+
+
+def test_what_is_reserved_is_kept_and_given_back(side: LuaSide, full: tuple[LuaSide, Callable[[], None]]) -> None:
+    for name in (A, B):
+        side.run(name.acquire("n:1", TTL, 0, ""))
+    side.listen(KEYS.manager("m"))
+    side.run(AB.acquire("m:+1", TTL, 0, "", LIVENESS))
+    side.run(A.release("n:1", TTL, 0, "clean", False))
+    assert holders(side, [A, B]) == ["m:+1", "n:1"]
+    side.run(AB.acquire("m:+1", TTL, 0, "", LIVENESS))
+    full[1]()
+    assert isinstance(side.run(AB.acquire("m:+1", TTL, 0, "", 2 * LIVENESS)), Queued)
+    side.run(AB.give_back("m:+1", TTL, "b"))
+    assert holders(side, [A, B]) == ["-", "n:1"]

@@ -48,7 +48,7 @@ def fair() -> Queue:
 
 @pytest.mark.parametrize("queue_number", [0, DONT_QUEUE])
 def test_grants_a_free_name(queue_number: int, side: Side, fair: Queue) -> None:
-    granted = side.run(fair.acquire("m:1", TTL, HIGH, "me", queue_number=queue_number))
+    granted = side.run(fair.request("m:1", TTL, HIGH, "me", queue_number=queue_number))
     assert granted == Granted(HIGH + 1, TTL, abandoned=False, capacity=1)
     assert holders(side, fair) == {"m:1": Holder(1, 1, "1", str(HIGH + 1), "0")}
     assert abs(ends(side, fair)["m:1"] - TTL - time.time() * 1000) < SLACK
@@ -61,7 +61,7 @@ def test_grants_a_free_name(queue_number: int, side: Side, fair: Queue) -> None:
 @pytest.mark.parametrize(("ttl", "kept"), [(TTL, DAY), (3 * DAY, 3 * DAY)])
 def test_keys_outlive_the_holder_and_go_within_a_day(ttl: int, kept: int, side: Side, fair: Queue) -> None:
     """Guards `keep`: a vanished holder must be noticed, and a million names must leave nothing behind for long."""
-    side.run(fair.acquire("m:1", ttl, HIGH, ""))
+    side.run(fair.request("m:1", ttl, HIGH, ""))
     for key in fair.keys:
         assert kept - SLACK < side.pttl(key) < kept + 2 * 60_000
 
@@ -69,15 +69,15 @@ def test_keys_outlive_the_holder_and_go_within_a_day(ttl: int, kept: int, side: 
 def test_a_short_holder_does_not_shorten_a_long_ones_keys(side: Side) -> None:
     """Guards PTTL in `keep`."""
     permits = Queue(SEMAPHORE)
-    side.run(permits.acquire("m:1", 3 * DAY, HIGH, ""))
-    side.run(permits.acquire("m:2", TTL, HIGH, ""))
+    side.run(permits.request("m:1", 3 * DAY, HIGH, ""))
+    side.run(permits.request("m:2", TTL, HIGH, ""))
     for key in permits.keys:
         assert side.pttl(key) > 3 * DAY - SLACK
 
 
 def test_queues_behind_a_holder(side: Side, fair: Queue) -> None:
-    side.run(fair.acquire("m:1", TTL, HIGH, "the first"))
-    queued = [side.run(fair.acquire(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
+    side.run(fair.request("m:1", TTL, HIGH, "the first"))
+    queued = [side.run(fair.request(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
     found = queue_numbers(side, fair)
     serial = summary(side, fair).serial
     assert all(isinstance(one, Queued) and TTL - SLACK < one.pttl <= TTL for one in queued)
@@ -93,15 +93,15 @@ def test_says_when_the_first_holder_expires(side: Side) -> None:
     """Whoever is first looks then. Guards `first - NOW`."""
     semaphore = Queue(SEMAPHORE)
     for owner, ttl in (("m:1", 3 * TTL), ("m:2", TTL), ("m:3", 2 * TTL)):
-        side.run(semaphore.acquire(owner, ttl, HIGH, ""))
-    queued = side.run(semaphore.acquire("m:4", 9 * TTL, 0, "", queue_number=0))
+        side.run(semaphore.request(owner, ttl, HIGH, ""))
+    queued = side.run(semaphore.request("m:4", 9 * TTL, 0, "", queue_number=0))
     assert isinstance(queued, Queued)
     assert TTL - SLACK < queued.pttl <= TTL
 
 
 def test_refuses_who_does_not_queue(side: Side, fair: Queue) -> None:
-    side.run(fair.acquire("m:1", TTL, HIGH, "the first"))
-    refused = side.run(fair.acquire("m:2", TTL, 0, ""))
+    side.run(fair.request("m:1", TTL, HIGH, "the first"))
+    refused = side.run(fair.request("m:2", TTL, 0, ""))
     assert isinstance(refused, Refused)
     assert refused._replace(pttl=0) == Refused(0, HIGH + 1, "the first")
     assert TTL - SLACK < refused.pttl <= TTL
@@ -111,11 +111,11 @@ def test_refuses_who_does_not_queue(side: Side, fair: Queue) -> None:
 def test_does_not_overtake_who_waits(side: Side) -> None:
     """Guards `state.waiters == 0`: a small request that would fit stays behind a large one."""
     small, large = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
-    side.run(small.acquire("m:1", TTL, HIGH, ""))
+    side.run(small.request("m:1", TTL, HIGH, ""))
     enter(side, large, ["m:2"])
-    refused = side.run(small.acquire("m:3", TTL, 0, ""))
+    refused = side.run(small.request("m:3", TTL, 0, ""))
     assert isinstance(refused, Refused)
-    queued = side.run(small.acquire("m:3", TTL, 0, "", queue_number=0))
+    queued = side.run(small.request("m:3", TTL, 0, "", queue_number=0))
     assert isinstance(queued, Queued)
     assert queued.rank == 2
     assert set(holders(side, small)) == {"m:1"}
@@ -124,56 +124,56 @@ def test_does_not_overtake_who_waits(side: Side) -> None:
 def test_readers_share_and_a_writer_is_alone(side: Side) -> None:
     read, write = Queue(RW), Queue(RW, want=1)
     for owner in ("m:1", "m:2"):
-        assert isinstance(side.run(read.acquire(owner, TTL, 0, "")), Granted)
-    assert isinstance(side.run(write.acquire("m:3", TTL, 0, "")), Refused)
+        assert isinstance(side.run(read.request(owner, TTL, 0, "")), Granted)
+    assert isinstance(side.run(write.request("m:3", TTL, 0, "")), Refused)
     for owner in ("m:1", "m:2"):
         side.run(read.release(owner, TTL, 0, "clean", False))
-    assert isinstance(side.run(write.acquire("m:3", TTL, 0, "")), Granted)
-    assert isinstance(side.run(read.acquire("m:4", TTL, 0, "")), Refused)
-    assert isinstance(side.run(write.acquire("m:5", TTL, 0, "")), Refused)
+    assert isinstance(side.run(write.request("m:3", TTL, 0, "")), Granted)
+    assert isinstance(side.run(read.request("m:4", TTL, 0, "")), Refused)
+    assert isinstance(side.run(write.request("m:5", TTL, 0, "")), Refused)
 
 
 def test_permits_are_counted(side: Side) -> None:
     one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
-    assert isinstance(side.run(two.acquire("m:1", TTL, 0, "")), Granted)
-    assert isinstance(side.run(two.acquire("m:2", TTL, 0, "")), Refused)
-    assert isinstance(side.run(one.acquire("m:2", TTL, 0, "")), Granted)
-    assert isinstance(side.run(one.acquire("m:3", TTL, 0, "")), Refused)
+    assert isinstance(side.run(two.request("m:1", TTL, 0, "")), Granted)
+    assert isinstance(side.run(two.request("m:2", TTL, 0, "")), Refused)
+    assert isinstance(side.run(one.request("m:2", TTL, 0, "")), Granted)
+    assert isinstance(side.run(one.request("m:3", TTL, 0, "")), Refused)
     assert summary(side, one).used == 3
 
 
 def test_more_than_there_is_is_impossible(side: Side) -> None:
-    assert side.run(Queue(SEMAPHORE, want=2, capacity=2).acquire("m:1", TTL, 0, "", queue_number=0)) == Impossible(2)
+    assert side.run(Queue(SEMAPHORE, want=2, capacity=2).request("m:1", TTL, 0, "", queue_number=0)) == Impossible(2)
     assert not side.exists(Queue(SEMAPHORE).order)
 
 
 def test_the_stored_capacity_wins(side: Side) -> None:
-    side.run(Queue(SEMAPHORE, capacity=1).acquire("m:1", TTL, 0, ""))
-    assert isinstance(side.run(Queue(SEMAPHORE, capacity=9).acquire("m:2", TTL, 0, "")), Refused)
+    side.run(Queue(SEMAPHORE, capacity=1).request("m:1", TTL, 0, ""))
+    assert isinstance(side.run(Queue(SEMAPHORE, capacity=9).request("m:2", TTL, 0, "")), Refused)
 
 
 class TestFence:
     def test_a_reader_has_that_of_the_last_writer(self, side: Side) -> None:
         """Guards `mints`: what a reader saw is as new as the last write."""
         read, write = Queue(RW), Queue(RW, want=1)
-        side.run(write.acquire("m:1", TTL, HIGH, ""))
+        side.run(write.request("m:1", TTL, HIGH, ""))
         side.run(write.release("m:1", TTL, 0, "clean", False))
         for owner in ("m:2", "m:3"):
-            assert side.run(read.acquire(owner, TTL, HIGH + 100, "")).fence == HIGH + 1  # type: ignore[union-attr]
+            assert side.run(read.request(owner, TTL, HIGH + 100, "")).fence == HIGH + 1  # type: ignore[union-attr]
         assert holders(side, read)["m:2"].mints == "0"
 
     def test_the_first_reader_mints_one(self, side: Side) -> None:
-        assert side.run(Queue(RW).acquire("m:1", TTL, HIGH, "")).fence == HIGH + 1  # type: ignore[union-attr]
+        assert side.run(Queue(RW).request("m:1", TTL, HIGH, "")).fence == HIGH + 1  # type: ignore[union-attr]
 
     def test_grows_with_the_floor_and_without(self, side: Side) -> None:
         permits = Queue(SEMAPHORE)
         fences = [
-            side.run(permits.acquire(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate([HIGH, 0, HIGH + 9])
+            side.run(permits.request(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate([HIGH, 0, HIGH + 9])
         ]  # type: ignore[union-attr]
         assert fences == [HIGH + 1, HIGH + 2, HIGH + 10]
 
     def test_is_the_servers_time(self, side: Side, fair: Queue) -> None:
-        assert abs(side.run(fair.acquire("m:1", TTL, 0, "")).fence - time.time() * 1e6) < 60e6  # type: ignore[union-attr]
+        assert abs(side.run(fair.request("m:1", TTL, 0, "")).fence - time.time() * 1e6) < 60e6  # type: ignore[union-attr]
 
 
 class TestAgain:
@@ -182,9 +182,9 @@ class TestAgain:
     @pytest.mark.parametrize("abandoned", [False, True])
     def test_a_copy_reads_its_own_grant(self, abandoned: bool, side: Side, fair: Queue) -> None:
         if abandoned:
-            side.run(fair.acquire("m:0", TTL, HIGH, ""))
+            side.run(fair.request("m:0", TTL, HIGH, ""))
             crash(side, fair, "m:0")
-        call = fair.acquire("m:1", TTL, HIGH, "", queue_number=0)
+        call = fair.request("m:1", TTL, HIGH, "", queue_number=0)
         first, second = side.run(call), side.run(call)
         assert isinstance(first, Granted)
         assert isinstance(second, Granted)
@@ -193,8 +193,8 @@ class TestAgain:
 
     def test_a_copy_reads_its_own_number_and_keeps_its_place(self, side: Side, fair: Queue) -> None:
         """Guards `known`: a refresh is no new entry."""
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        call = fair.acquire("m:2", TTL, 0, "", queue_number=0)
+        side.run(fair.request("m:1", TTL, HIGH, ""))
+        call = fair.request("m:2", TTL, 0, "", queue_number=0)
         first = side.run(call)
         enter(side, fair, ["m:3"])
         second = side.run(call)
@@ -204,7 +204,7 @@ class TestAgain:
         assert second.serial > first.serial
 
     def test_a_refresh_is_a_sign_of_life(self, side: Side, fair: Queue) -> None:
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        side.run(fair.request("m:1", TTL, HIGH, ""))
         enter(side, fair, ["m:2"])
         forget(side, fair, "m:2")
         enter(side, fair, ["m:2"])
@@ -212,13 +212,13 @@ class TestAgain:
 
     def test_one_that_was_forgotten_comes_back_to_its_old_place(self, side: Side, fair: Queue) -> None:
         """Guards the queue number in ARGV (H6)."""
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        first = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=0))
+        side.run(fair.request("m:1", TTL, HIGH, ""))
+        first = side.run(fair.request("m:2", TTL, 0, "", queue_number=0))
         enter(side, fair, ["m:3"])
         side.run(fair.release("m:2", TTL, 0, "undone", False))
         assert waiting(side, fair) == ["m:3"]
         assert isinstance(first, Queued)
-        again = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=first.queue_number))
+        again = side.run(fair.request("m:2", TTL, 0, "", queue_number=first.queue_number))
         assert isinstance(again, Queued)
         assert (again.queue_number, again.rank) == (first.queue_number, 1)
         assert waiting(side, fair) == ["m:2", "m:3"]
@@ -226,9 +226,9 @@ class TestAgain:
     def test_one_that_comes_back_to_the_front_is_served_at_once(self, side: Side) -> None:
         """Guards the second look behind `join`: nobody else may settle for a while."""
         read, write = Queue(RW), Queue(RW, want=1)
-        side.run(read.acquire("m:1", TTL, HIGH, ""))
+        side.run(read.request("m:1", TTL, HIGH, ""))
         enter(side, write, ["m:2"])
-        granted = side.run(read.acquire("m:3", TTL, 0, "", queue_number=FIRST))
+        granted = side.run(read.request("m:3", TTL, 0, "", queue_number=FIRST))
         assert isinstance(granted, Granted)
         assert TTL - SLACK < granted.pttl <= TTL
         assert waiting(side, read) == ["m:2"]
@@ -236,21 +236,21 @@ class TestAgain:
     def test_one_whose_own_grant_is_over_is_served_if_it_fits(self, side: Side) -> None:
         """Guards `prune` in arrive: it is first in line with the number it comes back with, and nobody else may ask."""
         read, write = Queue(RW), Queue(RW, want=1)
-        side.run(write.acquire("m:1", TTL, HIGH, ""))
+        side.run(write.request("m:1", TTL, HIGH, ""))
         queue_numbers = [
-            side.run(read.acquire(owner, TTL, 0, "", queue_number=0)).queue_number for owner in ("m:2", "m:3")
+            side.run(read.request(owner, TTL, 0, "", queue_number=0)).queue_number for owner in ("m:2", "m:3")
         ]  # type: ignore[union-attr]
         enter(side, write, ["m:4"])
         side.run(write.release("m:1", TTL, 0, "clean", False))
-        side.run(read.acquire("m:2", TTL, 0, "", queue_number=queue_numbers[0]))
+        side.run(read.request("m:2", TTL, 0, "", queue_number=queue_numbers[0]))
         crash(side, read, "m:3")
-        assert isinstance(side.run(read.acquire("m:3", TTL, 0, "", queue_number=queue_numbers[1])), Granted)
+        assert isinstance(side.run(read.request("m:3", TTL, 0, "", queue_number=queue_numbers[1])), Granted)
         assert_sound(side, read)
 
     def test_one_whose_own_grant_is_over_is_not_overtaken(self, side: Side, fair: Queue) -> None:
         """The same, of two that ask in one request."""
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        queued = [side.run(fair.acquire(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
+        side.run(fair.request("m:1", TTL, HIGH, ""))
+        queued = [side.run(fair.request(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
         side.run(fair.release("m:1", TTL, 0, "clean", False))
         crash(side, fair, "m:2")
         parts = [
@@ -262,11 +262,11 @@ class TestAgain:
 
     def test_one_that_was_granted_since_is_not_queued_again(self, side: Side, fair: Queue) -> None:
         """Guards `read(name, owner)` before its number: the message of the grant and this crossed each other."""
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        queued = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=0))
+        side.run(fair.request("m:1", TTL, HIGH, ""))
+        queued = side.run(fair.request("m:2", TTL, 0, "", queue_number=0))
         side.run(fair.release("m:1", TTL, 0, "clean", False))
         assert isinstance(queued, Queued)
-        assert isinstance(side.run(fair.acquire("m:2", TTL, 0, "", queue_number=queued.queue_number)), Granted)
+        assert isinstance(side.run(fair.request("m:2", TTL, 0, "", queue_number=queued.queue_number)), Granted)
         assert set(holders(side, fair)) == {"m:2"}
         assert waiting(side, fair) == []
 
@@ -274,9 +274,9 @@ class TestAgain:
         self, side: Side, fair: Queue
     ) -> None:
         """Guards `serial` in join: the state was lost, and the clock set back. Among equal numbers, names decide."""
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        side.run(fair.request("m:1", TTL, HIGH, ""))
         change(side, fair, serial=HIGH + 1)
-        side.run(fair.acquire("z:1", TTL, 0, "", queue_number=HIGH + 2))
+        side.run(fair.request("z:1", TTL, 0, "", queue_number=HIGH + 2))
         enter(side, fair, ["a:1"])
         assert queue_numbers(side, fair) == {"z:1": HIGH + 2, "a:1": HIGH + 3}
         side.run(fair.release("m:1", TTL, 0, "clean", False))
@@ -284,8 +284,8 @@ class TestAgain:
 
     def test_tickets_survive_a_round_number(self, side: Side, fair: Queue) -> None:
         """Guards `tonumber(…ZSCORE…)`: servers write 1.8e+15."""
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        queued = side.run(fair.acquire("m:2", TTL, 0, "", queue_number=1_800_000_000_000_000))
+        side.run(fair.request("m:1", TTL, HIGH, ""))
+        queued = side.run(fair.request("m:2", TTL, 0, "", queue_number=1_800_000_000_000_000))
         assert isinstance(queued, Queued)
         assert queued.queue_number == 1_800_000_000_000_000
         enter(side, fair, ["m:2"])
@@ -293,7 +293,7 @@ class TestAgain:
 
     def test_a_tombstone_refuses(self, side: Side, fair: Queue) -> None:
         side.run(fair.release("m:1", TTL, 0, "undone", True))
-        assert side.run(fair.acquire("m:1", TTL, 0, "", queue_number=0)) == Finished()
+        assert side.run(fair.request("m:1", TTL, 0, "", queue_number=0)) == Finished()
         assert side.run(fair.enter([fair.refresh("m:1", TTL, 0, "", 0)])) == [Finished()]
         assert not side.exists(fair.hash)
         assert not side.exists(fair.order)
@@ -301,7 +301,7 @@ class TestAgain:
     @pytest.mark.parametrize("batch", [False, True])
     def test_a_refused_one_still_ends_those_whose_time_is_over(self, batch: bool, side: Side, fair: Queue) -> None:
         """Guards `close` behind a request that is refused: what it found is written, what it healed expires."""
-        side.run(fair.acquire("m:1", TTL, 0, ""))
+        side.run(fair.request("m:1", TTL, 0, ""))
         side.run(fair.release("m:2", TTL, 0, "undone", True))
         side.delete(fair.order)
         part = fair.refresh("m:2", TTL, 0, "", 0)
@@ -318,8 +318,8 @@ class TestNested:
     @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.kind)
     def test_raises_the_depth_and_nothing_else(self, shape: Shape, side: Side) -> None:
         name = Queue(shape)
-        side.run(name.acquire("m:1", TTL, HIGH, "me"))
-        granted = side.run(name.acquire("m:1", TTL, 0, "", depth=3, fence=HIGH + 1))
+        side.run(name.request("m:1", TTL, HIGH, "me"))
+        granted = side.run(name.request("m:1", TTL, 0, "", depth=3, fence=HIGH + 1))
         assert isinstance(granted, Granted)
         assert granted.fence == HIGH + 1
         assert holders(side, name) == {"m:1": Holder(3, 1, str(int(name.kind != "rw")), str(HIGH + 1), "0")}
@@ -327,9 +327,9 @@ class TestNested:
         assert summary(side, name).metadata == "me"
 
     def test_a_late_copy_lowers_nothing(self, side: Side, fair: Queue) -> None:
-        first = fair.acquire("m:1", TTL, HIGH, "")
+        first = fair.request("m:1", TTL, HIGH, "")
         side.run(first)
-        side.run(fair.acquire("m:1", 2 * TTL, 0, "", depth=2, fence=HIGH + 1))
+        side.run(fair.request("m:1", 2 * TTL, 0, "", depth=2, fence=HIGH + 1))
         granted = side.run(first)
         assert isinstance(granted, Granted)
         assert TTL < granted.pttl <= 2 * TTL
@@ -338,21 +338,21 @@ class TestNested:
     @pytest.mark.parametrize(("other", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
     def test_only_depth_1_creates(self, other: bool, reason: LossReason, side: Side, fair: Queue) -> None:
         if other:
-            side.run(fair.acquire("m:2", TTL, HIGH, ""))
-        assert side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=7, queue_number=0)) == Lost(reason)
+            side.run(fair.request("m:2", TTL, HIGH, ""))
+        assert side.run(fair.request("m:1", TTL, 0, "", depth=2, fence=7, queue_number=0)) == Lost(reason)
         assert "m:1" not in holders(side, fair)
         assert waiting(side, fair) == []
 
     def test_another_fence_is_taken_over(self, side: Side, fair: Queue) -> None:
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
-        assert side.run(fair.acquire("m:1", TTL, 0, "", depth=2, fence=HIGH)) == Lost(LossReason.TAKEN_OVER)
+        side.run(fair.request("m:1", TTL, HIGH, ""))
+        assert side.run(fair.request("m:1", TTL, 0, "", depth=2, fence=HIGH)) == Lost(LossReason.TAKEN_OVER)
         assert holders(side, fair)["m:1"].depth == 1
 
 
 class TestBatch:
     def test_answers_each(self, side: Side, fair: Queue) -> None:
         other = Queue(RW, "other", want=1)
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        side.run(fair.request("m:1", TTL, HIGH, ""))
         answers = side.run(
             fair.enter(
                 [
@@ -380,4 +380,4 @@ class TestBatch:
     def test_an_error_alone_is_raised(self, side: Side, fair: Queue) -> None:
         side.set(fair.hash, "a string")
         with pytest.raises(Failure, match="WRONGTYPE"):
-            side.run(fair.acquire("m:1", TTL, 0, ""))
+            side.run(fair.request("m:1", TTL, 0, ""))

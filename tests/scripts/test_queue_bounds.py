@@ -32,7 +32,7 @@ READ, WRITE = Queue(RW), Queue(RW, want=1)
 @pytest.fixture
 def crowd(side: Side) -> list[str]:
     """Many readers that wait behind a writer."""
-    side.run(WRITE.acquire("m:1", TTL, HIGH, ""))
+    side.run(WRITE.request("m:1", TTL, HIGH, ""))
     crowd = [f"n{number}:1" for number in range(MANY)]
     side.run(READ.enter([READ.refresh(owner, TTL, 0, "", 0) for owner in crowd]))
     assert waiting(side, READ) == crowd
@@ -96,7 +96,7 @@ def test_many_that_died_inside_are_ended_in_parts(side: Side, crowd: list[str]) 
     while waiting(side, READ):
         refresh(side, crowd[-1])
     crash(side, READ, *crowd)
-    answers: list[object] = [side.run(WRITE.acquire("w:1", TTL, 0, "", queue_number=0))]
+    answers: list[object] = [side.run(WRITE.request("w:1", TTL, 0, "", queue_number=0))]
     assert len(holders(side, READ)) == MANY - ROOM
     while isinstance(answers[-1], Queued):
         assert answers[-1].pttl == 0
@@ -122,9 +122,9 @@ class TestForceRelease:
         side.run(WRITE.release("m:1", TTL, 0, "clean", False))
         while waiting(side, READ):
             refresh(side, crowd[-1])
-        assert isinstance(side.run(WRITE.acquire("w:1", TTL, 0, "", queue_number=0)), Queued)
+        assert isinstance(side.run(WRITE.request("w:1", TTL, 0, "", queue_number=0)), Queued)
         assert side.run(READ.force_release()) == Ended(ROOM, MANY - ROOM)
-        assert isinstance(side.run(READ.acquire("x:1", TTL, 0, "", queue_number=DONT_QUEUE)), Refused)
+        assert isinstance(side.run(READ.request("x:1", TTL, 0, "", queue_number=DONT_QUEUE)), Refused)
         assert isinstance(refresh(side, "w:1", WRITE), Queued)
         assert side.run(READ.force_release()) == Ended(ROOM, MANY - 2 * ROOM)
         assert side.run(READ.force_release()) == Ended(MANY - 2 * ROOM, 0)
@@ -137,7 +137,7 @@ class TestForceRelease:
             refresh(side, crowd[-1])
         side.run(READ.force_release())
         change(side, READ, shut=summary(side, READ).shut - 1000)
-        assert isinstance(side.run(READ.acquire("x:1", TTL, 0, "")), Granted)
+        assert isinstance(side.run(READ.request("x:1", TTL, 0, "")), Granted)
 
 
 class TestEviction:
@@ -147,41 +147,41 @@ class TestEviction:
         """Guards `heal`: a dead holder's share comes back after its ttl, and who waits stays in line."""
         permits = Queue(SEMAPHORE)
         for owner in ("m:1", "m:2", "m:3"):
-            side.run(permits.acquire(owner, TTL, HIGH, ""))
+            side.run(permits.request(owner, TTL, HIGH, ""))
         for owner in ("n:2", "n:1"):
-            side.run(permits.acquire(owner, TTL, HIGH, "", queue_number=0))
+            side.run(permits.request(owner, TTL, HIGH, "", queue_number=0))
         before = queue_numbers(side, permits)
         side.delete(permits.order)
         side.run(permits.release("x:1", TTL, 0, "undone", False))
         assert queue_numbers(side, permits) == before
         assert_sound(side, permits)
         crash(side, permits, "m:1", "m:2")
-        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", queue_number=before["n:1"])), Granted)
+        assert isinstance(side.run(permits.request("n:1", TTL, 0, "", queue_number=before["n:1"])), Granted)
         assert set(holders(side, permits)) == {"m:3", "n:2", "n:1"}
         assert_sound(side, permits)
 
     def test_what_was_written_since_does_not_hide_what_is_lost(self, side: Side) -> None:
         """Guards ZCOUNT beside ZCARD in `open`: places without a record fill the order up."""
         permits = Queue(SEMAPHORE, capacity=1)
-        side.run(permits.acquire("m:1", TTL, HIGH, ""))
-        side.run(permits.acquire("n:1", TTL, HIGH, "", queue_number=0))
+        side.run(permits.request("m:1", TTL, HIGH, ""))
+        side.run(permits.request("n:1", TTL, HIGH, "", queue_number=0))
         side.delete(permits.order)
         side.score(permits.order, "ghost:1", 1)
         side.score(permits.order, "ghost:2", 2)
-        side.run(permits.acquire("x:1", TTL, 0, ""))
+        side.run(permits.request("x:1", TTL, 0, ""))
         assert_sound(side, permits)
         assert waiting(side, permits) == ["n:1"]
 
     def test_with_the_hash_all_is_lost(self, side: Side) -> None:
         permits = Queue(SEMAPHORE)
         for owner in ("m:1", "m:2", "m:3", "n:1"):
-            side.run(permits.acquire(owner, TTL, HIGH, "", queue_number=0))
+            side.run(permits.request(owner, TTL, HIGH, "", queue_number=0))
         side.delete(permits.hash)
-        granted = side.run(Queue(SEMAPHORE, want=2).acquire("x:1", TTL, HIGH + 9, "", queue_number=0))
+        granted = side.run(Queue(SEMAPHORE, want=2).request("x:1", TTL, HIGH + 9, "", queue_number=0))
         assert isinstance(granted, Granted)
         assert set(standing(side, permits).holders) == {"x:1"}
         side.run(permits.release("x:1", TTL, 0, "clean", False))
-        assert isinstance(side.run(permits.acquire("n:1", TTL, 0, "", queue_number=HIGH)), Granted)
+        assert isinstance(side.run(permits.request("n:1", TTL, 0, "", queue_number=HIGH)), Granted)
         assert_sound(side, permits)
 
 
@@ -189,7 +189,7 @@ def test_a_floor_that_no_fence_can_be_is_not_believed(side: Side) -> None:
     """One forged message would else use up all fences of every name."""
     permits = Queue(SEMAPHORE)
     fences = [
-        side.run(permits.acquire(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate((HIGH, 2**53, 10**20))
+        side.run(permits.request(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate((HIGH, 2**53, 10**20))
     ]  # type: ignore[union-attr]
     assert fences == [HIGH + 1, HIGH + 2, HIGH + 3]
 
@@ -201,6 +201,6 @@ def test_who_is_refused_beside_many_that_expired_hears_of_no_time_before_now(sid
         refresh(side, owner)
     crash(side, READ, *holders(side, READ))
     forget(side, READ, *waiting(side, READ))
-    answer = side.run(WRITE.acquire("m:2", TTL, HIGH, "", queue_number=DONT_QUEUE))
+    answer = side.run(WRITE.request("m:2", TTL, HIGH, "", queue_number=DONT_QUEUE))
     assert isinstance(answer, Refused)
     assert answer.pttl == 0

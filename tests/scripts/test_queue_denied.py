@@ -51,18 +51,18 @@ class Situation(NamedTuple):
 
 RELEASE = NAME.release("m:1", TTL, 0, "clean", True)
 AFTER_ALL = frozenset({"set", "publish", "hdel", "zrem", "del"})
-TRANSFER = NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", True)
+TRANSFER = NAME.resume("m:1", FENCE, "m:2", TTL, 0, "", True)
 SITUATIONS = {
-    "acquire free": Situation((), (), (), NAME.acquire("m:1", TTL, HIGH, "", queue_number=0), Granted),
-    "acquire held": Situation(("m:1",), (), (), NAME.acquire("m:2", TTL, 0, ""), Refused),
-    "acquire queued": Situation(("m:1",), (), (), NAME.acquire("m:2", TTL, 0, "", queue_number=0), Queued),
-    "acquire refreshed": Situation(("m:1",), (), ("m:2",), NAME.acquire("m:2", TTL, 0, "", queue_number=0), Queued),
-    "acquire nested": Situation(("m:1",), (), (), NAME.acquire("m:1", TTL, 0, "", depth=2, fence=FENCE), Granted),
+    "acquire free": Situation((), (), (), NAME.request("m:1", TTL, HIGH, "", queue_number=0), Granted),
+    "acquire held": Situation(("m:1",), (), (), NAME.request("m:2", TTL, 0, ""), Refused),
+    "acquire queued": Situation(("m:1",), (), (), NAME.request("m:2", TTL, 0, "", queue_number=0), Queued),
+    "acquire refreshed": Situation(("m:1",), (), ("m:2",), NAME.request("m:2", TTL, 0, "", queue_number=0), Queued),
+    "acquire nested": Situation(("m:1",), (), (), NAME.request("m:1", TTL, 0, "", depth=2, fence=FENCE), Granted),
     "acquire after a crash": Situation(
-        ("m:1",), ("m:1",), (), NAME.acquire("m:2", TTL, 0, "", queue_number=0), Granted
+        ("m:1",), ("m:1",), (), NAME.request("m:2", TTL, 0, "", queue_number=0), Granted
     ),
-    "acquire for others": Situation(("m:1",), ("m:1",), ("m:2",), NAME.acquire("m:3", TTL, 0, ""), Refused),
-    "acquire buried": Situation((), (), (), NAME.acquire("dead:1", TTL, 0, ""), Finished),
+    "acquire for others": Situation(("m:1",), ("m:1",), ("m:2",), NAME.request("m:3", TTL, 0, ""), Refused),
+    "acquire buried": Situation((), (), (), NAME.request("dead:1", TTL, 0, ""), Finished),
     "release": Situation(("m:1",), (), (), RELEASE, Released, AFTER_ALL),
     "release to others": Situation(("m:1",), (), ("n:2",), RELEASE, Released, AFTER_ALL),
     "release nested": Situation(("m:1",), (), (), NAME.release("m:1", TTL, 1, "clean", False), Kept),
@@ -84,8 +84,8 @@ def commands(call: Call[Any]) -> list[str]:
 
 COMMANDS = sorted({command for situation in SITUATIONS.values() for command in commands(situation.call)})
 NEXT: dict[str, Call[Any]] = {
-    "an attempt": NAME.acquire("z:1", TTL, HIGH, ""),
-    "a new waiter": NAME.acquire("z:1", TTL, HIGH, "", queue_number=0),
+    "an attempt": NAME.request("z:1", TTL, HIGH, ""),
+    "a new waiter": NAME.request("z:1", TTL, HIGH, "", queue_number=0),
     "a refresh": NAME.enter([NAME.refresh("n:2", TTL, 0, "", FIRST)]),
     "a renewal": NAME.batch([NAME.renewal("z:1", FENCE, TTL)]),
     "a release": NAME.release("z:1", TTL, 0, "clean", False),
@@ -121,13 +121,13 @@ def test_the_next_request_sets_right_what_a_denied_command_left(
         assert_sound(lua, NAME)
         crash(lua, NAME, *holders(lua, NAME))
         forget(lua, NAME, *standing(lua, NAME).waiters)
-        assert isinstance(lua.run(NAME.acquire("y:1", TTL, HIGH, "", queue_number=0)), Granted), told
+        assert isinstance(lua.run(NAME.request("y:1", TTL, HIGH, "", queue_number=0)), Granted), told
         assert_sound(lua, NAME)
 
 
 def prepare(lua: LuaSide, situation: Situation) -> None:
     for owner in situation.held:
-        lua.run(NAME.acquire(owner, TTL, HIGH, ""))
+        lua.run(NAME.request(owner, TTL, HIGH, ""))
     enter(lua, NAME, situation.waiting)
     lua.run(NAME.release("dead:1", TTL, 0, "undone", True))
     crash(lua, NAME, *situation.crashed)
@@ -146,7 +146,7 @@ def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, Any]:
 def test_a_denied_part_spoils_no_other(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
     """Guards `pcall` in batch.lua: ZSCORE is asked about a name with a hold only."""
     other = Queue(FAIR, "other")
-    lua.run(NAME.acquire("m:1", TTL, HIGH, ""))
+    lua.run(NAME.request("m:1", TTL, HIGH, ""))
     parts = [NAME.refresh("m:1", TTL, 0, "", 0), other.refresh("m:3", TTL, 0, "", 0)]
     failed, granted = denied("zscore").run(NAME.enter(parts))
     assert isinstance(failed, Failed)
@@ -161,12 +161,12 @@ def test_what_could_not_be_given_back_is_free_when_its_time_is_over(
 ) -> None:
     """Broken by a count that is written apart from what it counts: the name would be full for a day."""
     for owner in ("m:1", "m:2"):
-        lua.run(name.acquire(owner, TTL, HIGH, ""))
+        lua.run(name.request(owner, TTL, HIGH, ""))
     limited = denied(command)
     for owner in ("m:1", "m:2"):
         with suppress(Failure):
             limited.run(name.release(owner, TTL, 0, "clean", False))
     crash(lua, name, *holders(lua, name))
     all_of_it = Queue(RW, want=1) if name.kind == "rw" else Queue(SEMAPHORE, want=2)
-    assert isinstance(lua.run(all_of_it.acquire("m:3", TTL, 0, "")), Granted)
+    assert isinstance(lua.run(all_of_it.request("m:3", TTL, 0, "")), Granted)
     assert_sound(lua, name)

@@ -161,7 +161,7 @@ class World:
                 return self.calls(i, owner, want).release(owner, ttl(owner), left, ending, tainted)
             case "transfer", (owner, want, fence, successor, floor, tainted):
                 calls, fence = self.calls(i, owner, want), self.fence(i, owner, fence)
-                return calls.transfer(owner, fence, successor, ttl(successor), floor, "moved", tainted)
+                return calls.resume(owner, fence, successor, ttl(successor), floor, "moved", tainted)
             case "renew", (batch,):
                 parts = [
                     self.calls(i, owner, want).renewal(owner, self.fence(i, owner, fence), ttl(owner, longer))

@@ -56,7 +56,7 @@ def fair() -> Queue:
 @pytest.fixture
 def held(side: Side, fair: Queue) -> Queue:
     """A name that m:1 holds."""
-    side.run(fair.acquire("m:1", TTL, HIGH, "me"))
+    side.run(fair.request("m:1", TTL, HIGH, "me"))
     return fair
 
 
@@ -69,15 +69,15 @@ class TestRelease:
 
     def test_of_one_of_many_leaves_the_others(self, side: Side) -> None:
         one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
-        side.run(two.acquire("m:1", TTL, HIGH, ""))
-        side.run(one.acquire("m:2", TTL, HIGH, ""))
+        side.run(two.request("m:1", TTL, HIGH, ""))
+        side.run(one.request("m:2", TTL, HIGH, ""))
         assert side.run(two.release("m:1", TTL, 0, "clean", False)) == Released(FENCE)
         assert set(holders(side, one)) == set(ends(side, one)) == {"m:2"}
         assert summary(side, one).used == 1
         assert side.pttl(one.hash) > DAY - SLACK
 
     def test_lowers_the_depth(self, side: Side, held: Queue) -> None:
-        side.run(held.acquire("m:1", TTL, 0, "", depth=3, fence=FENCE))
+        side.run(held.request("m:1", TTL, 0, "", depth=3, fence=FENCE))
         kept = side.run(held.release("m:1", TTL, 2, "clean", False))
         assert isinstance(kept, Kept)
         assert TTL - SLACK < kept.pttl <= TTL
@@ -91,8 +91,8 @@ class TestRelease:
     def test_of_the_write_lets_in_readers(self, side: Side) -> None:
         """A writer that goes on to read: less weight, and a vanished reader leaves no mess."""
         read, write = Queue(RW), Queue(RW, want=1)
-        side.run(write.acquire("m:1", TTL, HIGH, ""))
-        side.run(read.acquire("m:1", TTL, 0, "", depth=2, fence=FENCE))
+        side.run(write.request("m:1", TTL, HIGH, ""))
+        side.run(read.request("m:1", TTL, 0, "", depth=2, fence=FENCE))
         enter(side, read, ["n:2"])
         assert isinstance(side.run(read.release("m:1", TTL, 1, "clean", False)), Kept)
         assert holders(side, read)["m:1"] == Holder(1, 1, "0", str(FENCE), "0")
@@ -102,7 +102,7 @@ class TestRelease:
     def test_gives_no_weight(self, side: Side) -> None:
         """Guards `math.min(weight, …)`: a late copy of a writer's nested release under a reader."""
         read, write = Queue(RW), Queue(RW, want=1)
-        side.run(read.acquire("m:1", TTL, HIGH, ""))
+        side.run(read.request("m:1", TTL, HIGH, ""))
         side.run(write.release("m:1", TTL, 1, "clean", False))
         assert holders(side, read)["m:1"] == Holder(1, 1, "0", str(FENCE), "0")
 
@@ -115,7 +115,7 @@ class TestRelease:
 
     def test_of_a_head_lets_in_who_stood_behind_it(self, side: Side) -> None:
         one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
-        side.run(one.acquire("m:1", TTL, HIGH, ""))
+        side.run(one.request("m:1", TTL, HIGH, ""))
         enter(side, full, ["m:2"])
         enter(side, one, ["m:3"])
         side.run(full.release("m:2", TTL, 0, "undone", False))
@@ -128,7 +128,7 @@ class TestRelease:
     def test_a_copy_harms_nobody(self, side: Side, held: Queue) -> None:
         call = held.release("m:1", TTL, 0, "clean", False)
         side.run(call)
-        side.run(held.acquire("m:2", TTL, 0, ""))
+        side.run(held.request("m:2", TTL, 0, ""))
         assert side.run(call) == Missing(LossReason.TAKEN_OVER)
         assert set(holders(side, held)) == {"m:2"}
 
@@ -149,16 +149,16 @@ class TestRelease:
             crash(side, held, "m:1")
         else:
             side.run(held.release("m:1", TTL, 0, "clean", False))
-        side.run(held.acquire("m:2", TTL, 0, ""))
+        side.run(held.request("m:2", TTL, 0, ""))
         side.run(held.release("m:2", TTL, 0, ending, False))
         assert (side.pttl(held.hash) > DAY - SLACK) == left
-        granted = side.run(held.acquire("m:3", TTL, 0, ""))
+        granted = side.run(held.request("m:3", TTL, 0, ""))
         assert isinstance(granted, Granted)
         assert granted.abandoned == left
 
     def test_who_holds_on_has_no_tombstone(self, side: Side, held: Queue) -> None:
         """Guards `left == 0`."""
-        side.run(held.acquire("m:1", TTL, 0, "", depth=2, fence=FENCE))
+        side.run(held.request("m:1", TTL, 0, "", depth=2, fence=FENCE))
         side.run(held.release("m:1", TTL, 1, "clean", True))
         assert not side.exists(held.dead("m:1"))
 
@@ -170,8 +170,8 @@ class TestRelease:
 class TestTransfer:
     def test_moves_the_hold(self, side: Side) -> None:
         two = Queue(SEMAPHORE, want=1)
-        side.run(two.acquire("m:1", TTL, HIGH, ""))
-        granted = side.run(two.transfer("m:1", FENCE, "m:2", 2 * TTL, 0, "the second", False))
+        side.run(two.request("m:1", TTL, HIGH, ""))
+        granted = side.run(two.resume("m:1", FENCE, "m:2", 2 * TTL, 0, "the second", False))
         assert granted == Granted(FENCE + 1, 2 * TTL, abandoned=False, capacity=3, weight=2)
         assert holders(side, two) == {"m:2": Holder(1, 2, "1", str(FENCE + 1), "0")}
         assert set(ends(side, two)) == {"m:2"}
@@ -180,18 +180,18 @@ class TestTransfer:
 
     def test_of_a_reader_mints_nothing(self, side: Side) -> None:
         read = Queue(RW)
-        side.run(read.acquire("m:1", TTL, HIGH, ""))
-        assert side.run(read.transfer("m:1", FENCE, "m:2", TTL, HIGH + 9, "", False)).fence == FENCE  # type: ignore[union-attr]
+        side.run(read.request("m:1", TTL, HIGH, ""))
+        assert side.run(read.resume("m:1", FENCE, "m:2", TTL, HIGH + 9, "", False)).fence == FENCE  # type: ignore[union-attr]
 
     def test_takes_the_next_out_of_the_line(self, side: Side, held: Queue) -> None:
         """Guards `leave(name, next)`: who holds does not wait."""
         enter(side, held, ["m:3", "m:2"])
-        side.run(held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False))
+        side.run(held.resume("m:1", FENCE, "m:2", TTL, 0, "", False))
         assert set(holders(side, held)) == {"m:2"}
         assert waiting(side, held) == ["m:3"]
 
     def test_a_copy_reads_its_own_grant(self, side: Side, held: Queue) -> None:
-        call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
+        call = held.resume("m:1", FENCE, "m:2", TTL, 0, "", False)
         first, second = side.run(call), side.run(call)
         assert isinstance(first, Granted)
         assert isinstance(second, Granted)
@@ -199,42 +199,42 @@ class TestTransfer:
 
     def test_to_itself_keeps_what_it_has(self, side: Side, held: Queue) -> None:
         """Guards `owner ~= next`."""
-        assert side.run(held.transfer("m:1", FENCE, "m:1", TTL, 0, "", False)).fence == FENCE  # type: ignore[union-attr]
+        assert side.run(held.resume("m:1", FENCE, "m:1", TTL, 0, "", False)).fence == FENCE  # type: ignore[union-attr]
         assert holders(side, held) == {"m:1": Holder(1, 1, "1", str(FENCE), "0")}
 
     def test_a_late_copy_moves_nothing(self, side: Side, held: Queue) -> None:
-        call = held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)
+        call = held.resume("m:1", FENCE, "m:2", TTL, 0, "", False)
         side.run(call)
         side.run(held.release("m:2", TTL, 0, "clean", False))
         assert side.run(call) == Missing(LossReason.DELETED)
-        side.run(held.acquire("m:3", TTL, 0, ""))
+        side.run(held.request("m:3", TTL, 0, ""))
         assert side.run(call) == Missing(LossReason.TAKEN_OVER)
 
     def test_to_one_that_holds_already_ends_the_owner(self, side: Side) -> None:
         """Guards `drop` before that branch: its permit was granted while this was on its way."""
         permits = Queue(SEMAPHORE, capacity=2)
         for owner in ("m:1", "m:2"):
-            side.run(permits.acquire(owner, TTL, HIGH, ""))
+            side.run(permits.request(owner, TTL, HIGH, ""))
         enter(side, permits, ["m:3"])
-        granted = side.run(permits.transfer("m:1", FENCE, "m:2", TTL, 0, "", False))
+        granted = side.run(permits.resume("m:1", FENCE, "m:2", TTL, 0, "", False))
         assert isinstance(granted, Granted)
         assert granted.fence == FENCE + 1
         assert set(holders(side, permits)) == {"m:2", "m:3"}
 
     def test_another_fence(self, side: Side, held: Queue) -> None:
-        assert side.run(held.transfer("m:1", FENCE - 1, "m:2", TTL, 0, "", True)) == Missing(LossReason.TAKEN_OVER)
+        assert side.run(held.resume("m:1", FENCE - 1, "m:2", TTL, 0, "", True)) == Missing(LossReason.TAKEN_OVER)
         assert set(holders(side, held)) == {"m:1"}
         assert side.exists(held.dead("m:1"))
 
     def test_a_tombstone_of_the_next_refuses(self, side: Side, held: Queue) -> None:
         side.run(held.release("m:2", TTL, 0, "undone", True))
-        assert side.run(held.transfer("m:1", FENCE, "m:2", TTL, 0, "", True)) == Finished()
+        assert side.run(held.resume("m:1", FENCE, "m:2", TTL, 0, "", True)) == Finished()
         assert set(holders(side, held)) == {"m:1"}
 
     def test_of_a_hold_whose_time_is_over(self, side: Side, held: Queue) -> None:
         """Guards `settle` in transfer."""
         crash(side, held, "m:1")
-        assert isinstance(side.run(held.transfer("m:1", FENCE, "m:2", TTL, 0, "", False)), Missing)
+        assert isinstance(side.run(held.resume("m:1", FENCE, "m:2", TTL, 0, "", False)), Missing)
         assert holders(side, held) == {}
 
 
@@ -252,7 +252,7 @@ class TestRenew:
     def test_judges_each_by_itself(self, side: Side, held: Queue) -> None:
         free, spoilt, other = Queue(FAIR, "free"), Queue(FAIR, "spoilt"), Queue(FAIR, "other")
         side.set(spoilt.hash, "a string")
-        side.run(other.acquire("m:2", TTL, HIGH, ""))
+        side.run(other.request("m:2", TTL, HIGH, ""))
         names = (free, spoilt, other, held)
         failed = side.run(held.batch([name.renewal("m:1", FENCE, TTL) for name in names]))
         assert isinstance(failed[1], Failed)
@@ -277,15 +277,15 @@ class TestRenew:
 class TestForceRelease:
     def test_ends_all_tells_each_and_leaves_the_name_dirty(self, side: Side) -> None:
         permits = Queue(SEMAPHORE)
-        side.run(permits.acquire("m:1", TTL, HIGH, ""))
-        side.run(permits.acquire("n:2", TTL, HIGH, ""))
+        side.run(permits.request("m:1", TTL, HIGH, ""))
+        side.run(permits.request("n:2", TTL, HIGH, ""))
         side.listen(permits.manager("m"), permits.manager("n"))
         assert side.run(permits.force_release()) == Ended(2, 0)
         told = [(permits.manager("m"), f"revoked m:1 {FENCE}"), (permits.manager("n"), f"revoked n:2 {FENCE + 1}")]
         assert side.heard() == told
         assert_sound(side, permits)
         assert holders(side, permits) == {}
-        granted = side.run(permits.acquire("m:3", TTL, HIGH, ""))
+        granted = side.run(permits.request("m:3", TTL, HIGH, ""))
         assert isinstance(granted, Granted)
         assert granted.abandoned
 
@@ -304,12 +304,12 @@ class TestSetCapacity:
         permits = Queue(SEMAPHORE)
         assert side.run(permits.set_capacity(1)) == 1
         assert side.run(permits.set_capacity(2)) == 1
-        assert side.run(permits.acquire("m:1", TTL, 0, "")).capacity == 2  # type: ignore[union-attr]
-        assert side.run(Queue(SEMAPHORE, want=2).acquire("m:2", TTL, 0, "")) == Impossible(2)
+        assert side.run(permits.request("m:1", TTL, 0, "")).capacity == 2  # type: ignore[union-attr]
+        assert side.run(Queue(SEMAPHORE, want=2).request("m:2", TTL, 0, "")) == Impossible(2)
 
     def test_more_lets_in_who_waits(self, side: Side) -> None:
         permits = Queue(SEMAPHORE, capacity=1)
-        side.run(permits.acquire("m:1", TTL, HIGH, ""))
+        side.run(permits.request("m:1", TTL, HIGH, ""))
         enter(side, permits, ["m:2", "m:3", "m:4"])
         assert side.run(permits.set_capacity(3)) == 1
         assert set(holders(side, permits)) == {"m:1", "m:2", "m:3"}
@@ -317,19 +317,19 @@ class TestSetCapacity:
     def test_less_takes_nothing_away(self, side: Side) -> None:
         permits = Queue(SEMAPHORE)
         for owner in ("m:1", "m:2", "m:3"):
-            side.run(permits.acquire(owner, TTL, HIGH, ""))
+            side.run(permits.request(owner, TTL, HIGH, ""))
         assert side.run(permits.set_capacity(1)) == 3
         assert len(holders(side, permits)) == 3
         for owner in ("m:1", "m:2"):
             side.run(permits.release(owner, TTL, 0, "clean", False))
-            assert isinstance(side.run(permits.acquire("m:4", TTL, 0, "")), Refused)
+            assert isinstance(side.run(permits.request("m:4", TTL, 0, "")), Refused)
 
     def test_is_kept_for_a_day_after_the_last_use(self, side: Side) -> None:
         """Guards `resized` in release: else it is forgotten with the clean state."""
         permits = Queue(SEMAPHORE)
         side.run(permits.set_capacity(1))
         assert DAY - SLACK < side.pttl(permits.hash) <= DAY
-        side.run(permits.acquire("m:1", TTL, HIGH, ""))
+        side.run(permits.request("m:1", TTL, HIGH, ""))
         side.run(permits.release("m:1", TTL, 0, "clean", False))
         assert side.pttl(permits.hash) > DAY - SLACK
 
@@ -341,8 +341,8 @@ class TestInfo:
 
     def test_says_who_holds_and_who_waits(self, side: Side) -> None:
         one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
-        side.run(two.acquire("m:1", 2 * TTL, HIGH, "the first"))
-        side.run(one.acquire("m:2", TTL, HIGH, "the second"))
+        side.run(two.request("m:1", 2 * TTL, HIGH, "the first"))
+        side.run(one.request("m:2", TTL, HIGH, "the second"))
         enter(side, one, ["m:3", "m:4"])
         seen = side.run(one.info("m:4"))
         assert seen.held is not None
@@ -353,8 +353,8 @@ class TestInfo:
 
     def test_leaves_out_whose_time_is_over_and_changes_nothing(self, side: Side) -> None:
         one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
-        side.run(two.acquire("m:1", 2 * TTL, HIGH, ""))
-        side.run(one.acquire("m:2", TTL, HIGH, ""))
+        side.run(two.request("m:1", 2 * TTL, HIGH, ""))
+        side.run(one.request("m:2", TTL, HIGH, ""))
         crash(side, one, "m:1")
         before = side.snapshot(one.keys)
         seen = side.run(one.info())
@@ -365,19 +365,19 @@ class TestInfo:
 
     def test_of_a_writer(self, side: Side) -> None:
         write = Queue(RW, want=1)
-        side.run(write.acquire("m:1", TTL, HIGH, ""))
+        side.run(write.request("m:1", TTL, HIGH, ""))
         assert side.run(write.info())[:3] == (1, FULL, FULL)
 
 
 def test_whoever_comes_back_after_a_lost_grant_is_first(side: Side, held: Queue) -> None:
     """A grant whose message was lost and whose provisional ttl passed: its owner re-enters with its queue number."""
-    first = side.run(held.acquire("m:2", TTL, 0, "", queue_number=0))
+    first = side.run(held.request("m:2", TTL, 0, "", queue_number=0))
     enter(side, held, ["m:3"])
     side.run(held.release("m:1", TTL, 0, "clean", False))
     crash(side, held, "m:2")
-    side.run(held.acquire("m:4", TTL, 0, "", queue_number=0))
+    side.run(held.request("m:4", TTL, 0, "", queue_number=0))
     assert set(holders(side, held)) == {"m:3"}
     assert isinstance(first, Queued)
-    again = side.run(held.acquire("m:2", TTL, 0, "", queue_number=first.queue_number))
+    again = side.run(held.request("m:2", TTL, 0, "", queue_number=first.queue_number))
     assert isinstance(again, Queued)
     assert again.rank == 1

@@ -41,12 +41,12 @@ def fair() -> Queue:
 SETTLING: dict[str, Callable[[Side, Queue], object]] = {
     "a release": lambda side, fair: side.run(fair.release("m:1", TTL, 0, "clean", False)),
     "a renewal": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.batch([fair.renewal("m:1", 7, TTL)]))),
-    "an attempt": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.acquire("m:9", TTL, 0, ""))),
+    "an attempt": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.request("m:9", TTL, 0, ""))),
     "a refresh": lambda side, fair: (crash(side, fair, "m:1"), enter(side, fair, ["n:3"])),
     "force_release": lambda side, fair: side.run(fair.force_release()),
     "a hand-off": lambda side, fair: (
         crash(side, fair, "m:1"),
-        side.run(fair.transfer("m:1", HIGH + 1, "m:9", TTL, 0, "", False)),
+        side.run(fair.resume("m:1", HIGH + 1, "m:9", TTL, 0, "", False)),
     ),
     "set_capacity": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.set_capacity(1))),
 }
@@ -55,7 +55,7 @@ SETTLING: dict[str, Callable[[Side, Queue], object]] = {
 @pytest.mark.parametrize("what", SETTLING)
 def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queue) -> None:
     """Guards `settle` in each script: a crash of the holder, or a lost message, must not stall the line (H6)."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2", "n:3"], floor=HIGH + 10)
     side.listen(fair.manager("n"))
     SETTLING[what](side, fair)
@@ -72,7 +72,7 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
 
 def test_a_grant_that_is_heard_lasts_for_the_ttl(side: Side, fair: Queue) -> None:
     """Guards `hears > 0 and ttl`: the block may begin with blocking work, so it needs no renewal to be safe."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2"])
     side.listen(fair.manager("n"))
     side.run(fair.release("m:1", TTL, 0, "clean", False))
@@ -83,20 +83,20 @@ def test_a_grant_that_is_heard_lasts_for_the_ttl(side: Side, fair: Queue) -> Non
 
 def test_a_grant_that_nobody_hears_lasts_as_long_as_a_waiter_counts_as_alive(side: Side, fair: Queue) -> None:
     """Guards `provisional`: its process may be dead. What its manager asks for then extends it."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     side.listen(fair.manager("m"))
     enter(side, fair, ["n:2"])
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     info = side.run(fair.info())
     assert info.held is not None
     assert 0 < info.held.pttl <= PROVISIONAL
-    granted = side.run(fair.acquire("n:2", TTL, 0, "", queue_number=0))
+    granted = side.run(fair.request("n:2", TTL, 0, "", queue_number=0))
     assert isinstance(granted, Granted)
     assert TTL - SLACK < granted.pttl <= TTL
 
 
 def test_a_shorter_ttl_is_not_exceeded(side: Side, fair: Queue) -> None:
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2"], ttl=500)
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     info = side.run(fair.info())
@@ -106,8 +106,8 @@ def test_a_shorter_ttl_is_not_exceeded(side: Side, fair: Queue) -> None:
 
 def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, fair: Queue) -> None:
     """Guards `serial`: by it a manager knows a grant from one of before."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
-    queued = side.run(fair.acquire("n:2", TTL, 0, "", queue_number=0))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
+    queued = side.run(fair.request("n:2", TTL, 0, "", queue_number=0))
     side.listen(fair.manager("n"))
     side.run(fair.release("m:1", TTL, 0, "clean", False))
     ((_, told),) = side.heard()
@@ -117,7 +117,7 @@ def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, f
 
 def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair: Queue) -> None:
     """Guards `state.serial + 1`, of a grant and of a queue number: the server's clock was set back."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     change(side, fair, serial=HIGH + 1)
     enter(side, fair, ["m:2", "m:3"])
     assert queue_numbers(side, fair) == {"m:2": HIGH + 2, "m:3": HIGH + 3}
@@ -127,11 +127,11 @@ def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair:
 
 def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Queue) -> None:
     """Guards `head ~= me`."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2"])
     crash(side, fair, "m:1")
     side.listen(fair.manager("n"))
-    granted = side.run(fair.acquire("n:2", TTL, 0, "", queue_number=0))
+    granted = side.run(fair.request("n:2", TTL, 0, "", queue_number=0))
     assert isinstance(granted, Granted)
     assert granted.abandoned
     assert TTL - SLACK < granted.pttl <= TTL
@@ -140,7 +140,7 @@ def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Qu
 
 def test_the_dead_are_passed_over(side: Side, fair: Queue) -> None:
     """Guards `alive`: a waiter that vanished must not hold up the others (redisson#1104)."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2", "n:3", "n:4", "n:5"])
     forget(side, fair, "n:2", "n:3")
     side.run(fair.release("m:1", TTL, 0, "clean", False))
@@ -150,17 +150,17 @@ def test_the_dead_are_passed_over(side: Side, fair: Queue) -> None:
 
 
 def test_the_dead_at_the_head_go_while_the_name_is_held(side: Side, fair: Queue) -> None:
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2", "n:3"])
     forget(side, fair, "n:2")
-    queued = side.run(fair.acquire("n:3", TTL, 0, "", queue_number=0))
+    queued = side.run(fair.request("n:3", TTL, 0, "", queue_number=0))
     assert isinstance(queued, Queued)
     assert queued.rank == 1
 
 
 def test_a_place_without_a_record_is_void(side: Side, fair: Queue) -> None:
     """Guards `leave` in settle."""
-    side.run(fair.acquire("m:1", TTL, HIGH, ""))
+    side.run(fair.request("m:1", TTL, HIGH, ""))
     side.score(fair.order, "n:2", FIRST)
     enter(side, fair, ["n:3"])
     side.run(fair.release("m:1", TTL, 0, "clean", False))
@@ -171,7 +171,7 @@ def test_a_place_without_a_record_is_void(side: Side, fair: Queue) -> None:
 def test_as_many_as_fit_are_granted_in_order(side: Side) -> None:
     one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
     full = Queue(SEMAPHORE, want=2)
-    side.run(full.acquire("m:1", TTL, HIGH, ""))
+    side.run(full.request("m:1", TTL, HIGH, ""))
     enter(side, one, ["n:2"])
     enter(side, two, ["n:3"])
     enter(side, one, ["n:4"])
@@ -186,7 +186,7 @@ def test_the_small_wait_behind_a_large_head(side: Side) -> None:
     """Guards `return` in settle: else many small ones starve a large one."""
     one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
     for owner in ("m:1", "m:2"):
-        side.run(one.acquire(owner, TTL, HIGH, ""))
+        side.run(one.request(owner, TTL, HIGH, ""))
     enter(side, full, ["n:3"])
     enter(side, one, ["n:4"])
     side.run(one.release("m:1", TTL, 0, "clean", False))
@@ -198,7 +198,7 @@ def test_the_small_wait_behind_a_large_head(side: Side) -> None:
 
 def test_readers_behind_a_writer_wait_and_then_enter_together(side: Side) -> None:
     read, write = Queue(RW), Queue(RW, want=1)
-    side.run(read.acquire("m:1", TTL, HIGH, ""))
+    side.run(read.request("m:1", TTL, HIGH, ""))
     enter(side, write, ["n:2"])
     enter(side, read, ["n:3", "n:4"])
     enter(side, write, ["n:5"])
@@ -212,7 +212,7 @@ def test_readers_behind_a_writer_wait_and_then_enter_together(side: Side) -> Non
 def test_a_writer_that_vanished_from_the_line_frees_the_readers(side: Side) -> None:
     """The intent to write is leased (H16)."""
     read, write = Queue(RW), Queue(RW, want=1)
-    side.run(read.acquire("m:1", TTL, HIGH, ""))
+    side.run(read.request("m:1", TTL, HIGH, ""))
     enter(side, write, ["n:2"])
     enter(side, read, ["n:3"])
     forget(side, write, "n:2")
@@ -223,7 +223,7 @@ def test_a_writer_that_vanished_from_the_line_frees_the_readers(side: Side) -> N
 def test_a_head_that_can_never_be_served_is_dropped(side: Side) -> None:
     """Guards `weight <= capacity` in settle."""
     one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
-    side.run(one.acquire("m:1", TTL, HIGH, ""))
+    side.run(one.request("m:1", TTL, HIGH, ""))
     enter(side, full, ["n:2"])
     enter(side, one, ["n:3"])
     side.run(one.set_capacity(2))
@@ -235,44 +235,44 @@ class TestAbandoned:
     """A holder that minted a fence and vanished is told to the next that mints one."""
 
     def test_of_a_holder_that_vanished(self, side: Side, fair: Queue) -> None:
-        side.run(fair.acquire("m:1", TTL, HIGH, ""))
+        side.run(fair.request("m:1", TTL, HIGH, ""))
         crash(side, fair, "m:1")
-        granted = side.run(fair.acquire("m:2", TTL, HIGH, ""))
+        granted = side.run(fair.request("m:2", TTL, HIGH, ""))
         assert isinstance(granted, Granted)
         assert granted.abandoned
         side.run(fair.release("m:2", TTL, 0, "clean", False))
-        granted = side.run(fair.acquire("m:3", TTL, HIGH, ""))
+        granted = side.run(fair.request("m:3", TTL, HIGH, ""))
         assert isinstance(granted, Granted)
         assert not granted.abandoned
 
     def test_of_a_reader_means_nothing(self, side: Side) -> None:
         read, write = Queue(RW), Queue(RW, want=1)
-        side.run(read.acquire("m:1", TTL, HIGH, ""))
+        side.run(read.request("m:1", TTL, HIGH, ""))
         crash(side, read, "m:1")
-        granted = side.run(write.acquire("m:2", TTL, HIGH, ""))
+        granted = side.run(write.request("m:2", TTL, HIGH, ""))
         assert isinstance(granted, Granted)
         assert not granted.abandoned
 
     def test_of_a_writer_is_told_to_readers_until_the_next_writer(self, side: Side) -> None:
         """Guards `if mints == '1' then name.dirty = '0'`: a reader repairs nothing."""
         read, write = Queue(RW), Queue(RW, want=1)
-        side.run(write.acquire("m:1", TTL, HIGH, ""))
+        side.run(write.request("m:1", TTL, HIGH, ""))
         crash(side, write, "m:1")
         for owner in ("m:2", "m:3"):
-            granted = side.run(read.acquire(owner, TTL, 0, ""))
+            granted = side.run(read.request(owner, TTL, 0, ""))
             assert isinstance(granted, Granted)
             assert granted.abandoned
             side.run(read.release(owner, TTL, 0, "clean", False))
-        granted = side.run(write.acquire("m:4", TTL, 0, ""))
+        granted = side.run(write.request("m:4", TTL, 0, ""))
         assert isinstance(granted, Granted)
         assert granted.abandoned
 
     def test_one_of_several_that_vanished(self, side: Side) -> None:
         permits = Queue(SEMAPHORE)
         for owner in ("m:1", "m:2", "m:3"):
-            side.run(permits.acquire(owner, TTL, HIGH, ""))
+            side.run(permits.request(owner, TTL, HIGH, ""))
         crash(side, permits, "m:2")
-        granted = side.run(permits.acquire("m:4", TTL, HIGH, ""))
+        granted = side.run(permits.request("m:4", TTL, HIGH, ""))
         assert isinstance(granted, Granted)
         assert granted.abandoned
         assert set(holders(side, permits)) == {"m:1", "m:3", "m:4"}
@@ -282,7 +282,7 @@ class TestAbandoned:
     def test_several_that_vanished_leave_the_others(self, side: Side) -> None:
         read = Queue(RW)
         for owner in ("m:1", "m:2", "m:3"):
-            side.run(read.acquire(owner, TTL, HIGH, ""))
+            side.run(read.request(owner, TTL, HIGH, ""))
         crash(side, read, "m:1", "m:3")
         side.run(read.batch([read.renewal("m:2", HIGH + 1, TTL)]))
         assert set(holders(side, read)) == {"m:2"}

@@ -21,7 +21,7 @@ def used(side: Side, name: QueueCalls) -> int:
 
 
 def fence_of(side: Side, name: QueueCalls, owner: str = "a:1") -> int:
-    granted = side.run(name.acquire(owner, TTL, 0, ""))
+    granted = side.run(name.request(owner, TTL, 0, ""))
     assert isinstance(granted, Granted)
     return granted.fence
 
@@ -30,7 +30,7 @@ def test_a_writer_that_reads_weighs_more_than_all_until_it_reads_no_more(side: S
     """A copy of each request changes nothing."""
     fence = fence_of(side, WRITER)
     for _ in range(2):
-        assert isinstance(side.run(BOTH.acquire("a:1", TTL, 0, "", 2, fence)), Granted)
+        assert isinstance(side.run(BOTH.request("a:1", TTL, 0, "", 2, fence)), Granted)
         assert used(side, WRITER) == FULL + 1
     for _ in range(2):
         side.run(WRITER.release("a:1", TTL, 1, "clean", False))
@@ -42,10 +42,10 @@ def test_a_writer_that_reads_weighs_more_than_all_until_it_reads_no_more(side: S
 def test_a_late_copy_makes_no_writer_of_one_who_only_reads_by_now(side: Side) -> None:
     """Guards `tonumber(held) >= name.capacity`."""
     fence = fence_of(side, WRITER)
-    side.run(BOTH.acquire("a:1", TTL, 0, "", 2, fence))
+    side.run(BOTH.request("a:1", TTL, 0, "", 2, fence))
     side.run(READER.release("a:1", TTL, 1, "clean", False))
     assert used(side, READER) == 1
-    assert isinstance(side.run(BOTH.acquire("a:1", TTL, 0, "", 2, fence)), Granted)
+    assert isinstance(side.run(BOTH.request("a:1", TTL, 0, "", 2, fence)), Granted)
     assert used(side, READER) == 1
 
 
@@ -53,7 +53,7 @@ def test_a_late_copy_makes_no_writer_of_one_who_only_reads_by_now(side: Side) ->
 def test_nobody_else_gets_more_by_nesting(side: Side, shape: object) -> None:
     name = Queue(shape)  # type: ignore[arg-type]
     fence = fence_of(side, name)
-    side.run(name.acquire("a:1", TTL, 0, "", 2, fence))
+    side.run(name.request("a:1", TTL, 0, "", 2, fence))
     assert used(side, name) == 1
 
 
@@ -63,13 +63,13 @@ def test_nobody_gets_more_by_nesting_beside_another(side: Side) -> None:
     fence = fence_of(side, two)
     fence_of(side, one, "a:2")
     side.run(one.set_capacity(2))
-    side.run(three.acquire("a:1", TTL, 0, "", 2, fence))
+    side.run(three.request("a:1", TTL, 0, "", 2, fence))
     assert used(side, one) == 3
 
 
 def test_what_is_gone_where_nobody_holds_was_deleted(side: Side) -> None:
     """Also for one who has more than all. Guards `state.used > 0`."""
-    assert side.run(BOTH.acquire("a:1", TTL, 0, "", 2, 7)) == Lost(LossReason.DELETED)
+    assert side.run(BOTH.request("a:1", TTL, 0, "", 2, 7)) == Lost(LossReason.DELETED)
     assert side.run(BOTH.release("a:1", TTL, 1, "clean", False)) == Missing(LossReason.DELETED)
     assert side.run(BOTH.batch([BOTH.renewal("a:1", 7, TTL)])) == [Missing(LossReason.DELETED)]
     fence_of(side, READER, "b:1")
@@ -79,7 +79,7 @@ def test_what_is_gone_where_nobody_holds_was_deleted(side: Side) -> None:
 def test_a_part_comes_back_once(side: Side) -> None:
     """The request says what is left: a copy, and one that comes late, take nothing more."""
     three, two, one = (Queue(SEMAPHORE).weighing(weight) for weight in (3, 2, 1))
-    side.run(three.acquire("a:1", TTL, 0, ""))
+    side.run(three.request("a:1", TTL, 0, ""))
     for name, left in ((two, 2), (two, 2), (one, 1), (two, 1)):
         side.run(name.release("a:1", TTL, 1, "clean", False))
         assert used(side, two) == left
@@ -100,6 +100,6 @@ def test_a_look_fixes_the_capacity_where_it_may(side: Side) -> None:
     assert 10 * TTL < side.pttl(key) <= 10 * TTL + 60_000
     assert side.run(five.info(ttl_ms=TTL)).capacity == 10
     assert side.pttl(key) > 10 * TTL
-    granted = side.run(five.acquire("a:1", TTL, 0, ""))
+    granted = side.run(five.request("a:1", TTL, 0, ""))
     assert isinstance(granted, Granted)
     assert (granted.capacity, granted.abandoned) == (10, False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from aiolock.scripts.cohort import LockCalls
-from aiolock.scripts.cohort_multi import MultiCalls
+from aiolock.scripts.base import Call
+from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.multi import MultiCalls
 from aiolock.scripts.outcomes import Granted
 
 from .scripting import KEYS, LuaSide, Side, TwinSide
@@ -23,6 +24,11 @@ class Name(LockCalls):
         self.keys = self._keys
         self.state, self.queue, self.alive = self._keys
         self.dead = self._dead
+
+
+def refreshes(parts: Sequence[tuple[Name, str, int]]) -> Call[list[Any]]:
+    """One request that says of each owner, for so many ms, that it waits for its name."""
+    return parts[0][0].enter([name.refresh(owner, 0, 0, "", 0, liveness) for name, owner, liveness in parts])
 
 
 class Multi(MultiCalls):

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from aiolock.scripts.base import DONT_QUEUE, Call
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.queue import QueueCalls
+from aiolock.scripts.outcomes import AcquireOutcome
+from aiolock.scripts.queue import ACQUIRE, QueueCalls
 from aiolock.scripts.queue.records import Holder, Summary, Waiter, encode, read
 from aiolock.scripts.queue.state import FIRST, STATE
 
@@ -48,6 +50,20 @@ class Queue(QueueCalls):
         self.hash, self.order = self.keys
         self.dead = self._keys.dead
         self.manager = KEYS.manager
+
+    def request(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        depth: int = 1,
+        fence: int = 0,
+        queue_number: int = DONT_QUEUE,
+    ) -> Call[AcquireOutcome]:
+        """An acquire with all that the script knows; the core uses a part of it at a time."""
+        keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, queue_number)
+        return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
 
 
 class Standing(NamedTuple):
@@ -114,7 +130,7 @@ def forget(side: Side, name: Queue, *owners: str) -> None:
 def enter(side: Side, name: Queue, owners: Sequence[str], ttl: int = 30_000, floor: int = 0) -> None:
     """They wait, in this order."""
     for owner in owners:
-        side.run(name.acquire(owner, ttl, floor, f"about {owner}", queue_number=0))
+        side.run(name.request(owner, ttl, floor, f"about {owner}", queue_number=0))
 
 
 def assert_sound(side: Side, name: Queue) -> None:

@@ -12,11 +12,11 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from aiolock.scripts import lock, queue
+from aiolock.scripts import latch, lock, multi, queue
 
 INSIDE_SCRIPTS = frozenset(
     name.lower()
-    for script in (*lock.SCRIPTS, *queue.SCRIPTS)
+    for script in (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *latch.SCRIPTS)
     for name in re.findall(r"redis\.p?call\('(\w+)'", script.lua)
 )
 """Commands that the scripts issue: the server counts them beside those that clients send."""

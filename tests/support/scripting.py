@@ -12,7 +12,6 @@ import redis
 
 from aiolock.scripts.base import Call, Reply, Script, TwinReply
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.store import Store, WrongType
 
 R = TypeVar("R")
@@ -23,18 +22,6 @@ DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
 """What a denied command says, on different servers."""
 Seen = tuple[dict[str, str] | None, int]
 """A key's fields or scores, None if it is another type, and its PTTL."""
-
-
-class Lock(LockCalls):
-    """The calls about one name, and where its keys are."""
-
-    def __init__(self, name: str = "order:42") -> None:
-        super().__init__(KEYS, name)
-        self.key = self._keys.lock
-        self.state = self._keys.state
-        self.dead = self._keys.dead
-        self.polled = self._keys.polled
-        self.manager = KEYS.manager
 
 
 class Refused(Exception):
@@ -205,7 +192,8 @@ class LuaSide:
         if self._pubsub.subscribed:  # or the next test's messages would reach somebody
             self._pubsub.unsubscribe()
             while self._pubsub.subscribed:
-                self._pubsub.get_message(timeout=10.0)
+                if self._pubsub.get_message(timeout=0.5) is None:
+                    break  # its connection is gone already
         self._pubsub.close()
 
 

@@ -287,7 +287,7 @@ async def test_an_error_nobody_awaits_is_silent(backend: RedisBackend, raw: redi
 
 
 async def test_the_locks_own_scripts_run(backend: RedisBackend) -> None:
-    calls = LockCalls(Keys("aiolock", 0), "order:42")
+    calls = LockCalls(Keys("aiolock", 0), "order:42", 3_000)
     assert isinstance(await backend.run(calls.acquire("o", 30_000, 0, "")), Granted)
 
 

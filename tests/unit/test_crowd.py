@@ -18,7 +18,7 @@ MANY = 25
 async def test_readers_behind_a_writer_enter_without_a_refresh(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No time passes. Kept by turn.lua: `look`, and by Runtime.on_manager_message; and by Queueing.force_release."""
+    """No time passes. Kept by turn.lua: `look`, and by ManagerChannel.on_message; and by Queueing.force_release."""
     monkeypatch.setattr(state, "ROOM", 10)
     writer = await peer.rw_lock("a").write.acquire()
     readers = [crew.start(locks.rw_lock("a").read.acquire()) for _ in range(MANY)]

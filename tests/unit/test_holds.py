@@ -13,11 +13,10 @@ import pytest
 
 from aiolock import AcquireTimeout, Lease, LockManager, LossReason, NotAcquired
 from aiolock.core import holds
-from aiolock.core.gate import Gate
 from aiolock.core.holds import TaskHolds
 from aiolock.testing import MemoryBackend
 
-from .world import TTL, Crew, Holder, expect_loss, runtime_of, settle
+from .world import TTL, Crew, expect_loss, runtime_of, settle
 
 MANY = 300
 
@@ -154,17 +153,3 @@ async def test_what_overlaps_is_known_after_another_release(locks: LockManager) 
             pass
         with pytest.raises(NotAcquired, match="would wait for itself"):
             await locks.lock("a").acquire(timeout=0)
-
-
-async def test_the_servers_queue_is_not_walked(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """A release looks for no successor among thousands of waiters: the server says who is next. Kept by Gate.lower."""
-    lock = locks.fair_lock("a")
-    holders = [Holder(crew, lock) for _ in range(3)]
-    await settle(backend)
-    (gate,) = runtime_of(locks).gates.values()
-    assert isinstance(gate, Gate)
-    for holder in holders:
-        await holder.entered
-        await holder.end()
-        await settle(backend)
-    assert gate._handoff is None

@@ -93,7 +93,7 @@ async def test_many_waiters_share_two_queries_and_a_subscription(
 async def test_an_opening_before_the_subscription_is_seen(
     latch: Latch, there: Latch, crew: Crew, peer_backend: MemoryBackend
 ) -> None:
-    """Kept by Ear._on_message: a confirmation is a reason to ask, too."""
+    """Kept by ReleaseListener._on_message: a confirmation is a reason to ask, too."""
     await there.count_down()
     task = crew.start(latch.wait())
     await asyncio.sleep(0)
@@ -231,7 +231,7 @@ async def test_who_waits_rides_out_an_outage(latch: Latch, there: Latch, crew: C
 
 
 async def test_a_reconnect_is_a_reason_to_ask(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
-    """What was missed meanwhile is found at once. Kept by Ear._on_message, which takes confirmations, too."""
+    """What was missed meanwhile is found at once. Kept by ReleaseListener._on_message, which takes confirmations."""
     task = await waiting(crew, backend, latch)
     with backend.outage():
         backend.store.hset(KEY, {"left": "0"})
@@ -325,7 +325,7 @@ async def test_a_wrong_type_is_told(latch: Latch, backend: MemoryBackend) -> Non
 async def test_where_no_subscription_is_allowed_it_polls(
     latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kept by Ear._on_confirmed and LatchWatcher._next_query."""
+    """Kept by ReleaseListener._on_confirmed and LatchWatcher._next_query."""
 
     def refuse(channel: str, wake: object) -> asyncio.Future[None]:
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()

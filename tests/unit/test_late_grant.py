@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aiolock import LockManager
+from aiolock.core.manager_channel import ManagerChannel
 from aiolock.testing import MemoryBackend
 
 LATE = 2.8
@@ -21,7 +22,7 @@ async def test_the_entry_is_kept(aiolock_memory: MemoryBackend) -> None:
         await clock.advance(0)
         (entry,) = locks._runtime.queue_entries.values()
         clock.jump(LATE)
-        locks._runtime.on_manager_message(f"granted {entry.owner} {entry._serial + 10**9} 99 3000 0 1")
+        ManagerChannel(locks._runtime).on_message(f"granted {entry.owner} {entry._serial + 10**9} 99 3000 0 1")
         await clock.advance(0)
         assert list(locks._runtime.queue_entries.values()) == [entry]
         assert not waiter.done()

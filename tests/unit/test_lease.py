@@ -340,7 +340,7 @@ async def test_a_task_that_ends_inside_the_block(
     assert lock_keys(backend) == []
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "ended inside `async with`" in record.getMessage()
-    assert state_of(backend, "a")["clean"] == "0"
+    assert state_of(backend, "a").dirty
     assert_empty(locks)
 
 

@@ -57,7 +57,7 @@ async def test_reentrant(locks: LockManager, peer: LockManager, backend: MemoryB
         assert outer.depth == 1
         assert await peer.lock("a").is_locked()
     assert not await peer.lock("a").is_locked()
-    assert state_of(backend, "a")["clean"] == "1"
+    assert not state_of(backend, "a").dirty
 
 
 async def test_one_lock_object_serves_many_tasks(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:

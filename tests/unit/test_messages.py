@@ -8,10 +8,10 @@ import pytest
 
 from aiolock import LockManager
 from aiolock.testing import MemoryBackend
+from tests.support.locks import change
 
 from .world import Crew, Holder, runtime_of, settle, step_wall
 
-FREE = "aiolock:lock:{a}:free"
 DAY_US = 24 * 3600 * 10**6
 NONSENSE = [
     "99999999999999999999",
@@ -24,6 +24,12 @@ NONSENSE = [
     "12 34",
     f"{2**53 - 1}",  # some 230 years ahead
 ]
+
+
+def tell(manager: LockManager, backend: MemoryBackend, message: str) -> None:
+    """Publish on the manager's channel."""
+    runtime = runtime_of(manager)
+    backend.store.publish(runtime.keys.manager(runtime.id), message)
 
 
 def doubts(caplog: pytest.LogCaptureFixture) -> int:
@@ -45,7 +51,7 @@ async def test_a_fence_that_cannot_be_is_not_believed(
     await settle(backend)
     floor = runtime_of(locks).floor
     for _ in range(3):
-        backend.store.publish(FREE, f"nobody {fence}")
+        tell(locks, backend, f"granted nobody:1 {fence} 0")
         await settle(backend)
     assert runtime_of(locks).floor == floor
     await holding.end()
@@ -64,7 +70,7 @@ async def test_a_fence_of_a_clock_that_is_somewhat_ahead_is_believed(
     holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
     await settle(backend)
     ahead = backend.store.wall_us() + DAY_US // 2
-    backend.store.publish(FREE, f"nobody {ahead}")
+    tell(locks, backend, f"granted nobody:1 {ahead} 0")
     await settle(backend)
     assert runtime_of(locks).floor == ahead
     await holding.end()
@@ -82,6 +88,8 @@ async def test_a_fence_of_a_clock_that_is_somewhat_ahead_is_believed(
         "granted {owner} {new} 99 30000 0 many",
         "granted {owner} 1e20 99 30000 0 1",
         "granted {owner} {new} 99 30000 0 1 more",
+        "granted {owner} 1e20 0",
+        "granted {owner} 99",
         "granted {owner}",
         "hello",
         "\x00",
@@ -95,15 +103,15 @@ async def test_a_message_that_makes_no_sense_changes_nothing(
     caplog: pytest.LogCaptureFixture,
     message: str,
 ) -> None:
-    """Kept by Runtime._granted, and `case _`."""
-    lease = await peer.fair_lock("a").acquire()
-    waiting = Holder(crew, locks.fair_lock("a"))
+    """Kept by ManagerChannel._granted, and `case _`."""
+    lease = await peer.semaphore("a", 1).acquire()
+    waiting = Holder(crew, locks.semaphore("a", 1))
     await settle(backend)
     runtime = runtime_of(locks)
     (entry,) = runtime.queue_entries.values()
-    channel, text = runtime.keys.manager(runtime.id), message.format(owner=entry.owner, new=entry._serial + 1)
+    text = message.format(owner=entry.owner, new=entry._serial + 1)
     for _ in range(3):
-        backend.store.publish(channel, text)
+        tell(locks, backend, text)
         await settle(backend)
     assert not waiting.entered.done()
     assert doubts(caplog) == 1
@@ -118,7 +126,7 @@ async def test_an_answer_that_cannot_be_stays_with_its_name(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
     """Somebody wrote into a state by hand. Kept by Runtime.heard: `MAX_FENCE`."""
-    backend.store.hset("aiolock:lock:{a}:state", {"fence": str(10**20)})
+    change(backend, "a", fence=10**20)
     async with locks.lock("a"):
         pass
     async with locks.lock("b") as lease:

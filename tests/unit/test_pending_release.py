@@ -24,6 +24,7 @@ class Middlebox(MemoryBackend):
     def __init__(self) -> None:
         super().__init__()
         self.resets: list[float] = []
+        self.requests: list[tuple[int, int]] = []
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         if call.script.name != "release":
@@ -34,6 +35,7 @@ class Middlebox(MemoryBackend):
 
     def _reset(self, call: Call[Any], future: asyncio.Future[Any]) -> None:
         self.resets.append(self.clock.now())
+        self.requests.append((len(call.keys), len(call.args)))
         call.writes += 1
         self._running().call_soon(self._lost, call, future)
 
@@ -42,6 +44,17 @@ class Middlebox(MemoryBackend):
             self._reset(call, future)
         else:
             finish(call, future, BackendError(call.name, "the connection died", transient=True))
+
+
+@pytest.mark.usefixtures("backend")
+async def test_a_release_that_is_written_again_names_its_tombstone() -> None:
+    """A clean one has no need of any. Kept by PendingRelease.taint: `_call.keys`."""
+    backend = Middlebox()
+    async with LockManager(backend, ttl=10.0) as locks:
+        lease = await locks.lock("poison").acquire()
+        lease.release()
+        await settle(backend)
+    assert backend.requests[:2] == [(3, 3), (4, 7)]
 
 
 @pytest.mark.usefixtures("backend")

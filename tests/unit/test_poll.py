@@ -15,13 +15,13 @@ import pytest
 
 from aiolock import BackendError, ConfigurationError, LockLost, LockManager, LossReason, Poll
 from aiolock.backends.base import Wake
-from aiolock.core.gate import JITTER
-from aiolock.core.poll import LATE
+from aiolock.core.race import JITTER
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Granted
 from aiolock.testing import MemoryBackend
+from tests.support.locks import nothing_held, waiting
 
 from .world import Crew, Holder, assert_empty, settle
 
@@ -59,7 +59,7 @@ class Server(MemoryBackend):
             wake(self.refusal)
 
     def attempts(self) -> list[float]:
-        return [round(when, 3) for script, when in self.ran if script == "acquire"]
+        return [round(when, 3) for script, when in self.ran if script in ("acquire", "refresh")]
 
     def _execute(self, call: Call[Any]) -> Any:
         self.ran.append((call.script.name, self.clock.now()))
@@ -131,7 +131,7 @@ def test_jitter_shortens_by_its_share_at_most(jitter: float) -> None:
 
 
 async def test_asks_at_growing_intervals(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
-    """Kept by Gate.refuse: `poll.pause(waiter.attempts)`. And nothing is subscribed to."""
+    """Kept by QueueEntry.schedule: `poll.pause`. And nothing is subscribed to."""
     server = server_of(polling)
     async with peer.lock("a"):
         began = backend.clock.now()
@@ -159,7 +159,7 @@ async def test_what_polling_costs_by_default(backend: Server, peer: LockManager,
 
 
 async def test_one_of_a_process_asks(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
-    """However many of its tasks wait. Kept by Gate._promote."""
+    """However many of its tasks wait."""
     server = server_of(polling)
     async with peer.lock("a"):
         waiters = [Holder(crew, polling.lock("a")) for _ in range(50)]
@@ -170,16 +170,15 @@ async def test_one_of_a_process_asks(polling: LockManager, peer: LockManager, cr
         assert waiter.entered.done()
         await waiter.end()
         await settle(backend)
-        await backend.clock.advance(0.06)  # after some hand-offs the lock is left to others for a moment
 
 
 async def test_never_sleeps_past_the_holders_expiry(backend: Server, crew: Crew, locks: LockManager) -> None:
-    """Kept by Gate.refuse: `pause = min(pause, refusal.pttl / 1000 + 0.001 + spread)`."""
+    """Kept by QueueEntry.schedule: `self._free_at`."""
     async with LockManager(Server(backend), waiting=Poll(first=20, cap=20)) as polling:
-        grant = backend._execute(LockCalls(Keys("aiolock"), "a").acquire("thief:1", 1000, 0, ""))
+        grant = backend._execute(LockCalls(Keys("aiolock"), "a", 3_000).acquire("thief:1", 700, 0, ""))
         assert isinstance(grant, Granted)
         waiter = Holder(crew, polling.lock("a"))
-        await backend.clock.advance(1.0 + 0.001 + JITTER)
+        await backend.clock.advance(0.7 + 0.0011)
         assert waiter.entered.done()
         await waiter.end()
 
@@ -245,7 +244,7 @@ async def test_a_revocation_is_noticed_at_the_next_renewal(
 async def test_a_queues_grant_is_seen_by_asking(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
-    """Kept by QueueEntry._schedule: `poll.pause(self._attempts)`."""
+    """Kept by QueueEntry.schedule: `poll.pause`. In its own process it is handed on."""
     first = Holder(crew, peer.fair_lock("a"))
     await settle(backend)
     waiters = [Holder(crew, polling.fair_lock("a"))]
@@ -253,9 +252,10 @@ async def test_a_queues_grant_is_seen_by_asking(
     waiters.append(Holder(crew, polling.fair_lock("a")))
     await backend.clock.advance(5.0)
     await first.end()
+    assert not waiters[0].entered.done()
+    await backend.clock.advance(STEADY.cap)
     for waiter in waiters:
-        assert not waiter.entered.done()
-        await backend.clock.advance(STEADY.cap)
+        await settle(backend)
         assert waiter.entered.done()
         await waiter.end()
     assert server_of(polling).subscribed == []
@@ -284,10 +284,7 @@ async def test_who_waits_in_queues_asks_together(
 async def test_hand_offs_of_who_listens_leave_it_a_turn(
     polling: LockManager, locks: LockManager, crew: Crew, backend: Server, body: float
 ) -> None:
-    """The other process's queue is never empty, and it can count nobody: NUMSUB is 0.
-
-    Kept by acquire.lua: `SET KEYS[4]`, and Handoff._wanted_elsewhere.
-    """
+    """The other process's queue is never empty. The one that polls stands in the server's queue, and its turn comes."""
     done = 0
 
     async def greedy() -> None:
@@ -312,17 +309,17 @@ async def test_hand_offs_of_who_listens_leave_it_a_turn(
 async def test_nothing_is_left_of_who_polled(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
-    """Invariant 8. Kept by acquire.lua: `PX`."""
-    mark = Keys("aiolock").of("lock", "a").polled
+    """Invariant 8."""
     async with peer.lock("a"):
         assert await polling.lock("a").try_acquire() is None
-        assert not backend.store.exists(mark)  # it does not wait
+        assert waiting(backend, "a") == []  # it does not wait
         Holder(crew, polling.lock("a"))
         await backend.clock.advance(3.0)
-        assert backend.store.exists(mark)
+        assert len(waiting(backend, "a")) == 1
         await crew.dismiss()
-        await backend.clock.advance(2 * STEADY.cap + LATE)
-        assert not backend.store.exists(mark)
+        await settle(backend)
+        assert waiting(backend, "a") == []
+    assert nothing_held(backend)
 
 
 async def sleep(backend: Server, seconds: float) -> None:
@@ -340,7 +337,7 @@ async def sleep(backend: Server, seconds: float) -> None:
 async def test_a_server_that_refuses_to_tell(
     backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Refused at entry. Kept by Runtime.listen, and Subscriptions._on_confirmed."""
+    """Refused at entry. Kept by ManagerChannel.listen, and Subscriptions._on_confirmed."""
     server = Server(backend)
     server.refuse()
     async with LockManager(server) as locks:
@@ -398,28 +395,8 @@ async def test_a_refusal_after_a_reconnect(
     assert len(warnings_in(caplog)) == 1
 
 
-async def test_a_passing_refusal_is_asked_again_at_the_next_attempt(
-    backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Not at once, and again, and again. Kept by Ear._on_confirmed: it signals only if this manager polls then."""
-    server = Server(backend)
-    async with LockManager(server, recheck=1.0) as locks:
-        async with peer.lock("a"):
-            server.refuse(transient=True)
-            waiter = Holder(crew, locks.lock("a"))
-            await backend.clock.advance(0.9)
-            assert len(server.attempts()) == 1
-            server.refusal = None
-            await backend.clock.advance(0.2)
-            assert locks._runtime.poll is None
-        await settle(backend)
-        assert waiter.entered.done()
-        await waiter.end()
-    assert warnings_in(caplog) == []
-
-
 async def test_a_lost_backend_is_no_refusal(backend: Server) -> None:
-    """Entering ends with the error. Kept by Runtime.listen: `if error.transient`."""
+    """Entering ends with the error. Kept by ManagerChannel.listen: `if error.transient`."""
     backend.refuse(transient=True)
     locks = LockManager(backend)
     with pytest.raises(BackendError):

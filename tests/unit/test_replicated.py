@@ -64,7 +64,7 @@ class Both:
 
     def acquire(self, name: str = "n") -> tuple[Call[Any], asyncio.Future[Any]]:
         self._owners += 1
-        call = LockCalls(Keys("aiolock"), name).acquire(f"m:{self._owners}", 1000, 0, "")
+        call = LockCalls(Keys("aiolock"), name, 3_000).acquire(f"m:{self._owners}", 1000, 0, "")
         return call, self.backend.run(call)
 
     def release(self, name: str = "n") -> tuple[Call[Any], asyncio.Future[Any]]:
@@ -72,7 +72,7 @@ class Both:
         return call, self.backend.run(call)
 
     def release_call(self, name: str = "n") -> Call[Any]:
-        return LockCalls(Keys("aiolock"), name).release("m:1", 1000, 0, "clean", False)
+        return LockCalls(Keys("aiolock"), name, 3_000).release("m:1", 1000, 0, "clean", False)
 
 
 def answer(call: Call[Any], result: object) -> None:
@@ -119,7 +119,7 @@ async def test_an_awaiter_that_left_lets_nobody_pass(both: Both) -> None:
 
 async def test_what_the_end_of_a_call_brings_goes_before_what_waits(both: Both) -> None:
     """As in the outbox: a transfer that failed is followed by the end of both owners, then by the next acquire."""
-    transfer = LockCalls(Keys("aiolock"), "n").transfer("m:1", 1, "m:2", 1000, 0, "", False)
+    transfer = LockCalls(Keys("aiolock"), "n", 3_000).resume("m:1", 1, "m:2", 1000, 0, "", False)
     instead = [both.release_call(), both.release_call()]
     transfer.settle = lambda result: [both.backend.run(call) for call in instead] and None
     both.backend.run(transfer)
@@ -129,7 +129,7 @@ async def test_what_the_end_of_a_call_brings_goes_before_what_waits(both: Both) 
 
 
 async def test_a_callback_that_fails_stops_nobody(both: Both) -> None:
-    first = LockCalls(Keys("aiolock"), "n").acquire("m:1", 1000, 0, "")
+    first = LockCalls(Keys("aiolock"), "n", 3_000).acquire("m:1", 1000, 0, "")
 
     def fail(result: object) -> None:
         raise ValueError("a bug")
@@ -163,7 +163,7 @@ async def test_what_was_withdrawn_does_not_pile_up(both: Both) -> None:
 
 async def test_renewals_of_many_wait_for_nobody(both: Both) -> None:
     release, _ = both.release()
-    calls = LockCalls(Keys("aiolock"), "n")
+    calls = LockCalls(Keys("aiolock"), "n", 3_000)
     renewal = calls.batch([calls.renewal("m:1", 1, 1000)])
     both.backend.run(renewal)
     assert both.written == [release, renewal]
@@ -209,7 +209,7 @@ async def test_it_is_a_backend() -> None:
 
 def test_what_needs_an_acknowledgement() -> None:
     """A script that grants or extends and does not say so would count before a replica has it."""
-    assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew"}
+    assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew", "nest"}
 
 
 async def test_a_result_nobody_awaits_is_dropped() -> None:

@@ -20,8 +20,6 @@ from aiolock import (
     NotAcquired,
     NotOwned,
 )
-from aiolock.core.calls import Contention
-from aiolock.core.kinds import KINDS
 from aiolock.core.ticket import Ticket
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
@@ -42,7 +40,7 @@ from .world import (
     tombstones,
 )
 
-CALLS = LockCalls(Keys("aiolock"), "a")
+CALLS = LockCalls(Keys("aiolock"), "a", 3_000)
 KEY = "aiolock:lock:{a}"
 
 
@@ -59,17 +57,17 @@ async def test_moves_under_a_higher_fence(locks: LockManager, peer: LockManager,
     lease = await locks.lock("a").acquire()
     owner = lease.hold.owner
     ticket = await lease.detach()
-    assert backend.store.hgetall(KEY) == {owner: "1"}
+    assert state_of(backend, "a")[:2] == (owner, 1)
     async with peer.resume(ticket) as resumed:
         assert resumed.fence > lease.fence
         assert resumed.depth == 1
         assert not resumed.abandoned
-        assert backend.store.hgetall(KEY) == {resumed.hold.owner: "1"}
-        assert state_of(backend, "a")["fence"] == str(resumed.fence)
+        assert state_of(backend, "a")[:2] == (resumed.hold.owner, 1)
+        assert state_of(backend, "a").fence == resumed.fence
         await backend.clock.advance(10 * TTL)  # renewed by the other process now
         assert not resumed.lost
     assert lock_keys(backend) == []
-    assert state_of(backend, "a")["clean"] == "1"
+    assert not state_of(backend, "a").dirty
     assert tombstones(backend) == []
 
 
@@ -108,11 +106,11 @@ async def test_a_ticket_has_a_whole_ttl(locks: LockManager, backend: MemoryBacke
     """Kept by `await self.renew(ttl)`."""
     lease = await locks.lock("a").acquire()
     await backend.clock.advance(TTL / 3 - 1)
-    assert backend.store.pttl(KEY) < TTL * 1000
+    assert state_of(backend, "a").pttl < TTL * 1000
     await lease.detach()
-    assert backend.store.pttl(KEY) == TTL * 1000
+    assert state_of(backend, "a").pttl == TTL * 1000
     await backend.clock.advance(TTL - 1)  # nobody renews it
-    assert backend.store.pttl(KEY) == 1000
+    assert state_of(backend, "a").pttl == 1000
 
 
 @pytest.mark.parametrize(("ttl", "left"), [(300.0, 300_000), (1.0, 30_000)])
@@ -121,9 +119,9 @@ async def test_a_ticket_may_travel_for_longer(
 ) -> None:
     """And never shorter than the lease's ttl; the next holder has its own."""
     ticket = await ticket_of(locks, ttl)
-    assert backend.store.pttl(KEY) == left
+    assert state_of(backend, "a").pttl == left
     lease = await peer.resume(ticket)
-    assert backend.store.pttl(KEY) == TTL * 1000
+    assert state_of(backend, "a").pttl == TTL * 1000
     await lease.release()
 
 
@@ -173,7 +171,7 @@ async def test_the_resuming_manager_says_how_it_is_held(
     ticket = await ticket_of(locks)
     with expect_loss(LossReason.MAX_HOLD):
         async with peer.resume(ticket, ttl=60.0, max_hold=100.0, cancel_on_loss=False, metadata="worker 7") as lease:
-            assert backend.store.pttl(KEY) == 60_000
+            assert state_of(backend, "a").pttl == 60_000
             info = await locks.lock("a").info()
             assert info is not None
             assert info.metadata == "worker 7"
@@ -417,7 +415,7 @@ async def test_made_up(locks: LockManager, peer: LockManager, backend: MemoryBac
     for ticket in made_up:
         with pytest.raises(NotOwned):
             await peer.resume(ticket.encode())
-    assert backend.store.hgetall(KEY) == {real.owner: "1"}
+    assert state_of(backend, "a")[:2] == (real.owner, 1)
     await (await peer.resume(real.encode())).release()
 
 
@@ -517,7 +515,7 @@ async def test_the_task_itself_is_kept_out(locks: LockManager, peer: LockManager
 async def test_waiters_of_the_new_process_keep_their_order(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """The head talked to the server before; now it is handed the lock first. Kept by Gate.recede."""
+    """The head talked to the server before; now it is handed the lock first. Kept by LocalQueue.join."""
     ticket = await ticket_of(locks)
     first, second = Holder(crew, peer.lock("a")), Holder(crew, peer.lock("a"))
     await settle(backend)
@@ -571,30 +569,6 @@ async def test_whoever_waits_behind_a_resumed_lease_rides_out_an_outage(
     await waiter.end()
 
 
-async def test_as_many_as_before_contend_for_what_is_left(
-    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where several may hold, a resumed lease takes one place only. Kept by Gate.recede: `self._promote()`."""
-    two = Contention(contenders=2, handoff=True)
-    monkeypatch.setattr("aiolock.primitives.lock.Lock.contention", two)
-    monkeypatch.setitem(KINDS, "lock", KINDS["lock"]._replace(contention=two))
-    ticket = await ticket_of(locks)
-    waiters = [Holder(crew, peer.lock("a")) for _ in range(3)]
-    await settle(backend)
-    (gate,) = runtime_of(peer).gates.values()
-    assert contending(gate) == [True, True, False]
-    async with peer.resume(ticket):
-        assert contending(gate) == [True, False, False]
-    for waiter in waiters:
-        waiter.leave.set()
-    await settle(backend)
-    assert all(waiter.task.done() for waiter in waiters)
-
-
-def contending(gate: object) -> list[bool]:
-    return [waiter.contending for waiter in gate.waiters]  # type: ignore[attr-defined]
-
-
 async def test_a_release_does_not_hand_the_lock_to_a_resume(backend: MemoryBackend) -> None:
     """A late ticket while a task of the process holds the lock. Kept by `waiter.contending = True`."""
     slow = SlowBackend(backend)
@@ -621,7 +595,7 @@ async def test_late_requests_of_the_old_owner_hurt_nobody(
     lease = await locks.lock("a").acquire()
     owner, fence = lease.hold.owner, lease.fence
     async with peer.resume(await lease.detach()) as resumed:
-        before = backend.store.hgetall(KEY)
+        before = state_of(backend, "a")[:2]
         for call in (
             CALLS.release(owner, 30_000, 0, "clean", False),
             CALLS.release(owner, 30_000, 1, "clean", True),
@@ -630,8 +604,8 @@ async def test_late_requests_of_the_old_owner_hurt_nobody(
             CALLS.acquire(owner, 90_000, 0, ""),
         ):
             backend._execute(call)  # type: ignore[arg-type]
-            assert backend.store.hgetall(KEY) == before
-            assert backend.store.pttl(KEY) <= 30_000
+            assert state_of(backend, "a")[:2] == before
+            assert state_of(backend, "a").pttl <= 30_000
         await resumed.renew()
 
 
@@ -657,8 +631,8 @@ async def test_resume_over_a_connection_that_dies(
     ticket = await ticket_of(locks)
     peer_backend.fail_next(lost)  # type: ignore[arg-type]
     async with peer.resume(ticket) as lease:
-        assert backend.store.hgetall(KEY) == {lease.hold.owner: "1"}
-        assert state_of(backend, "a")["fence"] == str(lease.fence)
+        assert state_of(backend, "a")[:2] == (lease.hold.owner, 1)
+        assert state_of(backend, "a").fence == lease.fence
     assert lock_keys(backend) == []
     assert len(tombstones(backend)) == 1  # the copy may still come
 
@@ -688,7 +662,7 @@ async def test_resume_unanswered_and_given_up(backend: MemoryBackend) -> None:
             resuming = crew_task(second.resume(ticket))
             for _ in range(60):
                 await asyncio.sleep(0)
-            assert state_of(backend, "a")["owner"].startswith(runtime_of(second).id)
+            assert state_of(backend, "a").manager == runtime_of(second).id
             backend.clock.jump(6.0)
             with pytest.raises(BackendError, match="resuming"):
                 await resuming

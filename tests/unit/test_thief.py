@@ -12,15 +12,13 @@ from aiolock.testing.memory import Kind
 
 from .world import Crew, settle
 
-KINDS: list[Kind] = ["lock", "fair", "rw", "semaphore"]
+KINDS: list[Kind] = ["lock", "rw", "semaphore"]
 
 
 def made(locks: LockManager, kind: Kind) -> Any:
     match kind:
         case "lock":
             return locks.lock("a")
-        case "fair":
-            return locks.fair_lock("a")
         case "rw":
             return locks.rw_lock("a").read
     return locks.semaphore("a", 1)

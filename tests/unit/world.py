@@ -17,6 +17,7 @@ from aiolock.core.runtime import Runtime
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from aiolock.testing.clock import TURNS
+from tests.support import locks
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -169,20 +170,18 @@ async def settle(backend: MemoryBackend) -> None:
 
 
 def lock_keys(backend: MemoryBackend) -> list[str]:
-    """The keys of locks that the server holds, without states and tombstones."""
-    keys = backend.store.keys()
-    return [key for key in keys if not key.endswith(":state") and ":dead:" not in key]
+    """The keys of what is held on the server, and of the queues in which somebody waits; and of what never expires."""
+    return sorted({*locks.held_names(backend), *locks.all_waiting(backend), *locks.unlimited(backend)})
 
 
 def tombstones(backend: MemoryBackend) -> list[str]:
     """The owners that may never come back."""
-    keys = backend.store.keys()
-    return [key for key in keys if ":dead:" in key]
+    return locks.tombstones(backend)
 
 
-def state_of(backend: MemoryBackend, name: str) -> dict[str, str]:
-    """The state hash of `name`."""
-    return backend.store.hgetall(f"aiolock:lock:{{{name}}}:state")
+def state_of(backend: MemoryBackend, name: str) -> locks.LockState:
+    """What the server keeps of lock `name`."""
+    return locks.state(backend, name)
 
 
 def assert_empty(manager: LockManager) -> None:

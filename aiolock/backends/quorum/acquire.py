@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from functools import partial
 
@@ -12,7 +11,7 @@ from ...scripts.keys import GRACE_MS
 from ...scripts.lock import RELEASE, confirm
 from ...scripts.lock.args import AcquireArgs, ReleaseArgs
 from ...scripts.outcomes import AcquireOutcome, Finished, Granted, Refused
-from .majority import Tally, nested
+from .majority import Tally
 from .members import Members
 from .request import MemberRequest, QuorumRequest
 
@@ -35,8 +34,9 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
     def __init__(self, members: Members, whole: Call[AcquireOutcome]) -> None:
         args = AcquireArgs.of(whole)
         self._timeout = members.timeout(args.ttl_ms / 1000)
-        super().__init__(members, whole, nested, self._timeout)
+        super().__init__(members, whole, _undecided, self._timeout)
         self._args = args
+        members.asking.add(args.owner)
         self._began = members.clock.now()
         self._fence = 0
         self._confirmed: dict[MemberRequest[AcquireOutcome], Confirmation] = {}
@@ -44,8 +44,8 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
     def again(self, request: MemberRequest[AcquireOutcome]) -> bool:
         """Never: the lost copy may run on that node, but what takes its place ends the owner there for good."""
         grace = self._args.ttl_ms + GRACE_MS
-        keys = request.keys[:3]  # as release has them
-        args = ReleaseArgs(self._args.owner, grace, str(keys[0]), "undone", 0, grace)
+        keys = request.keys  # as release has them
+        args = ReleaseArgs(self._args.owner, grace, self._args.managers, "undone", 0, grace)
         end = Call(request.name, RELEASE, keys, args, lambda: self.members.clock.now() < self._began + grace / 1000)
         end.settle = _ignore
         request.node.run(end)
@@ -57,7 +57,7 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
             self._confirm(request)
 
     def judge(self, overdue: bool) -> None:
-        if self.future.done():  # nobody wants it any more, and its undo was written behind it
+        if self._args.owner not in self.members.asking:  # its undo was written behind it
             self.decide(BackendError(self.whole.name, "nobody waits for it any more", transient=True))
             return
         granted = self._granted()
@@ -67,6 +67,10 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
             self._judge_confirmed(overdue)
         elif self.final(overdue):
             self.decide(self._refused())
+
+    def over(self) -> None:
+        super().over()
+        self.members.asking.discard(self._args.owner)
 
     def describe(self, request: MemberRequest[AcquireOutcome]) -> str:
         if request.answer is None or isinstance(request.answer[0], BackendError):
@@ -147,11 +151,12 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
 
     def _free_in(self, refusals: list[Refused]) -> int:
         """Milliseconds until a majority of the nodes has no holder, if none is renewed."""
-        times = [math.inf if refusal.pttl < 0 else refusal.pttl for refusal in refusals]
-        times += [0.0] * (len(self.answers()) - len(refusals))
-        times += [math.inf] * (len(self.requests) - len(times))
-        free_in = sorted(times)[self.members.quorum - 1]
-        return -1 if free_in == math.inf else max(1, int(free_in))
+        times = [0] * (len(self.answers()) - len(refusals)) + [refusal.pttl for refusal in refusals]
+        return max(1, sorted(times)[self.members.quorum - 1])
+
+
+def _undecided(_: Tally[AcquireOutcome]) -> None:
+    """What the answers mean depends on those to the second round, too."""
 
 
 def _ignore(_: object) -> None:

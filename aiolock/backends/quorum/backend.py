@@ -12,7 +12,6 @@ from ...errors import BackendError, ConfigurationError, QuorumError
 from ...log import Log
 from ...scripts.base import Call
 from ...scripts.lock import ACQUIRE, RELEASE
-from ...scripts.lock.args import AcquireArgs
 from ..base import Backend, Wake
 from ..memory import finish
 from ..worker import Worker
@@ -133,13 +132,14 @@ class QuorumBackend:
                 for node in self._members.nodes:
                     group.create_task(node.aclose())
         finally:
+            self._members.asking.clear()
             self._members.granted.clear()
             if self._loop is asyncio.get_running_loop():
                 for worker in opening:
                     await worker.stopped()
 
     def _request(self, call: Call[Any]) -> QuorumRequest[Any] | None:
-        if call.script is ACQUIRE and AcquireArgs.of(call).depth == 1:
+        if call.script is ACQUIRE:
             return QuorumAcquire(self._members, call)
         if call.script is RELEASE:
             return QuorumRelease(self._members, call)

@@ -9,19 +9,17 @@ from typing import Any, Generic, TypeVar
 
 from ...errors import LossReason
 from ...scripts.base import Script
-from ...scripts.lock import ACQUIRE, FORCE_RELEASE, INFO, RELEASE, RENEW
+from ...scripts.lock import FORCE_RELEASE, INFO, NEST, RENEW
 from ...scripts.outcomes import (
-    AcquireOutcome,
     Failed,
-    Granted,
     Held,
     Kept,
-    Lost,
     Missing,
     Released,
     ReleaseOutcome,
     Renewed,
     RenewOutcome,
+    Standing,
 )
 from .members import Members
 
@@ -71,14 +69,12 @@ Rule = Callable[[Tally[R]], tuple[R] | None]
 """The quorum's answer in a tuple; None while, or because, no majority says one thing."""
 
 
-def nested(tally: Tally[AcquireOutcome]) -> tuple[AcquireOutcome] | None:
-    granted = [(sent_at, outcome) for sent_at, outcome in tally.answers if isinstance(outcome, Granted)]
-    if len(granted) >= tally.quorum:
-        pttl = tally.lasting([(sent_at, outcome.pttl) for sent_at, outcome in granted])
-        return (granted[0][1]._replace(pttl=pttl),)
-    reasons = [outcome.reason for _, outcome in tally.answers if isinstance(outcome, Lost)]
-    against = len(tally.answers) - len(granted)
-    return (Lost(_commonest(reasons or [LossReason.TAKEN_OVER])),) if tally.hopeless(against) else None
+def nested(tally: Tally[Kept | Missing]) -> tuple[Kept | Missing] | None:
+    terms = [(sent_at, outcome.pttl) for sent_at, outcome in tally.answers if isinstance(outcome, Kept)]
+    if len(terms) >= tally.quorum:
+        return (Kept(tally.lasting(terms)),)
+    reasons = [outcome.reason for _, outcome in tally.answers if isinstance(outcome, Missing)]
+    return (Missing(_commonest(reasons)),) if tally.hopeless(len(reasons)) else None
 
 
 def released(tally: Tally[ReleaseOutcome]) -> tuple[ReleaseOutcome] | None:
@@ -120,8 +116,8 @@ def forced(tally: Tally[bool]) -> tuple[bool] | None:
     return (any(freed for _, freed in tally.answers),) if tally.final and len(tally.answers) >= tally.quorum else None
 
 
-def seen(tally: Tally[Held | None]) -> tuple[Held | None] | None:
-    found = [(sent_at, held) for sent_at, held in tally.answers if held is not None]
+def seen(tally: Tally[Standing]) -> tuple[Standing] | None:
+    found = [(sent_at, standing.held) for sent_at, standing in tally.answers if standing.held is not None]
     owners = Counter(held.owner for _, held in found)
     for owner, count in owners.most_common(1):
         if count >= tally.quorum:
@@ -131,9 +127,15 @@ def seen(tally: Tally[Held | None]) -> tuple[Held | None] | None:
             if sharing < tally.quorum and not tally.final:
                 return None
             pttl = tally.lasting([(sent_at, held.pttl) for sent_at, held in views])
-            return (views[0][1]._replace(fence=fence, pttl=pttl),)
+            return (_standing(views[0][1]._replace(fence=fence, pttl=pttl)),)
     most = max(owners.values(), default=0)
-    return (None,) if tally.hopeless(len(tally.answers) - most) else None
+    return (_standing(None),) if tally.hopeless(len(tally.answers) - most) else None
+
+
+def _standing(held: Held | None) -> Standing:
+    """A look at a name that nobody queues for."""
+    used = 0 if held is None else 1
+    return Standing(used, used, 1, 0 if held is None else held.fence, 0, None, held)
 
 
 def _commonest(reasons: Sequence[LossReason]) -> LossReason:
@@ -141,8 +143,7 @@ def _commonest(reasons: Sequence[LossReason]) -> LossReason:
 
 
 RULES: dict[Script[Any], Rule[Any]] = {
-    ACQUIRE: nested,
-    RELEASE: released,
+    NEST: nested,
     RENEW: renewed,
     FORCE_RELEASE: forced,
     INFO: seen,

@@ -25,17 +25,19 @@ class Members:
 
     Attributes:
         quorum: how many nodes are a majority.
+        asking: owners whose acquire is undecided, and not undone.
         granted: owners of whom a majority was granted, until they end: only their ends are worth a message.
         pace: seconds that a majority took to answer, lately.
     """
 
-    __slots__ = ("clock", "granted", "nodes", "pace", "patience", "quorum")
+    __slots__ = ("asking", "clock", "granted", "nodes", "pace", "patience", "quorum")
 
     def __init__(self, nodes: Sequence[Node], clock: Clock, patience: float) -> None:
         self.nodes: Sequence[Node] = nodes
         self.clock: Clock = clock
         self.patience: float = patience
         self.quorum: int = len(nodes) // 2 + 1
+        self.asking: set[str] = set()
         self.granted: set[str] = set()
         self.pace: float = 0.0
 

@@ -25,13 +25,14 @@ class QuorumRelease(QuorumRequest[ReleaseOutcome]):
         super().__init__(members, whole, released, max(0, args.clean_ms - GRACE_MS) / 1000)
         self._owner = args.owner
         self._silent = args.owner not in members.granted
+        if args.left == 0:
+            members.asking.discard(args.owner)
 
     def args(self) -> tuple[Arg, ...]:
         args = ReleaseArgs.of(self.whole)
         # Fences of skewed nodes must be remembered for longer than a clean name is on one server. And what only a
-        # minority had granted frees nothing: nobody listens on a channel called like the key.
-        channel = str(self.whole.keys[0]) if self._silent else args.channel
-        return args._replace(clean_ms=max(args.clean_ms, DIRTY_MS), channel=channel)
+        # minority had granted frees nothing: nobody is told.
+        return args._replace(clean_ms=max(args.clean_ms, DIRTY_MS), channel="" if self._silent else args.channel)
 
     def again(self, request: MemberRequest[ReleaseOutcome]) -> bool:
         self.whole.unanswered()

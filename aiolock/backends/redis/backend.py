@@ -17,10 +17,10 @@ from ...log import Log
 from ...scripts.base import Call
 from ..base import Wake
 from ..worker import Worker
-from . import failures
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
 from .connection import Connector, Link
+from .failures import lost, refused, unconnected
 from .handshake import Handshake
 from .outbox import Outbox
 from .replicas import Replicas
@@ -226,7 +226,7 @@ class RedisBackend:
                 link.reset()
             if not isinstance(error, Exception):
                 raise
-            failure = failures.unconnected(error)
+            failure = unconnected(error)
             raise failure from failure.__cause__
         self.connections_opened += 1
         return link
@@ -240,7 +240,7 @@ class RedisBackend:
             self._backoff.reset()
         self._outbox.disconnected()
         for request in session.replies.requests():
-            self._outbox.unanswered(request, failures.lost(request.call.name, request.doing, cause))
+            self._outbox.unanswered(request, lost(request.call.name, request.doing, cause))
         self._attempt = loop.create_future()
         self._connecting = Worker(partial(self._reconnect, loop.time(), set()), _nothing, "aiolock connection")
         logger.warning("the connection to Redis was lost (%s: %s), connecting again", type(cause).__name__, cause)
@@ -286,7 +286,7 @@ class RedisBackend:
         request.misses += 1
         refusal = session.scripts.refusals.get(call.script.sha) if session is not None else None
         if refusal is not None:
-            request.settle(failures.refused(call.name, f"SCRIPT LOAD for {request.doing}", refusal))
+            request.settle(refused(call.name, f"SCRIPT LOAD for {request.doing}", refusal))
             return
         failure = BackendError(call.name, f"Redis does not keep the script of {request.doing}", transient=True)
         failure.__cause__ = error

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from ...errors import BackendError
 from ...log import Log
 from ..base import Wake
-from . import failures
+from .failures import refused
 
 logger: Log = Log("aiolock.redis")
 
@@ -105,7 +105,7 @@ class Channels:
         """The server will not deliver. One that it had granted before is asked for again if that can help."""
         if not self.has(listener):
             return
-        failure = failures.refused("", "a subscription", error)
+        failure = refused("", "a subscription", error)
         if listener.confirmed and failure.transient:
             logger.warning("after a reconnect %s; messages are missed until it is granted", failure)
             asyncio.get_running_loop().call_later(RETRY, self._again, listener)

@@ -45,7 +45,7 @@ _REMEDIES = {
     "WRONGTYPE": "the key of this lock already holds another type: choose another name or namespace",
     "WRONGPASS": "check username and password",
 }
-_NESTED = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 a script's error is wrapped in text
+_NESTED = re.compile(r"user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 any script's error is wrapped in text
 _DENIED_IN_SCRIPT = re.compile("user executing the script can't run this command|ACL failure in script")
 
 
@@ -71,7 +71,7 @@ def refused(name: str, doing: str, error: RedisError) -> BackendError:
     """
     code = code_of(error)
     text = str(error)
-    if code and not text.startswith(code):
+    if code and code not in text:
         text = f"{code} {text}"
     remedy = _REMEDIES.get(code)
     failure = BackendError(

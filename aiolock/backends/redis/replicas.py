@@ -9,8 +9,8 @@ from redis.exceptions import RedisError
 
 from ...clock import format_seconds
 from ...errors import BackendError
-from . import failures
 from .connection import pack
+from .failures import refused
 from .requests import Request
 
 
@@ -41,7 +41,7 @@ class Replicas(NamedTuple):
         """Why the answer to `request` may not outlast the server; None if it does."""
         for command, reply in (("PUBLISH", published), ("WAIT", acknowledged)):
             if isinstance(reply, RedisError):
-                return failures.refused(request.call.name, f"{command} after {request.doing}", reply)
+                return refused(request.call.name, f"{command} after {request.doing}", reply)
         if isinstance(acknowledged, int) and acknowledged >= self.least:
             return None
         return BackendError(

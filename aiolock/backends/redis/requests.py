@@ -12,7 +12,7 @@ from ...errors import BackendError
 from ...log import Log
 from ...scripts.base import Call, drop
 from ..base import resolve
-from . import failures
+from .failures import refused
 
 R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
@@ -68,7 +68,7 @@ class Request(Generic[R]):
             if isinstance(reply, NoScriptError):
                 self._missing(self, reply)
             else:
-                self.settle(failures.refused(self.call.name, self.doing, reply))
+                self.settle(refused(self.call.name, self.doing, reply))
             return
         script = self.call.script
         try:

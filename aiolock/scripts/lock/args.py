@@ -11,32 +11,31 @@ from ..base import Call
 
 
 class AcquireArgs(NamedTuple):
-    """ARGV of acquire; `fence` is 0 unless it nests, `mark_ms` unless it polls."""
+    """ARGV of an acquire that does not queue."""
 
     owner: str
     ttl_ms: int
     floor: int
     metadata: str
-    depth: int = 1
-    fence: int = 0
-    mark_ms: int = 0
+    managers: str
 
     @classmethod
     def of(cls, call: Call[Any]) -> AcquireArgs:
-        """What `call` says, and leaves out."""
+        """What `call` says."""
         words: Any = call.args
         return cls(*words)
 
 
 class ReleaseArgs(NamedTuple):
-    """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone."""
+    """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone, `channel` '' tells nobody."""
 
     owner: str
     clean_ms: int
-    channel: str
+    managers: str
     ending: str = "clean"
     left: int = 0
     dead_ms: int = 0
+    channel: str = ""
 
     @classmethod
     def of(cls, call: Call[Any]) -> ReleaseArgs:

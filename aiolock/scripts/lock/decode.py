@@ -8,54 +8,92 @@ from ..outcomes import (
     AcquireOutcome,
     Failed,
     Finished,
+    Gone,
     Granted,
     Held,
     Kept,
-    Lost,
     Missing,
+    Passed,
+    Queued,
+    RefreshOutcome,
     Refused,
     Released,
     ReleaseOutcome,
     Renewed,
     RenewOutcome,
+    Standing,
     TransferOutcome,
 )
 
 
 def acquire(reply: Reply) -> AcquireOutcome:
-    if isinstance(reply, bytes):
-        _, fence, pttl, abandoned = reply.split()
-        return Granted(int(fence), int(pttl), abandoned == b"1")
-    reply = as_list(reply)
-    match reply[0]:
-        case b"refused":
-            return Refused(as_number(reply[1]), as_number(reply[2]), as_text(reply[3]))
-        case b"lost":
-            return Lost(LossReason(as_text(reply[1])))
+    if isinstance(reply, bytes) and reply.startswith(b"granted"):  # as nearly always
+        _, number, left, mark = reply.split()
+        return Granted(int(number), int(left), mark == b"1")
+    word, _, facts = as_text(reply).partition(" ")
+    match word:
+        case "queued":
+            return _queued(facts)
+        case "refused":
+            pttl, fence, metadata = facts.split(" ", 2)
+            return Refused(int(pttl), int(fence), metadata)
+    return Finished()
+
+
+def transfer(reply: Reply) -> TransferOutcome:
+    word, _, facts = as_text(reply).partition(" ")
+    match word:
+        case "granted":
+            return _granted(facts)
+        case "passed":
+            return Passed(int(facts))
+        case "missing":
+            return Missing(LossReason(facts))
     return Finished()
 
 
 def release(reply: Reply) -> ReleaseOutcome:
-    if isinstance(reply, bytes):
-        return Released(int(reply.removeprefix(b"released ")))
-    reply = as_list(reply)
-    match reply[0]:
-        case b"released":
-            return Released(as_number(reply[1]))
-        case b"kept":
-            return Kept(as_number(reply[1]))
-    return Missing(LossReason(as_text(reply[1])))
+    if isinstance(reply, bytes) and reply.startswith(b"released "):
+        return Released(int(reply[9:]))
+    return nest(reply)
 
 
-def transfer(reply: Reply) -> TransferOutcome:
+def nest(reply: Reply) -> Kept | Missing:
+    word, _, fact = as_text(reply).partition(" ")
+    return Kept(int(fact)) if word == "kept" else Missing(LossReason(fact))
+
+
+def renew(reply: Reply) -> list[RenewOutcome]:
+    return [_renewed(answer) for answer in as_list(reply)]
+
+
+def refresh(reply: Reply) -> list[RefreshOutcome]:
+    return [_refreshed(as_text(answer)) for answer in as_list(reply)]
+
+
+def info(reply: Reply) -> Standing:
     reply = as_list(reply)
-    match reply[0]:
-        case b"granted":
-            others, mark = as_number(reply[4]), max(0, as_number(reply[5]))
-            return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", others, mark=mark)
-        case b"missing":
-            return Missing(LossReason(as_text(reply[1])))
-    return Finished()
+    if not reply:
+        return Standing(0, 0, 1, 0, 0, None, None)
+    owner, metadata = as_text(reply[0]), as_text(reply[4])
+    depth, pttl, fence, waiters, rank = (as_number(reply[at]) for at in (1, 2, 3, 5, 6))
+    held = Held(owner, depth, pttl, fence, metadata) if owner else None
+    used = 1 if owner else 0
+    return Standing(used, used, 1, fence, waiters, rank or None, held)
+
+
+def flag(reply: Reply) -> bool:
+    return reply == 1
+
+
+def _granted(facts: str) -> Granted:
+    fence, pttl, abandoned = facts.split(" ")
+    return Granted(int(fence), int(pttl), abandoned == "1")
+
+
+def _queued(facts: str) -> Queued:
+    rank, pttl, fence, metadata = facts.split(" ", 3)
+    return Queued(rank=int(rank), pttl=int(pttl), fence=int(fence), holder=metadata)
 
 
 def _renewed(answer: Reply) -> RenewOutcome:
@@ -65,16 +103,13 @@ def _renewed(answer: Reply) -> RenewOutcome:
     return Failed(text.removeprefix("error ")) if text.startswith("error ") else Missing(LossReason(text))
 
 
-def renew(reply: Reply) -> list[RenewOutcome]:
-    return [_renewed(answer) for answer in as_list(reply)]
-
-
-def info(reply: Reply) -> Held | None:
-    reply = as_list(reply)
-    if not reply:
-        return None
-    return Held(as_text(reply[0]), as_number(reply[1]), as_number(reply[2]), as_number(reply[3]), as_text(reply[4]))
-
-
-def flag(reply: Reply) -> bool:
-    return reply == 1
+def _refreshed(answer: str) -> RefreshOutcome:
+    word, _, facts = answer.partition(" ")
+    match word:
+        case "granted":
+            return _granted(facts)
+        case "queued":
+            return _queued(facts)
+        case "gone":
+            return Gone()
+    return Failed(facts)

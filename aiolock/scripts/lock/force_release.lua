@@ -1,16 +1,14 @@
--- force_release: frees the lock whoever holds it, and tells the holder's manager.
--- KEYS    lock, state
--- ARGV    fence (0: any), channel, manager channel before and after the manager's id
+-- force_release: ends a hold whoever has it, tells its manager, and grants to who comes next.
+-- KEYS    state, queue, alive
+-- ARGV    fence (0: any), channel of managers; if it is told: channel to tell that it is free
 -- returns 1 | 0 (free already, or held under another fence)
--- Leaves the state dirty: the next holder sees `abandoned`.
--- If a command is denied: DEL comes before any message, so a denied DEL changes nothing.
-local owners = redis.call('HKEYS', KEYS[1])
-local fence = redis.call('HGET', KEYS[2], 'fence') or '0'
-if #owners == 0 or (ARGV[1] ~= '0' and ARGV[1] ~= fence) then return 0 end
-redis.call('DEL', KEYS[1])
-for _, owner in ipairs(owners) do
-  local manager = string.match(owner, '^[^:]*')
-  redis.pcall('PUBLISH', ARGV[3] .. manager .. ARGV[4], 'revoked ' .. owner .. ' ' .. fence)
-end
-redis.pcall('PUBLISH', ARGV[2], 'force ' .. fence)
+-- Leaves the name dirty: the next is told `abandoned`.
+-- If a command is denied: see settle; messages are tried, never needed.
+local name = read(1, redis.call('GET', KEYS[1]))
+if not name.live or (ARGV[1] ~= '0' and ARGV[1] ~= name.fence) then return 0 end
+local holder, fence = name.holder, name.fence
+vacate(name, '1')
+if (settle(name, ARGV[2], nil, '0') or '') == '' then write(name) end
+redis.pcall('PUBLISH', ARGV[2] .. string.match(holder, '^[^:]*'), 'revoked ' .. holder .. ' ' .. fence)
+if ARGV[3] then redis.pcall('PUBLISH', ARGV[3], 'force ' .. fence) end
 return 1

@@ -1,8 +1,13 @@
--- info: says who holds the lock; reads only.
--- KEYS    lock, state
--- returns {} | {owner, depth, pttl, fence, metadata}
+-- info: says who holds a name, and how long its queue is; reads only.
+-- KEYS    state, queue
+-- ARGV    an owner that waits, or ''
+-- returns {} (nobody holds it or waits) | {holder ('' if nobody), depth, pttl, fence, metadata, waiters, rank of the
+--         owner that waits, 0 if it does not}
 -- If a command is denied: nothing was changed.
-local held = redis.call('HGETALL', KEYS[1])
-if #held == 0 then return {} end
-local state = redis.call('HMGET', KEYS[2], 'fence', 'metadata')
-return {held[1], tonumber(held[2]), redis.call('PTTL', KEYS[1]), state[1] or '0', state[2] or ''}
+local name, waiters = read(1, redis.call('GET', KEYS[1])), redis.call('ZCARD', KEYS[2])
+if not name.live and waiters == 0 then return {} end
+local rank = waiters > 0 and ARGV[1] ~= '' and redis.call('ZRANK', KEYS[2], ARGV[1])
+if not name.live then vacate(name) end
+local holder, depth = name.live and name.holder or '', math.max(name.live and 1 or 0, name.depth)
+local pttl = math.max(0, name.expires - now)
+return { holder, depth, pttl, name.fence, name.metadata, waiters, rank and rank + 1 or 0 }

@@ -1,29 +1,24 @@
--- renew: extends many holds; judges each key by itself.
--- KEYS    lock, state; repeated
--- ARGV    least state ttl ms; then owner, fence, ttl ms; repeated
--- returns one answer a pair: pttl | 'deleted' | 'taken_over' | 'error …'
--- Never creates a lock and never shortens one; a state that was lost under a live hold is written again.
--- If a command is denied: that key's answer is the error, and the other keys are renewed.
-local function renew(lock, state, owner, fence, ttl)
-  if not redis.call('HGET', lock, owner) then
-    return redis.call('EXISTS', lock) == 1 and 'taken_over' or 'deleted'
+-- renew: extends many holds, and confirms those that were granted from a queue; judges each by itself.
+-- KEYS    state; repeated
+-- ARGV    owner, fence, ttl ms (0: only read), metadata ('': as it is); repeated
+-- returns one answer a state: pttl | 'deleted' | 'taken_over' | 'error …'
+-- Never creates a hold and never shortens one. One whose time is over, but that nobody took, goes on under its fence.
+-- If a command is denied: that hold's answer is the error, and the others are renewed.
+local function renew(at, owner, fence, ttl, metadata)
+  local name = read(at, redis.call('GET', KEYS[at]))
+  if name.holder ~= owner or name.fence ~= fence then return name.live and 'taken_over' or 'deleted' end
+  if ttl > 0 then
+    if name.depth == '0' then name.depth = '1' end
+    if metadata ~= '' then name.metadata = metadata end
+    name.expires = math.max(name.expires, now + ttl)
+    write(name)
   end
-  local known = redis.call('HGET', state, 'fence')
-  if known and known ~= fence then return 'taken_over' end
-  local pttl = redis.call('PTTL', lock)
-  if ttl > 0 and ttl > pttl then
-    redis.call('PEXPIRE', lock, string.format('%.0f', ttl)) -- Redis 7.2.0 to 7.2.4 spell some numbers 1e+8
-    pttl = ttl
-  end
-  if not known then redis.pcall('HSET', state, 'fence', fence, 'owner', owner, 'clean', 0, 'abandoned', 0) end
-  redis.pcall('PEXPIRE', state, string.format('%.0f', math.max(ARGV[1], pttl + 60000)))
-  return pttl
+  return math.max(0, name.expires - now)
 end
 local answers = {}
-for i = 1, #KEYS / 2 do
-  local done, answer = pcall(
-    renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[3 * i - 1], ARGV[3 * i], tonumber(ARGV[3 * i + 1])
-  )
+for i = 1, #KEYS do
+  local owner, fence, ttl, metadata = unpack(ARGV, 4 * i - 3, 4 * i)
+  local done, answer = pcall(renew, i, owner, fence, tonumber(ttl), metadata)
   -- A caught error is a table on some servers, and text on others.
   answers[i] = done and answer or 'error ' .. (type(answer) == 'table' and answer.err or answer)
 end

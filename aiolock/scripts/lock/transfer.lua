@@ -1,33 +1,29 @@
--- transfer: hands a held lock to the next owner, under a new fence.
--- KEYS    lock, state, tombstone of the owner, tombstone of the next, mark of those who poll
--- ARGV    owner, fence, next, ttl ms, floor, metadata, state ttl ms, tombstone ttl ms (0: none), channel
--- returns {'granted', fence, pttl, 0, listeners on the channel, ms left of the mark} | {'finished'}
---         | {'missing', 'deleted' or 'taken_over'}
--- The owner must have ended cleanly. A copy of the request reads its own grant.
--- If a command is denied: DEL comes first, so a denied DEL changes nothing; after it the lock is free at worst.
-local owner, fence, next = ARGV[1], ARGV[2], ARGV[3]
-if redis.call('EXISTS', KEYS[4]) == 1 then return {'finished'} end
-local seen = redis.pcall('PUBSUB', 'NUMSUB', ARGV[9])
-local others, mark = seen.err and 1 or seen[2], redis.call('PTTL', KEYS[5])
-local state = redis.call('HMGET', KEYS[2], 'fence', 'owner', 'abandoned')
-if state[2] == next and redis.call('HEXISTS', KEYS[1], next) == 1 then
-  return {'granted', state[1], redis.call('PTTL', KEYS[1]), state[3], others, mark}
+-- transfer: ends an owner and hands its name on, in its process or, if its turn is over, to whom the queue says.
+-- KEYS    state, queue, alive, tombstone of the owner, tombstone of the next
+-- ARGV    owner, fence, next, ttl ms, floor, metadata, over (1; 0: only if the first in the queue is of the fair rule;
+--         2: no, and the owner's time must not be over), channel of managers, liveness ms, 1 if its manager subscribes;
+--         if tainted: tombstone ttl ms
+-- returns 'granted <fence> <pttl> <abandoned>' | 'passed <pttl>': somebody else has it, and the next is in the queue
+--         | 'missing <deleted or taken_over>' | 'finished'
+-- The owner must have ended cleanly. The next is new, or a task of the fair rule that waits already. A copy of the
+-- request reads what became of the next.
+-- If a command is denied: see settle and join; the owner holds, or the next, or whom the queue said.
+local name, answer = read(1, state), nil
+if held then
+  vacate(name, name.depth == '0' and name.dirty or '0') -- a grant that was never confirmed began nothing
+  local first = over and settle(name, ARGV[8], next, ARGV[5]) or ''
+  if first == '' or first == next then
+    grant(name, next, '1', now + ttl, ARGV[6], ARGV[5])
+    if first == next or (head and string.find(next, ':f', 1, true)) then redis.call('ZREM', KEYS[2], next) end
+  else
+    join(name, next, tonumber(ARGV[9]), ARGV[10])
+    answer = 'passed'
+  end
+elseif not (name.live and name.holder == next) then
+  local gone = name.live and 'missing taken_over' or 'missing deleted'
+  answer = redis.call('ZSCORE', KEYS[2], next) and 'passed' or gone
 end
-local held = redis.call('HEXISTS', KEYS[1], owner) == 1
-local answer
-if held and (not state[1] or state[1] == fence) then
-  local now = redis.call('TIME')
-  local floor = tonumber(ARGV[5]) < 2 ^ 53 and ARGV[5] or 0 -- nobody was given more
-  local least = math.max(fence, floor) + 1
-  local minted = string.format('%.0f', math.max(least, now[1] * 1000000 + now[2]))
-  redis.call('DEL', KEYS[1])
-  redis.call('HSET', KEYS[2], 'fence', minted, 'owner', next, 'clean', 0, 'abandoned', 0, 'metadata', ARGV[6])
-  redis.call('PEXPIRE', KEYS[2], ARGV[7])
-  redis.call('HSET', KEYS[1], next, 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[4])
-  answer = {'granted', minted, tonumber(ARGV[4]), '0', others, mark}
-else
-  answer = {'missing', redis.call('EXISTS', KEYS[1]) == 1 and 'taken_over' or 'deleted'}
-end
-if ARGV[8] ~= '0' then redis.pcall('SET', KEYS[3], 1, 'PX', ARGV[8]) end
-return answer
+if ARGV[11] then redis.pcall('SET', KEYS[4], 1, 'PX', ARGV[11]) end
+local pttl = math.max(0, name.expires - now)
+if not answer then return string.format('granted %s %.0f %s', name.fence, pttl, name.dirty) end
+return answer == 'passed' and string.format('passed %.0f', pttl) or answer

@@ -1,176 +1,198 @@
-"""The lock's scripts as Python over a `Store`: the executable specification of the Lua beside it."""
+"""The lock's scripts as Python over a `Store`: the executable specification of the Lua beside it.
+
+What the Lua files share, their preludes, is `Name`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ..base import MAX_FENCE, TwinReply
-from ..keys import DIRTY_MS, GRACE_MS
+from ..base import TwinReply
+from ..keys import DIRTY_MS
 from ..store import Store, WrongType
+from .name import Name, kept
 
 
 def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key, dead, *mark = keys
-    owner, ttl, floor, metadata, depth, fence, mark_ttl = filled(args, 4, "1", "0", "0")
-    if store.exists(dead):
-        return ["finished"]
-    pttl = store.pttl(lock)
-    state = store.hgetall(state_key)
-    count = store.hget(lock, owner)
-    if count is None and pttl != -2:
-        if int(depth) > 1:
-            return ["lost", "taken_over"]
-        for polled in mark:
-            store.set(polled, "1", int(mark_ttl))
-        return ["refused", pttl, state.get("fence", "0"), state.get("metadata", "")]
-    if count is None and int(depth) > 1:
-        return ["lost", "deleted"]
-    if count is not None and "fence" in state:
-        if state.get("owner") != owner or fence not in ("0", state["fence"]):
-            return ["lost", "taken_over"]
-    else:
-        abandoned = "1" if count is None and state.get("clean") == "0" else "0"
-        if fence == "0":
-            fence = mint(store, state.get("fence", "0"), floor)
-        state = grant_state(fence, owner, abandoned, metadata) | {"before": state.get("fence", "0")}
-        store.hset(state_key, state)
-        store.pexpire(state_key, max(DIRTY_MS, int(ttl) + GRACE_MS))
-    if int(depth) > int(count or 0):
-        store.hset(lock, {owner: depth})
-    if int(ttl) > pttl:
-        store.pexpire(lock, int(ttl))
-        pttl = int(ttl)
-    return f"granted {state['fence']} {pttl} {state['abandoned']}"
-
-
-def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key, dead = keys
-    owner, clean_ttl, channel, ending, left, dead_ttl = filled(args, 3, "clean", "0", "0")
-    count = store.hget(lock, owner) if left != "0" else None
-    if count is not None:
-        store.hset(lock, {owner: str(min(int(count), int(left)))})
-        return ["kept", store.pttl(lock)]
-    state = store.hgetall(state_key)
-    fence = state.get("fence", "0")
-    answer: TwinReply = f"released {fence}"
-    if store.hdel(lock, owner):
-        if state.get("owner") == owner and (
-            ending == "clean" or (ending == "undone" and state.get("abandoned") == "0")
-        ):
-            store.hset(state_key, {"clean": "1"})
-            store.pexpire(state_key, int(clean_ttl))
-        store.publish(channel, f"{owner} {fence}")
-    elif left != "0" or state.get("owner") != owner or state.get("clean") != "1":
-        answer = missing(store, lock)
-    if left == "0" and dead_ttl != "0":
-        store.set(dead, "1", int(dead_ttl))
-    return answer
+    owner, ttl, floor, metadata, managers, *more = args
+    channel, *waits = managers.split(" ")
+    liveness, counted = (int(waits[0]), waits[1]) if waits else (0, "")
+    name, finished = Name(store, keys), store.exists(keys[3])
+    waiters = store.zcard(name.queue)
+    mine = name.live and name.holder == owner
+    stated = False
+    if not finished and not mine:
+        free = not name.live
+        if liveness and (waiters or not free):
+            name.join(owner, liveness, counted)
+            stated = True
+        if free:
+            name.vacate()
+            first = name.settle(channel, owner, floor) if waiters else None
+            mine = first in (None, owner)
+            if mine:
+                name.grant(owner, 1, name.now + int(ttl), metadata, floor)
+            if first == owner:
+                store.zrem(name.queue, owner)
+    answer = name.granted if mine else name.queued(owner) if stated else ""
+    for other, dead in zip(more, keys[4:], strict=True):
+        if not store.exists(dead) and other != name.holder:
+            name.join(other, -abs(liveness) if stated else liveness, counted)
+            stated = True
+    return "finished" if finished else answer or f"refused {name.pttl} {name.fence} {name.metadata}"
 
 
 def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key, dead, next_dead, mark_key = keys
-    owner, fence, successor, ttl, floor, metadata, state_ttl, dead_ttl, channel = args
-    if store.exists(next_dead):
-        return ["finished"]
-    others, mark = store.numsub(channel), store.pttl(mark_key)
-    state = store.hgetall(state_key)
-    if state.get("owner") == successor and store.hget(lock, successor) is not None:
-        return ["granted", state["fence"], store.pttl(lock), state["abandoned"], others, mark]
-    answer: TwinReply
-    if store.hget(lock, owner) is not None and state.get("fence", fence) == fence:
-        minted = mint(store, fence, floor)
-        store.delete(lock)
-        store.hset(state_key, grant_state(minted, successor, "0", metadata))
-        store.pexpire(state_key, int(state_ttl))
-        store.hset(lock, {successor: "1"})
-        store.pexpire(lock, int(ttl))
-        answer = ["granted", minted, int(ttl), "0", others, mark]
+    owner, fence, successor, ttl, floor, metadata, over, channel, liveness, counted, *dead_ttl = args
+    if store.exists(keys[4]):
+        return "finished"
+    name = Name(store, keys)
+    answer = ""
+    if name.holder == owner and name.fence == int(fence) and (over != "2" or name.live):
+        head = next(iter(store.zrange(name.queue, 0, 0)), "")
+        ends = bool(head) and (over == "1" or (over == "0" and (":f" in head or ":+" in head)))
+        name.vacate("0" if name.depth else name.dirty)
+        first = name.settle(channel, successor, floor) if ends else None
+        if first in (None, "", successor):
+            name.grant(successor, 1, name.now + int(ttl), metadata, floor)
+            if first == successor or ":f" in successor:
+                store.zrem(name.queue, successor)
+        else:
+            name.join(successor, int(liveness), counted)
+            answer = f"passed {name.pttl}"
+    elif not (name.live and name.holder == successor):
+        waits = store.zscore(name.queue, successor) is not None
+        answer = f"passed {name.pttl}" if waits else f"missing {name.gone}"
+    for ms in dead_ttl:
+        store.set(keys[3], "1", int(ms))
+    return answer or name.granted
+
+
+def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, clean_ttl, channel, ending, left, dead_ttl, told = filled(args, 3, "clean", "0", "0", "")
+    name = Name(store, keys)
+    if name.holder != owner:
+        if left == "0":
+            store.zrem(name.queue, owner)
+        answer = f"missing {name.gone}"
+    elif left != "0":
+        name.depth = min(name.depth, int(left))
+        name.write()
+        answer = f"kept {name.pttl}"
     else:
-        answer = missing(store, lock)
-    if dead_ttl != "0":
-        store.set(dead, "1", int(dead_ttl))
+        fence = name.fence
+        name.vacate({"clean": "0", "undone": name.dirty, "dirty": "1"}[ending])
+        if not name.settle(channel, None, "0"):
+            name.write(int(clean_ttl) if name.dirty == "0" else max(DIRTY_MS, int(clean_ttl)))
+        if told:
+            store.publish(told, f"{owner} {fence}")
+        answer = f"released {fence}"
+    if left == "0" and dead_ttl != "0":
+        store.set(keys[3], "1", int(dead_ttl))
     return answer
 
 
+def nest(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, fence, ttl, depth = args
+    name = Name(store, keys)
+    if name.holder != owner or name.fence != int(fence):
+        return f"missing {name.gone}"
+    name.depth, name.expires = max(name.depth, int(depth)), max(name.expires, name.now + int(ttl))
+    name.write()
+    return f"kept {name.pttl}"
+
+
 def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    answers: list[TwinReply] = []
-    for i in range(len(keys) // 2):
-        owner, fence, ttl = args[1 + 3 * i : 4 + 3 * i]
-        answers.append(renew_one(store, keys[2 * i], keys[2 * i + 1], owner, fence, int(ttl), int(args[0])))
-    return answers
+    return [judged(renew_one, store, keys[i : i + 1], args[4 * i : 4 * i + 4]) for i in range(len(keys))]
 
 
-def renew_one(store: Store, lock: str, state: str, owner: str, fence: str, ttl: int, state_ttl: int) -> int | str:
-    try:
-        if store.hget(lock, owner) is None:
-            return "taken_over" if store.exists(lock) else "deleted"
-        known = store.hget(state, "fence")
-    except WrongType as error:
-        return f"error {error}"
-    if known is not None and known != fence:
-        return "taken_over"
-    pttl = store.pttl(lock)
-    if 0 < ttl > pttl:
-        store.pexpire(lock, ttl)
-        pttl = ttl
-    if known is None:
-        store.hset(state, {"fence": fence, "owner": owner, "clean": "0", "abandoned": "0"})
-    store.pexpire(state, max(state_ttl, pttl + 60_000))
-    return pttl
+def renew_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, fence, ttl, metadata = args
+    name = Name(store, keys)
+    if name.holder != owner or name.fence != int(fence):
+        return name.gone
+    if ttl != "0":
+        name.depth, name.expires = max(1, name.depth), max(name.expires, name.now + int(ttl))
+        name.metadata = metadata or name.metadata
+        name.write()
+    return name.pttl
+
+
+def refresh(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    parts = [(keys[3 * i : 3 * i + 3], args[3 * i + 1 : 3 * i + 4]) for i in range(len(keys) // 3)]
+    return [judged(refresh_one, store, keys, (args[0], *facts)) for keys, facts in parts]
+
+
+def refresh_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    channel, owner, liveness, counted = args
+    name = Name(store, keys)
+    if name.live and name.holder == owner:
+        return name.granted
+    if store.zscore(name.queue, owner) is None:
+        return "gone"
+    ms = kept(int(liveness))
+    name.keep(name.queue, ms)
+    name.lives(owner, int(liveness), counted)
+    name.keep(name.alive, ms)
+    name.sweep()
+    if not name.live:
+        name.vacate()
+        if name.settle(channel, owner, "0") == owner:
+            name.grant(owner, 0, name.now + int(liveness), "", "0", store.zscore(name.queue, owner))
+            store.zrem(name.queue, owner)
+            return name.granted
+    return name.queued(owner)
 
 
 def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key = keys
-    wanted, channel, before, after = args
-    owners = list(store.hgetall(lock))
-    fence = store.hget(state_key, "fence") or "0"
-    if not owners or wanted not in ("0", fence):
+    wanted, channel, *told = args
+    name = Name(store, keys)
+    if not name.live or int(wanted) not in (0, name.fence):
         return 0
-    store.delete(lock)
-    for owner in owners:
-        store.publish(f"{before}{owner.partition(':')[0]}{after}", f"revoked {owner} {fence}")
-    store.publish(channel, f"force {fence}")
+    holder, fence = name.holder, name.fence
+    name.vacate("1")
+    if not name.settle(channel, None, "0"):
+        name.write()
+    store.publish(channel + holder.partition(":")[0], f"revoked {holder} {fence}")
+    for each in told:
+        store.publish(each, f"force {fence}")
     return 1
 
 
 def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    held = store.hgetall(keys[0])
-    if not held:
-        return []
-    owner, depth = next(iter(held.items()))
-    state = store.hgetall(keys[1])
-    return [owner, int(depth), store.pttl(keys[0]), state.get("fence", "0"), state.get("metadata", "")]
+    name, (waiting,) = Name(store, keys), args
+    waiters = store.zcard(name.queue)
+    rank = store.zrank(name.queue, waiting) + 1 if store.zscore(name.queue, waiting) is not None else 0
+    if name.live:
+        facts: list[TwinReply] = [name.holder, max(1, name.depth), name.pttl, str(name.fence), name.metadata]
+        return [*facts, waiters, rank]
+    return ["", 0, 0, str(name.fence), "", waiters, rank] if waiters else []
 
 
 def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    lock, state_key = keys
     owner, minted, agreed = args
-    state = store.hgetall(state_key)
-    if state.get("owner") != owner or store.hget(lock, owner) is None:
+    name = Name(store, keys)
+    if not name.live or name.holder != owner:
         return 0
-    if state.get("fence") == minted and int(agreed) >= int(state.get("before", minted)):
-        store.hset(state_key, {"fence": agreed})
-    return int(store.hget(state_key, "fence") == agreed)
+    if name.fence == int(minted) and int(agreed) >= name.before:
+        name.fence = int(agreed)
+        name.write()
+    return int(name.fence == int(agreed))
+
+
+def judged(
+    script: Callable[[Store, Sequence[str], Sequence[str]], TwinReply],
+    store: Store,
+    keys: Sequence[str],
+    args: Sequence[str],
+) -> TwinReply:
+    """One answer of many, or why there is none."""
+    try:
+        return script(store, keys, args)
+    except WrongType as error:
+        return f"error {error}"
 
 
 def filled(args: Sequence[str], least: int, *defaults: str) -> list[str]:
     """ARGV with what the request left out at its end."""
     return [*args, *defaults[len(args) - least :]]
-
-
-def mint(store: Store, stored: str, floor: str) -> str:
-    """A fence above every earlier one on the name, and above all this manager has heard of."""
-    return str(max(int(stored) + 1, believable(floor) + 1, store.wall_us()))
-
-
-def believable(floor: str) -> int:
-    """The floor; 0 if it is more than any fence can be."""
-    return int(floor) if int(floor) < MAX_FENCE else 0
-
-
-def grant_state(fence: str, owner: str, abandoned: str, metadata: str) -> dict[str, str]:
-    return {"fence": fence, "owner": owner, "clean": "0", "abandoned": abandoned, "metadata": metadata}
-
-
-def missing(store: Store, lock: str) -> TwinReply:
-    return ["missing", "taken_over" if store.exists(lock) else "deleted"]

@@ -1,21 +1,56 @@
-"""The multi lock's scripts: several plain locks at once, all or none. They work on the very keys of the plain lock."""
+"""The multi lock's scripts: several plain locks at once, all or none. They work on the very keys of the plain lock.
+
+An owner id is `<manager id>:+<counter>`. While it waits for some names it may keep others provisionally: *reserved*. It
+has one number in all queues, that of its first; whoever has a lesser one takes what a greater one has reserved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from ..base import Arg, Call, Ending, Part, Script
-from ..keys import DIRTY_MS, GRACE_MS, Keys
-from ..lock import LockCalls
+from ..keys import GRACE_MS, Keys
+from ..lock import JOIN, SETTLE, STATE, LockCalls, Refresh
+from ..lock.decode import nest as nested
+from ..lock.decode import release as released
 from ..lock.decode import renew as renewed
-from ..outcomes import AcquireOutcome, Held, ReleaseOutcome, RenewOutcome, no_grant, no_renewal
+from ..outcomes import (
+    AcquireOutcome,
+    Held,
+    Kept,
+    Missing,
+    ReleaseOutcome,
+    RenewOutcome,
+    no_grant,
+    no_nesting,
+    no_renewal,
+)
 from . import decode, twins
 
-ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire, no_grant, ("part", "read"))
-RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=("part", "ends"))
-RENEW = Script(__name__, "renew", twins.renew, renewed, no_renewal, ("part",))
-INFO = Script(__name__, "info", twins.info, decode.info)
-SCRIPTS = (ACQUIRE, RELEASE, RENEW, INFO)
+
+def _of_lock(files: Sequence[str]) -> list[str]:
+    return [f"lock/{file}" for file in files]
+
+
+ACQUIRE: Script[AcquireOutcome] = Script(
+    __name__,
+    "acquire",
+    twins.acquire,
+    decode.acquire,
+    no_grant,
+    ("lock/clock", "acquire_free", *_of_lock(JOIN), "read", "take"),
+)
+RELEASE: Script[ReleaseOutcome] = Script(
+    __name__,
+    "release",
+    twins.release,
+    released,
+    prelude=("lock/clock", *_of_lock(SETTLE), "finish", "worse"),
+)
+NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, nested, no_nesting, (*_of_lock(STATE), "worse"))
+RENEW = Script(__name__, "renew", twins.renew, renewed, no_renewal, (*_of_lock(STATE), "worse"))
+INFO = Script(__name__, "info", twins.info, decode.info, prelude=_of_lock(STATE))
+SCRIPTS = (ACQUIRE, RELEASE, NEST, RENEW, INFO)
 
 
 def joined(names: Sequence[str]) -> str:
@@ -31,24 +66,33 @@ class MultiCalls:
         names: the locks' names, sorted, each once.
     """
 
-    __slots__ = ("_dead", "_keys", "_marked", "_names", "channels", "name")
+    __slots__ = ("_channel", "_dead", "_keys", "name", "names")
 
     kind = "multi"
     weight = 1
+    channels: tuple[str, ...] = ()  # a grant is told to the manager
+    mark = "+"  # by which scripts end a turn while such an owner is first
+    ordered = False
+    transfers = False
+    one_refresh = False
 
     def __init__(self, keys: Keys, names: Sequence[str]) -> None:
         self.name: str = joined(names)
-        self._names = tuple(names)
+        self.names: tuple[str, ...] = tuple(names)
         parts = [keys.of(LockCalls.kind, name) for name in names]
         self._dead = parts[0].dead
-        self._keys = tuple(key for part in parts for key in (part.lock, part.state))
-        self._marked = tuple(key for part in parts for key in (part.lock, part.state, part.polled))
-        self.channels: tuple[str, ...] = tuple(part.free for part in parts)
+        self._keys = tuple(key for part in parts for key in part.of_lock)
+        self._channel = keys.managers
 
     @property
     def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
         """What makes one request of many renewals."""
         return renew
+
+    @property
+    def enter(self) -> Refresh:
+        """What makes one request of many waiters' refreshes, also those of plain locks."""
+        return Refresh(self._channel)
 
     def acquire(
         self,
@@ -56,31 +100,83 @@ class MultiCalls:
         ttl_ms: int,
         floor: int,
         metadata: str,
-        depth: int = 1,
-        fence: int = 0,
-        queue_number: int = 0,
-        mark_ms: int = 0,
+        liveness_ms: int = 0,
+        counted: bool = True,
+        more: Sequence[str] = (),
+        number: int = 0,
     ) -> Call[AcquireOutcome]:
-        state_ms = max(DIRTY_MS, ttl_ms + GRACE_MS)
-        args: tuple[Arg, ...] = (owner, ttl_ms, depth, fence, floor, metadata, state_ms, mark_ms, *self._names)
-        return Call(self.name, ACQUIRE, (self._dead(owner), *self._marked), args)
+        """Hold all names, or queue.
+
+        An owner that has none of them queues for one, `Queued.part`, the one whose hold is the oldest. When it is
+        granted that, it has a reservation: the same request keeps it for another `liveness_ms`, reserves what is free,
+        takes what younger owners have reserved, and queues for all others. Only `Granted` says that the names are held.
+
+        Args:
+            owner: who wants them.
+            ttl_ms: how long it holds without a renewal.
+            floor: the highest fence that this manager has seen.
+            metadata: what others are told of the holder.
+            liveness_ms: how long the manager counts as alive from now; 0 refuses instead of queueing.
+            counted: the manager listens on its channel, so a message that reaches nobody proves that it is gone.
+            more: nobody; each owner has a request of its own.
+            number: what `Queued.queue_number` said before: the owner stands where it stood, also in other queues.
+        """
+        args: tuple[Arg, ...] = (owner, ttl_ms, floor, metadata, liveness_ms, int(counted), self._channel)
+        return Call(self.name, ACQUIRE, (self._dead(owner), *self._keys), (*args, number, *self.names))
+
+    def refresh(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        queue_number: int,
+        liveness_ms: int,
+        counted: bool,
+        part: str = "",
+    ) -> Part:
+        """A sign of life of an owner that has none of the names, and queues for `part`; '' is the first name.
+
+        Answered as that of a plain lock's waiter: `Granted` is a reservation of the one name.
+        """
+        at = 3 * self.names.index(part) if part else 0
+        return Part(self._keys[at : at + 3], (owner, liveness_ms, int(counted)))
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
-        grace = ttl_ms + GRACE_MS
-        args: tuple[Arg, ...] = (owner, left, ending, grace, grace if tainted else 0, *self.channels)
+        """Lower the owner's depth to `left`; at 0 it is gone from all names and from their queues."""
+        return self._release(owner, ttl_ms, left, ending, ttl_ms + GRACE_MS if tainted else 0)
+
+    def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
+        """End what the owner has reserved, and leave all queues but that of the name `keep`.
+
+        What it holds for good stays, so a copy that comes late changes nothing. The answer means nothing.
+        """
+        call = self._release(owner, ttl_ms, 0, "back", 0)
+        at = 1 + 3 * self.names.index(keep)
+        call.keys = (*call.keys[:at], *call.keys[at + 3 :])
+        return call
+
+    def _release(self, owner: str, ttl_ms: int, left: int, ending: str, dead_ms: int) -> Call[ReleaseOutcome]:
+        args: tuple[Arg, ...] = (owner, ttl_ms + GRACE_MS, self._channel, ending, left, dead_ms)
         return Call(self.name, RELEASE, (self._dead(owner), *self._keys), args)
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
-        return Part(self._keys, (owner, str(fence), ttl_ms, len(self._names)))
+    def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
+        """Raise the depth of a hold in all names, and put its end off."""
+        return Call(self.name, NEST, self._keys[::3], (owner, fence, ttl_ms, depth))
+
+    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
+        """An extension of a hold, which may say other metadata; never for what is only reserved."""
+        return Part(self._keys[::3], (owner, fence, ttl_ms, metadata, len(self.names)))
 
     def info(self) -> Call[list[Held | None]]:
-        return Call(self.name, INFO, self._keys, ())
+        """Who holds which of the names."""
+        return Call(self.name, INFO, self._keys[::3], ())
 
 
 def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
     """One request that extends many holds of several names each."""
     keys: list[str] = []
-    args: list[Arg] = [DIRTY_MS]
+    args: list[Arg] = []
     for part in parts:
         keys += part.keys
         args += part.args

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from ...errors import LossReason
 from ..base import Reply, as_list, as_number, as_text
 from ..lock import decode as lock
-from ..outcomes import AcquireOutcome, Held, Refused, Released, ReleaseOutcome
+from ..outcomes import AcquireOutcome, Held, Lost, Queued, Refused
 
 
 def acquire(reply: Reply) -> AcquireOutcome:
-    outcome = lock.acquire(reply)
-    return outcome._replace(part=as_text(as_list(reply)[4])) if isinstance(outcome, Refused) else outcome
-
-
-def release(reply: Reply) -> ReleaseOutcome:
-    outcome = lock.release(reply)
-    return outcome._replace(others=as_number(as_list(reply)[2])) if isinstance(outcome, Released) else outcome
+    if isinstance(reply, list):
+        word, *place, pttl, fence, metadata, part = reply
+        facts = as_number(pttl), as_number(fence), as_text(metadata)
+        if word == b"refused":
+            return Refused(*facts, part=as_text(part))
+        number, rank = map(as_number, place)
+        return Queued(0, number, rank, facts[1], facts[2], facts[0], as_text(part))
+    text = as_text(reply)
+    return Lost(LossReason(text.removeprefix("lost "))) if text.startswith("lost ") else lock.acquire(reply)
 
 
 def info(reply: Reply) -> list[Held | None]:
-    return [lock.info(answer) for answer in as_list(reply)]
+    return [_held(as_list(answer)) for answer in as_list(reply)]
+
+
+def _held(answer: list[Reply]) -> Held | None:
+    if not answer:
+        return None
+    owner, depth, pttl, fence, metadata = answer
+    return Held(as_text(owner), as_number(depth), as_number(pttl), as_number(fence), as_text(metadata))

@@ -1,28 +1,35 @@
--- read: reads all names, and what stands against granting them to the owner.
--- KEYS    tombstone of the owner; then lock, state, mark of those who poll; repeated
--- returns a table: the parts; `fence` is the owner's, or the one given; `highest` that of any name; `mine` how many
---         names are the owner's; `gone` why others are not; `blocker` the first of those that somebody holds, and
---         `wait` the most ms that any of them has left (-1: without expiry)
--- If a command is denied: nothing was changed.
-local function read_all(owner, fence, floor)
-  local seen = {fence = fence, highest = floor < 2 ^ 53 and floor or 0, mine = 0, wait = 0} -- nobody was given more
+-- read: reads all names, and what stands against granting each to the owner. Stands behind join.
+-- KEYS    tombstone of the owner; then state, queue, alive; repeated
+-- ARGV    as acquire
+-- A name is `mine` if the owner holds it, `given` if the owner is first in its queue, `younger` if a multi lock with a
+-- greater number has reserved it, and `blocked` if it is live and none of these. `stands`: the owner is in its queue.
+-- returns the names; how many of them the owner was granted for good; and whether any is mine or given
+-- If a command is denied: see settle and join.
+local function read_all()
+  local names, whole, some = {}, 0, false
   for i = 1, (#KEYS - 1) / 3 do
-    local one = part(3 * i - 1, owner)
-    seen[i] = one
-    seen.highest = math.max(seen.highest, tonumber(one.fence or 0))
-    if one.count then
-      seen.mine = seen.mine + 1
-      if one.fence and (one.owner ~= owner or (seen.fence ~= '0' and one.fence ~= seen.fence)) then
-        seen.gone = 'taken_over'
-      end
-      seen.fence = one.fence or seen.fence
-    else
-      seen.gone = worse(seen.gone, one.gone)
-      if one.pttl ~= -2 then
-        seen.blocker = seen.blocker or i
-        if one.pttl == -1 or seen.wait == -1 then seen.wait = -1 else seen.wait = math.max(seen.wait, one.pttl) end
-      end
+    local name = read(3 * i - 1, states[i])
+    names[i], name.part, name.mine = name, ARGV[8 + i], name.live and name.holder == owner
+    name.stands = not name.mine and redis.call('ZSCORE', KEYS[name.at + 1], owner)
+    number = number or name.stands or nil
+    if name.mine and name.depth ~= '0' then
+      whole = whole + 1
+    elseif name.mine then
+      number, some = number or name.before, true
     end
   end
-  return seen
+  for _, name in ipairs(whole == 0 and names or {}) do
+    if not name.live then
+      vacate(name)
+      if redis.call('EXISTS', KEYS[name.at + 1]) == 1 then
+        if number and liveness > 0 then join(name, owner, liveness, ARGV[6], number) end
+        name.given = settle(name, channel, owner, ARGV[3]) == owner
+      end
+    elseif number and not name.mine and name.depth == '0' and string.find(name.holder, ':+', 1, true) then
+      name.younger = tonumber(name.before) > tonumber(number)
+    end
+    some = some or name.given or false
+    name.blocked = name.live and not name.mine and not name.younger
+  end
+  return names, whole, some
 end

@@ -3,162 +3,209 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from ..base import TwinReply
-from ..lock import twins as lock
+from ..base import TwinReply, believable
+from ..keys import DIRTY_MS
+from ..lock.name import Name, kept
 from ..store import Store, WrongType
 
 
-@dataclass(slots=True)
-class Part:
-    """One of the names: what the owner has of it, and its last grant."""
+class Part(Name):
+    """One of the names, and what stands against granting it to the owner.
 
-    lock: str
-    state_key: str
-    pttl: int
-    count: int | None
-    state: dict[str, str]
+    Args:
+        store: where it is.
+        keys: its state, queue and alive.
+        name: what it is called.
+        owner: who asks.
+
+    Attributes:
+        mine: the owner holds it.
+        given: the owner is the first in its queue, and nobody holds it.
+        younger: a multi lock that has waited for less time has reserved it.
+        number: the owner's in the queue, None if it does not wait there.
+    """
+
+    def __init__(self, store: Store, keys: Sequence[str], name: str, owner: str) -> None:
+        super().__init__(store, keys)
+        self.name = name
+        self.mine = self.live and self.holder == owner
+        self.given = self.younger = False
+        self.number = None if self.mine else store.zscore(self.queue, owner)
 
     @property
-    def gone(self) -> str:
-        return "deleted" if self.pttl == -2 else "taken_over"
+    def blocked(self) -> bool:
+        """Somebody has it who does not give way."""
+        return self.live and not self.mine and not self.younger
 
 
-def read(store: Store, keys: Sequence[str], at: int, owner: str) -> Part:
-    count = store.hget(keys[at], owner)
-    return Part(
-        keys[at],
-        keys[at + 1],
-        store.pttl(keys[at]),
-        None if count is None else int(count),
-        store.hgetall(keys[at + 1]),
-    )
+class Request:
+    """ARGV of acquire, and the names it is about.
 
+    Args:
+        store: where they are.
+        keys: KEYS.
+        args: ARGV.
+    """
 
-def worse(one: str | None, other: str) -> str:
-    return one if one == "taken_over" else other
+    def __init__(self, store: Store, keys: Sequence[str], args: Sequence[str]) -> None:
+        self.owner, ttl, self.floor, self.metadata, liveness, self.counted, self.channel, number, *names = args
+        self.ttl, self.liveness = int(ttl), int(liveness)
+        self.store = store
+        self.parts = [Part(store, keys[3 * i + 1 : 3 * i + 4], name, self.owner) for i, name in enumerate(names)]
+        for part in self.parts:
+            part.now_us, part.now = self.parts[0].now_us, self.parts[0].now
+        numbers = (part.before if part.mine and not part.depth else part.number for part in self.parts)
+        self.number = int(number) or next((known for known in numbers if known is not None), None)
+        self.whole = sum(part.mine and part.depth > 0 for part in self.parts)
+
+    def read_all(self) -> None:
+        """Settle what is free; see what can be taken from others."""
+        for part in self.parts:
+            if not part.live:
+                part.vacate()
+                if self.store.zcard(part.queue):
+                    if self.number and self.liveness:
+                        self.join(part)
+                    part.given = part.settle(self.channel, self.owner, self.floor) == self.owner
+            elif self.number and not part.mine and not part.depth and ":+" in part.holder:
+                part.younger = part.before > self.number
+
+    def join(self, part: Part) -> None:
+        part.join(self.owner, self.liveness, self.counted, self.number)
+
+    def take(self, part: Part, depth: int, expires: int, metadata: str) -> None:
+        """One name becomes the owner's: until it has them all, or for good."""
+        if part.younger:
+            self.store.zadd(part.queue, part.before, part.holder)
+            part.keep(part.queue, kept(self.liveness))
+        if part.mine:
+            expires = max(part.expires, expires)
+        if part.mine and not depth:
+            part.expires = expires
+            part.write()
+            return
+        part.last_fence = None
+        part.grant(self.owner, depth, expires, metadata, self.floor, None if depth else self.number)
+        self.store.zrem(part.queue, self.owner)
+
+    def granted(self) -> str:
+        abandoned = max(part.dirty for part in self.parts)
+        return f"granted {self.parts[0].fence} {min(part.pttl for part in self.parts)} {abandoned}"
 
 
 def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    owner, ttl, depth, fence, floor, metadata, state_ttl, mark_ttl, *names = args
+    request = Request(store, keys, args)
+    parts = request.parts
     if store.exists(keys[0]):
-        return ["finished"]
-    parts = [read(store, keys, at, owner) for at in range(1, len(keys), 3)]
-    highest = max(lock.believable(floor), *(int(part.state.get("fence", "0")) for part in parts))
-    mine = [part for part in parts if part.count is not None]
-    gone: str | None = None
-    for part in parts:
-        if part.count is None:
-            gone = worse(gone, part.gone)
-        elif "fence" in part.state:
-            if part.state.get("owner") != owner or fence not in ("0", part.state["fence"]):
-                gone = "taken_over"
-            fence = part.state["fence"]
-    if gone and (mine or int(depth) > 1):
-        return ["lost", gone]
-    held = [each for each in zip(parts, names, keys[3::3], strict=True) if each[0].pttl != -2]
-    if held and not mine:
-        first, name, mark = held[0]
-        waits = [part.pttl for part, *_ in held]
-        if mark_ttl != "0":
-            store.set(mark, "1", int(mark_ttl))
-        return ["refused", -1 if -1 in waits else max(waits), str(highest), first.state.get("metadata", ""), name]
-    if fence == "0":
-        fence = str(max(highest + 1, store.wall_us()))
-    for part in parts:
-        if part.count is None or "fence" not in part.state:
-            abandoned = "1" if part.count is None and part.state.get("clean") == "0" else "0"
-            part.state = lock.grant_state(fence, owner, abandoned, metadata)
-            store.hset(part.state_key, part.state)
-            store.pexpire(part.state_key, int(state_ttl))
-    for part in parts:
-        if int(depth) > (part.count or 0):
-            store.hset(part.lock, {owner: depth})
-        if int(ttl) > part.pttl:
-            store.pexpire(part.lock, int(ttl))
-    left = min(max(int(ttl), part.pttl) for part in parts)
-    return f"granted {fence} {left} {int(any(part.state['abandoned'] == '1' for part in parts))}"
+        return "finished"
+    if request.whole:
+        if request.whole == len(parts) and len({part.fence for part in parts}) == 1:
+            return request.granted()
+        return "lost taken_over" if any(part.live and not part.mine for part in parts) else "lost deleted"
+    request.read_all()
+    request.floor = str(max(believable(request.floor), *(part.fence for part in parts)))
+    blocked = [part for part in parts if part.blocked]
+    if not blocked:
+        for part in parts:
+            request.take(part, 1, part.now + request.ttl, request.metadata)
+        return request.granted()
+    some = any(part.mine or part.given for part in parts)
+    blocker = min(blocked, key=lambda part: (not some and part.number is None, part.fence))
+    for part in parts if request.liveness else ():
+        if part.blocked and (some or part is blocker):
+            request.join(part)
+        elif some and not part.blocked:
+            request.take(part, 0, part.now + request.liveness, "")
+    facts: list[TwinReply] = [blocker.pttl, str(blocker.fence), blocker.metadata, blocker.name]
+    if not request.liveness:
+        return ["refused", *facts]
+    number = request.number or store.zscore(blocker.queue, request.owner)
+    return ["queued", str(number), store.zrank(blocker.queue, request.owner) + 1, *facts]
 
 
 def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    owner, left, ending, clean_ttl, dead_ttl, *channels = args
-    mine: list[tuple[Part, str]] = []
-    fence, gone, failed = "0", None, None
-    for at, channel in zip(range(1, len(keys), 2), channels, strict=True):
+    owner, clean_ttl, channel, ending, left, dead_ttl = args
+    fence, pttl, gone, failed = 0, [], None, None
+    for at in range(1, len(keys), 3):
         try:
-            part = read(store, keys, at, owner)
+            name = Name(store, keys[at : at + 3])
+            if name.holder != owner:
+                gone = worse(gone, name.gone)
+                if left == "0":
+                    store.zrem(name.queue, owner)
+                continue
+            fence = name.fence
+            if left != "0":
+                name.depth = min(name.depth, int(left))
+                name.write()
+            elif ending != "back" or not name.depth:
+                finish(name, channel, ending, int(clean_ttl))
+            pttl.append(name.pttl)
         except WrongType as error:
             failed = error
-            continue
-        if part.state.get("owner") == owner:
-            fence = part.state.get("fence", fence)
-        if part.count is not None:
-            mine.append((part, channel))
-        elif left != "0" or part.state.get("owner") != owner or part.state.get("clean") != "1":
-            gone = worse(gone, part.gone)
-    if left == "0":
-        for part, _ in mine:
-            store.delete(part.lock)
-        others = max((tell(store, part, owner, ending, clean_ttl, channel) for part, channel in mine), default=0)
-        if dead_ttl != "0":
-            store.set(keys[0], "1", int(dead_ttl))
-    else:
-        for part, _ in mine:
-            store.hset(part.lock, {owner: str(min(part.count or 0, int(left)))})
+    if left == "0" and dead_ttl != "0":
+        store.set(keys[0], "1", int(dead_ttl))
     if failed is not None:
         raise failed
     if gone is not None:
-        return ["missing", gone]
-    return ["released", fence, others] if left == "0" else ["kept", min(part.pttl for part, _ in mine)]
+        return f"missing {gone}"
+    return f"released {fence}" if left == "0" else f"kept {min(pttl)}"
 
 
-def tell(store: Store, part: Part, owner: str, ending: str, clean_ttl: str, channel: str) -> int:
-    """A name was freed: how many managers listen for it."""
-    kept_clean = ending == "clean" or (ending == "undone" and part.state.get("abandoned") == "0")
-    if part.state.get("owner") == owner and kept_clean:
-        store.hset(part.state_key, {"clean": "1"})
-        store.pexpire(part.state_key, int(clean_ttl))
-    return store.publish(channel, f"{owner} {part.state.get('fence', '0')}")
+def finish(name: Name, channel: str, ending: str, clean_ttl: int) -> None:
+    """End a hold or what was only reserved, and grant to who comes next."""
+    name.vacate({"clean": "0", "dirty": "1"}.get(ending, name.dirty) if name.depth else name.dirty)
+    if not name.settle(channel, None, "0"):
+        name.write(clean_ttl if name.dirty == "0" else max(DIRTY_MS, clean_ttl))
+
+
+def nest(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    owner, fence, ttl, depth = args
+    gone = None
+    names = [Name(store, [key]) for key in keys]
+    for name in names:
+        if name.holder != owner or name.fence != int(fence):
+            gone = worse(gone, name.gone)
+    if gone is not None:
+        return f"missing {gone}"
+    for name in names:
+        name.depth, name.expires = max(name.depth, int(depth)), max(name.expires, name.now + int(ttl))
+        name.write()
+    return f"kept {min(name.pttl for name in names)}"
 
 
 def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     answers: list[TwinReply] = []
     at = 0
-    for hold in range(1, len(args), 4):
-        owner, fence, ttl, names = args[hold : hold + 4]
+    for hold in range(0, len(args), 5):
+        owner, fence, ttl, metadata, names = args[hold : hold + 5]
         pttl, gone, failed = [], None, None
-        for _ in range(int(names)):
+        for key in keys[at : at + int(names)]:
             try:
-                answer = extend(store, keys, at, owner, fence, int(ttl), int(args[0]))
+                name = Name(store, [key])
             except WrongType as error:
                 failed = f"error {error}"
-            else:
-                if isinstance(answer, str):
-                    gone = worse(gone, answer)
-                else:
-                    pttl.append(answer)
-            at += 2
+                continue
+            if name.holder != owner or name.fence != int(fence):
+                gone = worse(gone, name.gone)
+                continue
+            if ttl != "0":
+                name.expires, name.metadata = max(name.expires, name.now + int(ttl)), metadata or name.metadata
+                name.write()
+            pttl.append(name.pttl)
+        at += int(names)
         answers.append(gone or failed or min(pttl))
     return answers
 
 
-def extend(store: Store, keys: Sequence[str], at: int, owner: str, fence: str, ttl: int, state_ttl: int) -> int | str:
-    """One name of a hold: what is left of it, or why it is lost."""
-    part = read(store, keys, at, owner)
-    if part.count is None:
-        return part.gone
-    known = part.state.get("fence")
-    if known not in (None, fence):
-        return "taken_over"
-    if ttl > part.pttl and ttl > 0:
-        store.pexpire(part.lock, ttl)
-        part.pttl = ttl
-    if known is None:
-        store.hset(part.state_key, {"fence": fence, "owner": owner, "clean": "0", "abandoned": "0"})
-    store.pexpire(part.state_key, max(state_ttl, part.pttl + 60_000))
-    return part.pttl
-
-
 def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    return [lock.info(store, keys[at : at + 2], args) for at in range(0, len(keys), 2)]
+    names = [Name(store, [key]) for key in keys]
+    return [
+        [name.holder, max(1, name.depth), name.pttl, str(name.fence), name.metadata] if name.live else []
+        for name in names
+    ]
+
+
+def worse(one: str | None, other: str) -> str:
+    return one if one == "taken_over" else other

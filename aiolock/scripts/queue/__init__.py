@@ -7,12 +7,11 @@ never do. What each script stands on is composed in front of it: one file, one n
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..base import DONT_QUEUE, Arg, Call, Ending, Part, Script
+from ..base import DONT_QUEUE, JOIN, Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
-from ..lock.decode import release, renew
 from ..outcomes import (
     AcquireOutcome,
     Ended,
@@ -32,9 +31,9 @@ ASK = (*BATCH, "ask")
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire_one, no_grant, ASK)
 ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
-RELEASE = Script(__name__, "release", twins.release, release, prelude=NAME)
+RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=NAME)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, NAME)
-RENEW = Script(__name__, "renew", twins.renew, renew, no_renewal, BATCH)
+RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal, BATCH)
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.force_release, prelude=NAME)
 SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=NAME)
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=("state", "record"))
@@ -43,6 +42,8 @@ SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
 
 class QueueCalls:
     """Requests about one name of the family, for acquisitions of one weight.
+
+    The server keeps the queue; each waiter has an entry of its own in it, and refreshes it.
 
     Args:
         keys: how keys are named.
@@ -54,7 +55,14 @@ class QueueCalls:
         liveness_ms: how long a waiter counts as alive without a refresh.
     """
 
-    __slots__ = ("_capacity", "_channel", "_keys", "_liveness_ms", "_mints", "channels", "kind", "name", "weight")
+    __slots__ = ("_capacity", "_channel", "_keys", "_liveness_ms", "_mints", "kind", "name", "weight")
+
+    names: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    mark = ""
+    ordered = True
+    transfers = False
+    one_refresh = False
 
     def __init__(
         self, keys: Keys, kind: str, name: str, *, capacity: int, weight: int, mints: bool, liveness_ms: int
@@ -62,7 +70,6 @@ class QueueCalls:
         self.kind: str = kind
         self.name: str = name
         self.weight: int = weight
-        self.channels: tuple[str, ...] = ()  # a grant is told to the manager
         self._keys = keys.of(kind, name)
         self._capacity = capacity
         self._mints = int(mints)
@@ -92,15 +99,28 @@ class QueueCalls:
         ttl_ms: int,
         floor: int,
         metadata: str,
-        depth: int = 1,
-        fence: int = 0,
-        queue_number: int = DONT_QUEUE,
-        mark_ms: int = 0,
+        liveness_ms: int = 0,
+        counted: bool = True,
+        more: Sequence[str] = (),
     ) -> Call[AcquireOutcome]:
-        keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, queue_number)
+        queue_number = JOIN if liveness_ms else DONT_QUEUE
+        keys, args = self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
         return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
 
-    def refresh(self, owner: str, ttl_ms: int, floor: int, metadata: str, queue_number: int) -> Part:
+    def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[AcquireOutcome]:
+        keys, args = self._part(owner, ttl_ms, 0, "", depth, fence, DONT_QUEUE)
+        return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
+
+    def refresh(
+        self,
+        owner: str,
+        ttl_ms: int,
+        floor: int,
+        metadata: str,
+        queue_number: int = JOIN,
+        liveness_ms: int = 0,
+        counted: bool = True,
+    ) -> Part:
         """A waiter's sign of life; one that the server has forgotten joins again with its old number."""
         return self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
 
@@ -110,7 +130,7 @@ class QueueCalls:
         args = (*self._channel, owner, left, self.weight, self._mints, ending, grace, dead_ms, self._capacity)
         return Call(self.name, RELEASE, (*self._keys.queue, self._keys.dead(owner)), args)
 
-    def transfer(
+    def resume(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]:
         dead_ms = ttl_ms + GRACE_MS if tainted else 0
@@ -118,7 +138,7 @@ class QueueCalls:
         keys = (*self._keys.queue, self._keys.dead(owner), self._keys.dead(successor))
         return Call(self.name, TRANSFER, keys, args)
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
         return Part(self._keys.queue, (owner, str(fence), ttl_ms, self._capacity, self.weight))
 
     def force_release(self) -> Call[Ended]:

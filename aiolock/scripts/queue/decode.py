@@ -12,10 +12,15 @@ from ..outcomes import (
     Granted,
     Held,
     Impossible,
+    Kept,
     Lost,
     Missing,
     Queued,
     Refused,
+    Released,
+    ReleaseOutcome,
+    Renewed,
+    RenewOutcome,
     Standing,
     TransferOutcome,
 )
@@ -76,3 +81,24 @@ def force_release(reply: Reply) -> Ended:
 
 def count(reply: Reply) -> int:
     return as_number(reply)
+
+
+def release(reply: Reply) -> ReleaseOutcome:
+    reply = as_list(reply)
+    match reply[0]:
+        case b"released":
+            return Released(as_number(reply[1]))
+        case b"kept":
+            return Kept(as_number(reply[1]))
+    return Missing(LossReason(as_text(reply[1])))
+
+
+def _renewed(answer: Reply) -> RenewOutcome:
+    if isinstance(answer, int):
+        return Renewed(answer)
+    text = as_text(answer)
+    return Failed(text.removeprefix("error ")) if text.startswith("error ") else Missing(LossReason(text))
+
+
+def renew(reply: Reply) -> list[RenewOutcome]:
+    return [_renewed(answer) for answer in as_list(reply)]

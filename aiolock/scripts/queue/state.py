@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base import TwinReply
+from ..base import TwinReply, believable
 from ..keys import GRACE_MS
-from ..lock.twins import believable
 from ..store import Store
 from .records import Holder, Record, Summary, Waiter, encode, read
 

@@ -1,0 +1,60 @@
+"""The first renewal of a grant out of the queue, which is provisional until then."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BackendError
+from ..scripts.base import Part
+from ..scripts.outcomes import Missing, Renewed
+from .calls import Batch
+from .entry_state import ASKING, QUEUED
+from .grant import Grant
+
+if TYPE_CHECKING:
+    from .queue_entry import QueueEntry
+
+
+class Confirmation:
+    """Makes it last for the ttl of whoever takes it, and says who that is.
+
+    Args:
+        entry: who was granted.
+        grant: what.
+    """
+
+    __slots__ = ("_entry", "_grant")
+
+    def __init__(self, entry: QueueEntry, grant: Grant) -> None:
+        self._entry = entry
+        self._grant = grant
+
+    def part(self) -> tuple[Batch, Part]:
+        entry = self._entry
+        calls, fence = entry.asker.calls, self._grant.outcome.fence
+        return calls.batch, calls.renewal(entry.owner, fence, entry.asker.policy.ttl_ms, entry.asker.metadata)
+
+    def judged(self, outcome: Any, sent_at: float) -> None:
+        entry, grant = self._entry, self._grant
+        hold = entry.gate.runtime.holds.get(entry.owner)
+        if hold is not None:
+            hold.judged(outcome, sent_at)
+            return
+        if isinstance(outcome, Renewed):
+            renewed = Grant(grant.outcome._replace(pttl=outcome.pttl), sent_at, entry.asker.policy.margin)
+            if entry.grant is grant:  # the waiter did not run yet
+                entry.grant = renewed
+            elif entry.state in (ASKING, QUEUED):
+                entry.gate.granted(entry, renewed)
+        elif isinstance(outcome, Missing) and entry.grant is grant:
+            grant.deadline = -math.inf  # its waiter sees that it came too late
+        elif isinstance(outcome, Missing) and entry.state in (ASKING, QUEUED):
+            entry.gate.renew_owner(entry)
+
+    def unknown(self, error: BackendError) -> None:
+        hold = self._entry.gate.runtime.holds.get(self._entry.owner)
+        if hold is not None:
+            hold.unknown(error)
+        else:
+            self._entry.verify()

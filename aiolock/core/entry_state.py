@@ -1,0 +1,18 @@
+"""Where an entry is on its way to a grant."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class State(Enum):
+    """Each with what it means."""
+
+    IDLE = "nothing is asked for: it waits for a time or a signal to ask"
+    ASKING = "a request is on its way that may grant or queue it"
+    QUEUED = "it stands in the server's queue"
+    GRANTED = "it has the name"
+    ENDED = "it was given up, and whatever it has or gets is undone"
+
+
+IDLE, ASKING, QUEUED, GRANTED, ENDED = State

@@ -1,0 +1,141 @@
+"""How one owner comes to hold several names, each of which others want, too."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from ..scripts.base import Part
+from ..scripts.outcomes import Gone, Granted, Passed, Queued
+from .calls import Batch, GatherCalls
+from .entry_state import ASKING, QUEUED
+from .queue_entry import Gate, QueueEntry
+from .waiter import Waiter
+
+if TYPE_CHECKING:
+    from .watchdog import Renewable
+
+SHARE = 0.25
+"""How long it keeps names that it cannot use yet, as a share of the time that it has waited: what keeps them for longer
+than the others are held succeeds, and what is too short costs others more, by failing often."""
+SHORTEST = 0.02
+"""Seconds for which it keeps them at least: others are kept from a name for a turn, too."""
+LONGEST = 10.0
+"""Seconds for which it keeps them at most."""
+
+
+class Gathering(QueueEntry):
+    """An entry that wants several names at once.
+
+    At first it stands: it has nothing, and one place, in the queue of the name whose hold is the oldest. Once it is
+    granted that name it gathers: each request keeps what it has reserved, reserves what is free, takes what younger
+    ones have reserved, and queues for the others. A message, or the answer to a refresh, only says that it is time to
+    ask: to reserve is not to hold, and what is reserved may be taken away at any time. Only a request that is granted
+    all names ends the wait.
+
+    What it gathers in vain for too long it gives back, and stands again. Its number is the same in all queues and for
+    good, also under another owner id: so it gets older than all others, and then nobody takes anything from it.
+
+    Args:
+        gate: the names'.
+        owner: the id.
+        waiter: who asks.
+        own: only this waiter can take it; else whoever is first in the process when it is granted.
+    """
+
+    __slots__ = ("_again", "_began", "_limit", "_number", "_part")
+
+    def __init__(self, gate: Gate, owner: str, waiter: Waiter, own: bool) -> None:
+        super().__init__(gate, owner, waiter, own)
+        self._began = gate.runtime.clock.now()
+        self._number = 0
+        self._part = ""  # the name that is in the way for the longest; of one that stands, where it does
+        self._again = False  # something happened since the request on its way was written
+        self._limit = math.inf  # clock time at which it gives back what it has; never, as it has nothing
+
+    # Asking.
+
+    def ask(self) -> None:
+        """Ask for all names: one request at a time."""
+        asker, runtime = self.asker, self.gate.runtime
+        if self._number:  # by that it may get something
+            self._gather()
+        self._again = False
+        ttl_ms, counted = asker.policy.ttl_ms, runtime.poll is None
+        facts = self.owner, ttl_ms, runtime.floor, asker.metadata, asker.liveness_ms, counted
+        self.request(self._calls.acquire(*facts, number=self._number))
+
+    def verify(self) -> None:
+        """Ask at once: something may have changed."""
+        if self.state is QUEUED:
+            self.ask()
+        elif self.state is ASKING:
+            self._again = True
+
+    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+        """A message says that one of the names is reserved for it."""
+        self.verify()
+
+    @property
+    def _calls(self) -> GatherCalls:
+        return cast(GatherCalls, self.asker.calls)
+
+    # Waiting.
+
+    def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
+        """The server said so, answering what was written at `sent_at`."""
+        assert isinstance(outcome, Queued)
+        if not outcome.part:  # of a refresh
+            outcome = outcome._replace(part=self._part)
+        else:
+            self._part, self._number = outcome.part, outcome.queue_number
+        super().queued(outcome, sent_at)
+        if self.state is not QUEUED:
+            return
+        if self.gate.runtime.clock.now() >= self._limit:
+            self._give_back()
+        if self._again:
+            self.ask()
+
+    def schedule(self) -> None:
+        """Say in time that it still waits; ask in time, and give back in time."""
+        super().schedule()
+        if self._limit < self.due:
+            self.gate.runtime.watchdog.schedule(self, self._limit)
+
+    def _gather(self) -> None:
+        """From now on it may have something."""
+        if self._limit == math.inf:
+            now = self.gate.runtime.clock.now()
+            self._limit = now + max(SHORTEST, min(LONGEST, SHARE * (now - self._began)))
+
+    def _give_back(self) -> None:
+        """Leave what it has to those who come next, and all places but one."""
+        call = self._calls.give_back(self.owner, self.asker.policy.ttl_ms, self._part)
+        call.unanswered = lambda: self.state is QUEUED  # else it asks for more, or has ended
+        self.gate.runtime.backend.post(call)
+        self._limit = math.inf
+        self.schedule()
+
+    # As the watchdog sees it.
+
+    def on_due(self, now: float, late: float) -> Renewable | None:
+        if self.state is not QUEUED or self._limit == math.inf:
+            return super().on_due(now, late)
+        if now >= self._limit:
+            self._give_back()
+        else:
+            self.ask()
+        return None
+
+    def part(self) -> tuple[Batch, Part]:
+        calls, asker, runtime = self._calls, self.asker, self.gate.runtime
+        facts = self.owner, asker.policy.ttl_ms, runtime.floor, asker.metadata, self._number, self.gate.liveness_ms
+        return calls.enter, calls.refresh(*facts, runtime.poll is None, self._part)
+
+    def judged(self, outcome: Any, sent_at: float) -> None:
+        if self.state is QUEUED and isinstance(outcome, Granted | Gone):
+            self.gate.replies += 1
+            self.ask()
+        else:
+            super().judged(outcome, sent_at)

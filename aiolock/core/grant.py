@@ -1,0 +1,53 @@
+"""What the server gave to an owner."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..scripts.outcomes import Granted
+from .calls import Calls
+from .policy import Policy
+
+
+class Asker(Protocol):
+    """On what terms it was granted: those of the outermost acquisition win."""
+
+    calls: Calls
+    policy: Policy
+    metadata: str
+
+
+class Entry(Protocol):
+    """Who was granted."""
+
+    owner: str
+    tainted: bool
+
+    @property
+    def asker(self) -> Asker: ...
+
+
+class Grant:
+    """A name was given to an owner.
+
+    Args:
+        outcome: the server's words.
+        sent_at: clock time before which it cannot have been given.
+        margin: seconds before the server's expiry at which it counts as lost here, by its policy; less of a provisional
+            one, until that was renewed.
+        provisional: it must be confirmed at once, by a renewal, to last for the policy's ttl.
+
+    Attributes:
+        deadline: clock time at which it is lost unless renewed.
+    """
+
+    __slots__ = ("deadline", "margin", "outcome", "provisional", "sent_at")
+
+    def __init__(self, outcome: Granted, sent_at: float, margin: float, provisional: bool = False) -> None:
+        if provisional:
+            margin = min(margin, outcome.pttl / 10_000)
+        self.outcome: Granted = outcome
+        self.sent_at: float = sent_at
+        self.margin: float = margin
+        self.provisional: bool = provisional
+        self.deadline: float = sent_at + outcome.pttl / 1000 - margin

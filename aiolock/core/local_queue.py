@@ -1,0 +1,339 @@
+"""Who of this process waits for a name, and what is asked of the server for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import BackendError, ConfigurationError, NotAcquired
+from ..scripts.base import Call
+from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
+from .calls import Calls
+from .entry_state import ASKING, GRANTED, IDLE, QUEUED
+from .grant import Grant
+from .queue_entry import QueueEntry
+from .race import Race
+from .release import PendingRelease
+from .runtime import Runtime
+from .turn import Turn
+from .waiter import Waiter
+
+TOGETHER = 250
+"""Entries that one request may queue."""
+
+
+class LocalQueue:
+    """The waiters of one name in this process, and their entries in the server's queue.
+
+    A process has one entry for all its tasks, whoever is first among them when it is granted takes it, and a release
+    hands the name on among them for a turn. Where order is kept task by task, each waiter has an entry of its own.
+    Where several servers decide, nobody keeps a queue: the process's entry asks again whenever the name may be free.
+
+    Args:
+        runtime: the manager's.
+        calls: requests about the name.
+        entry: what waits in the server's queue for its tasks.
+
+    Attributes:
+        entries: those that are not granted, in order.
+        common: the process's entry; None while it has none, or has the name.
+        liveness_ms: for how long a request that queues says that this process is alive; 0 if the server keeps no queue.
+        race: how the process asks where several servers decide; None where one does.
+        replies: how often the server has answered.
+        stated_at: clock time at which what last said that this process waits was written.
+        unsent: entries that go out together, with the next answer.
+        taken: grants that are held or about to be, and transfers on their way.
+    """
+
+    __slots__ = (
+        "_new_entry",
+        "calls",
+        "common",
+        "entries",
+        "liveness_ms",
+        "race",
+        "replies",
+        "runtime",
+        "stated_at",
+        "taken",
+        "turn",
+        "unsent",
+        "waiters",
+    )
+
+    def __init__(self, runtime: Runtime, calls: Calls, entry: type[QueueEntry] = QueueEntry) -> None:
+        self._new_entry = entry
+        self.runtime: Runtime = runtime
+        self.calls: Calls = calls
+        self.replies: int = 0
+        self.stated_at: float = -math.inf
+        self.unsent: list[QueueEntry] = []
+        self.taken: int = 0
+        self.waiters: dict[Waiter, None] = {}  # who share the process's entry
+        self.entries: dict[QueueEntry, None] = {}
+        self.common: QueueEntry | None = None
+        self.turn: Turn = Turn(runtime.limits.handoff_limit)
+        self.race: Race | None = Race(self) if calls.channels else None
+        self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
+
+    @property
+    def idle(self) -> bool:
+        """Nobody of this process waits for the name, or has it."""
+        return not (self.taken or self.waiters or self.common is not None)
+
+    @property
+    def empty(self) -> bool:
+        """Nobody of this process waits for the name."""
+        return not (self.waiters or self.entries)
+
+    @property
+    def foremost(self) -> str:
+        """The owner of this process's first entry in the server's queue; '' if none is there."""
+        first = self.first_queued()
+        return "" if first is None else first.owner
+
+    # Coming and going.
+
+    def join(self, waiter: Waiter) -> None:
+        """One more who wants the name."""
+        if waiter.queues and (self.race is not None or not waiter.calls.ordered):
+            self.waiters[waiter] = None
+            if self.common is None and not self.taken:
+                waiter.asked = True
+                self._ask(waiter)
+            return
+        asking = self.unsent or any(one.state is ASKING for one in self.entries)
+        together = bool(waiter.queues and self.calls.one_refresh and asking)
+        entry = self._own_entry(waiter)
+        waiter.asked = not together
+        if together:
+            self.unsent.append(entry)
+        else:
+            entry.ask()
+
+    def claim(self, waiter: Waiter, request: Callable[[str, str], Call[Any]]) -> None:
+        """One who asks by a request of its own, made with its owner id and metadata."""
+        entry = self._own_entry(waiter)
+        entry.undoing = "dirty"  # what it takes over was begun, and is not finished
+        entry.request(request(entry.owner, waiter.metadata))
+
+    def leave(self, waiter: Waiter) -> None:
+        """Stop waiting. What it has is the next one's of this process, or is undone."""
+        self.runtime.watchdog.forget(waiter)
+        self.waiters.pop(waiter, None)
+        entry, waiter.entry = waiter.entry, None
+        if entry is not None and entry.state is GRANTED:
+            self.taken -= 1
+            self._pass_over(entry)
+        elif entry is not None:
+            entry.end()
+        if self.common is not None and not self.waiters:
+            self.common.end()
+
+    def rejoin(self, waiter: Waiter) -> None:
+        """What it was granted cannot be used any more: undo it, and ask anew, before all others."""
+        entry = waiter.entry
+        assert entry is not None
+        entry.end()
+        self.taken -= 1
+        waiter.wait_again()
+        others = self.waiters
+        self.waiters = {}
+        self.join(waiter)
+        self.waiters |= others
+
+    def advance(self) -> None:
+        """Somebody came or went: ask for whoever waits now, if nothing else gets them in."""
+        if self.waiters and self.common is None and not self.taken and not self.runtime.closing:
+            self._ask(next(iter(self.waiters)))
+
+    def close(self) -> None:
+        """Turn away whoever waits: the manager closes."""
+        name = self.calls.name
+        for waiter in self._all():
+            waiter.fail(NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed"))
+
+    def refresh(self, waiter: Waiter) -> None:
+        """Ask the server for whatever gets the waiter in: a message may have been missed."""
+        entry = waiter.entry or self.common
+        if entry is not None and entry.state is QUEUED:
+            entry.verify()
+        elif entry is not None and entry.state is IDLE and entry not in self.unsent:
+            entry.ask_at(self.runtime.clock.now())
+
+    def entry_of(self, waiter: Waiter) -> QueueEntry | None:
+        """The entry whose last answer says why the waiter still waits."""
+        return waiter.entry or self.common
+
+    def _all(self) -> list[Waiter]:
+        return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
+
+    def _ask(self, waiter: Waiter) -> None:
+        entry = self.enter(waiter)
+        if self.race is None:
+            entry.ask()
+        else:
+            self.race.begin(entry)
+
+    def ask(self, entry: QueueEntry) -> None:
+        """It is time for the entry to ask."""
+        if self.race is not None:
+            self.race.ask(entry)
+        else:
+            entry.ask()
+
+    def enter(self, waiter: Waiter) -> QueueEntry:
+        """An entry for this process, which `waiter` is the first to want."""
+        runtime = self.runtime
+        entry = self.common = self._new_entry(self, runtime.new_owner(waiter.calls.mark), waiter, own=False)
+        runtime.queue_entries[entry.owner] = entry
+        self.entries[entry] = None
+        return entry
+
+    def _own_entry(self, waiter: Waiter) -> QueueEntry:
+        runtime = self.runtime
+        entry = waiter.entry = self._new_entry(self, runtime.new_owner(waiter.calls.mark), waiter, own=True)
+        runtime.queue_entries[entry.owner] = entry
+        self.entries[entry] = None
+        return entry
+
+    def first_queued(self) -> QueueEntry | None:
+        return next((entry for entry in self.entries if entry.state is QUEUED), None)
+
+    # What becomes of entries.
+
+    def granted(self, entry: QueueEntry, grant: Grant) -> None:
+        """The entry has the name: its waiter goes in, or the first of the process."""
+        self.left(entry)
+        entry.grant, entry.state = grant, GRANTED
+        if entry.waiter is None:
+            self._give(entry, grant)
+        else:
+            self.taken += 1
+            if grant.provisional:
+                entry.confirm(grant)
+            if not entry.waiter.outcome.done():  # else it gives up, and gives back what it has
+                entry.waiter.outcome.set_result(grant)
+
+    def _give(self, entry: QueueEntry, grant: Grant) -> None:
+        """Whoever is first in the process takes what the entry has; nobody: it is undone."""
+        waiters, first = self.waiters, entry.asker
+        if first not in waiters or first.outcome.done():
+            others = (waiter for waiter in waiters if not waiter.outcome.done())
+            waiter = next(others, None)
+            if waiter is None:
+                entry.end()
+                return
+            first = waiter
+        del waiters[first]
+        self.taken += 1
+        first.entry = entry
+        if first is not entry.asker:
+            grant.provisional = grant.provisional or first.policy is not entry.asker.policy
+            entry.asker = first
+        if not entry.continues:
+            entry.continues = True
+            if waiters:
+                self.turn.begin(self.runtime.clock.now(), len(waiters))
+            else:
+                self.turn.left = 0
+        if grant.provisional:
+            entry.confirm(grant)
+        first.outcome.set_result(grant)
+
+    def _pass_over(self, entry: QueueEntry) -> None:
+        """Its waiter did not go in."""
+        grant = entry.grant
+        assert grant is not None
+        if entry.waiter is None and self.common is None and self.runtime.clock.now() < grant.deadline:
+            self._give(entry, grant)
+        else:
+            entry.end()
+
+    def refused(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
+        """Somebody else has it, and no server keeps a place for the entry."""
+        if isinstance(refusal, Refused):
+            entry.refusal, entry.failure = refusal, None
+            entry.attempts += 1
+            self.runtime.heard(refusal.fence)
+        if self.race is not None and entry.asker.queues and isinstance(refusal, Refused):
+            self.race.refused(entry, refusal)
+        else:
+            self._turn_away(entry, refusal)
+
+    def failed(self, entry: QueueEntry, error: BackendError) -> None:
+        """The server gave no verdict, or refuses: that is the error of whoever has waited for a first answer."""
+        if self.runtime.closing:
+            return
+        waiting = [entry.waiter] if entry.waiter is not None else list(self.waiters)
+        told = waiting[:1] if not error.transient else [waiter for waiter in waiting if waiter.impatient]
+        for waiter in told:
+            waiter.fail(error)
+            self.waiters.pop(waiter, None)
+        self.renew_owner(entry, asks=False)
+        entry.failure = error
+        if len(told) < len(waiting):
+            entry.pause()
+        elif entry is self.common:
+            entry.end()
+
+    def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
+        """Nothing is to be had under its id any more: undo what that may have, and go on under another."""
+        runtime = self.runtime
+        asker = entry.asker
+        PendingRelease(runtime, asker.calls, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
+        runtime.queue_entries.pop(entry.owner, None)
+        runtime.watchdog.forget(entry)
+        entry.owner = runtime.new_owner(asker.calls.mark)
+        entry.tainted, entry.queue_number, entry.state = False, 0, IDLE
+        runtime.queue_entries[entry.owner] = entry
+        if asks:
+            self.ask(entry)
+
+    def left(self, entry: QueueEntry) -> None:
+        """The entry waits no more; if it spoke for the others of this process, the next one does."""
+        runtime, entries = self.runtime, self.entries
+        if entry.due != math.inf:
+            runtime.watchdog.forget(entry)
+        runtime.queue_entries.pop(entry.owner, None)
+        entries.pop(entry, None)
+        if self.unsent and entry in self.unsent:
+            self.unsent.remove(entry)
+        if entry is self.common:
+            self.common = None
+        if entries and self.calls.one_refresh:
+            first = self.first_queued()
+            if first is not None and first.due == math.inf:
+                first.schedule()
+
+    def _turn_away(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
+        waiter = entry.waiter
+        if isinstance(refusal, Refused) and refusal.spent:
+            entry.end()
+        else:
+            entry.state = IDLE  # no server has anything of it
+            entry.end()
+        for one in [waiter] if waiter is not None else list(self.waiters):
+            if isinstance(refusal, Impossible):
+                one.fail(_impossible(self.calls.name, one.calls.weight, refusal.capacity))
+            elif not one.outcome.done():
+                one.outcome.set_result(refusal)
+
+    # Requests that go out together, and refreshes.
+
+    def send(self) -> None:
+        """Queue all who came while an answer was awaited by one request."""
+        first, *more = self.unsent[:TOGETHER]
+        del self.unsent[:TOGETHER]
+        first.more = more
+        first.ask()
+
+    def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
+        """The entry wants to be refreshed by then; where one refresh is enough for all, by the first of them."""
+        if not self.calls.one_refresh or entry is self.first_queued():
+            self.runtime.watchdog.schedule(entry, due)
+
+
+def _impossible(name: str, weight: int, capacity: int) -> ConfigurationError:
+    return ConfigurationError(name, f"{name!r} was asked for {weight} at once, but has {capacity} in all: ask for less")

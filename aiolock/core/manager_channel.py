@@ -1,0 +1,86 @@
+"""What the server tells a manager on a channel of its own: whose turn it is, and who was ended by force."""
+
+from __future__ import annotations
+
+from ..clock import format_seconds
+from ..errors import BackendError, LossReason
+from ..scripts.outcomes import Granted
+from .runtime import Runtime, WaitingEntry, whole
+
+
+class ManagerChannel:
+    """Hears what the manager is told, and tells whom it concerns.
+
+    Args:
+        runtime: the manager's.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def listen(self) -> None:
+        """Subscribe.
+
+        Raises:
+            BackendError: no answer within `request_timeout`.
+        """
+        runtime = self._runtime
+        patience = runtime.limits.request_timeout
+        told = runtime.subscriptions.listen(runtime.keys.manager(runtime.id), self.on_message)
+        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: _untold(patience))
+        try:
+            await told
+        except BackendError as error:
+            if error.transient:
+                raise
+        finally:
+            runtime.watchdog.forget(limit)
+
+    def on_message(self, payload: str | None) -> None:
+        """What came; None: something may have been missed.
+
+        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned>`, to be confirmed at once, or for what has a
+        capacity `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `refresh <owner>`: one request was
+        not enough to let in everybody, so a waiter shall ask at once.
+        """
+        runtime = self._runtime
+        match (payload or "").split(" "):
+            case ["revoked", owner, fence]:
+                hold, entry = runtime.holds.get(owner), runtime.queue_entries.get(owner)
+                if hold is not None and fence == str(hold.fence):
+                    hold.lose(LossReason.REVOKED)
+                elif entry is not None:  # what was granted to it, and it did not take
+                    entry.verify()
+            case ["granted", owner, fence, abandoned]:
+                entry, known = runtime.queue_entries.get(owner), runtime.told(fence)
+                if entry is not None and known is not None:
+                    entry.told(Granted(known, runtime.limits.liveness_ms, abandoned == "1"), provisional=True)
+            case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
+                entry = runtime.queue_entries.get(owner)
+                if entry is not None:
+                    self._granted(entry, fence, abandoned == "1", [whole(one) for one in (serial, ttl_ms, capacity)])
+            case ["refresh", owner]:
+                entry = runtime.queue_entries.get(owner)
+                if entry is not None:
+                    entry.verify()
+            case [""]:
+                runtime.verify_queue_entries()
+            case _:
+                runtime.doubt()
+
+    def _granted(self, entry: WaitingEntry, fence: str, abandoned: bool, numbers: list[int | None]) -> None:
+        match self._runtime.told(fence), numbers:
+            case int(known), [int(serial), int(ttl_ms), int(capacity)]:
+                granted = Granted(known, ttl_ms, abandoned, capacity=capacity)
+                entry.told(granted, ttl_ms < entry.ttl_ms, serial)
+            case _:
+                self._runtime.doubt()
+
+
+def _untold(patience: float) -> BackendError:
+    return BackendError(
+        "",
+        f"SUBSCRIBE got no answer within {format_seconds(patience)} s: is Redis reachable? If a proxy or server "
+        "without pub/sub hangs up on it, make the manager with waiting=Poll()",
+        transient=True,
+    )

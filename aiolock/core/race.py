@@ -1,0 +1,113 @@
+"""How a process asks for a name where several servers decide, so that nobody keeps a queue of processes."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Protocol
+
+from ..scripts.outcomes import Refused
+from .calls import Calls
+from .entry_state import IDLE
+from .queue_entry import QueueEntry
+from .release_listener import ReleaseListener
+from .runtime import Runtime
+from .waiter import Waiter
+
+JITTER = 0.01
+"""Seconds over which processes that wait for the same expiry spread their attempts."""
+YIELD_PAUSE = 0.05
+"""Seconds for which a process leaves a name to others after `handoff_limit` hand-offs in a row."""
+
+
+class Queue(Protocol):
+    """The waiters of one name in this process."""
+
+    runtime: Runtime
+    calls: Calls
+    common: QueueEntry | None
+    waiters: dict[Waiter, None]
+
+    def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
+        """The entry's id is spent."""
+
+
+class Race:
+    """Asks when a release is told, when the holder's time is over, or after a while.
+
+    A release is followed by the request of the next task of the process, in one write. Who waits elsewhere cannot be
+    counted, so that every so often the process pauses, as if somebody did.
+
+    Args:
+        queue: the waiters it asks for.
+    """
+
+    __slots__ = ("_listener", "_queue", "_signalled", "_streak", "_yield_until")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._signalled = False  # the name may have become free since the last attempt was written
+        self._listener: ReleaseListener | None = None
+        self._streak = 0  # hand-offs inside the process since it last paused
+        self._yield_until = -math.inf  # clock time until which the name is left to other processes
+
+    def begin(self, entry: QueueEntry) -> None:
+        """A first attempt: at once, but for the time that is left to others."""
+        if self._queue.runtime.clock.now() < self._yield_until:
+            entry.ask_at(self._yield_until)
+        else:
+            self.ask(entry)
+
+    def ask(self, entry: QueueEntry) -> None:
+        """Try, or try again."""
+        self._signalled = False
+        entry.ask()
+
+    def refused(self, entry: QueueEntry, refusal: Refused) -> None:
+        """Somebody else has it: wait for a signal, or for a time. What some servers granted is undone."""
+        if refusal.spent:
+            self._queue.renew_owner(entry, asks=False)
+        split = refusal.spent and not refusal.pttl
+        if not split:
+            entry.failures = 0
+        if self._signalled:
+            self.ask(entry)
+            return
+        if split:
+            entry.pause()
+        else:
+            entry.ask_at(self._queue.runtime.clock.now() + self._pause(entry, refusal.pttl))
+        self._listen()
+
+    def signal(self) -> None:
+        """The name may be free."""
+        self._signalled = True
+        entry = self._queue.common
+        if entry is not None and entry.state is IDLE:
+            self.ask(entry)
+
+    def released(self) -> None:
+        """This process released it: if another of its tasks waits, that one is next, or leaves it to others first."""
+        queue = self._queue
+        if not queue.waiters:
+            return
+        self._streak += 1
+        if self._streak > queue.runtime.limits.handoff_limit:
+            self._streak = 0
+            self._yield_until = queue.runtime.clock.now() + YIELD_PAUSE
+
+    def stop(self) -> None:
+        """Nobody waits any more."""
+        if self._listener is not None:
+            self._listener.stop()
+
+    def _listen(self) -> None:
+        queue = self._queue
+        if self._listener is None:
+            self._listener = ReleaseListener(queue.runtime, queue.calls.channels, queue.runtime.is_own, self.signal)
+        self._listener.listen()
+
+    def _pause(self, entry: QueueEntry, pttl: int) -> float:
+        runtime, spread = self._queue.runtime, random.uniform(0, JITTER)
+        pause = min(runtime.limits.recheck, pttl / 1000 + 0.001) + spread
+        return pause if runtime.poll is None else min(pause, runtime.poll.pause(entry.attempts - 1))

@@ -1,0 +1,169 @@
+"""A name as the Lua's preludes see it, as Python over a `Store`: its state, its queue and its living managers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..base import believable
+from ..keys import DIRTY_MS, GRACE_MS
+from ..store import Store, WrongType
+
+MOST_ENTRIES = 1000
+"""How many entries of a queue one request looks at."""
+MANY_MANAGERS = 64
+"""How many more managers than waiters are known, before those that are gone are forgotten."""
+LEAST_KEPT_MS = 60_000
+_STATE = re.compile(r"(\S+) (\d+) (\d+) (\d+) (\d) (\d+) (.*)", re.DOTALL)
+
+
+class Name:
+    """state.lua, settle.lua, alive.lua and join.lua.
+
+    Args:
+        store: where it is.
+        keys: its state, queue and alive; a script that needs less leaves them out at the end.
+
+    Attributes:
+        now: the server's time, in ms; `now_us` in µs.
+        holder: who holds it, or held it last and is past its time; '-' if nobody does.
+        fence: of the last grant.
+        before: the fence known before that one was minted; of a grant from the queue, its number there.
+        depth: 0: granted from the queue, and not confirmed.
+        dirty: what the holder was told as `abandoned`; of a free name what the next is told.
+        expires: when the hold ends, in ms.
+        metadata: what the holder says of itself.
+        ended: who held it before this request ended it.
+        last: the last number in the queue, 0 if nobody waits.
+    """
+
+    def __init__(self, store: Store, keys: Sequence[str]) -> None:
+        self.store = store
+        self.key = keys[0]
+        self.queue, self.alive = (*keys[1:3], "", "")[:2]
+        self.now_us = store.wall_us()
+        self.now = self.now_us // 1000
+        self.ended: str | None = None
+        self.last_fence: int | None = None
+        state = _STATE.fullmatch(store.get(self.key) or "- 0 0 0 0 0 ")
+        if state is None:
+            raise WrongType
+        self.holder, fence, before, depth, self.dirty, expires, self.metadata = state.groups()
+        self.fence, self.before, self.depth, self.expires = int(fence), int(before), int(depth), int(expires)
+
+    @property
+    def live(self) -> bool:
+        """Somebody's hold on it lasts."""
+        return self.expires > self.now
+
+    @property
+    def pttl(self) -> int:
+        """How long, in ms; 0 if nobody's does."""
+        return max(0, self.expires - self.now)
+
+    @property
+    def gone(self) -> str:
+        """Why one who should hold it does not."""
+        return "taken_over" if self.live else "deleted"
+
+    @property
+    def last(self) -> int:
+        found = self.store.zrange(self.queue, -1, -1)
+        return (self.store.zscore(self.queue, found[0]) or 0) if found else 0
+
+    @property
+    def granted(self) -> str:
+        """The answer to its holder."""
+        return f"granted {self.fence} {self.pttl} {self.dirty}"
+
+    def queued(self, owner: str) -> str:
+        """The answer to one who waits."""
+        return f"queued {self.store.zrank(self.queue, owner) + 1} {self.pttl} {self.fence} {self.metadata}"
+
+    def vacate(self, dirty: str | None = None) -> None:
+        """Nobody holds it any more; unless `dirty` is given, the next is told what an expiry means. Not written yet."""
+        self.dirty = dirty or ("1" if self.holder != "-" and self.depth else self.dirty)
+        self.ended, self.holder, self.depth, self.expires, self.metadata = self.holder, "-", 0, 0, ""
+
+    def write(self, px: int | None = None) -> None:
+        lasting = max(DIRTY_MS, self.expires - self.now + GRACE_MS)
+        facts = (self.holder, self.fence, self.before, self.depth, self.dirty, self.expires, self.metadata)
+        self.store.set(self.key, " ".join(map(str, facts)), lasting if px is None else px)
+
+    def grant(self, owner: str, depth: int, expires: int, metadata: str, floor: str, number: int | None = None) -> None:
+        """Give a free name to an owner; its fence is minted once, whoever is tried."""
+        if self.last_fence is None:
+            self.last_fence, self.fence = self.fence, max(self.fence + 1, believable(floor) + 1, self.now_us)
+        self.before = self.last_fence if number is None else number
+        self.holder, self.depth, self.expires, self.metadata = owner, depth, expires, metadata
+        self.write()
+
+    def settle(self, channel: str, me: str | None, floor: str) -> str | None:
+        """Give a free name to the first in its queue that lives and hears.
+
+        Returns:
+            That one, told; or `me`, who is first and has yet to be granted; None if nobody is; '' if that is not known.
+        """
+        at, answer = 0, ""
+        for _ in range(MOST_ENTRIES):
+            entry = next(iter(self.store.zrange(self.queue, at, at)), None)
+            if entry is None or entry == me:
+                answer = entry  # type: ignore[assignment]
+                break
+            manager = entry.partition(":")[0]
+            known = self.store.hget(self.alive, manager) or "0"
+            until = int(known.rstrip("+"))
+            if until <= self.now or entry == self.ended:
+                self.store.zrem(self.queue, entry)
+                continue
+            self.grant(entry, 0, until, "", floor, self.store.zscore(self.queue, entry))
+            told = f"granted {entry} {self.fence} {self.dirty}"
+            if self.store.publish(channel + manager, told) or not known.endswith("+"):
+                self.store.zrem(self.queue, entry)
+                return entry
+            at += 1
+        if self.live:
+            self.vacate(self.dirty)
+            self.write()
+        return answer
+
+    def lives(self, owner: str, liveness: int, counted: str) -> bool:
+        """Say that the owner's manager lives; whether it was not known."""
+        manager = owner.partition(":")[0]
+        unknown = self.store.hget(self.alive, manager) is None
+        self.store.hset(self.alive, {manager: f"{self.now + liveness}{'+' if counted == '1' else ''}"})
+        return unknown
+
+    def keep(self, key: str, ms: int) -> None:
+        """Put a key's expiry off, never forward."""
+        self.store.pexpire(key, max(ms, self.store.pttl(key)))
+
+    def sweep(self) -> None:
+        """Forget managers that are gone, where they are many."""
+        if self.store.hlen(self.alive) <= self.store.zcard(self.queue) + MANY_MANAGERS:
+            return
+        for manager, known in self.store.hgetall(self.alive).items():
+            if int(known.rstrip("+")) <= self.now:
+                self.store.hdel(self.alive, manager)
+
+    def join(self, owner: str, liveness: int, counted: str, number: int | None = None) -> None:
+        """Put an owner at the end of the queue, or at the place it had, unless it stands in it."""
+        ms, last = kept(liveness), self.last
+        if number is None:
+            number = max(last + 1, self.now_us)
+        if self.store.zscore(self.queue, owner) is None:
+            self.store.zadd(self.queue, number, owner)
+        unknown = liveness > 0 and self.lives(owner, liveness, counted)
+        if last == 0:
+            self.store.pexpire(self.queue, ms)
+            self.store.pexpire(self.alive, ms)
+        elif last // (ms * 250) < number // (ms * 250):
+            self.keep(self.queue, ms)
+            self.keep(self.alive, ms)
+        elif unknown:
+            self.keep(self.alive, ms)
+
+
+def kept(liveness: int) -> int:
+    """How long, in ms, a queue outlives the last word about it."""
+    return max(LEAST_KEPT_MS, 20 * abs(liveness))

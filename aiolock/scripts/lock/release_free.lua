@@ -1,0 +1,15 @@
+-- release_free: frees a name that nobody queues for. Stands in front of all that defines functions: a script that runs
+-- cold pays for those. Every other case is left to release.
+-- KEYS    state, queue, alive
+-- ARGV    owner, clean state ttl ms, channel of managers
+-- returns 'released <fence>', or goes on
+-- If a command is denied: nothing was changed.
+local owner, state = ARGV[1], redis.call('GET', KEYS[1])
+if not ARGV[4] then
+  if state and string.sub(state, 1, #owner + 1) == owner .. ' ' and not redis.call('ZRANGE', KEYS[2], 0, 0)[1] then
+    local fence, before = string.match(state, '^%S+ (%d+) (%d+) ')
+    if not redis.pcall('SET', KEYS[1], '- ' .. fence .. ' ' .. before .. ' 0 0 0 ', 'PX', ARGV[2]).err then
+      return 'released ' .. fence
+    end
+  end
+end

@@ -1,0 +1,140 @@
+"""Fair tasks that come while another's request is unanswered are queued by one request: whoever of them is cancelled,
+the others get in, and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiolock import LockManager
+from aiolock.testing import MemoryBackend
+from tests.unit.world import Crew, Holder, SlowBackend, assert_empty, lock_keys, settle
+
+
+class World:
+    """A process whose server is slow, and another one."""
+
+    def __init__(self) -> None:
+        self.backend = SlowBackend()
+        self.locks = LockManager(self.backend)
+        self.peer = LockManager(MemoryBackend(self.backend))
+        self.crew = Crew()
+        self.order: list[int] = []
+
+    def start(self, count: int) -> list[asyncio.Task[None]]:
+        """So many tasks that want it; they begin in the loop's next turn."""
+        return [self.crew.start(self._enter(number)) for number in range(count)]
+
+    async def _enter(self, number: int) -> None:
+        async with self.locks.fair_lock("a"):
+            self.order.append(number)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    async with world.peer, world.locks:
+        yield world
+        await settle(world.backend)
+        assert lock_keys(world.backend) == []
+        assert_empty(world.locks)
+        await world.crew.dismiss()
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("cancelled", range(5))
+@pytest.mark.parametrize("after", range(14))
+async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int) -> None:
+    """Kept by QueueEntry._leave_asking_to, and by LocalQueue.join: `self.unsent or`."""
+    lease = await world.peer.lock("a").acquire()
+    tasks = world.start(5)
+    await turns(after)
+    tasks[cancelled].cancel()
+    await settle(world.backend)
+    await lease.release()
+    await settle(world.backend)
+    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert world.order == [number for number in range(5) if number != cancelled]
+
+
+@pytest.mark.parametrize("cancelled", [(0,), (1,), (2,), (0, 1), (1, 2), (2, 0)])
+async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ...]) -> None:
+    """The request of the first is taken back; those who waited for its answer do not wait for ever.
+
+    Kept by QueueEntry._leave_asking_to.
+    """
+    with world.backend.outage():
+        tasks = world.start(4)
+        await turns(3)
+        for number in cancelled:
+            tasks[number].cancel()
+            await turns(2)
+    await settle(world.backend)
+    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert world.order == [number for number in range(4) if number not in cancelled]
+
+
+@pytest.mark.parametrize("cancelled", [1, 2, 3])
+async def test_before_what_queues_them_together_could_be_written(world: World, cancelled: int) -> None:
+    lease = await world.peer.lock("a").acquire()
+    tasks = world.start(4)
+    await turns(4)  # the first request was executed, its answer comes in an outage
+    with world.backend.outage():
+        await turns(6)
+        tasks[cancelled].cancel()
+        await turns(2)
+    await settle(world.backend)
+    await lease.release()
+    await settle(world.backend)
+    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert world.order == [number for number in range(4) if number != cancelled]
+
+
+@pytest.mark.parametrize("after", range(6))
+async def test_who_comes_while_it_is_handed_on(world: World, after: int) -> None:
+    """Nobody's answer is waited for but a request's that queues. Kept by QueueEntry.asking."""
+    holder = Holder(world.crew, world.locks.fair_lock("a"))
+    await holder.entered
+    heir = Holder(world.crew, world.locks.fair_lock("a"))
+    await settle(world.backend)
+    holder.leave.set()
+    await turns(after)
+    (late,) = world.start(1)
+    await settle(world.backend)
+    assert heir.entered.done()
+    await heir.end()
+    await settle(world.backend)
+    assert late.done(), "stuck"
+
+
+@pytest.mark.parametrize("after", range(2, 6))
+async def test_who_comes_after_the_first_gave_up(world: World, after: int) -> None:
+    """It stands behind those who wait for the answer to what the first one asked. Kept by LocalQueue.join: `unsent`."""
+    lease = await world.peer.lock("a").acquire()
+    first, *_ = tasks = world.start(3)
+    await turns(after)
+    first.cancel()
+    await turns(1)
+    tasks.append(world.crew.start(world._enter(3)))
+    await settle(world.backend)
+    await lease.release()
+    await settle(world.backend)
+    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert world.order == [1, 2, 3]
+
+
+async def test_a_refusal_leaves_nothing_to_undo(world: World) -> None:
+    """Kept by QueueEntry.end: an entry ends once."""
+    async with world.peer.lock("a"):
+        world.backend.calls.clear()
+        for lock in (world.locks.lock("a"), world.locks.fair_lock("a")):
+            async with lock.try_acquire() as lease:
+                assert lease is None
+        await settle(world.backend)
+        assert world.backend.calls == ["acquire"] * 2

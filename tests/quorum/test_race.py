@@ -1,0 +1,222 @@
+"""When a process asks three nodes again: nobody keeps a queue, and whoever waits is told of releases, or looks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiolock import Lease, Lock, LockLost, LockManager, Poll
+from tests.support import locks as looks
+
+from .world import NAME, TTL, Link, Trio, calls_of, keys_of
+
+SOON = 0.3
+"""Seconds: more than the pause after a message."""
+
+
+def steal(trio: Trio, ttl: float = 600.0) -> None:
+    """A stranger has it on all nodes, whoever had it; nobody is told."""
+    trio.drop(0, 1, 2)
+    for store in trio.stores:
+        Link(store, trio.clock)._execute(calls_of().acquire("thief:1", int(ttl * 1000), 0, "a thief"))
+
+
+def tell(trio: Trio, who: str) -> None:
+    """Somebody says that they released it; a stranger still has it."""
+    for store in trio.stores:
+        store.publish(keys_of().free, f"{who} 7")
+
+
+def asked(link: Link) -> int:
+    return link.calls.count("acquire")
+
+
+async def given_back(waiter: asyncio.Future[Lease]) -> None:
+    """It has been let in by now."""
+    assert waiter.done()
+    await waiter.result().release()
+
+
+async def release_lost(lease: Lease) -> None:
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+async def test_a_grant_needs_no_renewal(trio: Trio, links: list[Link], here: Lock) -> None:
+    """What is taken off a quorum's PTTL for drift makes no grant provisional. Kept by QueueEntry.take."""
+    async with here:
+        await trio.clock.advance(0)
+        assert set(links[0].calls) <= {"acquire", "confirm"}
+
+
+async def test_who_takes_the_place_of_one_who_is_gone_is_renewed(
+    trio: Trio, links: list[Link], locks: LockManager, here: Lock
+) -> None:
+    """What was asked for has another's ttl. Kept by LocalQueue._give."""
+    for link in links:
+        link.hang("acquire")
+    first = asyncio.ensure_future(here.acquire())
+    second = asyncio.ensure_future(locks.lock(NAME, ttl=2 * TTL, metadata="the second").acquire())
+    await trio.clock.advance(0)
+    first.cancel()
+    await trio.clock.advance(0)
+    for link in links:
+        link.thaw()
+    await trio.clock.advance(0)
+    assert second.done()
+    lease = second.result()
+    await trio.clock.advance(0)
+    assert lease.remaining() > TTL
+    assert [looks.state(store).pttl for store in trio.stores] == [2 * TTL * 1000] * 3
+    assert all("the second" in looks.state(store).metadata for store in trio.stores)
+    await lease.release()
+
+
+# What wakes a waiter.
+
+
+async def test_what_came_while_it_asked_counts(trio: Trio, links: list[Link], here: Lock) -> None:
+    """The nodes may have refused it before the release of which it heard meanwhile. Kept by Race.refused: it looks at
+    `_signalled`."""
+    steal(trio)
+    waiter = asyncio.ensure_future(here.acquire())
+    await trio.clock.advance(SOON)
+    assert asked(links[0]) == 2  # when its subscription was confirmed, a release may have been missed
+    for link in links:
+        link.hang("acquire")
+    tell(trio, "x:1")
+    await trio.clock.advance(0.1)
+    tell(trio, "x:2")
+    await trio.clock.advance(0.1)
+    for link in links:
+        link.thaw()
+    await trio.clock.advance(0)
+    assert asked(links[0]) == 4
+    await trio.clock.advance(60.0)
+    assert asked(links[0]) == 4
+    waiter.cancel()
+
+
+async def test_what_came_before_it_asked_does_not(trio: Trio, links: list[Link], here: Lock) -> None:
+    """A message while this process has the lock. Kept by Race.ask: `_signalled = False`."""
+    steal(trio, ttl=1.0)
+    tasks = [asyncio.ensure_future(here.acquire()) for _ in range(2)]
+    await trio.clock.advance(2.0)
+    assert tasks[0].done()
+    first = tasks[0].result()
+    tell(trio, "x:1")
+    await trio.clock.advance(SOON)
+    steal(trio)
+    links[0].calls.clear()
+    await release_lost(first)
+    await trio.clock.advance(60.0)
+    assert asked(links[0]) == 1
+    tasks[1].cancel()
+
+
+async def test_a_forced_release_is_told(trio: Trio, here: Lock, there: Lock) -> None:
+    """Kept by force_release.lua: ARGV[3]."""
+    steal(trio)
+    waiter = asyncio.ensure_future(here.acquire())
+    await trio.clock.advance(SOON)
+    assert not waiter.done()
+    assert await there.force_release()
+    await trio.clock.advance(SOON)
+    await given_back(waiter)
+
+
+async def test_the_end_of_a_hold_is_waited_for(trio: Trio, links: list[Link], here: Lock) -> None:
+    """Nobody tells of it. Kept by Race._pause: `pttl`."""
+    steal(trio, ttl=20.0)
+    waiter = asyncio.ensure_future(here.acquire())
+    await trio.clock.advance(19.9)
+    assert asked(links[0]) == 2
+    await trio.clock.advance(0.2)
+    await given_back(waiter)
+
+
+async def test_it_looks_now_and_then(trio: Trio, links: list[Link]) -> None:
+    """Kept by Race._pause: `recheck`."""
+    async with trio.manager(links, recheck=5.0) as locks:
+        steal(trio)
+        waiter = asyncio.ensure_future(locks.lock(NAME).acquire())
+        await trio.clock.advance(1.0)
+        trio.drop(0, 1, 2)
+        await trio.clock.advance(3.9)
+        assert not waiter.done()
+        await trio.clock.advance(0.2)
+        await given_back(waiter)
+
+
+async def test_who_polls_asks_less_and_less_often(trio: Trio, links: list[Link]) -> None:
+    """0.01 s, 0.02 s, 0.04 s … Kept by LocalQueue.refused: `attempts`."""
+    async with trio.manager(links, waiting=Poll(first=0.01, cap=60.0, jitter=0.0)) as locks:
+        steal(trio)
+        waiter = asyncio.ensure_future(locks.lock(NAME).acquire())
+        await trio.clock.advance(5.2)
+        assert asked(links[0]) == 10
+        assert [store.numsub(keys_of().free) for store in trio.stores] == [0, 0, 0]
+        waiter.cancel()
+
+
+# Whose turn it is.
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+async def test_after_so_many_in_a_row_it_is_left_to_others(trio: Trio, links: list[Link], limit: int) -> None:
+    """For 50 ms, in the order in which they came. Kept by Race.released, and Race.begin."""
+    entered: list[int] = []
+
+    async def enter(lock: Lock, number: int) -> None:
+        async with lock:
+            entered.append(number)
+
+    async with trio.manager(links, handoff_limit=limit) as locks:
+        tasks = [asyncio.ensure_future(enter(locks.lock(NAME), number)) for number in range(2 * limit + 2)]
+        await trio.clock.advance(0.049)
+        assert entered == list(range(limit + 1))
+        assert trio.held() == [False] * 3
+        await trio.clock.advance(0.002)
+        assert entered == list(range(2 * limit + 2))
+        await asyncio.gather(*tasks)
+
+
+async def test_a_message_ends_the_pause(trio: Trio, links: list[Link]) -> None:
+    """Another process had it, and has released it. Kept by Race.signal."""
+    async with trio.manager(links, handoff_limit=0) as locks:
+        lock = locks.lock(NAME)
+        steal(trio, ttl=1.0)
+        tasks = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
+        await trio.clock.advance(2.0)
+        await given_back(tasks[0])
+        tell(trio, "x:1")
+        await trio.clock.advance(0.03)
+        await given_back(tasks[1])
+
+
+async def test_only_votes_split_in_a_row_lengthen_the_pause(trio: Trio, links: list[Link], here: Lock) -> None:
+    """Kept by QueueEntry.failures, which are not its `attempts`, and by Race.refused, which begins anew."""
+
+    def divide() -> None:
+        """Each of two strangers has a node."""
+        trio.drop(1, 2)
+        Link(trio.stores[1], trio.clock)._execute(calls_of().acquire("other:1", 600_000, 0, "another"))
+
+    steal(trio)
+    with links[2].outage():
+        waiter = asyncio.ensure_future(here.acquire())
+        await trio.clock.advance(SOON)
+        for number in range(10):
+            tell(trio, f"x:{number}")
+            await trio.clock.advance(SOON)
+        for _ in range(2):
+            divide()
+            links[0].calls.clear()
+            tell(trio, "x:10")
+            await trio.clock.advance(2 * SOON)
+            assert asked(links[0]) >= 3
+            await trio.clock.advance(5.0)
+            steal(trio)
+            await trio.clock.advance(2.0)
+        waiter.cancel()

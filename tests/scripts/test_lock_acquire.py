@@ -1,0 +1,285 @@
+"""What acquire promises: a free name is granted in the order of its queue, a held one queues or refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiolock.scripts.base import MAX_FENCE
+from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
+from aiolock.scripts.lock.name import MOST_ENTRIES
+from aiolock.scripts.outcomes import Finished, Granted, Queued, Refused
+from tests.support.lock_calls import (
+    FENCE,
+    HIGH,
+    LIVENESS,
+    TTL,
+    Lock,
+    change,
+    enter,
+    expire,
+    forget,
+    hears,
+    lasting,
+    state,
+    waiters,
+)
+from tests.support.scripting import Refused as Failure
+from tests.support.scripting import Side
+
+NAME = Lock()
+HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+
+
+class TestFree:
+    def test_it_is_granted(self, side: Side) -> None:
+        assert side.run(HELD) == Granted(FENCE, TTL, abandoned=False)
+        found = state(side, NAME)
+        assert (found.holder, found.fence, found.before, found.depth, found.metadata) == ("m:1", FENCE, 0, 1, "me")
+        assert DIRTY_MS - 10_000 < side.pttl(NAME.state) <= DIRTY_MS
+
+    def test_the_state_outlives_a_long_hold(self, side: Side) -> None:
+        side.run(NAME.acquire("m:1", 2 * DIRTY_MS, 0, ""))
+        assert side.pttl(NAME.state) > 2 * DIRTY_MS + GRACE_MS - 10_000
+
+    @pytest.mark.parametrize("more", [(), ("m:f9",)])
+    @pytest.mark.parametrize(("floor", "least"), [(0, 0), (HIGH, HIGH + 1), (MAX_FENCE, 0)])
+    def test_the_fence_is_above_all_that_is_known_and_believable(
+        self, floor: int, least: int, more: tuple[str, ...], side: Side
+    ) -> None:
+        granted = side.run(NAME.acquire("m:1", TTL, floor, "", LIVENESS, True, more))
+        side.delete(NAME.queue)
+        assert isinstance(granted, Granted)
+        assert least <= granted.fence <= max(least, HIGH)
+        change(side, NAME, fence=FENCE + 7, expires=0)
+        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 8, TTL, abandoned=True)
+
+    def test_any_metadata_comes_back(self, side: Side) -> None:
+        about = "host pid\nü☃ \0 {} 1 2 3"
+        side.run(NAME.acquire("m:1", TTL, HIGH, about))
+        refused = side.run(NAME.acquire("m:2", TTL, 0, ""))
+        assert isinstance(refused, Refused)
+        assert refused.holder == about
+
+    def test_others_of_the_process_queue_behind_it(self, side: Side) -> None:
+        call = NAME.acquire("m:f1", TTL, HIGH, "", LIVENESS, True, ("m:f2", "m:f3"))
+        assert side.run(call) == Granted(FENCE, TTL, abandoned=False)
+        assert waiters(side, NAME) == ["m:f2", "m:f3"]
+        assert int(side.hash(NAME.alive)["m"].removesuffix("+")) > state(side, NAME).expires - TTL + LIVENESS - 1000
+        lasting(side, NAME)
+
+    def test_text_that_is_no_state_is_an_error(self, side: Side) -> None:
+        """Guards `error` in `read`: somebody else's key is not free."""
+        side.set(NAME.state, "a string")
+        with pytest.raises(Failure, match="WRONGTYPE"):
+            side.run(HELD)
+        assert side.get(NAME.state) == "a string"
+
+
+class TestHeld:
+    def test_who_does_not_queue_is_refused(self, side: Side) -> None:
+        side.run(HELD)
+        refused = side.run(NAME.acquire("m:2", TTL, 0, ""))
+        assert isinstance(refused, Refused)
+        assert (refused.fence, refused.holder) == (FENCE, "me")
+        assert TTL - 10_000 < refused.pttl <= TTL
+        assert not side.exists(NAME.queue)
+
+    def test_who_queues_is_told_its_rank(self, side: Side) -> None:
+        side.run(HELD)
+        for rank, owner in enumerate(("n:1", "o:1", "n:f2"), 1):
+            queued = side.run(NAME.acquire(owner, TTL, 0, "", LIVENESS))
+            assert isinstance(queued, Queued)
+            assert (queued.rank, queued.fence, queued.holder) == (rank, FENCE, "me")
+            assert TTL - 10_000 < queued.pttl <= TTL
+        assert waiters(side, NAME) == ["n:1", "o:1", "n:f2"]
+        lasting(side, NAME)
+
+    def test_numbers_rise_whatever_the_clock_says(self, side: Side) -> None:
+        """Guards `last + 1` in join."""
+        side.run(HELD)
+        side.score(NAME.queue, "n:1", HIGH)
+        enter(side, NAME, "o:1", "a:1")
+        assert side.scores(NAME.queue) == {"n:1": HIGH, "o:1": HIGH + 1, "a:1": HIGH + 2}
+
+    def test_a_copy_changes_no_place(self, side: Side) -> None:
+        """Guards NX: hazard 3."""
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        before = side.scores(NAME.queue)
+        enter(side, NAME, "n:1")
+        assert side.scores(NAME.queue) == before
+
+    @pytest.mark.parametrize("provisional", [False, True])
+    def test_a_copy_reads_its_own_grant(self, provisional: bool, side: Side) -> None:
+        side.run(HELD)
+        if provisional:
+            change(side, NAME, depth=0, dirty="1")
+        copy = side.run(NAME.acquire("m:1", 2 * TTL, 0, "other", LIVENESS))
+        assert isinstance(copy, Granted)
+        assert (copy.fence, copy.abandoned) == (FENCE, provisional)
+        assert copy.pttl <= TTL
+        assert state(side, NAME).metadata == "me"
+        assert waiters(side, NAME) == []
+
+    def test_a_finished_owner_neither_gets_nor_queues(self, side: Side) -> None:
+        side.run(NAME.release("m:1", TTL, 0, "undone", True))
+        assert side.run(HELD) == Finished()
+        enter(side, NAME, "n:1", "o:1")
+        assert isinstance(side.run(NAME.acquire("m:1", TTL, 0, "", LIVENESS)), Finished)
+        assert waiters(side, NAME) == ["o:1"]
+
+    def test_others_of_the_process_queue_whatever_becomes_of_the_first(self, side: Side) -> None:
+        """A late copy: the first and the third have ended since."""
+        enter(side, NAME, "n:1")
+        for owner in ("m:f1", "m:f3"):
+            side.run(NAME.release(owner, TTL, 0, "undone", True))
+        call = NAME.acquire("m:f1", TTL, 0, "", LIVENESS, False, ("m:f2", "m:f3", "m:f4"))
+        assert side.run(call) == Finished()
+        assert waiters(side, NAME) == ["m:f2", "m:f4"]
+        assert not side.hash(NAME.alive)["m"].endswith("+")
+        lasting(side, NAME)
+
+    def test_one_that_holds_queues_no_more(self, side: Side) -> None:
+        """A late copy: of those who came together the second was granted since."""
+        side.run(NAME.acquire("m:f2", TTL, HIGH, ""))
+        side.run(NAME.acquire("m:f1", TTL, 0, "", LIVENESS, True, ("m:f2", "m:f3")))
+        assert waiters(side, NAME) == ["m:f1", "m:f3"]
+
+    def test_what_was_said_a_moment_ago_is_not_said_again(self, side: Side) -> None:
+        side.run(HELD)
+        assert isinstance(side.run(NAME.acquire("n:1", TTL, 0, "", -1)), Queued)
+        assert not side.exists(NAME.alive)
+        assert side.pttl(NAME.queue) > 50_000
+
+
+class TestExpiry:
+    """The keys of a queue live as long as somebody waits, though nobody refreshes who never waits long."""
+
+    def test_a_new_queue_lasts(self, side: Side) -> None:
+        name = Lock(liveness_ms=10_000)
+        side.run(HELD)
+        enter(side, name, "n:1", liveness_ms=10_000)
+        assert min(side.pttl(name.queue), side.pttl(name.alive)) > 190_000
+
+    @pytest.mark.parametrize("passed", [False, True])
+    def test_it_is_put_off_by_who_comes_later(self, passed: bool, side: Side) -> None:
+        """Guards the comparison of numbers in join: a queue that is never empty would be forgotten after a minute."""
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        number = side.scores(NAME.queue)["n:1"]
+        side.shorten(NAME.queue, 20_000)
+        side.shorten(NAME.alive, 20_000)
+        if passed:
+            side.score(NAME.queue, "n:1", number - 15_000_000)
+        else:  # in the same quarter, and ahead of who comes
+            side.score(NAME.queue, "n:1", number - number % 15_000_000 + 14_999_000)
+        enter(side, NAME, "n:2")
+        for key in (NAME.queue, NAME.alive):
+            assert (side.pttl(key) > 20_000) == passed
+
+    def test_a_longer_one_is_not_shortened(self, side: Side) -> None:
+        """Guards `math.max` in keep."""
+        side.run(HELD)
+        enter(side, NAME, "n:1", liveness_ms=10_000)
+        side.score(NAME.queue, "n:1", 1)
+        enter(side, NAME, "n:2")
+        assert min(side.pttl(NAME.queue), side.pttl(NAME.alive)) > 150_000
+
+    def test_a_lost_hash_gets_one(self, side: Side) -> None:
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.delete(NAME.alive)
+        enter(side, NAME, "n:2")
+        lasting(side, NAME)
+
+
+class TestFreeWithAQueue:
+    """Nobody was there to grant when the holder's time was over: hazard 10."""
+
+    def test_the_first_in_the_queue_gets_it(self, side: Side) -> None:
+        hears(side, NAME, "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        expire(side, NAME)
+        queued = side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS))
+        assert isinstance(queued, Queued)
+        assert queued.rank == 1
+        assert 0 < queued.pttl <= LIVENESS
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 1")]
+        assert waiters(side, NAME) == ["o:1"]
+        assert state(side, NAME).holder == "n:1"
+
+    def test_who_does_not_queue_settles_it_for_others(self, side: Side) -> None:
+        hears(side, NAME, "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        expire(side, NAME)
+        refused = side.run(NAME.acquire("o:1", TTL, 0, ""))
+        assert isinstance(refused, Refused)
+        assert refused.fence == FENCE + 1
+        assert state(side, NAME).holder == "n:1"
+
+    @pytest.mark.parametrize("liveness", [0, LIVENESS, -1])
+    def test_where_all_are_dead_it_is_granted(self, liveness: int, side: Side) -> None:
+        hears(side, NAME, "n", "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "n:2")
+        forget(side, NAME, "n")
+        expire(side, NAME)
+        assert side.run(NAME.acquire("o:1", TTL, 0, "mine", liveness)) == Granted(FENCE + 1, TTL, abandoned=True)
+        found = state(side, NAME)
+        assert (found.holder, found.depth, found.metadata) == ("o:1", 1, "mine")
+        assert waiters(side, NAME) == []
+        assert side.heard() == []
+
+    @pytest.mark.parametrize("liveness", [0, LIVENESS])
+    def test_who_does_not_hear_is_passed_over_and_keeps_its_place(self, liveness: int, side: Side) -> None:
+        """Hazard 1: it may be reconnecting."""
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        number = side.scores(NAME.queue)
+        expire(side, NAME)
+        assert side.run(NAME.acquire("o:1", TTL, 0, "", liveness)) == Granted(FENCE + 1, TTL, abandoned=True)
+        assert side.scores(NAME.queue) == number
+        assert state(side, NAME).before == FENCE
+
+    def test_where_too_many_do_not_hear_it_stays_free(self, side: Side) -> None:
+        """Guards the write at the end of settle: who was tried last does not hold it."""
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        for number in range(MOST_ENTRIES):
+            side.score(NAME.queue, f"n:{number + 2}", number)
+        expire(side, NAME)
+        refused = side.run(NAME.acquire("o:1", TTL, 0, ""))
+        assert isinstance(refused, Refused)
+        assert refused.pttl == 0
+        found = state(side, NAME)
+        assert (found.holder, found.dirty, found.expires) == ("-", "1", 0)
+
+    def test_its_own_turn_needs_no_message(self, side: Side) -> None:
+        hears(side, NAME, "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        expire(side, NAME)
+        copy = side.run(NAME.acquire("n:1", TTL, 0, "mine", LIVENESS))
+        assert copy == Granted(FENCE + 1, TTL, abandoned=True)
+        assert side.heard() == []
+        assert waiters(side, NAME) == ["o:1"]
+
+
+class TestAbandoned:
+    @pytest.mark.parametrize("queue", [False, True])
+    @pytest.mark.parametrize("told", ["0", "1"])
+    def test_a_grant_that_was_never_confirmed_began_nothing(self, told: str, queue: bool, side: Side) -> None:
+        """Guards `depth` in what an expiry means: so the next is told what that one was told."""
+        side.run(HELD)
+        change(side, NAME, depth=0, dirty=told, expires=1)
+        granted = side.run(NAME.acquire("m:2", TTL, 0, "", LIVENESS, True, ("m:3",) if queue else ()))
+        assert granted == Granted(FENCE + 1, TTL, abandoned=told == "1")
+
+    def test_a_holder_that_vanished_is_told_to_the_next(self, side: Side) -> None:
+        side.run(HELD)
+        expire(side, NAME)
+        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=True)
+        side.run(NAME.release("m:2", TTL, 0, "clean", False))
+        assert side.run(NAME.acquire("m:3", TTL, 0, "")) == Granted(FENCE + 2, TTL, abandoned=False)

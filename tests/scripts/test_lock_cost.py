@@ -1,0 +1,75 @@
+"""How many commands the server runs for the requests that are sent most often; EVALSHA is one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiolock.scripts.base import Call
+from aiolock.scripts.lock import renew
+from aiolock.scripts.outcomes import Granted, Passed, Queued, Released, Renewed
+from tests.support.lock_calls import FENCE, HIGH, LIVENESS, TTL, Lock, change, enter, hears
+from tests.support.scripting import LuaSide
+
+NAME = Lock()
+HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+OVER = NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", True, LIVENESS, True, False)
+WITHIN = NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", False, LIVENESS, True, False)
+RELEASE = NAME.release("m:1", TTL, 0, "clean", False)
+CASES = {
+    "acquire, free": (5, HELD, Granted),
+    "release, nobody waits": (4, RELEASE, Released),
+    "hand-off in the process": (6, WITHIN, Granted),
+    "hand-off in the process, others wait": (6, WITHIN, Granted),
+    "acquire, queues": (8, NAME.acquire("n:2", TTL, 0, "", LIVENESS), Queued),
+    "acquire, queues alone": (8, NAME.acquire("n:2", TTL, 0, "", LIVENESS), Queued),
+    "acquire, queues again": (7, NAME.acquire("n:2", TTL, 0, "", -1), Queued),
+    "renew": (4, renew([NAME.renewal("m:1", FENCE, TTL)]), list),
+    "transfer to another process": (13, OVER, Passed),
+    "release to another process": (9, RELEASE, Released),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_commands(case: str, lua: LuaSide) -> None:
+    most, call, answer = CASES[case]
+    lua.load(call.script)
+    hears(lua, NAME, "n")
+    if case != "acquire, free":
+        lua.run(HELD)
+    if "others wait" in case or "another process" in case or case in ("acquire, queues", "acquire, queues again"):
+        enter(lua, NAME, "n:1")
+        # Its number is one that no clock reaches, so the next one's is beside it: in the same quarter of the time that
+        # the keys last.
+        lua.score(NAME.queue, "n:1", 15_000_000 * (HIGH // 15_000_000))
+    if "another process" in case:
+        lua.hset(NAME.alive, {"m": "1+"})
+        enter(lua, NAME, "o:1")
+    commands, outcome = count(lua, call)
+    assert isinstance(outcome, answer)
+    assert commands == most
+
+
+def count(lua: LuaSide, call: Call[Any]) -> tuple[int, Any]:
+    """How many commands the server ran for it."""
+    lua.link.config_resetstat()
+    outcome = lua.run(call)
+    stats: dict[str, Any] = lua.link.info("commandstats")  # type: ignore[assignment]
+    ran = {name: fact["calls"] for name, fact in stats.items() if "config" not in name and "info" not in name}
+    return sum(ran.values()), outcome
+
+
+def test_a_short_wait_costs_no_expiry(lua: LuaSide) -> None:
+    """Guards the fast paths: a pair is 9 commands."""
+    for call in (HELD, RELEASE):
+        lua.load(call.script)
+    assert sum(count(lua, call)[0] for call in (HELD, RELEASE)) == 9
+
+
+def test_a_confirmation_costs_one_write(lua: LuaSide) -> None:
+    lua.run(HELD)
+    change(lua, NAME, depth=0)
+    call = renew([NAME.renewal("m:1", FENCE, TTL, "me")])
+    lua.load(call.script)
+    assert count(lua, call) == (4, [Renewed(TTL)])

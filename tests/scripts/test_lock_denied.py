@@ -1,0 +1,170 @@
+"""What is left when the server denies a command inside a script of the lock: at worst somebody waits longer.
+
+Redis does not roll a script back. So for each script, in each situation, each command that it issues is denied in turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiolock.scripts.base import Call
+from aiolock.scripts.lock import confirm, renew
+from aiolock.scripts.outcomes import (
+    Failed,
+    Finished,
+    Granted,
+    Kept,
+    Missing,
+    Passed,
+    Queued,
+    Refused,
+    Released,
+    Renewed,
+    Standing,
+)
+from tests.support.lock_calls import (
+    FENCE,
+    HIGH,
+    LIVENESS,
+    TTL,
+    Lock,
+    State,
+    enter,
+    expire,
+    forget,
+    hears,
+    state,
+    waiters,
+)
+from tests.support.scripting import DENIAL, LuaSide
+from tests.support.scripting import Refused as Failure
+
+NAME = Lock()
+OTHER = Lock("other")
+HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+
+
+class Situation(NamedTuple):
+    """Who waits while `m:1` holds, or held; a request; what it answers; the commands without which it is done too."""
+
+    waiting: tuple[str, ...]
+    expired: bool
+    call: Call[Any]
+    answer: type
+    optional: frozenset[str] = frozenset({"publish"})
+
+
+LATER = frozenset({"publish", "set"})
+ASK = NAME.acquire("o:1", TTL, HIGH, "", LIVENESS)
+SITUATIONS = {
+    "acquire free": Situation((), True, ASK, Granted),
+    "acquire held": Situation((), False, NAME.acquire("o:1", TTL, 0, ""), Refused),
+    "acquire queued": Situation((), False, ASK, Queued),
+    "acquire again": Situation((), False, NAME.acquire("m:1", TTL, 0, "", LIVENESS), Granted),
+    "acquire settled": Situation(("n:1",), True, ASK, Queued),
+    "acquire past the dead": Situation(("dead:1",), True, ASK, Granted),
+    "acquire together": Situation(("n:1",), False, NAME.acquire("o:1", TTL, 0, "", LIVENESS, True, ("o:2",)), Queued),
+    "acquire buried": Situation((), False, NAME.acquire("buried:1", TTL, 0, ""), Finished),
+    "release": Situation((), False, NAME.release("m:1", TTL, 0, "clean", False), Released),
+    "release to others": Situation(("n:1",), False, NAME.release("m:1", TTL, 0, "clean", False), Released),
+    "release to the deaf": Situation(("deaf:1",), False, NAME.release("m:1", TTL, 0, "dirty", True, "a"), Released),
+    "release nested": Situation((), False, NAME.release("m:1", TTL, 1, "clean", False), Kept),
+    "leave": Situation(("n:1",), False, NAME.release("n:1", TTL, 0, "undone", True), Missing, LATER),
+    "transfer": Situation(
+        ("n:1",), False, NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", False, 1, True, False), Granted
+    ),
+    "transfer over": Situation(
+        ("n:1",), False, NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", True, LIVENESS, True, False), Passed
+    ),
+    "transfer missing": Situation(
+        (), False, NAME.transfer("z:1", FENCE, "m:2", TTL, 0, "", True, LIVENESS, True, True), Missing, LATER
+    ),
+    "nest": Situation((), False, NAME.nest("m:1", FENCE, 2 * TTL, 2), Kept),
+    "renew": Situation((), False, renew([NAME.renewal("m:1", FENCE, 2 * TTL)]), Renewed),
+    "refresh": Situation(("n:1",), False, NAME.enter([NAME.alive_of("n:1", LIVENESS)]), Queued),
+    "refresh first": Situation(("n:1", "o:1"), True, NAME.enter([NAME.alive_of("n:1", LIVENESS)]), Granted),
+    "refresh second": Situation(("n:1", "o:1"), True, NAME.enter([NAME.alive_of("o:1", LIVENESS)]), Queued),
+    "force_release": Situation(("n:1",), False, NAME.force_release(), bool),
+    "confirm": Situation((), False, confirm(HELD, FENCE, FENCE + 7), bool),
+    "info": Situation(("n:1",), False, NAME.info("n:1"), Standing),
+}
+
+
+def commands(call: Call[Any]) -> list[str]:
+    return sorted({command.lower() for command in re.findall(r"redis\.p?call\('(\w+)'", call.script.lua)})
+
+
+CASES = [(name, command) for name, situation in SITUATIONS.items() for command in commands(situation.call)]
+
+
+def prepare(lua: LuaSide, situation: Situation) -> State:
+    hears(lua, NAME, "m", "n", "o")
+    lua.run(NAME.release("buried:1", TTL, 0, "undone", True))
+    lua.run(HELD)
+    enter(lua, NAME, *situation.waiting)
+    forget(lua, NAME, *({"dead"} & {owner.partition(":")[0] for owner in situation.waiting}))
+    if situation.expired:
+        expire(lua, NAME)
+    return state(lua, NAME)
+
+
+def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, Any]:
+    """The error, if any, and the answer: of a batch, of the only one in it."""
+    try:
+        result = side.run(call)
+    except Failure as failure:
+        return str(failure), None
+    (one,) = result if isinstance(result, list) else (result,)
+    return (one.error, None) if isinstance(one, Failed) else ("", one)
+
+
+@pytest.mark.parametrize(("name", "command"), CASES)
+def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    """Guards the order of commands, each `redis.pcall`, and `name.ended`."""
+    situation = SITUATIONS[name]
+    before = prepare(lua, situation)
+    error, result = attempt(denied(command), situation.call)
+    if error:
+        assert DENIAL.search(error)
+        assert command not in situation.optional
+    else:
+        assert isinstance(result, situation.answer)
+    left, told = state(lua, NAME), [payload for _, payload in lua.heard()]
+    if left.holder != before.holder and left.holder[0] in "no" and error:
+        asks = left.holder in situation.call.args  # it does not know; a copy of its request says so
+        assert asks or f"granted {left.holder} {left.fence} {left.dirty}" in told
+    for payload in told:
+        if payload.startswith("granted"):
+            assert payload.split()[1:3] == [left.holder, str(left.fence)], "who is told enters"
+    if before.live and error and situation.call.script.name not in ("release", "transfer", "force_release"):
+        assert left.holder == "m:1"
+    # Whoever comes next finds all in order.
+    if left.live:
+        assert lua.run(NAME.release(left.holder, TTL, 0, "clean", False)) == Released(left.fence)
+    assert left.holder not in waiters(lua, NAME)
+    forget(lua, NAME, *lua.hash(NAME.alive))
+    if state(lua, NAME).live:
+        expire(lua, NAME)
+    assert isinstance(lua.run(NAME.acquire("y:1", TTL, 0, "", LIVENESS)), Granted)
+    assert waiters(lua, NAME) == []
+
+
+def test_a_denied_message_counts_as_heard(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    """Hazard 12: nothing proves that nobody hears; who waits asks for itself."""
+    lua.run(HELD)
+    enter(lua, NAME, "n:1")
+    assert denied("publish").run(NAME.release("m:1", TTL, 0, "clean", False)) == Released(FENCE)
+    assert state(lua, NAME).holder == "n:1"
+
+
+@pytest.mark.parametrize("command", ["get", "set"])
+def test_a_denied_renewal_is_no_verdict(command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    """Guards pcall: the answer is the error, for each hold."""
+    for name in (NAME, OTHER):
+        lua.run(name.acquire("m:1", TTL, HIGH, ""))
+    answers = denied(command).run(renew(name.renewal("m:1", FENCE, 2 * TTL) for name in (NAME, OTHER)))
+    assert [isinstance(answer, Failed) and bool(DENIAL.search(answer.error)) for answer in answers] == [True, True]

@@ -1,0 +1,121 @@
+"""A server at its memory limit lets nobody new in, and all that hold and wait go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from aiolock.scripts.lock import SCRIPTS, renew
+from aiolock.scripts.outcomes import Granted, Kept, Passed, Queued, Released, Renewed
+from aiolock.testing.server import RedisServer
+from tests.support import redis_cli
+from tests.support.lock_calls import FENCE, HIGH, LIVENESS, TTL, Lock, enter, expire, forget, hears, state, waiters
+from tests.support.scripting import LuaSide
+from tests.support.scripting import Refused as Failure
+
+NAME = Lock()
+HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+OOM = "OOM|maxmemory"
+
+
+@pytest.fixture
+def full(own_server: RedisServer) -> Iterator[tuple[LuaSide, Callable[[], None]]]:
+    """A side, and what fills its server up to the limit."""
+    with redis_cli.client(own_server.url) as link:
+        side = LuaSide(link)
+        for script in SCRIPTS:
+            side.load(script)
+        hears(side, NAME, "m", "n", "o")
+
+        def fill() -> None:
+            link.config_set("maxmemory-policy", "noeviction")
+            link.config_set("maxmemory", 1)
+            with pytest.raises(redis.exceptions.OutOfMemoryError):
+                link.set("more", 1)
+
+        yield side, fill
+        side.close()
+
+
+Full = tuple[LuaSide, Callable[[], None]]
+
+
+def test_nobody_is_let_in_and_nothing_is_left(full: Full) -> None:
+    side, fill = full
+    fill()
+    with pytest.raises(Failure, match=OOM):
+        side.run(HELD)
+    assert not any(side.exists(key) for key in NAME.keys)
+
+
+def test_nobody_new_queues(full: Full) -> None:
+    side, fill = full
+    side.run(HELD)
+    fill()
+    with pytest.raises(Failure, match=OOM):
+        side.run(NAME.acquire("n:1", TTL, 0, "", LIVENESS))
+    assert not side.exists(NAME.queue)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("tainted", [False, True])
+def test_release_works(tainted: bool, waits: bool, full: Full) -> None:
+    """Guards PEXPIRE in `write`: after it, the limit no longer strikes (H11). The fence is kept."""
+    side, fill = full
+    side.run(HELD)
+    enter(side, NAME, *["n:1"] * waits)
+    fill()
+    assert side.run(NAME.release("m:1", TTL, 0, "clean", tainted)) == Released(FENCE)
+    found = state(side, NAME)
+    assert (found.holder, found.fence) == (("n:1", FENCE + 1) if waits else ("-", FENCE))
+    assert side.exists(NAME.dead("m:1")) == tainted
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_hand_off_works(over: bool, full: Full) -> None:
+    side, fill = full
+    side.run(HELD)
+    enter(side, NAME, "n:1")
+    fill()
+    moved = side.run(NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", over, LIVENESS, True, False))
+    assert isinstance(moved, Passed if over else Granted)
+    assert state(side, NAME).holder == ("n:1" if over else "m:2")
+    assert waiters(side, NAME) == (["m:2"] if over else ["n:1"])
+
+
+def test_a_hold_is_nested_renewed_and_lowered(full: Full) -> None:
+    side, fill = full
+    side.run(HELD)
+    fill()
+    assert isinstance(side.run(NAME.nest("m:1", FENCE, TTL, 2)), Kept)
+    assert side.run(renew([NAME.renewal("m:1", FENCE, 2 * TTL)])) == [Renewed(2 * TTL)]
+    assert isinstance(side.run(NAME.release("m:1", TTL, 1, "clean", False)), Kept)
+    assert state(side, NAME).depth == 1
+
+
+def test_who_waits_stays_alive_and_is_granted(full: Full) -> None:
+    """Guards PEXPIRE before HSET in refresh."""
+    side, fill = full
+    side.run(HELD)
+    enter(side, NAME, "n:1", "o:1")
+    forget(side, NAME, "n")
+    fill()
+    batch = NAME.enter([NAME.alive_of("n:1", LIVENESS)])
+    (queued,) = side.run(batch)
+    assert isinstance(queued, Queued)
+    assert side.hash(NAME.alive)["n"] != "1+"
+    side.link.config_set("maxmemory", 0)
+    expire(side, NAME)
+    side.link.config_set("maxmemory", 1)
+    (granted,) = side.run(batch)
+    assert isinstance(granted, Granted)
+
+
+def test_force_release_works(full: Full) -> None:
+    side, fill = full
+    side.run(HELD)
+    fill()
+    assert side.run(NAME.force_release()) is True
+    assert state(side, NAME).holder == "-"

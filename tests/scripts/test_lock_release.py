@@ -1,0 +1,213 @@
+"""What release promises: the next in the queue that lives and hears is granted, told, and nobody else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiolock.errors import LossReason
+from aiolock.scripts.base import Ending
+from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
+from aiolock.scripts.lock.name import MOST_ENTRIES
+from aiolock.scripts.outcomes import Granted, Kept, Missing, Released
+from tests.support.lock_calls import (
+    FENCE,
+    HIGH,
+    LIVENESS,
+    TTL,
+    Lock,
+    change,
+    enter,
+    expire,
+    forget,
+    hears,
+    lasting,
+    state,
+    waiters,
+)
+from tests.support.scripting import Side
+
+NAME = Lock()
+HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+RELEASE = NAME.release("m:1", TTL, 0, "clean", False)
+
+
+class TestNobodyWaits:
+    @pytest.mark.parametrize("tainted", [False, True])
+    def test_it_is_free(self, tainted: bool, side: Side) -> None:
+        side.run(HELD)
+        assert side.run(NAME.release("m:1", TTL, 0, "clean", tainted)) == Released(FENCE)
+        found = state(side, NAME)
+        assert (found.holder, found.fence, found.dirty, found.metadata) == ("-", FENCE, "0", "")
+        assert TTL + GRACE_MS - 10_000 < side.pttl(NAME.state) <= TTL + GRACE_MS
+        assert side.exists(NAME.dead("m:1")) == tainted
+        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=False)
+
+    @pytest.mark.parametrize("found", ["0", "1"])
+    @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
+    def test_what_the_next_is_told(self, ending: Ending, found: str, side: Side) -> None:
+        side.run(HELD)
+        change(side, NAME, dirty=found)
+        side.run(NAME.release("m:1", TTL, 0, ending, False))
+        dirty = {"clean": "0", "undone": found, "dirty": "1"}[ending]
+        assert state(side, NAME).dirty == dirty
+        assert (side.pttl(NAME.state) > DIRTY_MS - 10_000) == (dirty == "1")
+        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=dirty == "1")
+
+    def test_a_channel_is_told_if_it_is_named(self, side: Side) -> None:
+        side.listen("somewhere")
+        side.run(HELD)
+        side.run(NAME.release("m:1", TTL, 0, "clean", False, "somewhere"))
+        side.run(NAME.release("m:1", TTL, 0, "clean", False, "somewhere"))
+        assert side.heard() == [("somewhere", f"m:1 {FENCE}")]
+
+    def test_its_time_may_be_over(self, side: Side) -> None:
+        side.run(HELD)
+        expire(side, NAME)
+        assert side.run(RELEASE) == Released(FENCE)
+        assert state(side, NAME).dirty == "0"
+
+
+class TestOneLevel:
+    def test_the_depth_is_what_is_left(self, side: Side) -> None:
+        side.run(HELD)
+        side.run(NAME.nest("m:1", FENCE, TTL, 3))
+        for left, depth in ((2, 2), (1, 1), (2, 1)):
+            assert isinstance(side.run(NAME.release("m:1", TTL, left, "clean", False)), Kept)
+            assert state(side, NAME).depth == depth
+
+    def test_who_does_not_hold_stays_in_the_queue(self, side: Side) -> None:
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        assert side.run(NAME.release("n:1", TTL, 1, "clean", True)) == Missing(LossReason.TAKEN_OVER)
+        assert waiters(side, NAME) == ["n:1"]
+        assert not side.exists(NAME.dead("n:1"))
+
+
+class TestOneWhoDoesNotHold:
+    def test_leaves_the_queue(self, side: Side) -> None:
+        side.run(HELD)
+        enter(side, NAME, "n:1", "n:2")
+        assert side.run(NAME.release("n:1", TTL, 0, "undone", True)) == Missing(LossReason.TAKEN_OVER)
+        assert waiters(side, NAME) == ["n:2"]
+        assert side.exists(NAME.dead("n:1"))
+
+    def test_is_told_why(self, side: Side) -> None:
+        assert side.run(RELEASE) == Missing(LossReason.DELETED)
+        side.run(HELD)
+        side.run(RELEASE)
+        assert side.run(RELEASE) == Missing(LossReason.DELETED)
+        side.run(NAME.acquire("m:2", TTL, 0, ""))
+        assert side.run(RELEASE) == Missing(LossReason.TAKEN_OVER)
+        assert state(side, NAME).holder == "m:2"
+
+    def test_an_undo_that_crosses_a_grant_gives_it_to_the_next(self, side: Side) -> None:
+        """Hazard 8: leaving is one script, whatever became of the place."""
+        hears(side, NAME, "n", "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        side.run(RELEASE)
+        assert side.run(NAME.release("n:1", TTL, 0, "undone", False)) == Released(FENCE + 1)
+        assert [payload for _, payload in side.heard()] == [f"granted n:1 {FENCE + 1} 0", f"granted o:1 {FENCE + 2} 0"]
+
+
+class TestSomebodyWaits:
+    def test_the_first_is_granted_and_told(self, side: Side) -> None:
+        hears(side, NAME, "n", "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        number = side.scores(NAME.queue)["n:1"]
+        assert side.run(RELEASE) == Released(FENCE)
+        found = state(side, NAME)
+        assert (found.holder, found.fence, found.before, found.depth) == ("n:1", FENCE + 1, number, 0)
+        assert found.metadata == ""
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0")]
+        assert waiters(side, NAME) == ["o:1"]
+        lasting(side, NAME)
+
+    def test_the_grant_lasts_as_long_as_its_manager_counts_as_alive(self, side: Side) -> None:
+        """Hazard 2: not from now on."""
+        hears(side, NAME, "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.run(RELEASE)
+        assert str(state(side, NAME).expires) == side.hash(NAME.alive)["n"].removesuffix("+")
+
+    @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
+    def test_the_message_tells_what_was_abandoned(self, ending: Ending, side: Side) -> None:
+        hears(side, NAME, "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.run(NAME.release("m:1", TTL, 0, ending, True))
+        dirty = int(ending == "dirty")
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} {dirty}")]
+        assert state(side, NAME).dirty == str(dirty)
+        assert side.exists(NAME.dead("m:1"))
+
+    def test_the_dead_leave_the_queue(self, side: Side) -> None:
+        hears(side, NAME, "n", "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "n:2", "o:1")
+        forget(side, NAME, "n")
+        side.score(NAME.queue, "unknown:1", 0)
+        side.run(RELEASE)
+        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
+        assert waiters(side, NAME) == []
+
+    def test_who_does_not_hear_is_passed_over_and_keeps_its_place(self, side: Side) -> None:
+        hears(side, NAME, "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "n:2", "o:1", "o:2")
+        numbers = side.scores(NAME.queue)
+        side.run(RELEASE)
+        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
+        assert side.scores(NAME.queue) == {owner: numbers[owner] for owner in ("n:1", "n:2", "o:2")}
+
+    def test_who_polls_is_granted_though_nobody_hears(self, side: Side) -> None:
+        """Guards `counted`: a message that reaches nobody proves nothing of who does not listen."""
+        side.run(HELD)
+        enter(side, NAME, "n:1", counted=False)
+        side.run(RELEASE)
+        assert state(side, NAME).holder == "n:1"
+        assert waiters(side, NAME) == []
+
+    @pytest.mark.parametrize("ending", ["clean", "dirty"])
+    def test_where_nobody_hears_it_is_free(self, ending: Ending, side: Side) -> None:
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        assert side.run(NAME.release("m:1", TTL, 0, ending, False)) == Released(FENCE)
+        found = state(side, NAME)
+        assert (found.holder, found.dirty, found.expires, found.metadata) == ("-", str(int(ending == "dirty")), 0, "")
+        assert waiters(side, NAME) == ["n:1"]
+        assert (side.pttl(NAME.state) <= TTL + GRACE_MS) == (ending == "clean")
+
+    def test_who_ends_is_not_granted_again(self, side: Side) -> None:
+        """Guards `name.ended`: it may stand there by a late copy, or where it could not be taken out."""
+        hears(side, NAME, "m", "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.score(NAME.queue, "m:1", 1)
+        side.hset(NAME.alive, {"m": "9999999999999+"})
+        side.run(RELEASE)
+        assert state(side, NAME).holder == "n:1"
+        assert waiters(side, NAME) == []
+
+    def test_one_request_does_not_look_at_everybody(self, side: Side) -> None:
+        """Guards the bound; whoever asks next goes on where it ended."""
+        hears(side, NAME, "n")
+        side.run(HELD)
+        for number in range(MOST_ENTRIES):
+            side.score(NAME.queue, f"dead:{number}", number)
+        enter(side, NAME, "n:1")
+        assert side.run(RELEASE) == Released(FENCE)
+        assert waiters(side, NAME) == ["n:1"]
+        assert state(side, NAME).holder == "-"
+        (granted,) = side.run(NAME.enter([NAME.alive_of("n:1", LIVENESS)]))
+        assert isinstance(granted, Granted)
+
+    def test_two_managers_of_one_process_are_two(self, side: Side) -> None:
+        hears(side, NAME, "n", "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        side.run(RELEASE)
+        side.run(NAME.release("n:1", TTL, 0, "clean", False))
+        assert [channel for channel, _ in side.heard()] == [NAME.manager("n"), NAME.manager("o")]

@@ -1,0 +1,69 @@
+"""What the lock's scripts tell of a release where nobody keeps a queue, as a quorum's managers ask them to."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiolock.scripts.base import Ending
+from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.outcomes import Kept, Missing, Released
+from tests.support.locks import KEYS, held
+from tests.support.scripting import Side
+
+TTL = 30_000
+FENCE = 2**51 + 1
+"""Of a grant that is asked for with the floor below."""
+
+
+@pytest.fixture
+def calls() -> LockCalls:
+    return LockCalls(KEYS, "order:42", 3_000, races=True)
+
+
+@pytest.fixture
+def free(side: Side, calls: LockCalls) -> str:
+    """The channel on which releases are told, and m:1 holds the name."""
+    (channel,) = calls.channels
+    side.listen(channel)
+    side.run(calls.acquire("m:1", TTL, FENCE - 1, "m 1"))
+    return channel
+
+
+@pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
+def test_a_release_is_told_once(side: Side, calls: LockCalls, free: str, ending: Ending) -> None:
+    """Guards `PUBLISH` of ARGV[7]: a copy, which finds nothing to release, tells nobody."""
+    assert side.run(calls.release("m:1", TTL, 0, ending, False)) == Released(FENCE)
+    assert isinstance(side.run(calls.release("m:1", TTL, 0, ending, True)), Missing)
+    assert side.heard() == [(free, f"m:1 {FENCE}")]
+
+
+def test_one_level_less_is_not(side: Side, calls: LockCalls, free: str) -> None:
+    side.run(calls.nest("m:1", FENCE, TTL, 2))
+    assert isinstance(side.run(calls.release("m:1", TTL, 1, "clean", False)), Kept)
+    assert side.heard() == []
+
+
+def test_what_was_not_held_is_not(side: Side, calls: LockCalls, free: str) -> None:
+    assert isinstance(side.run(calls.release("m:2", TTL, 0, "undone", True)), Missing)
+    assert side.heard() == []
+
+
+def test_a_forced_release_is(side: Side, calls: LockCalls, free: str) -> None:
+    """Nobody's own, so that whoever hears of it asks. Guards `PUBLISH` of ARGV[3]."""
+    assert not side.run(calls.force_release(FENCE + 1))
+    assert side.heard() == []
+    assert side.run(calls.force_release())
+    assert not held(side)
+    assert side.heard() == [(free, f"force {FENCE}")]
+    assert not side.run(calls.force_release())
+    assert side.heard() == []
+
+
+def test_others_are_told_nothing(side: Side, free: str) -> None:
+    """Where the server keeps a queue, it tells whose turn it is."""
+    calls = LockCalls(KEYS, "order:42", 3_000)
+    assert calls.channels == ()
+    side.run(calls.release("m:1", TTL, 0, "clean", False))
+    side.run(calls.acquire("m:2", TTL, 0, ""))
+    side.run(calls.force_release())
+    assert side.heard() == []

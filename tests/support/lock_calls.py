@@ -1,0 +1,118 @@
+"""A lock's name with its queue of processes: its requests, and a look at what it is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from aiolock.scripts.base import Call, Ending, Part
+from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.outcomes import ReleaseOutcome
+from tests.support.scripting import KEYS, LONG_MS, Side
+
+TTL = 30_000
+LIVENESS = 3_000
+HIGH = 2**51
+"""A floor above every server's time: what is granted with it has the fence above."""
+FENCE = HIGH + 1
+
+
+class Lock(LockCalls):
+    """The calls about one name, and where its keys are."""
+
+    def __init__(self, name: str = "order:42", liveness_ms: int = LIVENESS) -> None:
+        super().__init__(KEYS, name, liveness_ms)
+        self.state, self.queue, self.alive = self.keys = self._keys
+        self.dead = self._dead
+        self.manager = KEYS.manager
+
+    def release(  # type: ignore[override]
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, channel: str = ""
+    ) -> Call[ReleaseOutcome]:
+        """As the core's, and told on `channel`, as where waiters race."""
+        channels, self.channels = self.channels, (channel,) if channel else ()
+        try:
+            return super().release(owner, ttl_ms, left, ending, tainted)
+        finally:
+            self.channels = channels
+
+    def alive_of(self, owner: str, liveness_ms: int, counted: bool = True) -> Part:
+        """A refresh, with what its script uses."""
+        return self.refresh(owner, 0, 0, "", 0, liveness_ms, counted)
+
+
+@dataclass(frozen=True)
+class State:
+    """What the state says."""
+
+    holder: str
+    fence: int
+    before: int
+    depth: int
+    dirty: str
+    expires: int
+    metadata: str
+
+    @classmethod
+    def read(cls, text: str | None) -> State:
+        holder, fence, before, depth, dirty, expires, metadata = (text or "- 0 0 0 0 0 ").split(" ", 6)
+        return cls(holder, int(fence), int(before), int(depth), dirty, int(expires), metadata)
+
+    def spell(self) -> str:
+        facts = (self.holder, self.fence, self.before, self.depth, self.dirty, self.expires, self.metadata)
+        return " ".join(map(str, facts))
+
+    @property
+    def live(self) -> bool:
+        """True also of one whose time was not over a moment ago."""
+        return self.expires > time.time() * 1000
+
+    @property
+    def free(self) -> bool:
+        return self.expires == 0 or not self.live
+
+
+def state(side: Side, name: Lock) -> State:
+    return State.read(side.get(name.state))
+
+
+def waiters(side: Side, name: Lock) -> list[str]:
+    """Who waits, the first first."""
+    return list(side.scores(name.queue))
+
+
+def change(side: Side, name: Lock, **facts: object) -> None:
+    """Write into the state what no request would."""
+    side.set(name.state, replace(state(side, name), **facts).spell())  # type: ignore[arg-type]
+
+
+def expire(side: Side, name: Lock) -> None:
+    """The time of whoever holds it is over."""
+    change(side, name, expires=1)
+
+
+def forget(side: Side, name: Lock, *managers: str) -> None:
+    """The managers gave no sign of life for too long."""
+    known = side.hash(name.alive)
+    for manager in managers:
+        side.hset(name.alive, {manager: "1" + "+" * known[manager].endswith("+")})
+
+
+def enter(side: Side, name: Lock, *owners: str, counted: bool = True, liveness_ms: int = LIVENESS) -> None:
+    """Have them wait for the name, in this order."""
+    for owner in owners:
+        side.run(name.acquire(owner, TTL, 0, f"of {owner}", liveness_ms, counted))
+
+
+def hears(side: Side, name: Lock, *managers: str) -> None:
+    side.listen(*(name.manager(manager) for manager in managers))
+
+
+def lasting(side: Side, name: Lock) -> None:
+    """No key without expiry, and none for ever.
+
+    Raises:
+        AssertionError: one is.
+    """
+    for key in name.keys:
+        assert not side.exists(key) or 0 < side.pttl(key) <= LONG_MS, key

@@ -1,0 +1,191 @@
+"""What a server keeps of a lock, as tests ask for it: who holds it and for how long, who waits, and what expires.
+
+Every function takes where to look: a `Store`, a client of a server, or whatever has one as `store` or `link`, such as a
+memory backend, a `Side` or a fault test's `Server`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import redis
+
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.queue.records import Holder, read
+from aiolock.scripts.store import Store
+
+KEYS = Keys("aiolock")
+NAME = "order:42"
+_STATE = re.compile(r"(\S+) (\d+) (\d+) (\d+) (\d) (\d+) (.*)", re.DOTALL)
+_HELD_BY_ONE = re.compile(r".*:lock:\{[^}]*\}", re.DOTALL)
+_HELD_BY_MANY = re.compile(r".*:(?:rw|semaphore):\{[^}]*\}:state", re.DOTALL)
+Where = Any
+
+
+class LockState(NamedTuple):
+    """What is known of a lock, also of one that nobody holds.
+
+    Attributes:
+        holder: the owner's id; '' if nobody holds it, also after an expiry.
+        depth: how often; 0: granted from the queue, and not confirmed yet.
+        pttl: how long the hold lasts, in ms; 0 if nobody holds it.
+        fence: of the last grant.
+        dirty: of a held name what its holder was told as `abandoned`, of a free one what the next one is told.
+        metadata: what the holder says of itself.
+        kept: for how long the server keeps all this, in ms; -2 if there is nothing.
+    """
+
+    holder: str = ""
+    depth: int = 0
+    pttl: int = 0
+    fence: int = 0
+    dirty: bool = False
+    metadata: str = ""
+    kept: int = -2
+
+    @property
+    def manager(self) -> str:
+        """The id of the holder's manager."""
+        return self.holder.partition(":")[0]
+
+
+def parse(text: str | bytes | None, now_ms: int, kept: int = -2) -> LockState:
+    """A lock's state as the server has it.
+
+    Args:
+        text: the value of its key.
+        now_ms: the server's time.
+        kept: the PTTL of its key.
+    """
+    if text is None:
+        return LockState()
+    found = _STATE.fullmatch(text.decode() if isinstance(text, bytes) else text)
+    assert found is not None, f"no lock's state: {text!r}"
+    holder, fence, _, depth, dirty, expires, metadata = found.groups()
+    pttl = max(0, int(expires) - now_ms)
+    if not pttl:  # the time is over: what was begun and not ended is dirty
+        dirty = "1" if holder != "-" and int(depth) else dirty
+        return LockState("", 0, 0, int(fence), dirty == "1", "", kept)
+    return LockState(holder, int(depth), pttl, int(fence), dirty == "1", metadata, kept)
+
+
+def state(where: Where, name: str = NAME, keys: Keys = KEYS) -> LockState:
+    """What the server keeps of `name`."""
+    place = _place(where)
+    key = keys.of("lock", name).lock
+    return parse(place.get(key), _now_ms(place), int(place.pttl(key)))
+
+
+def held(where: Where, name: str = NAME, keys: Keys = KEYS) -> bool:
+    """Somebody holds it, and not past its time."""
+    return state(where, name, keys).holder != ""
+
+
+def waiting(where: Where, name: str = NAME, keys: Keys = KEYS) -> list[str]:
+    """The owners in its queue, first to last."""
+    return [_text(owner) for owner in _place(where).zrange(keys.of("lock", name).of_lock[1], 0, -1)]
+
+
+def let_expire(where: Where, name: str = NAME, keys: Keys = KEYS) -> None:
+    """The time of whoever holds it is over. Nobody is told."""
+    _end_by(where, name, keys, 0)
+
+
+def shorten(where: Where, pttl: int, name: str = NAME, keys: Keys = KEYS) -> None:
+    """Leave whoever holds it so much time, in ms."""
+    _end_by(where, name, keys, pttl)
+
+
+def change(where: Where, name: str = NAME, keys: Keys = KEYS, **fields: object) -> None:
+    """Write something else into its state, which there need not have been.
+
+    Args:
+        where: the server.
+        name: the lock's.
+        keys: the spelling of keys.
+        fields: `holder` ('-' for nobody), `fence`, `before`, `depth`, `dirty` (0 or 1), `expires` (server ms) or
+            `metadata`.
+    """
+    place = _place(where)
+    key = keys.of("lock", name).lock
+    found = _STATE.fullmatch(_text(place.get(key) or "- 0 0 0 0 0 "))
+    assert found is not None
+    parts = dict(
+        zip(("holder", "fence", "before", "depth", "dirty", "expires", "metadata"), found.groups(), strict=True)
+    )
+    assert fields.keys() <= parts.keys(), fields
+    parts |= {field: str(value) for field, value in fields.items()}
+    kept = int(place.pttl(key))
+    place.set(key, " ".join(parts.values()), px=kept if kept > 0 else 24 * 3_600_000)
+
+
+def held_names(where: Where) -> list[str]:
+    """The keys of all locks, read-write locks and semaphores that somebody holds."""
+    place = _place(where)
+    now = _now_ms(place)
+    return sorted(key for key in all_keys(place) if _is_held(place, key, now))
+
+
+def unlimited(where: Where) -> list[str]:
+    """Every key without an expiry: there must be none."""
+    place = _place(where)
+    return sorted(key for key in all_keys(place) if place.pttl(key) == -1)
+
+
+def nothing_held(where: Where) -> bool:
+    """Nobody holds anything, nobody waits for a lock, and whatever is kept expires."""
+    return not (held_names(where) or all_waiting(where) or unlimited(where))
+
+
+def all_waiting(where: Where) -> list[str]:
+    """The queues of locks in which somebody stands."""
+    return sorted(key for key in all_keys(where) if key.endswith("}:queue"))
+
+
+def tombstones(where: Where) -> list[str]:
+    """The keys of owners that may never come back."""
+    return sorted(key for key in all_keys(where) if ":dead:" in key)
+
+
+def all_keys(where: Where) -> list[str]:
+    """Every key there is."""
+    place = _place(where)
+    found = place.keys() if isinstance(place, Store) else place.keys("*")
+    return [_text(key) for key in found]
+
+
+def _place(where: Where) -> Any:
+    for name in ("store", "link"):
+        where = getattr(where, name, where)
+    assert isinstance(where, Store | redis.Redis), f"neither a store nor a client: {where!r}"
+    return where
+
+
+def _now_ms(place: Any) -> int:
+    if isinstance(place, Store):
+        return place.wall_us() // 1000
+    seconds, micros = place.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _end_by(where: Where, name: str, keys: Keys, pttl: int) -> None:
+    place = _place(where)
+    assert state(place, name, keys).holder, f"nobody holds {name!r}"
+    change(place, name, keys, expires=_now_ms(place) + pttl)
+
+
+def _is_held(place: Any, key: str, now_ms: int) -> bool:
+    if _HELD_BY_ONE.fullmatch(key):
+        return parse(place.get(key), now_ms).holder != ""
+    if not _HELD_BY_MANY.fullmatch(key):
+        return False
+    order = key.removesuffix("state") + "order"
+    return any(
+        isinstance(read(_text(text)), Holder) and (place.zscore(order, _text(owner)) or 0) > now_ms
+        for owner, text in place.hgetall(key).items()
+    )
+
+
+def _text(text: str | bytes) -> str:
+    return text.decode(errors="surrogateescape") if isinstance(text, bytes) else text
