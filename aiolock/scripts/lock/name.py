@@ -37,8 +37,21 @@ class Name:
         last: the last number in the queue, 0 if nobody waits.
     """
 
+    key: str
+    queue: str
+    alive: str
+    now_us: int
+    now: int
+    holder: str
+    fence: int
+    before: int
+    depth: int
+    dirty: str
+    expires: int
+    metadata: str
+
     def __init__(self, store: Store, keys: Sequence[str]) -> None:
-        self.store = store
+        self.store: Store = store
         self.key = keys[0]
         self.queue, self.alive = (*keys[1:3], "", "")[:2]
         self.now_us = store.wall_us()
