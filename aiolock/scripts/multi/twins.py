@@ -29,9 +29,9 @@ class Part(Name):
     def __init__(self, store: Store, keys: Sequence[str], name: str, owner: str) -> None:
         super().__init__(store, keys)
         self.name = name
-        self.mine = self.live and self.holder == owner
+        self.mine: bool = self.live and self.holder == owner
         self.given = self.younger = False
-        self.number = None if self.mine else store.zscore(self.queue, owner)
+        self.number: int | None = None if self.mine else store.zscore(self.queue, owner)
 
     @property
     def blocked(self) -> bool:
@@ -48,11 +48,23 @@ class Request:
         args: ARGV.
     """
 
+    owner: str
+    floor: str
+    metadata: str
+    counted: str
+    channel: str
+    ttl: int
+    liveness: int
+    number: int | None
+    whole: int
+
     def __init__(self, store: Store, keys: Sequence[str], args: Sequence[str]) -> None:
         self.owner, ttl, self.floor, self.metadata, liveness, self.counted, self.channel, number, *names = args
         self.ttl, self.liveness = int(ttl), int(liveness)
-        self.store = store
-        self.parts = [Part(store, keys[3 * i + 1 : 3 * i + 4], name, self.owner) for i, name in enumerate(names)]
+        self.store: Store = store
+        self.parts: list[Part] = [
+            Part(store, keys[3 * i + 1 : 3 * i + 4], name, self.owner) for i, name in enumerate(names)
+        ]
         for part in self.parts:
             part.now_us, part.now = self.parts[0].now_us, self.parts[0].now
         numbers = (part.before if part.mine and not part.depth else part.number for part in self.parts)
