@@ -280,6 +280,7 @@ class LocalQueue:
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """Nothing is to be had under its id any more: undo what that may have, and go on under another."""
+        self.stated_at = -math.inf  # the server may have forgotten that, too
         runtime = self.runtime
         asker = entry.asker
         PendingRelease(runtime, asker.calls, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)

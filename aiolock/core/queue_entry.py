@@ -96,6 +96,7 @@ class QueueEntry:
         "_release",
         "_sent_at",
         "_serial",
+        "_states",
         "asker",
         "attempts",
         "continues",
@@ -135,6 +136,7 @@ class QueueEntry:
         self.continues: bool = False
         self._sent_at = -math.inf
         self._serial = 0
+        self._states = True  # its request says that its process is alive
         self._free_at = math.inf  # clock time at which it may be free, as far as this one knows
 
     @property
@@ -150,7 +152,12 @@ class QueueEntry:
         runtime = gate.runtime
         more = [entry.owner for entry in self.more] if self.more else ()
         ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.floor, runtime.poll is None
-        call = asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, asker.liveness_ms, counted, more)
+        liveness_ms = asker.liveness_ms
+        if self.waiter is not None and liveness_ms and asker.calls.one_refresh:
+            # One statement is enough for all entries of a process.
+            self._states = runtime.clock.now() > gate.stated_at + runtime.limits.liveness / 3
+            liveness_ms = liveness_ms if self._states else -1
+        call = asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more)
         self.request(call)
 
     def request(self, call: Call[Any]) -> None:
@@ -158,7 +165,7 @@ class QueueEntry:
         self.state = ASKING
         if self.more:
             for entry in self.more:
-                entry.state = ASKING
+                entry.state, entry._states = ASKING, self._states
         self._call = call
         call.unanswered = self._unanswered
         call.settle = self._answered
@@ -250,7 +257,10 @@ class QueueEntry:
             self._serial, rank = outcome.serial, outcome.rank
             self.queue_number = outcome.queue_number
             self.gate.runtime.heard(outcome.fence)
-        self._sent_at = self.gate.stated_at = sent_at
+        self._sent_at = sent_at
+        if self._states:
+            self.gate.stated_at = sent_at
+        self._states = True  # as all later requests do
         # A request written then takes as long to the server as the one that learnt this.
         wait = outcome.pttl / 1000 + 0.001 + STAGGER * (rank - 1)
         self._free_at = sent_at + wait if outcome.pttl > 0 and rank < 10 else math.inf
@@ -287,7 +297,7 @@ class QueueEntry:
 
     def _stated_at(self) -> float:
         """When what last told the server that this entry waits was written."""
-        if self.state is ASKING and self._call is not None:
+        if self.state is ASKING and self._call is not None and self._states:
             return self._call.sent_at
         return self.gate.stated_at if self.asker.calls.one_refresh else self._sent_at
 

@@ -110,7 +110,7 @@ async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url
         assert await of_a_pair(library, stats, "free", PAIRS) == pair
 
 
-@pytest.mark.parametrize(("kind", "all_of_them"), [("Lock", 603), ("Fair", 1500)])
+@pytest.mark.parametrize(("kind", "all_of_them"), [("Lock", 603), ("Fair", 1415)])
 async def test_commands_on_the_server_for_many_tasks(
     kind: str, all_of_them: int, redis_url: str, stats: ServerStats
 ) -> None:
