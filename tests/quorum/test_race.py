@@ -190,6 +190,7 @@ async def test_a_message_ends_the_pause(trio: Trio, links: list[Link]) -> None:
         tasks = [asyncio.ensure_future(lock.acquire()) for _ in range(2)]
         await trio.clock.advance(2.0)
         await given_back(tasks[0])
+        assert not tasks[1].done()
         tell(trio, "x:1")
         await trio.clock.advance(0.03)
         await given_back(tasks[1])

@@ -190,6 +190,7 @@ class TestExpiry:
         enter(side, NAME, "n:1")
         side.delete(NAME.alive)
         enter(side, NAME, "n:2")
+        assert side.pttl(NAME.alive) > 0
         lasting(side, NAME)
 
 

@@ -371,7 +371,8 @@ def test_what_is_written_while_the_loop_stands_still(redis_url: str) -> None:
         backend.post(append(4))
         backend.post(append(5))
         with redis_cli.client(redis_url) as link:
-            wait_until(lambda: link.lrange("seen", 0, -1) == [b"1", b"2", b"3", b"4", b"5"])
+            wait_until(lambda: link.llen("seen") == 5)
+            assert link.lrange("seen", 0, -1) == [b"1", b"2", b"3", b"4", b"5"]
         loop.run_until_complete(backend.aclose())
     finally:
         loop.close()
