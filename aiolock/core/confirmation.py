@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import BackendError
 from ..scripts.base import Part
 from ..scripts.outcomes import Missing, Renewed
 from .calls import Batch
-from .entry_state import ASKING, QUEUED
-from .grant import Grant
+from .entry_state import ASKING, QUEUED, State
+from .grant import Asker, Grant
+from .runtime import Runtime
 
-if TYPE_CHECKING:
-    from .queue_entry import QueueEntry
+
+class Gate(Protocol):
+    """The gate, as a confirmation sees it."""
+
+    runtime: Runtime
+
+    def granted(self, entry: Any, grant: Grant) -> None:
+        """The entry has the name."""
+
+    def renew_owner(self, entry: Any) -> None:
+        """Its id was ended: it needs another."""
+
+
+class Entry(Protocol):
+    """Who was granted."""
+
+    owner: str
+    state: State
+    grant: Grant | None
+
+    @property
+    def asker(self) -> Asker: ...
+
+    @property
+    def gate(self) -> Gate: ...
+
+    def verify(self) -> None:
+        """Ask the server at once."""
 
 
 class Confirmation:
@@ -26,7 +53,7 @@ class Confirmation:
 
     __slots__ = ("_entry", "_grant")
 
-    def __init__(self, entry: QueueEntry, grant: Grant) -> None:
+    def __init__(self, entry: Entry, grant: Grant) -> None:
         self._entry = entry
         self._grant = grant
 

@@ -18,7 +18,7 @@ from .hold import Hold
 from .lease import Lease
 from .local_queue import LocalQueue
 from .policy import Policy
-from .queue_entry import QueueEntry
+from .queue_entry import QueueEntry, TaskWaiter
 from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
 from .waiter import Waiter
@@ -72,7 +72,7 @@ class Gate:
         """Whoever comes asks the server: nobody of this process is before them."""
         return not self.contention.exclusive or self.queue.idle
 
-    def join(self, calls: Calls, policy: Policy, timeout: float | None) -> Waiter:
+    def join(self, calls: Calls, policy: Policy, timeout: float | None) -> TaskWaiter:
         """One more who wants it.
 
         Args:
@@ -84,11 +84,11 @@ class Gate:
         self.runtime.gates[self._key] = self
         # Who waits rides out an outage; but not behind others who never had an answer either.
         patient = timeout != 0 and queue.replies > 0 and self.contention.exclusive and not queue.idle
-        waiter = Waiter(queue, calls, policy, timeout, patient)
+        waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
         queue.join(waiter)
         return waiter
 
-    def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> Waiter:
+    def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> TaskWaiter:
         """One who asks for what somebody outside this process has given up for it, and never waits for its turn.
 
         Args:
@@ -97,22 +97,22 @@ class Gate:
             request: makes the request, given the owner's id and metadata.
         """
         self.runtime.gates[self._key] = self
-        waiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
+        waiter: TaskWaiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
         self.queue.claim(waiter, request)
         return waiter
 
-    def leave_queue(self, waiter: Waiter) -> None:
+    def leave_queue(self, waiter: TaskWaiter) -> None:
         """Stop waiting; a grant that is there, or on its way, is undone."""
         self.queue.leave(waiter)
         self.settle_down()
 
-    def ask_again(self, waiter: Waiter) -> None:
+    def ask_again(self, waiter: TaskWaiter) -> None:
         """What it was granted came too late: undo that, and ask anew."""
         name = self.calls.name
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.queue.rejoin(waiter)
 
-    def admit(self, waiter: Waiter) -> Hold | None:
+    def admit(self, waiter: TaskWaiter) -> Hold | None:
         """Make the waiter's grant a hold; None if it came too late.
 
         Raises:

@@ -9,8 +9,7 @@ from ..scripts.base import Part
 from ..scripts.outcomes import Gone, Granted, Passed, Queued
 from .calls import Batch, GatherCalls
 from .entry_state import ASKING, QUEUED
-from .queue_entry import Gate, QueueEntry
-from .waiter import Waiter
+from .queue_entry import Gate, QueueEntry, TaskWaiter
 
 if TYPE_CHECKING:
     from .watchdog import Renewable
@@ -45,7 +44,7 @@ class Gathering(QueueEntry):
 
     __slots__ = ("_again", "_began", "_limit", "_number", "_part")
 
-    def __init__(self, gate: Gate, owner: str, waiter: Waiter, own: bool) -> None:
+    def __init__(self, gate: Gate, owner: str, waiter: TaskWaiter, own: bool) -> None:
         super().__init__(gate, owner, waiter, own)
         self._began = gate.runtime.clock.now()
         self._number = 0

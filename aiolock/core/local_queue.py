@@ -12,12 +12,11 @@ from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
 from .calls import Calls
 from .entry_state import ASKING, GRANTED, IDLE, QUEUED
 from .grant import Grant
-from .queue_entry import QueueEntry
+from .queue_entry import QueueEntry, TaskWaiter
 from .race import Race
 from .release import PendingRelease
 from .runtime import Runtime
 from .turn import Turn
-from .waiter import Waiter
 
 TOGETHER = 250
 """Entries that one request may queue."""
@@ -70,7 +69,7 @@ class LocalQueue:
         self.stated_at: float = -math.inf
         self.unsent: list[QueueEntry] = []
         self.taken: int = 0
-        self.waiters: dict[Waiter, None] = {}  # who share the process's entry
+        self.waiters: dict[TaskWaiter, None] = {}  # who share the process's entry
         self.entries: dict[QueueEntry, None] = {}
         self.common: QueueEntry | None = None
         self.turn: Turn = Turn(runtime.limits.handoff_limit)
@@ -95,7 +94,7 @@ class LocalQueue:
 
     # Coming and going.
 
-    def join(self, waiter: Waiter) -> None:
+    def join(self, waiter: TaskWaiter) -> None:
         """One more who wants the name."""
         if waiter.queues and (self.race is not None or not waiter.calls.ordered):
             self.waiters[waiter] = None
@@ -112,13 +111,13 @@ class LocalQueue:
         else:
             entry.ask()
 
-    def claim(self, waiter: Waiter, request: Callable[[str, str], Call[Any]]) -> None:
+    def claim(self, waiter: TaskWaiter, request: Callable[[str, str], Call[Any]]) -> None:
         """One who asks by a request of its own, made with its owner id and metadata."""
         entry = self._own_entry(waiter)
         entry.undoing = "dirty"  # what it takes over was begun, and is not finished
         entry.request(request(entry.owner, waiter.metadata))
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: TaskWaiter) -> None:
         """Stop waiting. What it has is the next one's of this process, or is undone."""
         self.runtime.watchdog.forget(waiter)
         self.waiters.pop(waiter, None)
@@ -131,7 +130,7 @@ class LocalQueue:
         if self.common is not None and not self.waiters:
             self.common.end()
 
-    def rejoin(self, waiter: Waiter) -> None:
+    def rejoin(self, waiter: TaskWaiter) -> None:
         """What it was granted cannot be used any more: undo it, and ask anew, before all others."""
         entry = waiter.entry
         assert entry is not None
@@ -154,7 +153,7 @@ class LocalQueue:
         for waiter in self._all():
             waiter.fail(NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed"))
 
-    def refresh(self, waiter: Waiter) -> None:
+    def refresh(self, waiter: TaskWaiter) -> None:
         """Ask the server for whatever gets the waiter in: a message may have been missed."""
         entry = waiter.entry or self.common
         if entry is not None and entry.state is QUEUED:
@@ -162,14 +161,14 @@ class LocalQueue:
         elif entry is not None and entry.state is IDLE and entry not in self.unsent:
             entry.ask_at(self.runtime.clock.now())
 
-    def entry_of(self, waiter: Waiter) -> QueueEntry | None:
+    def entry_of(self, waiter: TaskWaiter) -> QueueEntry | None:
         """The entry whose last answer says why the waiter still waits."""
         return waiter.entry or self.common
 
-    def _all(self) -> list[Waiter]:
+    def _all(self) -> list[TaskWaiter]:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
 
-    def _ask(self, waiter: Waiter) -> None:
+    def _ask(self, waiter: TaskWaiter) -> None:
         entry = self.enter(waiter)
         if self.race is None:
             entry.ask()
@@ -183,7 +182,7 @@ class LocalQueue:
         else:
             entry.ask()
 
-    def enter(self, waiter: Waiter) -> QueueEntry:
+    def enter(self, waiter: TaskWaiter) -> QueueEntry:
         """An entry for this process, which `waiter` is the first to want."""
         runtime = self.runtime
         entry = self.common = self._new_entry(self, runtime.new_owner(waiter.calls.mark), waiter, own=False)
@@ -191,7 +190,7 @@ class LocalQueue:
         self.entries[entry] = None
         return entry
 
-    def _own_entry(self, waiter: Waiter) -> QueueEntry:
+    def _own_entry(self, waiter: TaskWaiter) -> QueueEntry:
         runtime = self.runtime
         entry = waiter.entry = self._new_entry(self, runtime.new_owner(waiter.calls.mark), waiter, own=True)
         runtime.queue_entries[entry.owner] = entry

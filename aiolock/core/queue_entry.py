@@ -115,11 +115,11 @@ class QueueEntry:
         "waiter",
     )
 
-    def __init__(self, gate: Gate, owner: str, waiter: Waiter, own: bool) -> None:
+    def __init__(self, gate: Gate, owner: str, waiter: TaskWaiter, own: bool) -> None:
         self.gate: Gate = gate
         self.owner: str = owner
-        self.asker: Waiter = waiter
-        self.waiter: Waiter | None = waiter if own else None
+        self.asker: TaskWaiter = waiter
+        self.waiter: TaskWaiter | None = waiter if own else None
         self.state: State = IDLE
         self.grant: Grant | None = None
         self.refusal: Refused | Queued | None = None
@@ -394,3 +394,7 @@ class QueueEntry:
             self._release.taint()  # which may be unwritten yet
         elif hold is not None:
             hold.tainted = True
+
+
+TaskWaiter = Waiter[QueueEntry]
+"""A task's wait, which an entry ends."""

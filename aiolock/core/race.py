@@ -9,10 +9,9 @@ from typing import Protocol
 from ..scripts.outcomes import Refused
 from .calls import Calls
 from .entry_state import IDLE
-from .queue_entry import QueueEntry
+from .queue_entry import QueueEntry, TaskWaiter
 from .release_listener import ReleaseListener
 from .runtime import Runtime
-from .waiter import Waiter
 
 JITTER = 0.01
 """Seconds over which processes that wait for the same expiry spread their attempts."""
@@ -26,7 +25,7 @@ class Queue(Protocol):
     runtime: Runtime
     calls: Calls
     common: QueueEntry | None
-    waiters: dict[Waiter, None]
+    waiters: dict[TaskWaiter, None]
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """The entry's id is spent."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+from ..scripts.outcomes import AcquireOutcome
 from .calls import Calls
+from .grant import Grant
 from .policy import Policy
+from .runtime import Runtime
 
-if TYPE_CHECKING:
-    from ..scripts.outcomes import AcquireOutcome
-    from .grant import Grant
-    from .queue_entry import QueueEntry
-    from .runtime import Runtime
+E = TypeVar("E")
+"""What a waiter is granted by: an entry, of which it knows nothing."""
 
 FINAL_REFRESH = 0.1
 """Seconds before its timeout at which a waiter asks a last time; a quarter of the whole wait if that is less."""
@@ -34,11 +34,11 @@ class Queue(Protocol):
     replies: int
     runtime: Runtime
 
-    def refresh(self, waiter: Waiter) -> None:
+    def refresh(self, waiter: Any) -> None:
         """Ask the server for whatever gets the waiter in: a message may have been missed."""
 
 
-class Waiter:
+class Waiter(Generic[E]):
     """One task's wait for a name: it ends with an entry that was granted, with a refusal, or with an error.
 
     Args:
@@ -86,7 +86,7 @@ class Waiter:
         self.queues: bool = timeout != 0
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False
-        self.entry: QueueEntry | None = None
+        self.entry: E | None = None
         self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.get_running_loop().create_future()
         self.due: float = math.inf
         self.expires: float = math.inf
