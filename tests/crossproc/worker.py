@@ -28,10 +28,12 @@ LONG = 100_000.0
 
 
 def take(locks: LockManager, what: str, name: str = NAME) -> Acquisition[Lease]:
-    """Acquire a `lock`, a `fair` lock, the `read` or the `write` side, or so many permits: `permits:2`."""
+    """Acquire a `lock`, a `fair` lock, the `read` or the `write` side, permits: `permits:2`, or names: `multi:cd`."""
     what, _, number = what.partition(":")
     if what == "permits":
         return locks.semaphore(name, PERMITS).acquire(int(number))
+    if what == "multi":
+        return locks.multi_lock(*number).acquire()
     if what == "lock":
         return locks.lock(name).acquire()
     if what == "fair":
