@@ -226,6 +226,8 @@ class LocalQueue:
                 return
             first = waiter
         del waiters[first]
+        if not waiters:
+            waiters.clear()  # frees the table; deleting entries does not, and the lock may be held for long
         self.taken += 1
         first.entry = entry
         if first is not entry.asker:
@@ -298,6 +300,8 @@ class LocalQueue:
             runtime.watchdog.forget(entry)
         runtime.queue_entries.pop(entry.owner, None)
         entries.pop(entry, None)
+        if not entries:
+            entries.clear()
         if self.unsent and entry in self.unsent:
             self.unsent.remove(entry)
         if entry is self.common:
