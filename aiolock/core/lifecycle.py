@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from ..errors import ConfigurationError, LossReason
 from .manager_channel import ManagerChannel
 from .runtime import Runtime
+from .scope import new_scope
 
 LAST_TURNS = 10
 """Turns of the loop in which blocks that were cancelled together with the closing task may still leave."""
@@ -96,6 +97,7 @@ class Lifecycle:
     async def _open(self) -> None:
         runtime = self._runtime
         runtime.bind()
+        new_scope()  # the first one of a process imports modules for 25 ms, and no lock shall be held meanwhile
         try:
             await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
             runtime.watchdog.start(runtime.backend)

@@ -15,8 +15,8 @@ HELD = 0.6
 """Seconds from the start to the holder's release."""
 FIRST, SECOND, KILL = 0.1, 0.2, 0.35
 """Seconds after the start at which the first in line asks, the second asks, the first is killed."""
-ONCE = 0.01
-"""Seconds in which a task asks again: none is so quick as to ask twice."""
+ONCE = 0.05
+"""Seconds in which a task asks again: none is inside so soon as to ask twice."""
 LIMIT = 5.0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -31,6 +33,26 @@ def assert_nothing_left(manager: LockManager, backend: MemoryBackend) -> None:
     assert not runtime.bound
     assert (backend._wakes, backend.store._subscribers, backend._loop) == ({}, {}, None)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+FIRST_BLOCK = """
+import asyncio, sys
+from aiolock import LockManager
+
+async def main():
+    async with LockManager("memory://") as locks:
+        before = set(sys.modules)
+        async with locks.lock("a"):
+            print(sorted(set(sys.modules) - before))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_block_of_a_process_imports_nothing() -> None:
+    """All others would wait meanwhile, and the loop stand still. Kept by Lifecycle._open: `new_scope`."""
+    done = subprocess.run([sys.executable, "-c", FIRST_BLOCK], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # Closed while somebody enters.
