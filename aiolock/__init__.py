@@ -23,6 +23,8 @@ from .primitives.latch import Latch as Latch
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
 from .primitives.multi_lock import MultiLock as MultiLock
+from .primitives.options import Default as Default
+from .primitives.options import LockOptions as LockOptions
 from .primitives.rw_lock import RWLock as RWLock
 from .primitives.rw_lock import RWLockInfo as RWLockInfo
 from .primitives.rw_lock import RWLockSide as RWLockSide
@@ -35,6 +37,7 @@ __all__ = [
     "AiolockError",
     "BackendError",
     "ConfigurationError",
+    "Default",
     "FairLock",
     "FairLockInfo",
     "Latch",
@@ -43,6 +46,7 @@ __all__ = [
     "LockInfo",
     "LockLost",
     "LockManager",
+    "LockOptions",
     "LossReason",
     "MultiLock",
     "NotAcquired",

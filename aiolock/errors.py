@@ -20,8 +20,8 @@ import enum
 from typing import Any
 
 
-class LossReason(enum.Enum):
-    """Why a lease stopped being safe."""
+class LossReason(enum.StrEnum):
+    """Why a lease stopped being safe. Each is its value as text, too, for metrics and JSON."""
 
     EXPIRED = "expired"
     """Its time was over: a fixed lease (`renew=False`) reached its deadline."""

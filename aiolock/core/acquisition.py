@@ -166,12 +166,12 @@ def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
     """What `task` nests in. A plain hold whose loss an error has told ends here: its task wants to begin anew."""
     leases = gate.of_task(task) if gate.contention.reentrant else ()
     while leases:
-        hold = leases[-1].hold
-        mine = [lease for lease in leases if lease.hold is hold]
-        if not hold.told or hold.check() is None or any(lease.guard is not None for lease in mine):
+        hold = leases[-1]._hold
+        mine = [lease for lease in leases if lease._hold is hold]
+        if not hold.told or hold.check() is None or any(lease._guard is not None for lease in mine):
             return hold
         for lease in mine:
-            lease.give_up("dirty")
+            lease._give_up("dirty")
         leases = gate.of_task(task)
     return None
 
@@ -193,7 +193,7 @@ def _overlapping(gate: Gate, holds: TaskHolds) -> Iterator[Hold]:
     """What a task holds that the gate's name needs, too."""
     names = gate.calls.names
     for lease in holds if gate.contention.overlapping else holds.overlapping:
-        hold = lease.hold
+        hold = lease._hold
         if gate.runtime.holds.get(hold.owner) is hold and not set(names).isdisjoint(hold.calls.names):
             yield hold
 
@@ -260,7 +260,7 @@ def _timeout(gate: Gate, entry: QueueEntry | None, timeout: float | None) -> Acq
     other = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
     inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()))
     refusal = None if entry is None else entry.refusal
-    if gate.contention.reentrant and any(lease.hold.reason is None for lease in inherited):
+    if gate.contention.reentrant and any(lease._hold.reason is None for lease in inherited):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
     elif other is not None:
         who = f"a task that started this one holds {other.calls.name!r}, which overlaps with it"

@@ -170,7 +170,7 @@ class Gate:
             weight: only leases of this weight are meant; None for any.
         """
         for own in reversed(self.of_task(task)):
-            if weight in (None, own.calls.weight):
+            if weight in (None, own._calls.weight):
                 return own
         return None
 
@@ -182,7 +182,7 @@ class Gate:
 
     def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
         """One lease of a hold ends, and with the last one the hold."""
-        hold = lease.hold
+        hold = lease._hold
         self.runtime.tasks.remove(lease)
         if hold.watchers:
             hold.left(lease)
@@ -217,11 +217,11 @@ class Gate:
 
     def lessen(self, lease: Lease, weight: int) -> ReleaseResult:
         """The lease goes on with less of the name: the rest comes back now. Nothing comes back of what is lost."""
-        hold = lease.hold
+        hold = lease._hold
         lost = hold.check() is not None
         result = ReleaseResult(self.runtime, hold)
         if not lost:
-            lease.calls = cast(QueueCalls, lease.calls).weighing(weight)
+            lease._calls = cast(QueueCalls, lease._calls).weighing(weight)
             self._write_rest(hold, "clean", result)
         return result
 
@@ -233,7 +233,7 @@ class Gate:
 
     def detach(self, lease: Lease) -> ReleaseResult:
         """The lease's hold goes on elsewhere: no release, and for who waits here the holder is a stranger."""
-        self._end(lease.hold)
+        self._end(lease._hold)
         self.queue.taken -= 1
         result = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
         self.settle_down()
@@ -270,10 +270,10 @@ class Gate:
 
     def expel(self, hold: Hold) -> None:
         """See `LossListener`."""
-        if any(lease.guard for lease in hold.leases):
+        if any(lease._guard for lease in hold.leases):
             return  # its block still runs: nobody else may enter before the ttl
         for lease in hold.all_leases():
-            lease.give_up("dirty")
+            lease._give_up("dirty")
         if not hold.ended:
             hold.depth = 1
             self.lower(hold, "dirty")

@@ -36,11 +36,11 @@ class Guard:
 
     def __init__(self, lease: OpenLease, spans_yield: bool) -> None:
         self.lease: OpenLease = lease
-        self.task: asyncio.Task[object] | None = lease.task
-        hold = lease.hold
+        self.task: asyncio.Task[object] | None = lease._task
+        hold = lease._hold
         self._outermost = len(hold.leases) == 1 or not self._siblings()
         self._scope: Scope | None = None
-        lease.guard = self
+        lease._guard = self
         if self._outermost and hold.policy.cancel_on_loss and self.task is not None:
             if spans_yield:
                 self._scope = Edge(self.task)
@@ -72,7 +72,7 @@ class Guard:
             ConfigurationError: it is left in another thread, and the body did not raise; the end of the task that
                 entered it ends it.
         """
-        lease, hold = self.lease, self.lease.hold
+        lease, hold = self.lease, self.lease._hold
         if task is not self.task:  # an async generator's, perhaps in another thread
             try:
                 hold.listener.check_here(lease.name, "loop.call_soon_threadsafe(lease.release)")
@@ -82,11 +82,11 @@ class Guard:
                 note(error, str(elsewhere))
                 return
         lost = hold.check() is not None
-        result = lease.give_up("dirty" if lost else "clean")
+        result = lease._give_up("dirty" if lost else "clean")
         if not hold.ended:
             self._hand_on()
         scope, self._scope = self._scope, None
-        lease.guard = None  # lease and guard refer to each other: free both without the garbage collector
+        lease._guard = None  # lease and guard refer to each other: free both without the garbage collector
         cause = None
         if scope is not None and self.task is not None:
             try:
@@ -122,8 +122,8 @@ class Guard:
 
     def _siblings(self) -> list[Guard]:
         """The other open blocks of its task in the same hold, outermost first."""
-        leases = self.lease.hold.listener.of_task(self.task)
-        guards = (lease.guard for lease in leases if lease.hold is self.lease.hold)
+        leases = self.lease._hold.listener.of_task(self.task)
+        guards = (lease._guard for lease in leases if lease._hold is self.lease._hold)
         return [guard for guard in guards if isinstance(guard, Guard) and guard is not self]
 
     def _hand_on(self) -> None:
@@ -132,6 +132,6 @@ class Guard:
         if heir is not None:
             heir._outermost = True
             heir._scope, self._scope = self._scope, None
-        hold = self.lease.hold
+        hold = self.lease._hold
         scopes = [heir if scope is self else scope for scope in hold.scopes]
         hold.scopes = tuple([scope for scope in scopes if scope is not None])

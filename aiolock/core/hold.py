@@ -46,10 +46,10 @@ class EndOfLease(Protocol):
 class OpenLease(Protocol):
     """A lease, as its hold and its task see it."""
 
-    hold: Hold
-    calls: Calls
-    task: asyncio.Task[object] | None
-    guard: Block | None
+    _hold: Hold
+    _calls: Calls
+    _task: asyncio.Task[object] | None
+    _guard: Block | None
 
     @property
     def name(self) -> str: ...
@@ -57,7 +57,7 @@ class OpenLease(Protocol):
     @property
     def released(self) -> bool: ...
 
-    def give_up(self, ending: Ending) -> EndOfLease:
+    def _give_up(self, ending: Ending) -> EndOfLease:
         """Release it with a given ending."""
 
 
@@ -274,11 +274,11 @@ class Hold:
 
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
         """Some task other than `but` is inside a guarded block."""
-        return any(lease.guard is not None and lease.guard.task is not but for lease in self.leases)
+        return any(lease._guard is not None and lease._guard.task is not but for lease in self.leases)
 
     def weigh(self) -> None:
         """From now on its requests are of what all its levels have together."""
-        levels = [*self.nesting, *(lease.calls for lease in self.all_leases())]
+        levels = [*self.nesting, *(lease._calls for lease in self.all_leases())]
         if levels:
             self.calls = joint(levels)
 

@@ -78,7 +78,7 @@ class Holds:
 
     def add(self, lease: OpenLease) -> None:
         """A lease begins; called in its task."""
-        hold, task, alone = lease.hold, lease.task, (lease,)
+        hold, task, alone = lease._hold, lease._task, (lease,)
         hold.leases += alone
         if task is None:
             return
@@ -103,7 +103,7 @@ class Holds:
 
     def remove(self, lease: OpenLease) -> None:
         """A lease ends."""
-        hold, task = lease.hold, lease.task
+        hold, task = lease._hold, lease._task
         if task is None and lease not in hold.leases:
             hold.strays = tuple([stray for stray in hold.strays if stray() is not lease])
             return
@@ -132,13 +132,13 @@ class Holds:
         holds.leases.clear()
         holds.overlapping = ()
         for lease in reversed(leases):
-            lease.task = None
-            if lease.guard is None:
-                lease.hold.leases = _without(lease.hold.leases, lease)
-                lease.hold.strays += (weakref.ref(lease),)
+            lease._task = None
+            if lease._guard is None:
+                lease._hold.leases = _without(lease._hold.leases, lease)
+                lease._hold.strays += (weakref.ref(lease),)
             else:
-                lease.guard.abandon()
-                lease.give_up("dirty")
+                lease._guard.abandon()
+                lease._give_up("dirty")
                 logger.error(
                     "a task ended inside `async with` on lock %r without leaving it: released",
                     lease.name,

@@ -46,70 +46,63 @@ class Home(Protocol):
 class Owner:
     """Who holds a lock, for a child task: `lock.acquire(owner=lease.owner)`. Opaque, and in this process only."""
 
-    __slots__ = ("hold",)
+    __slots__ = ("_hold",)
 
     def __init__(self, hold: Hold) -> None:
-        self.hold: Hold = hold
+        self._hold: Hold = hold
 
     def __repr__(self) -> str:
-        return f"<Owner of {self.hold.calls.name!r}>"
+        return f"<Owner of {self._hold.calls.name!r}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an Owner cannot leave its process: acquire the lock in the other process instead")
 
 
 class Lease:
-    """One acquisition of a lock. Comes from `acquire()` or `async with lock`; never made by hand.
+    """One acquisition of a lock. Comes from `acquire()` or `async with lock`; never made by hand."""
 
-    Attributes:
-        hold: internal.
-        calls: internal; requests of this acquisition's weight.
-        guard: internal; the scope that is cancelled on loss; None for a lease from a plain `await lock.acquire()`.
-        task: internal; the task that acquired it; None once that task has ended.
-    """
-
-    __slots__ = ("__weakref__", "_detached", "_home", "_result", "calls", "guard", "hold", "task")
+    __slots__ = ("__weakref__", "_calls", "_detached", "_guard", "_hold", "_home", "_result", "_task")
 
     def __init__(self, home: Home, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
         self._home = home
-        self.hold: Hold = hold
-        self.calls: Calls = calls
+        self._hold: Hold = hold
+        self._calls: Calls = calls  # of this acquisition's weight
         self._result: ReleaseResult | None = None
         self._detached = False
-        self.task: asyncio.Task[object] | None = task
-        self.guard: Block | None = None
+        self._task: asyncio.Task[object] | None = task  # that acquired it; None once that has ended
+        self._guard: Block | None = None  # what is cancelled on a loss; none of a plain `await lock.acquire()`
 
     @property
     def name(self) -> str:
         """The lock's name."""
-        return self.hold.calls.name
+        return self._hold.calls.name
 
     @property
     def fence(self) -> int:
         """The fencing token, greater than that of every earlier grant on the name: let the resource refuse lower."""
-        return self.hold.fence
+        return self._hold.fence
 
     @property
     def abandoned(self) -> bool:
         """True if the previous holder vanished without releasing; False can mean unknown."""
-        return self.hold.abandoned
+        return self._hold.abandoned
 
     @property
     def depth(self) -> int:
         """How many acquisitions of this owner are open, over all its tasks; 0 once it is released."""
-        return self.hold.depth
+        return self._hold.depth
 
     @property
     def permits(self) -> int:
         """How many permits of a semaphore it has; 1 of anything else, and 0 once it is released."""
         if self.released:
             return 0
-        return self.calls.weight if self._home.contention.divisible else 1
+        return self._calls.weight if self._home.contention.divisible else 1
 
     @property
     def owner(self) -> Owner:
         """Who holds it, for a child task that shall share the lock."""
-        return Owner(self.hold)
+        return Owner(self._hold)
 
     @property
     def released(self) -> bool:
@@ -119,12 +112,12 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True once the lease is lost, by the clock. Stays true. No I/O, changes nothing, and any thread may look."""
-        return self.hold.loss_by_clock() is not None
+        return self._hold.loss_by_clock() is not None
 
     @property
     def reason(self) -> LossReason | None:
         """Why it was lost, or None. As `lost`."""
-        return self.hold.loss_by_clock()
+        return self._hold.loss_by_clock()
 
     def remaining(self) -> float:
         """Seconds still guaranteed without another renewal; 0.0 once lost or released. As `lost`.
@@ -135,7 +128,7 @@ class Lease:
         """
         if self.released or self.lost:
             return 0.0
-        return max(0.0, self.hold.deadline - self._home.runtime.clock.now())
+        return max(0.0, self._hold.deadline - self._home.runtime.clock.now())
 
     def ensure(self, seconds: float = 0.0) -> None:
         """Go on only if `seconds` are still guaranteed. Any thread may ask.
@@ -150,7 +143,7 @@ class Lease:
             LockLost: it is lost already, or has less time left (then its reason is EXPIRED; the lease itself lives on).
             NotOwned: it was released or detached.
         """
-        lost = self.hold.failure()
+        lost = self._hold.failure()
         if lost is not None:
             raise lost
         if self.released:
@@ -176,10 +169,10 @@ class Lease:
         Cancellation: nothing changes. Cost: no round trip.
         """
         self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
-        reason = await self.hold.wait_lost(self)
+        reason = await self._hold.wait_lost(self)
         if reason is None:
             raise self._not_owned()
-        self.hold.told = True
+        self._hold.told = True
         return reason
 
     async def renew(self, ttl: float | None = None) -> None:
@@ -198,7 +191,7 @@ class Lease:
         """
         self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.renew(), loop)")
         self.ensure()
-        hold = self.hold
+        hold = self._hold
         if ttl is not None:
             hold.ttl_ms = max(hold.ttl_ms, milliseconds(check_ttl(self.name, ttl)))
         call = hold.calls.batch([hold.calls.renewal(hold.owner, hold.fence, hold.ttl_ms)])
@@ -236,14 +229,14 @@ class Lease:
         that is dropped keeps the lock until its ttl is over. Cost: one round trip.
         """
         self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
-        if self.hold.calls.kind not in KINDS:
+        if self._hold.calls.kind not in KINDS:
             raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
         self._home.runtime.need_one_server(self.name, "tickets")
         self._check_alone()
         await self.renew(ttl)
         self.ensure()
         self._check_alone()
-        ticket = Ticket.of(self.hold, self._home.runtime.keys)
+        ticket = Ticket.of(self._hold, self._home.runtime.keys)
         self._result = self._home.detach(self)
         self._detached = True
         return ticket.encode()
@@ -275,11 +268,11 @@ class Lease:
         if rest:
             return Releasing(self._home.lessen(self, rest))
         if self._result is None:
-            ending: Ending = "clean" if self.hold.check() is None else "dirty"
+            ending: Ending = "clean" if self._hold.check() is None else "dirty"
             self._result = self._home.leave(self, ending)
         return Releasing(self._result)
 
-    def give_up(self, ending: Ending) -> ReleaseResult:
+    def _give_up(self, ending: Ending) -> ReleaseResult:
         """Release it with a given ending; what `release()` and the guard stand on."""
         if self._result is None:
             self._result = self._home.leave(self, ending)
@@ -302,10 +295,10 @@ class Lease:
 
         Source: level cancellation cuts an unshielded `__aexit__` at its first await.
         """
-        return Shielded(self.hold, self._home.runtime.clock, manager)
+        return Shielded(self._hold, self._home.runtime.clock, manager)
 
     def __repr__(self) -> str:
-        reason = self.hold.loss_by_clock()
+        reason = self._hold.loss_by_clock()
         if reason is not None:
             state = f"lost={reason.name}"
         elif self.released:
@@ -349,8 +342,8 @@ class Lease:
         raise TypeError("a Lease cannot leave its process: send the ticket that `await lease.detach()` returns")
 
     def __del__(self) -> None:
-        if self._result is None and not self.hold.ended:
-            self._home.collected(self.hold)  # first, for a warning may be an error
+        if self._result is None and not self._hold.ended:
+            self._home.collected(self._hold)  # first, for a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
 
 

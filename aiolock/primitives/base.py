@@ -73,7 +73,7 @@ class Primitive:
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
         """
         leases = self._gate().of_task(asyncio.current_task())
-        return sum(self._side in (None, lease.calls.weight) and not lease.lost for lease in leases)
+        return sum(self._side in (None, lease._calls.weight) and not lease.lost for lease in leases)
 
     async def __aenter__(self) -> Lease:
         frame, code, spans_yield = caller(self._calls.name)
@@ -99,7 +99,7 @@ class Primitive:
             limit = check_timeout(self.name, "timeout", timeout)
 
         async def acquire() -> Lease:
-            sharing = None if owner is None else owner.hold
+            sharing = None if owner is None else owner._hold
             lease = await obtain(self._gate(), calls, self._policy, limit, sharing)
             self._obtained(lease)
             return lease
@@ -125,7 +125,7 @@ class Primitive:
         lease = gate.find(task, self._side)
         if lease is None:
             raise NotOwned(self.name, self._unowned(task))
-        if lease.guard is not None and (part is None or part == lease.permits):
+        if lease._guard is not None and (part is None or part == lease.permits):
             raise NotOwned(
                 self.name,
                 f"lock {self.name!r} was not released: an `async with` block of this task has it, and releases it at "

@@ -8,7 +8,10 @@ from ..core.policy import Policy, check_duration, check_margin, check_metadata, 
 
 
 class Default:
-    """Stands for 'as the lock was made with'."""
+    """Stands for a value that was not given: "as the lock was made with", where None means "without limit".
+
+    Pass `Default()` on where a wrapper of yours was given no timeout.
+    """
 
     def __repr__(self) -> str:
         return "the lock's default"

@@ -153,7 +153,7 @@ class Semaphore(Queueing):
         self._permits = permits
 
     def _obtained(self, lease: Lease) -> None:
-        self._agree(lease.hold.capacity)
+        self._agree(lease._hold.capacity)
 
     def _agree(self, permits: int) -> None:
         if permits != self._permits and not self._warned:

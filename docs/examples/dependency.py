@@ -46,7 +46,7 @@ async def ship(order_id: str, lease: OrderLease) -> dict[str, int | str]:
 @app.exception_handler(LockLost)
 async def lost(_: Request, error: LockLost) -> JSONResponse:
     """The lease was lost under the handler, which was cancelled: nobody knows how far it came."""
-    return JSONResponse({"detail": str(error), "reason": error.reason.value}, 503)
+    return JSONResponse({"detail": str(error), "reason": error.reason}, 503)
 
 
 @app.exception_handler(AcquireTimeout)

@@ -448,7 +448,7 @@ async def test_a_handoff_over_a_connection_that_dies(lost: str, turns: int) -> N
 async def test_a_loss_while_it_is_cancelled() -> None:
     async def scenario(world: World) -> None:
         async with world.locks.lock("a") as lease:
-            world.soon(2, lambda: lease.hold.lose(LossReason.MAX_HOLD))
+            world.soon(2, lambda: lease._hold.lose(LossReason.MAX_HOLD))
             for _ in range(4):
                 await asyncio.sleep(0)
 

@@ -46,14 +46,14 @@ async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
 def renew_now(*leases: Lease) -> None:
     """Let the next renewal of all these leases be due in this turn, instead of after a third of the ttl."""
     for lease in leases:
-        lease.hold.verify()
+        lease._hold.verify()
 
 
 async def renewed(*leases: Lease) -> None:
     """Wait until a renewal of each was answered."""
-    expiries = [lease.hold.expiry for lease in leases]
+    expiries = [lease._hold.expiry for lease in leases]
     renew_now(*leases)
-    await until(lambda: all(lease.hold.expiry > expiry for lease, expiry in zip(leases, expiries, strict=True)))
+    await until(lambda: all(lease._hold.expiry > expiry for lease, expiry in zip(leases, expiries, strict=True)))
 
 
 nobody_waits = pytest.mark.not_polling("nobody waits")

@@ -257,10 +257,10 @@ async def test_what_renewal_needs_spoils_only_that_key(deny: Deny, place: RedisP
         patterns = " ".join(f"~{keys_of(f'n{i}').lock}*" for i in (0, 1, 3))
         place.link.execute_command("ACL", "SETUSER", USER, "resetkeys", *patterns.split())
         bad, good = leases.pop(2), leases
-        before = bad.hold.expiry
+        before = bad._hold.expiry
         renew_now(bad)
         await renewed(*good)
-        assert bad.hold.expiry == before
+        assert bad._hold.expiry == before
         assert not bad.lost  # until its deadline
         for lease in good:
             await lease.release()

@@ -249,7 +249,7 @@ async def test_a_release_lets_a_waiter_in_another_manager_in(here: Any, there: A
         lease: Lease = await waiter
         assert (lease.fence > holder.fence, lease.abandoned, lease.lost) == (True, False, False)
         await until(lambda: lease.remaining() > 3.0)  # its first renewal: no longer that of a grant
-    assert set(kind.held_for(place)) == {lease.hold.owner}
+    assert set(kind.held_for(place)) == {lease._hold.owner}
     assert not unlimited(place.side)
     await lease.release()
 
@@ -418,7 +418,7 @@ async def test_a_fixed_lease_ends_before_the_server_lets_it_go(kind: Kind, there
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                held = lease.hold.owner in kind.held_for(place)
+                held = lease._hold.owner in kind.held_for(place)
                 raise
 
     async with place.manager(ttl=2.8, margin=2.3) as locks:

@@ -65,7 +65,7 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
             async with manager.fair_lock(NAME).acquire(timeout=timeout) as lease:
                 inside += 1
                 assert inside == 1
-                entered.append((seen[lease.hold.owner], lease.fence))
+                entered.append((seen[lease._hold.owner], lease.fence))
                 await asyncio.sleep(0.001)
                 inside -= 1
         except (AcquireTimeout, BackendError):

@@ -403,7 +403,7 @@ async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, 
     async with here as lease:
         channel = locks._runtime.keys.manager(locks._runtime.id)
         assert channel
-        ManagerChannel(locks._runtime).on_message(f"revoked {lease.hold.owner} {lease.fence - 1}")
+        ManagerChannel(locks._runtime).on_message(f"revoked {lease._hold.owner} {lease.fence - 1}")
         ManagerChannel(locks._runtime).on_message(f"revoked {locks._runtime.id}:1 {lease.fence}")
         assert not lease.lost
 
@@ -444,11 +444,11 @@ async def test_a_fixed_lease_ends_before_the_server_lets_it_go(place: Place) -> 
 async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -> None:
     async with locks.lock(NAME, ttl=SHORT, renew=False) as lease:
         for _ in range(3):
-            expiry = lease.hold.expiry
+            expiry = lease._hold.expiry
             await asyncio.sleep(0.1)
-            assert lease.hold.expiry == expiry
+            assert lease._hold.expiry == expiry
             await lease.renew()
-            assert lease.hold.expiry > expiry + 0.05
+            assert lease._hold.expiry > expiry + 0.05
         await lease.renew(ttl=60.0)
         assert lease.remaining() > 30
         await lease.renew(ttl=SHORT)  # never shortens
@@ -677,10 +677,10 @@ async def test_one_bad_key_spoils_no_other_lease(locks: LockManager, place: Plac
     leases = [await locks.lock(f"n{i}").acquire() for i in range(5)]
     bad, good = leases.pop(2), leases
     place.side.set(keys_of("n2").lock, "a string")
-    before = bad.hold.expiry
+    before = bad._hold.expiry
     renew_now(bad)
     await renewed(*good)
-    assert bad.hold.expiry == before
+    assert bad._hold.expiry == before
     assert not bad.lost  # until its deadline: see tests/unit/test_watchdog.py
     for lease in good:
         await lease.release()

@@ -31,7 +31,7 @@ async def test_it_moves_and_is_renewed_there(locks: LockManager, others: LockMan
     assert not locks._runtime.holds
     moved = await others.resume(ticket, ttl=30.0)
     assert moved.fence > lease.fence or kind == "read"
-    assert moved.hold.calls.weight == lease.hold.calls.weight
+    assert moved._hold.calls.weight == lease._hold.calls.weight
     assert not moved.abandoned
     assert moved.remaining() > 20
     await moved.renew(60.0)

@@ -202,7 +202,7 @@ async def test_a_downgrade_of_leases_whose_task_has_ended(here: RWLock, there: R
         return await here.write.acquire(), await here.read.acquire()
 
     writing, reading = await asyncio.create_task(both())
-    await until(lambda: writing.task is None)
+    await until(lambda: writing._task is None)
     await writing.release()
     assert await tried(there.read)
     assert not await tried(there.write)

@@ -48,7 +48,7 @@ async def test_a_task_that_detached_one_of_its_permits_still_ends_with_the_other
 
     moved, kept = await asyncio.create_task(work())
     assert moved.released
-    await until(lambda: kept.task is None)
+    await until(lambda: kept._task is None)
     with pytest.raises(NotOwned):
         here.release()  # whose lease that is cannot be told
     await kept.release()

@@ -41,7 +41,7 @@ async def test_a_writers_ticket_makes_no_reader(locks: LockManager, others: Lock
     moved = await others.resume(forged(await writing.detach(), 1))
     async with others.rw_lock(NAME).write:
         pass
-    assert moved.calls.weight == FULL
+    assert moved._calls.weight == FULL
     await others.rw_lock(NAME).write.release()
     assert moved.released
 
@@ -63,6 +63,6 @@ async def test_a_resumed_semaphore_lease_asks_for_what_it_has_of_all_there_are(
     """So a server that lost their number is not told that there are as many as the lease has."""
     lease = await locks.semaphore(NAME, 5).acquire(2)
     moved = await others.resume(await lease.detach())
-    _, (_, (*_, capacity, weight)) = moved.hold.part()
+    _, (_, (*_, capacity, weight)) = moved._hold.part()
     assert (capacity, weight) == (5, 2)
     await moved.release()

@@ -121,8 +121,8 @@ async def fork(url: str, folder: str) -> None:
             if child == 0:
                 _in_child(journal, locks, lock, lease)
             os.waitpid(child, 0)  # noqa: ASYNC222 - the connection is idle meanwhile
-            expiry = lease.hold.expiry
-            while lease.hold.expiry == expiry and not lease.lost:  # noqa: ASYNC110 - until it was renewed
+            expiry = lease._hold.expiry
+            while lease._hold.expiry == expiry and not lease.lost:  # noqa: ASYNC110 - until it was renewed
                 await asyncio.sleep(0.01)
             async with lock:
                 pass
@@ -246,7 +246,7 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
         for _ in range(int(rounds)):
             asked = time.monotonic()
             async with take(locks, "fair") as lease:
-                queued = told.pop(lease.hold.owner, None)
+                queued = told.pop(lease._hold.owner, None)
                 known = {"asked": asked, "queued": queued or time.monotonic(), "waited": queued is not None}
                 journal.note("enter", task=task, fence=lease.fence, **known)
                 await asyncio.sleep(0)

@@ -40,7 +40,7 @@ async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
 async def renewed(lease: Lease, since: float) -> None:
     """Wait until a renewal was answered that moved the expiry beyond what it was."""
     async with asyncio.timeout(ENOUGH):
-        await until(lambda: lease.hold.expiry > since, ENOUGH)
+        await until(lambda: lease._hold.expiry > since, ENOUGH)
 
 
 async def enter(lock: Lock) -> int:

@@ -23,9 +23,9 @@ async def go_on(locks: LockManager, elsewhere: LockManager) -> None:
     """Renewals, time limits, waiting and releasing work as before."""
     async with elsewhere.lock("kept", ttl=30.0) as kept, locks.lock("mine") as mine:
         await cancel_all_others()
-        before, expiry = mine.fence, mine.hold.expiry
+        before, expiry = mine.fence, mine._hold.expiry
         async with asyncio.timeout(5):
-            while mine.hold.expiry == expiry:  # noqa: ASYNC110
+            while mine._hold.expiry == expiry:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert not mine.lost
             with pytest.raises(AcquireTimeout):

@@ -318,8 +318,8 @@ async def test_lost_renewals_are_repeated(proxy: FaultProxy, opened: Opener, ser
     """Kept by Hold.unknown: it tries until its deadline; or by Hold.verify, after the reconnect."""
     locks = await opened(proxy.url, request_timeout=0.5)
     async with locks.lock(NAME) as lease:
-        cut, expiry = proxy.cut(times=2, matching=RENEWS), lease.hold.expiry
-        lease.hold.verify()  # its renewal is due
+        cut, expiry = proxy.cut(times=2, matching=RENEWS), lease._hold.expiry
+        lease._hold.verify()  # its renewal is due
         async with asyncio.timeout(ENOUGH):
             await cut.hit(2)
         await renewed(lease, expiry)
@@ -333,12 +333,12 @@ async def test_replies_fail_for_a_while_and_the_lease_survives(
     """Kept by Hold.verify on reconnect, and by renewals being rebuilt."""
     locks = await opened(proxy.url, request_timeout=0.5)
     async with locks.lock(NAME) as lease:
-        fence, expiry = lease.fence, lease.hold.expiry
+        fence, expiry = lease.fence, lease._hold.expiry
         hole = proxy.blackhole("replies")
-        lease.hold.verify()  # its renewal is due
+        lease._hold.verify()  # its renewal is due
         await hole.hit()
         await proxy.connected(3)  # given up, and so was another one
-        assert lease.hold.expiry == expiry
+        assert lease._hold.expiry == expiry
         proxy.heal()
         await renewed(lease, expiry)
         assert not lease.lost

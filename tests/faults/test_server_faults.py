@@ -113,11 +113,11 @@ async def test_a_frozen_server(own_server: RedisServer, opened: Opener, beside: 
 async def test_a_short_freeze_is_survived(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     locks = await opened(own_server.url, request_timeout=0.5)
     async with locks.lock(NAME) as lease:
-        expiry = lease.hold.expiry
+        expiry = lease._hold.expiry
         own_server.freeze()
-        lease.hold.verify()  # its renewal is due
+        lease._hold.verify()  # its renewal is due
         await asyncio.sleep(1.5)  # it was given up, with its connection
-        assert lease.hold.expiry == expiry
+        assert lease._hold.expiry == expiry
         own_server.thaw()
         await renewed(lease, expiry)
         assert not lease.lost
@@ -187,9 +187,9 @@ async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Ser
 
     async with asyncio.timeout(20), locks.lock("kept") as kept:
         await asyncio.gather(forget(), *(work() for _ in range(4)))
-        expiry = kept.hold.expiry
+        expiry = kept._hold.expiry
         beside.link.script_flush()
-        kept.hold.verify()  # its renewal is due
+        kept._hold.verify()  # its renewal is due
         await renewed(kept, expiry)
     assert fences == sorted(set(fences))
     assert len(fences) == 80
@@ -203,7 +203,7 @@ async def test_flushall(own_server: RedisServer, opened: Opener, beside: Server)
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
             lost.append(lease)
             beside.link.flushall()
-            lease.hold.verify()  # its renewal is due
+            lease._hold.verify()  # its renewal is due
             await asyncio.sleep(60)
     assert caught.value.reason is LossReason.DELETED
     async with locks.lock(NAME) as lease:
@@ -229,8 +229,8 @@ async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Se
         assert NAME in str(caught.value)
         assert caught.value.transient
     assert not beside.locked()
-    expiry = leases[0].hold.expiry
-    leases[0].hold.verify()  # its renewal is due
+    expiry = leases[0]._hold.expiry
+    leases[0]._hold.verify()  # its renewal is due
     await renewed(leases[0], expiry)
     assert not any(lease.lost for lease in leases)
     waiter = asyncio.create_task(enter(locks.lock("n0")))
@@ -261,7 +261,7 @@ async def test_eviction(
             while beside.locked():
                 beside.link.set(f"filler:{number}", b"x" * 20_000, ex=7 * 86_400)  # it goes after what expires sooner
                 number += 1
-            lease.hold.verify()  # its renewal is due
+            lease._hold.verify()  # its renewal is due
             await asyncio.sleep(60)
     assert caught.value.reason is LossReason.DELETED
 
@@ -280,15 +280,15 @@ async def test_a_server_that_became_read_only(own_server: RedisServer, opened: O
         lease = await locks.lock(NAME).acquire()
         waiter = asyncio.create_task(enter(others.lock(NAME)))
         await until(lambda: beside.waiting())
-        expiry = kept.hold.expiry
+        expiry = kept._hold.expiry
         beside.link.execute_command("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(BackendError, match=r"READONLY|MASTERDOWN") as caught:
             await locks.lock("n1").acquire()
         assert caught.value.transient
         released = asyncio.ensure_future(_release(lease))
-        kept.hold.verify()  # its renewal is due
+        kept._hold.verify()  # its renewal is due
         await asyncio.sleep(0.5)
-        assert kept.hold.expiry == expiry
+        assert kept._hold.expiry == expiry
         assert not waiter.done()
         beside.link.execute_command("REPLICAOF", "NO", "ONE")
         async with asyncio.timeout(ENOUGH):
@@ -307,7 +307,7 @@ async def test_a_busy_server(own_server: RedisServer, opened: Opener, beside: Se
     locks = await opened(own_server.url, request_timeout=2.0)
     beside.link.config_set("busy-reply-threshold", 50)
     async with locks.lock(NAME) as lease:
-        expiry = lease.hold.expiry
+        expiry = lease._hold.expiry
         with redis_cli.client(own_server.url) as link:
             thread = threading.Thread(target=_hang, args=(link,))
             thread.start()
@@ -317,9 +317,9 @@ async def test_a_busy_server(own_server: RedisServer, opened: Opener, beside: Se
                         while True:
                             await enter(locks.lock("n1"))
                 assert caught.value.transient
-                lease.hold.verify()  # its renewal is due
+                lease._hold.verify()  # its renewal is due
                 await asyncio.sleep(0.3)
-                assert lease.hold.expiry == expiry
+                assert lease._hold.expiry == expiry
             finally:
                 beside.link.script_kill()
                 await asyncio.to_thread(thread.join)

@@ -32,7 +32,7 @@ async def rows(lock: Any, leases: list[Lease] | None = None) -> AsyncIterator[in
 
 
 def lose(lease: Lease) -> None:
-    lease.hold.lose(LOST)
+    lease._hold.lose(LOST)
 
 
 async def forever() -> None:

@@ -21,7 +21,7 @@ LOST = LossReason.TAKEN_OVER
 
 
 def lose(lease: Lease) -> None:
-    lease.hold.lose(LOST)
+    lease._hold.lose(LOST)
 
 
 async def forever() -> None:

@@ -20,7 +20,7 @@ LOST = LossReason.TAKEN_OVER
 
 
 def lose(lease: Lease) -> None:
-    lease.hold.lose(LOST)
+    lease._hold.lose(LOST)
 
 
 def soon(*acts: Callable[[], object]) -> None:

@@ -141,7 +141,7 @@ async def test_an_acquire_that_dies_is_buried(trio: Trio, links: list[Link], her
     """The lost copy may still run: it finds a tombstone. Kept by QuorumAcquire.again."""
     links[2].hang()
     lease = await here.acquire()
-    owner = lease.hold.owner
+    owner = lease._hold.owner
     links[2].die(executed=executed)
     await trio.clock.advance(0)
     assert trio.held() == [True, True, False]

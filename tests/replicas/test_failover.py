@@ -68,7 +68,7 @@ async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: L
         assert await promoted.lock(lease.name).try_acquire() is None
         assert lease.remaining() > 0
     for lease in granted.values():
-        lease.give_up("dirty")
+        lease._give_up("dirty")
 
 
 async def test_with_and_without(opened: Opener, promoted: LockManager, replicated: Pair) -> None:
@@ -83,7 +83,7 @@ async def test_with_and_without(opened: Opener, promoted: LockManager, replicate
         assert first.remaining() > 0  # two holders: what min_replicas is for
     async with promoted.lock("checked"):
         pass
-    first.give_up("dirty")
+    first._give_up("dirty")
 
 
 async def test_nobody_enters_before_the_deadline_of_the_last_acknowledged_renewal(
@@ -97,7 +97,7 @@ async def test_nobody_enters_before_the_deadline_of_the_last_acknowledged_renewa
     async with asyncio.timeout(10), promoted.lock(NAME) as other:
         assert lease.lost
         assert other.fence > lease.fence
-    lease.give_up("dirty")
+    lease._give_up("dirty")
 
 
 async def test_demoted_while_a_grant_is_pending(opened: Opener, replicated: Pair) -> None:

@@ -130,11 +130,11 @@ async def test_a_replica_that_comes_back_in_time_saves_the_lease(
 ) -> None:
     locks = await opened(**HASTY)
     async with locks.lock(NAME) as lease:
-        expiry = lease.hold.expiry
+        expiry = lease._hold.expiry
         replicated.replica.freeze()
-        lease.hold.verify()  # its renewal is due
+        lease._hold.verify()  # its renewal is due
         await until(lambda: "by 0 of 1 replicas" in caplog.text)
-        assert lease.hold.expiry == expiry
+        assert lease._hold.expiry == expiry
         replicated.replica.thaw()
         await renewed(lease, expiry)
         assert not lease.lost

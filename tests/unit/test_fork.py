@@ -49,7 +49,7 @@ ENTERED_AFTER = """
 
     async def owner():
         async with locks, locks.lock("a") as lease:
-            return lease.hold.owner
+            return lease._hold.owner
 
     read, write = os.pipe()
     for _ in range(2):

@@ -302,7 +302,7 @@ async def test_a_transfer_whose_connection_dies(
     await second.end()
     await settle(backend)
     assert not await peer.lock("a").is_locked()
-    assert any(key.endswith(second.entered.result().hold.owner) for key in tombstones(backend))
+    assert any(key.endswith(second.entered.result()._hold.owner) for key in tombstones(backend))
 
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
@@ -335,7 +335,7 @@ async def test_a_transfer_whose_connection_dies_after_the_successor_left(
 async def test_not_handed_on_after_a_loss(locks: LockManager, backend: Counting, crew: Crew) -> None:
     """§6: Kept by Gate.lower: the next in the queue asks the server itself, and those behind it wait."""
     first, second, third = await queue_up(crew, locks.lock("a"), 3, backend)
-    first.entered.result().hold.lose(LossReason.MAX_HOLD)
+    first.entered.result()._hold.lose(LossReason.MAX_HOLD)
     with pytest.raises(LockLost):
         await first.task
     await settle(backend)
@@ -493,7 +493,7 @@ async def test_memory_of_a_task_that_holds_much_grows_with_what_it_holds(locks: 
     """Not with its square: `Gate.lease`, whose callback keeps no context of its own."""
     leases = [await locks.lock(f"name {i}").acquire() for i in range(50)]
     gc.collect()
-    ours = {id(lease.hold) for lease in leases}
+    ours = {id(lease._hold) for lease in leases}
     tuples = [thing for thing in gc.get_objects() if type(thing) is tuple and thing and id(thing[0]) in ours]
     assert sum(map(len, tuples)) < 3 * len(leases)
     for lease in leases:

@@ -188,7 +188,7 @@ async def test_loop_blocked_says_for_how_long(locks: LockManager, backend: Memor
         async with locks.lock("a") as lease:
             backend.clock.jump(31)
             await settle(backend)
-    assert 31 - TTL / 3 <= lease.hold.blocked <= 31
+    assert 31 - TTL / 3 <= lease._hold.blocked <= 31
 
 
 async def test_a_blocking_body_is_judged_by_the_clock_at_its_end(locks: LockManager, backend: MemoryBackend) -> None:
@@ -253,7 +253,7 @@ async def test_a_late_revocation_spares_the_successor(locks: LockManager) -> Non
     """H9, `ManagerChannel.on_message`: owner and fence must both be the hold's."""
     runtime = runtime_of(locks)
     lease = await locks.lock("a").acquire()
-    owner, fence = lease.hold.owner, lease.fence
+    owner, fence = lease._hold.owner, lease.fence
     for message in (f"revoked {owner} {fence - 1}", f"revoked {owner}x {fence}", "revoked", "", f"hm {owner} {fence}"):
         ManagerChannel(runtime).on_message(message)
     ManagerChannel(runtime).on_message(None)
@@ -267,8 +267,8 @@ async def test_a_late_revocation_spares_the_successor(locks: LockManager) -> Non
 async def test_the_first_loss_counts(locks: LockManager, backend: MemoryBackend) -> None:
     """H5: absorbing once observed."""
     lease = await locks.lock("a").acquire()
-    lease.hold.lose(LossReason.DELETED)
-    lease.hold.lose(LossReason.TAKEN_OVER)
+    lease._hold.lose(LossReason.DELETED)
+    lease._hold.lose(LossReason.TAKEN_OVER)
     await backend.clock.advance(2 * TTL)
     assert lease.reason is LossReason.DELETED
     with pytest.raises(LockLost):
@@ -306,7 +306,7 @@ async def test_a_verdict_on_a_released_hold_is_ignored(locks: LockManager, backe
     await settled
     await settle(backend)
     assert backend.calls == ["acquire", "renew", "release"]
-    assert (lease.hold.reason, lease.hold.due) == (None, math.inf)
+    assert (lease._hold.reason, lease._hold.due) == (None, math.inf)
 
 
 async def test_a_flushed_server_is_noticed_on_reconnect(locks: LockManager, backend: MemoryBackend) -> None:
@@ -370,7 +370,7 @@ async def test_a_loss_is_logged_once_and_names_no_owner(
 ) -> None:
     with caplog.at_level(logging.DEBUG, "aiolock"):
         lease = await locks.lock("a").acquire()
-        lease.hold.lose(reason)
+        lease._hold.lose(reason)
         with pytest.raises(LockLost) as caught:
             await lease.release()
     (record,) = [record for record in caplog.records if record.name == "aiolock.hold"]

@@ -237,7 +237,7 @@ async def test_repr_shows_state_and_no_owner(locks: LockManager, backend: Memory
     await lease.release()
     assert "released" in repr(lease)
     lost = await lock.acquire()
-    lost.hold.lose(LossReason.DELETED)
+    lost._hold.lose(LossReason.DELETED)
     assert "lost=DELETED" in repr(lost)
     with pytest.raises(LockLost) as caught:
         await lost.release()

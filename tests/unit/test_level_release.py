@@ -99,6 +99,6 @@ async def test_what_is_renewed_is_what_is_left(locks: LockManager) -> None:
     """So that a lost one is judged by its own weight. Kept by Gate._write_rest."""
     lease = await locks.semaphore("api", 5).acquire(4)
     lease.release(3)
-    _, (_, (*_, weight)) = lease.hold.part()
+    _, (_, (*_, weight)) = lease._hold.part()
     assert weight == 1
     await lease.release()

@@ -340,7 +340,7 @@ async def test_no_verdict_on_what_is_handed_on(mine: LockManager, slow: Tricky, 
     await first.end()
     await slow.clock.advance(1.0)
     lease = second.entered.result()
-    assert state(slow, "a").holder == lease.hold.owner
+    assert state(slow, "a").holder == lease._hold.owner
     assert state(slow, "a").fence == lease.fence > first.entered.result().fence
     await lease.renew()
     await second.end()

@@ -79,7 +79,7 @@ async def test_a_look_past_the_deadline(
         assert "lost=EXPIRED" in str(said)
     else:
         assert said == TRUE[how]
-    assert lease.hold.reason is None
+    assert lease._hold.reason is None
     with expect_loss(LossReason.EXPIRED):
         await task
     assert lock_keys(backend) == []
@@ -91,7 +91,7 @@ async def test_a_look_names_the_reason_that_the_loop_will_name(locks: LockManage
     with expect_loss(LossReason.LOOP_BLOCKED, "for at least"):
         lease.ensure()
     await settle(backend)
-    assert (lease.hold.reason, lease.reason) == (LossReason.LOOP_BLOCKED,) * 2
+    assert (lease._hold.reason, lease.reason) == (LossReason.LOOP_BLOCKED,) * 2
     with pytest.raises(LockLost):
         await lease.release()
 
@@ -134,12 +134,12 @@ async def test_what_changes_something_raises_in_another_thread(
         return await change(locks, lease)
 
     lease = await locks.lock("a").acquire()
-    before = lease.hold.ttl_ms
+    before = lease._hold.ttl_ms
     error = elsewhere(lambda: asyncio.run(call()))
     assert isinstance(error, ConfigurationError)
     assert "'a'" in str(error)
     assert remedy in str(error)
-    assert (backend.calls, lease.released, lease.hold.ttl_ms) == (["acquire"], False, before)
+    assert (backend.calls, lease.released, lease._hold.ttl_ms) == (["acquire"], False, before)
     await lease.release()
 
 

@@ -80,7 +80,7 @@ async def test_an_error_while_one_block_is_cancelled(
     lease = await holder.entered
     told = crew.start(lease.wait_lost())
     await settle(backend)
-    lease.hold.scopes = (BrokenScope(), *lease.hold.scopes)
+    lease._hold.scopes = (BrokenScope(), *lease._hold.scopes)
     await backend.clock.advance(DEADLINE)
     assert told.done()
     assert await told is LossReason.EXPIRED
@@ -96,7 +96,7 @@ async def test_waiting_for_the_loss_on_a_loop_that_is_closed(locks: LockManager,
     loop.close()
     with expect_loss(LossReason.EXPIRED):
         async with locks.lock("a", renew=False) as lease:
-            lease.hold.watchers = ((lease, gone),)
+            lease._hold.watchers = ((lease, gone),)
             await backend.clock.advance(DEADLINE)
             await asyncio.Event().wait()
 

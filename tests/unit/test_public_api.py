@@ -53,7 +53,7 @@ def of_class(path: str, cls: type) -> Iterator[str]:
             yield f"    {kind(member)}{name}{inspect.signature(member)}"
     for name, annotation in sorted(inspect.get_annotations(cls).items()):
         if not name.startswith("_"):
-            yield f"    {name}: {annotation}"
+            yield f"    {name}: {getattr(annotation, '__forward_arg__', annotation)}"
 
 
 def kind(function: Any) -> str:

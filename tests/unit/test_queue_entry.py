@@ -338,7 +338,7 @@ async def test_a_grant_that_is_told_past_its_deadline_is_asked_for(
     while left:
         (entered,) = [one for one in left if one.entered.done()]
         assert entered.entered.result().remaining() > LIVENESS
-        assert state(backend, "a").holder == entered.entered.result().hold.owner
+        assert state(backend, "a").holder == entered.entered.result()._hold.owner
         left.remove(entered)
         await entered.end()
         await settle(backend)
@@ -353,7 +353,7 @@ async def test_a_confirmation_that_comes_too_late_loses_the_lease(
     with backend.outage():
         lease.release()
         await settle(backend)
-        assert waiter.entered.result().hold.owner == state(backend, "a").holder
+        assert waiter.entered.result()._hold.owner == state(backend, "a").holder
         assert state(backend, "a").depth == 0
         backend.steal("a")
     with expect_loss(LossReason.TAKEN_OVER):

@@ -55,14 +55,14 @@ async def ticket_of(manager: LockManager, ttl: float | None = None) -> str:
 
 async def test_moves_under_a_higher_fence(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
     lease = await locks.lock("a").acquire()
-    owner = lease.hold.owner
+    owner = lease._hold.owner
     ticket = await lease.detach()
     assert state_of(backend, "a")[:2] == (owner, 1)
     async with peer.resume(ticket) as resumed:
         assert resumed.fence > lease.fence
         assert resumed.depth == 1
         assert not resumed.abandoned
-        assert state_of(backend, "a")[:2] == (resumed.hold.owner, 1)
+        assert state_of(backend, "a")[:2] == (resumed._hold.owner, 1)
         assert state_of(backend, "a").fence == resumed.fence
         await backend.clock.advance(10 * TTL)  # renewed by the other process now
         assert not resumed.lost
@@ -209,7 +209,7 @@ async def test_force_release_reaches_the_new_holder(
 async def test_a_block_goes_on_and_releases_nothing(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
-    """Kept by Gate.detach: `_end`, so nothing cancels the block; and by Lease.give_up: it is settled."""
+    """Kept by Gate.detach: `_end`, so nothing cancels the block; and by Lease._give_up: it is settled."""
     async with locks.lock("a") as lease:
         ticket = await lease.detach()
         backend.calls.clear()
@@ -369,7 +369,7 @@ async def test_a_longer_ttl_that_may_have_arrived_stays_in_force(locks: LockMana
         backend.fail_next("reply")
         with pytest.raises(BackendError):
             await lease.detach(300.0)
-        assert lease.hold.ttl_ms == 300_000
+        assert lease._hold.ttl_ms == 300_000
     assert lock_keys(backend) == []
 
 
@@ -593,7 +593,7 @@ async def test_late_requests_of_the_old_owner_hurt_nobody(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
     lease = await locks.lock("a").acquire()
-    owner, fence = lease.hold.owner, lease.fence
+    owner, fence = lease._hold.owner, lease.fence
     async with peer.resume(await lease.detach()) as resumed:
         before = state_of(backend, "a")[:2]
         for call in (
@@ -613,7 +613,7 @@ async def test_a_tainted_owner_never_comes_back(locks: LockManager, peer: LockMa
     """A copy of its acquire may still be on its way when the new holder has gone. Kept by `Ticket.tainted`."""
     backend.fail_next("reply")
     lease = await locks.lock("a").acquire()
-    owner = lease.hold.owner
+    owner = lease._hold.owner
     async with peer.resume(await lease.detach()):
         assert tombstones(backend) == [f"{KEY}:dead:{owner}"]
     assert backend._execute(CALLS.acquire(owner, 30_000, 0, "")) == Finished()
@@ -631,7 +631,7 @@ async def test_resume_over_a_connection_that_dies(
     ticket = await ticket_of(locks)
     peer_backend.fail_next(lost)  # type: ignore[arg-type]
     async with peer.resume(ticket) as lease:
-        assert state_of(backend, "a")[:2] == (lease.hold.owner, 1)
+        assert state_of(backend, "a")[:2] == (lease._hold.owner, 1)
         assert state_of(backend, "a").fence == lease.fence
     assert lock_keys(backend) == []
     assert len(tombstones(backend)) == 1  # the copy may still come
