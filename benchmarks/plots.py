@@ -44,11 +44,13 @@ class Plot:
     """One that was drawn.
 
     Attributes:
+        kind: the name of its kind.
         path: its file.
         title: what it shows.
         left_out: labels of lines that found no place.
     """
 
+    kind: str
     path: Path
     title: str
     left_out: Sequence[str]
@@ -80,7 +82,7 @@ def write_plots(results: dict[str, Any], path: Path) -> list[Plot]:
         target = path.with_name(f"{path.stem}-{kind.name.replace(' ', '-')}.svg")
         drawn = draw(kind.title, kind.x_label, kind.y_label, shown, kind.log_x, kind.log_y, THICK)
         target.write_text(drawn, encoding="utf-8")
-        written.append(Plot(target, kind.title, left_out))
+        written.append(Plot(kind.name, target, kind.title, left_out))
     return written
 
 

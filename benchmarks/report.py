@@ -2,7 +2,7 @@
 
 python -m benchmarks.report RESULTS.json                            # the report beside the results, and the plots
 python -m benchmarks.report RESULTS.json --into docs/benchmarks.md  # fills the page's marked blocks
-python -m benchmarks.report RESULTS.json --into README.md           # the same: the block `headline`
+python -m benchmarks.report RESULTS.json --into README.md           # the same, for `headline` and `picture`
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import fill as wrap
@@ -20,6 +21,9 @@ from . import tables
 from .plots import Plot, write_plots
 
 Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = "throughput"
+"""The plot that the README shows."""
 BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
@@ -61,7 +65,8 @@ def fill(page: Path, results: Json, path: Path) -> None:
     blocks: dict[str, Callable[[Json], str]] = {
         "environment": tables.environment, "targets": tables.targets, "speeds": tables.speeds,
         "between": tables.between, "behaviour": tables.behaviour, "absent": tables.absent, "measured": tables.measured,
-        "settings": tables.settings, "headline": tables.headline,
+        "settings": tables.settings, "headline": lambda results: f"{tables.headline(results)}\n\n{_source(path)}",
+        "picture": lambda results: _picture(write_plots(results, path)),
         "plots": lambda results: _images(write_plots(results, path), page),
     }  # fmt: skip
     text = page.read_text(encoding="utf-8")
@@ -81,6 +86,22 @@ def _images(plots: list[Plot], page: Path) -> str:
                 wrap(f"Not drawn: {', '.join(plot.left_out)}. The tables have them.", 118, break_on_hyphens=False)
             )
     return "\n\n".join(parts)
+
+
+def _source(path: Path) -> str:
+    return f"From [{path.name}]({_repository()}/blob/main/benchmarks/results/{path.name})."
+
+
+def _picture(plots: list[Plot]) -> str:
+    # PyPI shows the README too, and knows no files beside it: the address must be absolute.
+    raw = _repository().replace("https://github.com/", "https://raw.githubusercontent.com/")
+    plot = next((plot for plot in plots if plot.kind == PICTURE), plots[0])
+    return f"![{plot.title}]({raw}/main/benchmarks/results/{plot.path.name})"
+
+
+def _repository() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["urls"]["Repository"])
 
 
 def _footnote() -> str:

@@ -227,39 +227,39 @@ def settings(results: Json) -> str:
     )
 
 
-def headline(results: Json) -> str:
-    """The short table: speed and behaviour side by side."""
-    head = [
-        "library",
-        "1 task",
-        "200 tasks",
-        "wait p99",
-        "least / most",
-        "200 waiters",
-        "entered beside another",
-        "lease taken away",
+HEADLINE = ("aiolock", "redis-py", "aioredlock", "pottery")
+"""The libraries that the README shows: aiolock, the lock that most people have, and two that many name."""
+
+
+def headline(results: Json, shown: Sequence[str] = HEADLINE) -> str:
+    """Four measurements for the README, a row each, beside a few libraries."""
+    by_name = {peer["name"]: peer for peer in _present(results)}
+    peers = [by_name[name] for name in shown if name in by_name]
+    head = ["", *(f"{peer['name']} {_version(peer)}{WRONG if is_wrong(peer) else ''}" for peer in peers)]
+    rows = [
+        ["1 task, pairs/s against the baseline", *(_against_base(peer, 1) for peer in peers)],
+        ["200 tasks, a lock each, pairs/s against the baseline", *(_against_base(peer, 200) for peer in peers)],
+        ["20 tasks, one lock: p99 wait", *(_milliseconds(peer.get("contended", {}).get("p99")) for peer in peers)],
+        ["200 tasks wait for one lock", *(_idle(peer["idle"]) if "idle" in peer else NOTHING for peer in peers)],
     ]
-    rows = []
-    for peer in _present(results):
-        crowds = dict(peer.get("uncontended", {}).get("crowds", []))
-        idle, exclusion, lost = peer.get("idle"), peer.get("exclusion"), peer.get("lost")
-        seen = peer.get("handoff", {})
-        waiting = _idle(idle) if idle else NOTHING
-        rows.append(
-            [
-                f"{peer['name']} {_version(peer)}", number(crowds.get(1, {}).get("ratio"), "×"),
-                number(crowds.get(200, {}).get("ratio"), "×"), _milliseconds(seen.get("wait", {}).get("p99")),
-                _shared(seen), waiting, _bad(exclusion["overlaps"], exclusion["visits"]) if exclusion else NOTHING,
-                lost_lease(lost) if lost else NOTHING,
-            ]
-        )  # fmt: skip
     where = results["environment"]
     told = (
         f"One run of `make bench`: {results['taken'][:10]}, {where['cpu']}, {where['cores']} cores, {where['python']}, "
-        f"{where['server']}, commit {where['commit']}. × is against the cheapest lock that redis-py allows, without "
-        "waiting, renewal or fence, measured in turns with it."
+        f"{where['server']}, commit {where['commit']}. A pair is one acquire and one release. The baseline is the "
+        "cheapest lock that redis-py allows, without waiting, renewal or fence, measured in turns with each library."
     )
-    return f"{table(head, rows)}\n\n{fill(told, 118)}"
+    wrong = [
+        f"{peer['name']} in {peer['exclusion']['overlaps']:,} of {peer['exclusion']['visits']:,} entries"
+        for peer in peers
+        if is_wrong(peer)
+    ]
+    if wrong:
+        told += f"{WRONG}: when a body outlasted the ttl, it let another in beside it: {', '.join(wrong)}."
+    return f"{table(head, rows)}\n\n{fill(told, 118, break_on_hyphens=False)}"
+
+
+def _against_base(peer: Json, tasks: int) -> str:
+    return number(dict(peer.get("uncontended", {}).get("crowds", [])).get(tasks, {}).get("ratio"), "×")
 
 
 def _present(results: Json) -> list[Json]:

@@ -1,8 +1,8 @@
-"""See the lock protect a real web service: real processes, a real server, real accidents.
+"""Watch the lock protect a real web service: real processes, a real server, real accidents.
 
     python docs/examples/demo.py
 
-Plays five scenes, then prints a table of what happened. Ends with 1 if a promise was broken, with 130 if interrupted.
+Plays five scenes, then prints a table of what happened. Exits with 1 if a promise was broken, with 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stage import Stage
 
 
 async def play() -> int:
-    """Play all scenes; the exit code."""
+    """Play all scenes and return the exit code."""
     task = asyncio.current_task()
     assert task is not None
     for end in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -25,7 +25,7 @@ async def play() -> int:
     started = time.monotonic()
     async with Stage.set_up() as stage:
         report = stage.report
-        report.step(f"a server on {stage.server.url}; starting two workers that know no lock")
+        report.step(f"the server runs on {stage.server.url}; starting two workers that use no lock")
         try:
             await stage.hire("unlocked-1", "unlocked-2", locked=False)
             await scenes.without_lock(stage)
@@ -47,11 +47,11 @@ async def play() -> int:
 
 def main() -> int:
     """Run the demo from the command line."""
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ still shows the rest
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ can show the rest
     try:
         return asyncio.run(play())
     except asyncio.CancelledError:
-        print("\nInterrupted; every process was stopped and nothing is left behind.", file=sys.stderr)
+        print("\nInterrupted. Every process was stopped, and nothing is left behind.", file=sys.stderr)
         return 130
 
 

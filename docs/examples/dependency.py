@@ -17,7 +17,7 @@ locks = LockManager("redis://localhost:6379/0", acquire_timeout=5.0)
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Open the manager for as long as the service runs."""
+    """Keep the manager open while the service runs."""
     async with locks:
         yield
 
@@ -31,25 +31,25 @@ async def order_lease(order_id: str) -> AsyncIterator[Lease]:
         yield lease
 
 
-# scope="function" releases when the handler returns. The default would keep the lock until the slowest client has read
-# its response, and a loss could no longer become a 503. (What a StreamingResponse streams then runs without the lock.)
+# scope="function" releases the lock when the handler returns. The default would keep it until the client has read the
+# response, and a loss could no longer become a 503. (A StreamingResponse then streams without the lock.)
 OrderLease = Annotated[Lease, Depends(order_lease, scope="function")]
 
 
 @app.post("/orders/{order_id}/ship")
 async def ship(order_id: str, lease: OrderLease) -> dict[str, int | str]:
-    """Ship an order; hand the fence to whatever is written to, so that it can refuse a late writer."""
+    """Ship an order. Pass the fence to the system you write to, so that it can refuse a late writer."""
     await asyncio.sleep(0.1)  # the work
     return {"shipped": order_id, "fence": lease.fence}
 
 
 @app.exception_handler(LockLost)
 async def lost(_: Request, error: LockLost) -> JSONResponse:
-    """The lease was lost under the handler, which was cancelled: nobody knows how far it came."""
+    """The lease was lost and the handler cancelled: you cannot know how far it got."""
     return JSONResponse({"detail": str(error), "reason": error.reason}, 503)
 
 
 @app.exception_handler(AcquireTimeout)
 async def busy(_: Request, error: AcquireTimeout) -> JSONResponse:
-    """Somebody else held it the whole time: nothing was done, the client may try again."""
+    """The lock was held by others the whole time: nothing was done, and the client may try again."""
     return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "1"})

@@ -1,4 +1,4 @@
-"""The load: many buyers at once over HTTP, and what Redis had to do for them."""
+"""The load: many buyers at once over HTTP, and the work it makes for Redis."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from workers import Worker, browser
 
 @dataclass
 class Rush:
-    """Many buyers who come at once, spread evenly over workers and skus.
+    """Many buyers at once, spread evenly over workers and skus.
 
     Attributes:
-        answers: how many got which HTTP status; 200: an item, 409: sold out.
-        failures: what the others were told.
-        waits: seconds until it was their turn, of those who bought.
-        seconds: how long it took to serve them all.
+        answers: number of buyers by HTTP status; 200: bought an item, 409: sold out.
+        failures: what all other buyers were told.
+        waits: seconds that each successful buyer waited for the lock.
+        seconds: how long it took to serve all buyers.
     """
 
     answers: Counter[int] = field(default_factory=Counter)
@@ -31,12 +31,12 @@ class Rush:
     async def run(
         self, workers: Sequence[Worker], skus: Sequence[str], *, buyers: int, at_once: int, tick: Callable[[int], None]
     ) -> None:
-        """Let them buy; `tick` is told how many were served."""
+        """Let the buyers buy; `tick` gets the number served so far."""
         queue = iter(range(buyers))
 
         async def serve() -> None:
-            async with browser() as http:  # each its own: httpx's pool slows down with the number of connections in it
-                for number in queue:  # shared: each buyer comes once
+            async with browser() as http:  # a client each: httpx's pool gets slower with each connection in it
+                for number in queue:  # shared: each number is served once
                     worker, sku = workers[number % len(workers)], skus[number // len(workers) % len(skus)]
                     answer = await worker.buy(sku, f"buyer {number}", http=http)
                     self.answers[answer.status] += 1
@@ -53,12 +53,12 @@ class Rush:
         self.seconds = time.monotonic() - started
 
     def wait(self, share: float) -> float:
-        """The wait, in seconds, within which this share of the buyers had their turn."""
+        """Return the wait, in seconds, that this share of the buyers did not exceed."""
         return sorted(self.waits)[min(len(self.waits) - 1, int(share * len(self.waits)))] if self.waits else 0.0
 
 
 class Meter:
-    """What clients other than the demo itself make a Redis server do, from here on.
+    """Counts what all clients but the demo itself make a Redis server do.
 
     Args:
         redis: the demo's client.
@@ -70,14 +70,14 @@ class Meter:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._before: Counter[str] = Counter()
-        self.connections = 0  # at most, at any one time
+        self.connections = 0  # the most seen at one time
 
     async def start(self) -> None:
         """Count from now on."""
         self._before = await self._calls()
 
     async def watch(self, rush: asyncio.Task[Rush]) -> None:
-        """Note how many connections there are, ten times a second, while the rush lasts."""
+        """Count the connections ten times a second until the rush is over."""
         own = await self._redis.client_id()
         while not rush.done():
             others = [client for client in await self._redis.client_list() if int(client["id"]) != own]
@@ -85,7 +85,7 @@ class Meter:
             await asyncio.sleep(0.1)
 
     async def calls(self) -> Counter[str]:
-        """How often each command ran since the start."""
+        """Return how often each command ran since the start."""
         return await self._calls() - self._before
 
     async def _calls(self) -> Counter[str]:

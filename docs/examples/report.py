@@ -1,4 +1,4 @@
-"""What the terminal shows: progress while the scenes play, then a table of what was seen and which promises held."""
+"""What the terminal shows: progress while the scenes play, then a table of results and of promises kept or broken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One line of the table; `kept` is None where nothing was promised."""
+    """One line of the table; `kept` is None if the line shows no promise."""
 
     what: str
     seen: str
@@ -16,7 +16,7 @@ class Row(NamedTuple):
 
 
 class Report:
-    """Collects what was seen, scene by scene, and shows progress meanwhile."""
+    """Collects the results scene by scene, and shows progress."""
 
     def __init__(self) -> None:
         self._scenes: list[tuple[str, list[Row]]] = []
@@ -25,16 +25,16 @@ class Report:
         self._share = -1
 
     def scene(self, title: str) -> None:
-        """A new scene begins."""
+        """Begin a new scene."""
         self._scenes.append((f"{len(self._scenes) + 1}. {title}", []))
         self._line(f"\n{self._scenes[-1][0]}")
 
     def step(self, text: str) -> None:
-        """Say what is going on."""
+        """Print what is happening now."""
         self._line(f"  {time.monotonic() - self._started:5.1f} s  {text}")
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """Show how far something is: one moving line on a terminal, else a line a quarter."""
+        """Show progress: one moving line on a terminal, otherwise a line for each quarter."""
         share = done * (100 if self._tty else 4) // total
         if share == self._share:
             return
@@ -46,19 +46,19 @@ class Report:
             self.step(f"{done}/{total} {text}")
 
     def saw(self, what: str, seen: object) -> None:
-        """A measured fact, about which nothing was promised."""
+        """Record a measurement that no promise depends on."""
         self._scenes[-1][1].append(Row(what, str(seen), None))
 
     def promised(self, what: str, seen: object, kept: bool) -> None:
-        """A measured fact that shows whether a promise held."""
+        """Record a measurement that shows whether a promise was kept."""
         self._scenes[-1][1].append(Row(what, str(seen), kept))
 
     def broken(self) -> list[str]:
-        """The promises that did not hold."""
+        """Return the promises that were broken."""
         return [f"{title}: {row.what}: {row.seen}" for title, rows in self._scenes for row in rows if row.kept is False]
 
     def table(self) -> str:
-        """What happened, for reading; ✓ marks a promise kept, ✗ one broken."""
+        """Return the table of results; ✓ marks a promise that was kept, ✗ one that was broken."""
         marks = {None: " ", True: "✓", False: "✗"}
         width = max((len(row.what) for _, rows in self._scenes for row in rows), default=0)
         lines = []
@@ -68,5 +68,5 @@ class Report:
         return "\n".join([*lines, "─" * 100])
 
     def _line(self, text: str, end: str = "\n") -> None:
-        # \r and "erase to the end of the line": over a progress bar that may stand there.
+        # Return to the start of the line and erase it: a progress bar may be there.
         print(f"\r\x1b[K{text}" if self._tty else text, end=end, flush=True)

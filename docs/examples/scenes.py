@@ -10,11 +10,11 @@ from load import Meter, Rush
 from stage import Stage
 
 SKUS, STOCK, BUYERS, AT_ONCE = 4, 125, 1250, 48
-A_WHILE = 60.0  # a payment that does not end while the scene lasts
+A_WHILE = 60.0  # a payment that outlasts the scene
 
 
 async def without_lock(stage: Stage) -> None:
-    """Read, await, write by many at once: the same item is sold again and again."""
+    """Many requests read, await and write at once: the same item is sold again and again."""
     report, store = stage.report, stage.store
     report.scene("Without the lock")
     await rush(stage, "unlocked")
@@ -24,7 +24,7 @@ async def without_lock(stage: Stage) -> None:
 
 
 async def with_lock(stage: Stage) -> None:
-    """The same load on the same handler, with the lock: the stock is sold exactly."""
+    """The same load on the same handler, now with the lock: exactly the stock is sold."""
     report, store = stage.report, stage.store
     report.scene("With the lock")
     meter = Meter(stage.redis)
@@ -39,21 +39,21 @@ async def with_lock(stage: Stage) -> None:
     sold, entered = store.sold(*skus), sum(len(store.events("entered", sku)) for sku in skus)
     report.promised("items sold", f"{sold} of {SKUS * STOCK}", sold == SKUS * STOCK)
     report.promised("oversold", store.oversold(*skus), store.oversold(*skus) == 0)
-    report.promised("buyers who got neither an item nor 'sold out'", dict(load.failures) or 0, not load.failures)
+    report.promised("requests that failed", dict(load.failures) or 0, not load.failures)
     report.saw("throughput", f"{BUYERS / load.seconds:.0f} requests/s, {BUYERS} in {load.seconds:.1f} s")
-    report.saw("wait for the lock, p50 and p99", f"{1e3 * load.wait(0.5):.0f} ms and {1e3 * load.wait(0.99):.0f} ms")
+    report.saw("wait for the lock, p50 and p99", f"{1e3 * load.wait(0.5):.0f} ms, {1e3 * load.wait(0.99):.0f} ms")
     sent = {name: calls[name] for name in sorted(Meter.SENT) if calls[name]}
     listed = ", ".join(f"{name} {count}" for name, count in sent.items())
-    report.saw("requests to Redis for each time inside", f"{sum(sent.values()) / max(entered, 1):.2f} ({listed})")
-    report.saw("commands that Redis ran, with those in scripts", calls.total())
+    report.saw("requests to Redis per acquisition", f"{sum(sent.values()) / max(entered, 1):.2f} ({listed})")
+    report.saw("commands run by Redis, scripts included", calls.total())
     workers = len(stage.workers)
     report.promised("connections to Redis", f"{meter.connections} for {workers} workers", meter.connections == workers)
 
 
 async def killed(stage: Stage) -> None:
-    """SIGKILL inside the section: the lock frees itself after its ttl, and the next one is told."""
+    """SIGKILL inside the block: the lock frees itself after its ttl, and the next holder is told."""
     report, store, sku = stage.report, stage.store, "killed"
-    report.scene("A worker killed inside the section (SIGKILL)")
+    report.scene("A worker is killed inside the block (SIGKILL)")
     store.add(sku, 2)
     first, second = stage.workers
     async with asyncio.TaskGroup() as group:
@@ -61,38 +61,38 @@ async def killed(stage: Stage) -> None:
         await stage.happened("entered", sku, "first")
         served = group.create_task(second.buy(sku, "second"))
         await asyncio.sleep(0.3)
-        report.step(f"{first.name} is inside, {second.name} has a buyer waiting; kill -9 {first.name}")
+        report.step(f"{first.name} holds the lock, a buyer waits at {second.name}; kill -9 {first.name}")
         first.kill()
         at = time.monotonic()
         await stage.dismiss(first)
         replacement = group.create_task(stage.hire("worker-3"))
         after = (await stage.happened("entered", sku, "second")).at - at
         await replacement
-    report.step(f"{second.name} went on after {after:.2f} s; a new worker took the place of {first.name}")
+    report.step(f"{second.name} acquired the lock after {after:.2f} s; a new worker replaced {first.name}")
     told = served.result().body.get("abandoned")
-    report.saw("the buyer inside saw", lost.result().body["detail"])
-    report.promised(f"another went on after (ttl {stage.ttl:g} s)", f"{after:.2f} s", after < stage.ttl + 1.0)
-    report.promised("it was told that the lock had been abandoned", yes(told), bool(told))
-    report.promised("items sold", f"{store.sold(sku)} of 2, none by the one who was killed", store.sold(sku) == 1)
+    report.saw("the killed worker's buyer got", lost.result().body["detail"])
+    report.promised(f"the next buyer got in after (ttl {stage.ttl:g} s)", f"{after:.2f} s", after < stage.ttl + 1.0)
+    report.promised("and was told the lock was abandoned", yes(told), bool(told))
+    report.promised("items sold", f"{store.sold(sku)} of 2, none by the killed worker", store.sold(sku) == 1)
 
 
 async def frozen(stage: Stage) -> None:
-    """SIGSTOP past the ttl: another enters; once thawed the block is cancelled, and the fence refuses its thread."""
+    """SIGSTOP past the ttl: another buyer gets in. After SIGCONT the block is cancelled; the fence stops its thread."""
     report, store, sku = stage.report, stage.store, "frozen"
-    report.scene("A worker frozen past its ttl (SIGSTOP, SIGCONT)")
+    report.scene("A worker is frozen past its ttl (SIGSTOP, SIGCONT)")
     store.add(sku, 1)
     first, second = stage.workers
     async with asyncio.TaskGroup() as group:
-        # Its payment runs in a thread, which no cancellation reaches: it will try to write, late.
+        # The payment runs in a thread. Cancellation cannot reach it, so it will try to write, too late.
         late = group.create_task(first.buy(sku, "first", payment=stage.ttl + 2.0, path="buy_in_thread"))
         before = await stage.happened("entered", sku, "first")
-        await asyncio.sleep(0.1)  # not in the middle of SQLite's own write lock, which never expires
+        await asyncio.sleep(0.1)  # do not freeze it while it has SQLite's own write lock, which never expires
         first.freeze()
-        report.step(f"{first.name} is inside, about to sell the last item, and frozen")
+        report.step(f"{first.name} is frozen while it sells the last item")
         try:
             served = await second.buy(sku, "second")
             after = await stage.happened("entered", sku, "second")
-            report.step(f"{second.name} got in and sold it; {first.name} goes on where it was")
+            report.step(f"{second.name} acquired the lock and sold it; {first.name} resumes where it was")
         finally:
             thawed = time.monotonic()
             first.thaw()
@@ -102,21 +102,21 @@ async def frozen(stage: Stage) -> None:
     reason = answer.body.get("reason")
     cancelled = answer.status == 503 and answer.at < refused.at
     report.saw(
-        "the other was in, and sold the item", f"{after.at - before.at:.2f} s later, {yes(served.status == 200)}"
+        "another worker got in and sold the item", f"{yes(served.status == 200)}, {after.at - before.at:.2f} s later"
     )
     report.promised(
         "the frozen block was cancelled", f"{yes(cancelled)}, {answer.at - thawed:.3f} s after SIGCONT", cancelled
     )
-    report.promised("its reason", reason, reason == "loop_blocked")
+    report.promised("the reason it was given", reason, reason == "loop_blocked")
     stale = (refused.fence or 0) < (after.fence or 0)
-    report.promised("its late write was refused by the fence", f"{yes(stale)}, {refused.fence} < {after.fence}", stale)
+    report.promised("the fence refused its late write", f"{yes(stale)}, {refused.fence} < {after.fence}", stale)
     report.promised("items sold", f"{store.sold(sku)} of 1", store.sold(sku) == 1)
 
 
 async def restarted(stage: Stage) -> None:
-    """Redis loses everything: each holder is told, and cancelled before it can write."""
+    """Redis loses everything: each holder is told and cancelled before it can write."""
     report, store = stage.report, stage.store
-    report.scene("Redis restarted empty, four holders inside")
+    report.scene("Redis restarts empty while four locks are held")
     skus = names("restarted")
     holders = dict(zip(skus, itertools.cycle(stage.workers), strict=False))
     for sku in skus:
@@ -129,23 +129,23 @@ async def restarted(stage: Stage) -> None:
         then = {sku: group.create_task(worker.buy(sku, "second")) for sku, worker in others.items()}
         await asyncio.sleep(0.3)
         gone, back = await stage.restart_redis()
-        report.step(f"four are inside, four wait; Redis was away for {back - gone:.2f} s and is empty")
+        report.step(f"four buyers hold locks, four wait; Redis was down for {back - gone:.2f} s and is empty")
         for sku in skus:
             lost = await stage.happened("lost", sku, "first")
-            known = f"known {lost.at - gone:.2f} s after Redis left, {max(0.0, lost.at - back):.2f} s after its return"
-            report.promised(f"{sku}, held by {holders[sku].name}", f"{lost.detail}, {known}", lost.at - back < 1.0)
+            known = f"{lost.at - gone:.2f} s after Redis stopped, {max(0.0, lost.at - back):.2f} s after it was back"
+            report.promised(f"{holders[sku].name} lost {sku}", f"{lost.detail}, {known}", lost.at - back < 1.0)
     told = [task.result().status for task in first.values()]
     entered = {sku: [event.fence or 0 for event in store.events("entered", sku)] for sku in skus}
     rising = all(fences == sorted(set(fences)) for fences in entered.values())
     sold = [task.result().status for task in then.values()]
-    report.promised("the holders' buyers were told", told, told == [503] * SKUS)
-    report.promised("those who waited bought", sold, sold == [200] * SKUS)
+    report.promised("the holders' buyers got", told, told == [503] * SKUS)
+    report.promised("the waiting buyers got", sold, sold == [200] * SKUS)
     report.promised("fences kept rising", yes(rising), rising)
     report.promised("items sold", f"{store.sold(*skus)} of {SKUS}", store.sold(*skus) == SKUS)
 
 
 async def rush(stage: Stage, prefix: str) -> Rush:
-    """Many buyers at once on a fresh stock."""
+    """Send many buyers at once to a fresh stock."""
     for sku in names(prefix):
         stage.store.add(sku, STOCK)
     load = Rush()
@@ -158,10 +158,10 @@ async def rush(stage: Stage, prefix: str) -> Rush:
 
 
 def names(prefix: str) -> list[str]:
-    """The skus of one scene."""
+    """Return the skus of one scene."""
     return [f"{prefix}-{number}" for number in range(1, SKUS + 1)]
 
 
 def yes(value: object) -> str:
-    """For the table."""
+    """Return "yes" or "no", for the table."""
     return "yes" if value else "no"

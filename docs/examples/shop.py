@@ -1,7 +1,7 @@
-"""A shop that sells a limited stock: read what is left, await the payment, write what is left then.
+"""A shop that sells a limited stock: it reads what is left, awaits the payment, and writes one less.
 
-Between the read and the write other requests run, in this process and in others, so without a lock the last item is
-sold many times over. `async with locks.lock(...)` lets one buyer of a sku in at a time, across all workers.
+Other requests run between the read and the write, in this process and in others. Without a lock the last item is sold
+many times. `async with locks.lock(...)` lets in one buyer of a sku at a time, across all workers.
 
     SHOP_DATABASE=shop.sqlite uvicorn shop:app      # in docs/examples; needs a Redis on localhost
 """
@@ -28,14 +28,14 @@ from aiolock import AiolockError, Lease, LockLost, LockManager
 
 
 class Nobody:
-    """What stands in for a lease where there is no lock: nothing to fence with."""
+    """The lease of the shop without a lock: it has no fence."""
 
     fence: int | None = None
     abandoned = False
 
 
 class NoLocks:
-    """The shop without a lock, to see what it is for: nobody waits for anybody."""
+    """The shop without a lock, to show what the lock is for: no buyer waits for another."""
 
     def lock(self, name: str) -> AbstractAsyncContextManager[Nobody]:
         return nullcontext(Nobody())
@@ -48,13 +48,13 @@ class NoLocks:
 
 
 def locks_from_environment() -> LockManager | NoLocks:
-    """The manager that the environment asks for; made at import, connected in the lifespan."""
+    """Return the manager that the environment asks for. You create it at import time and connect it in the lifespan."""
     if os.environ.get("SHOP_LOCKED") == "0":
         return NoLocks()
     return LockManager(
         os.environ.get("SHOP_REDIS", "redis://localhost:6379/0"),
         ttl=float(os.environ.get("SHOP_TTL", "30")),
-        acquire_timeout=20.0,  # a web service must not queue for ever
+        acquire_timeout=20.0,  # a web request must not wait for ever
     )
 
 
@@ -64,7 +64,7 @@ locks = locks_from_environment()
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Connect before the first request, release everything after the last."""
+    """Connect before the first request; release everything after the last."""
     async with locks:
         yield
     store.close()
@@ -75,11 +75,11 @@ Payment = Annotated[float, Query(ge=0, description="seconds the payment takes")]
 
 
 class Receipt(BaseModel):
-    """What a buyer gets.
+    """The answer to a buyer.
 
     Attributes:
-        waited: seconds until it was the buyer's turn.
-        abandoned: the one before vanished inside, without releasing the lock: a good moment to check its work.
+        waited: seconds that the buyer waited for the lock.
+        abandoned: the previous holder vanished without releasing the lock: a good moment to check its work.
     """
 
     left: int
@@ -90,7 +90,7 @@ class Receipt(BaseModel):
 
 @app.post("/buy/{sku}")
 async def buy(sku: str, customer: str, payment: Payment = 0.005) -> Receipt:
-    """Sell one item. A lost lease cancels the block where it stands, so it never comes to write."""
+    """Sell one item. If the lease is lost, the block is cancelled where it stands and writes nothing."""
     asked = time.monotonic()
     async with locks.lock(f"sku:{sku}") as lease:
         receipt = enter(sku, customer, lease, asked)
@@ -101,7 +101,7 @@ async def buy(sku: str, customer: str, payment: Payment = 0.005) -> Receipt:
 
 @app.post("/buy_in_thread/{sku}")
 async def buy_in_thread(sku: str, customer: str, payment: Payment = 0.005) -> Receipt:
-    """Sell one item through a blocking SDK. No cancellation stops a thread: only the fence refuses its late write."""
+    """Sell one item through a blocking SDK. You cannot cancel a thread, but the fence refuses its late write."""
     asked = time.monotonic()
     async with locks.lock(f"sku:{sku}") as lease:
         receipt = enter(sku, customer, lease, asked)
@@ -115,7 +115,7 @@ async def buy_in_thread(sku: str, customer: str, payment: Payment = 0.005) -> Re
 
 
 def enter(sku: str, customer: str, lease: Lease | Nobody, asked: float) -> Receipt:
-    """Read the stock, first thing in the section, and note who is in."""
+    """Read the stock at the start of the block, and log who is in it."""
     waited = time.monotonic() - asked
     store.log("entered", sku, customer, lease.fence)
     if lease.abandoned:
@@ -127,36 +127,36 @@ def enter(sku: str, customer: str, lease: Lease | Nobody, asked: float) -> Recei
 
 
 def checked(receipt: Receipt, sold: bool) -> Receipt:
-    """The receipt, if the database took the sale."""
+    """Return the receipt if the database took the sale."""
     if not sold:
-        raise HTTPException(409, "somebody else was faster")
+        raise HTTPException(409, "another buyer was faster")
     return receipt
 
 
 @app.get("/stock/{sku}")
 async def stock(sku: str) -> dict[str, int]:
-    """What is left of a sku, and how many were sold."""
+    """Return how many of a sku are left, and how many were sold."""
     return {"left": store.left(sku), "sold": store.sold(sku)}
 
 
 @app.get("/metrics")
 async def metrics() -> dict[str, int]:
-    """How often this worker was in, found an abandoned lock, was refused by the fence, or lost a lease, and why."""
+    """Count this worker's entries, abandoned locks, refusals by the fence, and lost leases with their reasons."""
     return store.counts()
 
 
 @app.exception_handler(AiolockError)
 async def unavailable(request: Request, error: AiolockError) -> JSONResponse:
-    """Lock lost, or not acquired in time, or Redis away: 503, the buyer may try again."""
+    """Answer 503 if the lock was lost or not acquired in time, or Redis is down: the buyer may try again."""
     reason = error.reason.value if isinstance(error, LockLost) else type(error).__name__
     what = "lost" if isinstance(error, LockLost) else "not acquired"
     store.log(what, request.path_params["sku"], request.query_params["customer"], detail=reason)
     return JSONResponse({"detail": str(error), "reason": reason}, 503, {"Retry-After": "1"})
 
 
-if __name__ == "__main__":  # a worker of the demo: serves the listening socket that it was handed
+if __name__ == "__main__":  # a worker of the demo: it serves the listening socket that it is given
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    # Keep-alive longer than the clients': else now and then a request meets a connection that is being closed.
+    # Keep connections alive longer than the clients do: otherwise a request may meet a connection that is closing.
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_keep_alive=60, timeout_graceful_shutdown=2
     )

@@ -1,4 +1,4 @@
-"""What the scenes play with: a Redis server, the shop's database, workers and a way to talk to them."""
+"""What the scenes use: a Redis server, the shop's database, workers and a way to talk to them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aiolock.testing.server import RedisServer
 
 
 class Stage:
-    """Everything that one run of the demo has; `Stage.set_up()` makes it and takes it down.
+    """Everything one run of the demo needs; `Stage.set_up()` creates it and cleans it up.
 
     Attributes:
-        ttl: of the workers' locks, in seconds: short, for nobody likes to watch for half a minute.
-        workers: those who serve now.
+        ttl: of the workers' locks, in seconds: short, so that you need not watch for half a minute.
+        workers: the workers that serve now.
     """
 
     ttl = 3.0
@@ -31,8 +31,8 @@ class Stage:
     def __init__(self, directory: Path, reaper: Reaper, server: RedisServer, http: httpx.AsyncClient) -> None:
         self.report = Report()
         self.server = server
-        # With a socket_timeout redis-py sends inside asyncio.wait_for(), which on Python 3.11 swallows cancellations,
-        # and Ctrl-C with them.
+        # With a socket_timeout redis-py sends inside asyncio.wait_for(), which swallows cancellations on Python 3.11,
+        # and so Ctrl-C.
         self.redis = Redis.from_url(server.url, single_connection_client=True, socket_timeout=None)
         self.store = Store(str(directory / "shop.sqlite"))
         self.workers: list[Worker] = []
@@ -44,7 +44,7 @@ class Stage:
     @classmethod
     @asynccontextmanager
     async def set_up(cls) -> AsyncIterator[Stage]:
-        """Start a server; in the end every process is gone, and the directory, however the demo ends."""
+        """Start a server. However the demo ends, no process and no directory is left behind."""
         async with AsyncExitStack() as stack:
             directory = Path(tempfile.mkdtemp(prefix="aiolock-demo-"))
             reaper = Reaper(directory)
@@ -71,20 +71,20 @@ class Stage:
         self.workers += hired
 
     async def dismiss(self, *workers: Worker) -> None:
-        """Stop workers in order."""
+        """Stop workers gracefully."""
         self.workers = [worker for worker in self.workers if worker not in workers]
         await asyncio.gather(*(worker.stop() for worker in workers))
 
     def kill_all(self) -> None:
-        """End every worker there ever was."""
+        """Kill every worker that was ever started."""
         for worker in self._ever:
             worker.kill()
 
     async def happened(self, what: str, sku: str, customer: str, within: float = 20.0) -> Event:
-        """Wait until a worker has written down that something happened.
+        """Wait until a worker has logged this event.
 
         Raises:
-            TimeoutError: it did not.
+            TimeoutError: no worker did.
         """
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
@@ -95,11 +95,11 @@ class Stage:
         raise TimeoutError(f"{customer} of {sku} was not {what!r} within {within:g} s")
 
     async def restart_redis(self) -> tuple[float, float]:
-        """Restart the server empty; when it was gone, and when it answered again."""
+        """Restart the server empty; return when it went away and when it answered again."""
         gone = time.monotonic()
         await asyncio.to_thread(self.server.restart)
         return gone, time.monotonic()
 
     def output(self) -> str:
-        """What the workers printed."""
+        """Return what the workers printed."""
         return "\n".join(f"── {worker.name}\n{worker.output()}" for worker in self._ever)

@@ -1,4 +1,4 @@
-"""The shop's database: what is in stock, what was sold and what happened, in one SQLite file shared by all workers."""
+"""The shop's database: stock, sales and events, in one SQLite file that all workers share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS events
 
 
 class Event(NamedTuple):
-    """Something a worker wrote down; `at` is CLOCK_MONOTONIC, which all processes of a machine share."""
+    """Something a worker logged; `at` is CLOCK_MONOTONIC, which all processes of a machine share."""
 
     at: float
     worker: str
@@ -30,20 +30,20 @@ class Event(NamedTuple):
 
 
 class Store:
-    """One connection to the shop's database; calls may come from any thread.
+    """One connection to the shop's database, for use from any thread.
 
-    The statements take microseconds on a local file, which is why the handlers call them on the event loop.
+    The statements take microseconds on a local file, which is why the handlers may call them on the event loop.
 
     Args:
-        path: the SQLite file, made if it is not there.
-        worker: who writes here, for the log.
+        path: the SQLite file; created if it does not exist.
+        worker: the name of this worker, for the log.
     """
 
     def __init__(self, path: str, worker: str = "") -> None:
         self._worker = worker
         self._busy = threading.Lock()
         self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
-        # No scene cuts the power, and an fsync for each of thousands of sales would measure the disk.
+        # No scene cuts the power, and with an fsync for each of thousands of sales you would measure the disk.
         self._db.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; {_SCHEMA}")
 
     def add(self, sku: str, quantity: int) -> None:
@@ -51,17 +51,17 @@ class Store:
         self._db.execute("INSERT INTO stock (sku, initial, left) VALUES (?, ?, ?)", (sku, quantity, quantity))
 
     def left(self, sku: str) -> int:
-        """How many are left; 0 for a sku that never was on sale."""
+        """Return how many are left; 0 for a sku that was never on sale."""
         row = self._db.execute("SELECT left FROM stock WHERE sku = ?", (sku,)).fetchone()
         return int(row[0]) if row else 0
 
     def sell(self, sku: str, left: int, customer: str, fence: int | None) -> bool:
-        """Record a sale that leaves `left` items, unless a later holder of the lock wrote before.
+        """Record a sale that leaves `left` items, unless a later holder of the lock wrote first.
 
-        One grant of the lock sells one item, so only a greater fence than the stored one may write.
+        Each grant of the lock sells one item, so only a fence greater than the stored one may write.
 
         Args:
-            fence: of the lease under which `left` was computed; None to write unguarded.
+            fence: the fence of the lease under which `left` was computed; None to write unguarded.
         """
         with self._transaction() as db:
             if fence is None:
@@ -77,28 +77,28 @@ class Store:
         return bool(changed.rowcount)
 
     def log(self, what: str, sku: str, customer: str, fence: int | None = None, detail: str = "") -> None:
-        """Write down that something happened, now."""
+        """Log that something happened now."""
         row = (time.monotonic(), self._worker, what, sku, customer, fence, detail)
         with self._transaction() as db:
             db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def events(self, what: str, sku: str) -> list[Event]:
-        """What happened to a sku, oldest first."""
+        """Return what happened to a sku, oldest first."""
         rows = self._db.execute("SELECT * FROM events WHERE what = ? AND sku = ? ORDER BY at", (what, sku))
         return [Event(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """How often each thing happened to this worker."""
+        """Return how often each event happened in this worker."""
         counted = "SELECT trim(what || ' ' || detail), count(*) FROM events WHERE worker = ? GROUP BY what, detail"
         return dict(self._db.execute(counted, (self._worker,)).fetchall())
 
     def sold(self, *skus: str) -> int:
-        """How many items of these were sold."""
+        """Return how many items of these skus were sold."""
         marks = ", ".join("?" * len(skus))
         return int(self._db.execute(f"SELECT count(*) FROM sales WHERE sku IN ({marks})", skus).fetchone()[0])
 
     def oversold(self, *skus: str) -> int:
-        """How many more items were sold than there had been."""
+        """Return how many more items were sold than were in stock."""
         return sum(
             max(0, self.sold(sku) - initial)
             for sku, initial in self._db.execute("SELECT sku, initial FROM stock").fetchall()
@@ -111,7 +111,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        # One connection has one transaction; a second thread waits for it to end.
+        # A connection has one transaction at a time; a second thread waits for it to end.
         with self._busy:
             self._db.execute("BEGIN IMMEDIATE")
             try:

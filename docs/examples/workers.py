@@ -1,4 +1,4 @@
-"""The demo's processes: workers that serve the shop, and a reaper that leaves nothing behind."""
+"""The demo's processes: workers that serve the shop, and a reaper that cleans up after them."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ shutil.rmtree(sys.argv[1], ignore_errors=True)
 class Reaper:
     """A process that kills the demo's children and removes its directory once the demo is gone.
 
-    It learns of that by the end of a pipe, which comes whether the demo ended, raised, was interrupted, or was killed.
+    It notices when a pipe closes, which happens whether the demo ended, raised, was interrupted, or was killed.
 
     Args:
-        directory: removed at the end.
+        directory: the directory to remove.
     """
 
     def __init__(self, directory: Path) -> None:
         command = [sys.executable, "-c", _REAP, str(directory)]
-        # A process group of its own: Ctrl-C in a terminal goes to the demo alone, which then decides.
+        # A process group of its own: Ctrl-C in a terminal reaches only the demo, which then decides.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1, process_group=0)
 
     def watch(self, pid: int) -> None:
-        """Kill this process in the end."""
+        """Kill this process at the end."""
         self._tell(f"watch {pid}")
 
     def forget(self, pid: int) -> None:
-        """The process has ended and was waited for; its id may become somebody else's."""
+        """Do not kill this process: it has ended, and the system may reuse its id."""
         self._tell(f"forget {pid}")
 
     def reap(self) -> None:
-        """Kill what is left, now."""
+        """Kill all processes that are left."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -66,12 +66,12 @@ class Reaper:
 
 
 def browser() -> httpx.AsyncClient:
-    """An HTTP client that talks to 127.0.0.1 and to nothing else: no proxy, no certificates, patient."""
+    """Return an HTTP client for 127.0.0.1 only: no proxy, no certificates, a long timeout."""
     return httpx.AsyncClient(trust_env=False, verify=False, timeout=60.0)
 
 
 class Answer(NamedTuple):
-    """What a buyer was told; status 0: the connection broke."""
+    """The answer to a buyer; status 0 if the connection broke."""
 
     status: int
     body: dict[str, Any]
@@ -82,11 +82,11 @@ class Worker:
     """One uvicorn process that serves the shop on a port of its own.
 
     Args:
-        name: how the table calls it.
-        log: file for what it prints.
-        reaper: told of the process.
-        http: the client through which to talk to it.
-        settings: its environment, see shop.py.
+        name: its name in the table.
+        log: the file for its output.
+        reaper: cleans up the process.
+        http: the client to use for requests.
+        settings: its environment; see shop.py.
     """
 
     def __init__(self, name: str, log: Path, reaper: Reaper, http: httpx.AsyncClient, settings: dict[str, str]) -> None:
@@ -94,7 +94,7 @@ class Worker:
         self._http = http
         self._log = log
         self._reaper = reaper
-        # Listening before the worker runs: no port is guessed, and early requests wait instead of failing.
+        # Listen before the worker runs: the port is known, and early requests wait instead of failing.
         with socket.create_server(("127.0.0.1", 0)) as listener, log.open("w") as output:
             self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             self._process = subprocess.Popen(
@@ -109,10 +109,10 @@ class Worker:
         reaper.watch(self._process.pid)
 
     async def ready(self) -> None:
-        """Wait until it serves.
+        """Wait until the worker serves.
 
         Raises:
-            RuntimeError: it ended instead; with what it printed.
+            RuntimeError: it ended instead; the message has its output.
         """
         try:
             (await self._http.get(f"{self._url}/metrics")).raise_for_status()
@@ -128,7 +128,7 @@ class Worker:
         path: str = "buy",
         http: httpx.AsyncClient | None = None,
     ) -> Answer:
-        """Buy one item over HTTP, through a client of one's own or a common one."""
+        """Buy one item over HTTP, with this client or the shared one."""
         params: dict[str, str | float] = {"customer": customer, "payment": payment}
         try:
             response = await (http or self._http).post(f"{self._url}/{path}/{sku}", params=params)
@@ -138,26 +138,26 @@ class Worker:
         return Answer(response.status_code, body, time.monotonic())
 
     def freeze(self) -> None:
-        """SIGSTOP: it does not notice anything until thawed."""
+        """Send SIGSTOP: the worker stands still until `thaw()`."""
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT: it goes on where it was."""
+        """Send SIGCONT: the worker resumes where it was."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL: it does not come to do anything any more."""
+        """Send SIGKILL: the worker runs no more code."""
         self._process.kill()
         self._process.wait()
         self._reaper.forget(self._process.pid)
 
     async def stop(self) -> None:
-        """SIGTERM: it ends in order, and is killed if it does not within 5 s."""
+        """Send SIGTERM, and SIGKILL if the worker has not ended after 5 s."""
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self._process.wait, 5.0)
         self.kill()
 
     def output(self) -> str:
-        """What it printed, at most the last 4000 characters."""
+        """Return the last 4000 characters that the worker printed."""
         return self._log.read_text(errors="replace")[-4000:]

@@ -1,4 +1,4 @@
-"""The README's table against redis-py's lock: the rows that it marks, shown on both."""
+"""The README's table against redis-py's lock, shown on both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nests in one task: what README.md says of two objects of one name."""
+"""What nests in one task: two lock objects of one name do."""
 
 from __future__ import annotations
 
