@@ -60,8 +60,8 @@ class LockManager:
     """All locks of one process and event loop: one connection (two with `min_replicas`), one watchdog, however many
     locks.
 
-    Making one does no I/O and needs no loop. `async with manager:` connects; after that it can be entered again, on
-    another loop too. Enter it after a fork, not before.
+    Making one does no I/O and needs no loop. `async with manager:` connects, or `await manager.open()` in a start-up
+    hook; after that it can be entered again, on another loop too. Enter it after a fork, not before.
 
     Args:
         source: `redis://`, `rediss://` or `unix://` URL; a `redis.asyncio.Redis`, whose address and credentials are
@@ -321,36 +321,60 @@ class LockManager:
             check_replica_timeout(name, self._replicas.timeout, policy.ttl)
         return policy
 
-    async def __aenter__(self) -> LockManager:
-        """Connect.
+    async def open(self) -> LockManager:
+        """Connect, where `async with manager:` has no place: in a framework's start-up hook. Pair it with `close()`.
+
+        It need not be closed by the task that opened it, only on the same event loop.
+
+        Returns:
+            The manager.
 
         Raises:
             BackendError: the server does not answer within `request_timeout`, or refuses.
-            ConfigurationError: entered already, closed meanwhile, or the server is too old.
+            ConfigurationError: open already, here or on another loop; still closing; closed meanwhile; no asyncio event
+                loop runs (trio); or the server is too old.
 
         Cancellation: nothing stays open. Cost: one connection, two with `min_replicas`, and one subscription, none if
         it polls.
+
+        Example:
+            ```python
+            app.on_startup.append(lambda app: locks.open())  # aiohttp
+            app.on_cleanup.append(lambda app: locks.close())
+            ```
         """
         await self._lifecycle.enter()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """Close: no new acquires, waiters are turned away, guarded blocks cancelled with `CLOSED` and awaited for
         `request_timeout` at most, then their locks released. Those answers are awaited as long as some come, until
         there was none for `request_timeout`. A block that does not end keeps its key until its ttl. A task that is
-        just entering the manager gets `ConfigurationError`. Harmless if it is closed already, or while another call
-        closes it, for which it does not wait; and in a forked child, whose parent goes on using the connection.
+        just opening the manager gets `ConfigurationError`. Harmless if it is closed already or was never opened, or
+        while another call closes it, for which it does not wait; and in a forked child, whose parent goes on using the
+        connection. It can be opened again, on another loop too.
 
         A manager that is left open is closed when `asyncio.run()` ends.
+
+        Raises:
+            ConfigurationError: it is open on another event loop, and goes on there; or no asyncio event loop runs.
 
         Cancellation: closes without waiting any longer; what was written stays written. No task, connection or key
         stays.
         """
+        await self._lifecycle.close()
+
+    async def aclose(self) -> None:
+        """The same as `close()`, by the name that `contextlib.aclosing` calls."""
+        await self._lifecycle.close()
+
+    async def __aenter__(self) -> LockManager:
+        """Connect, as `open()` does."""
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self._lifecycle.close()
 
     def __repr__(self) -> str:

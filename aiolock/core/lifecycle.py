@@ -29,19 +29,23 @@ class Lifecycle:
         self._with_loop: AsyncGenerator[None, None] | None = None
 
     async def enter(self) -> None:
-        """See `LockManager.__aenter__`."""
-        runtime = self._runtime
+        """See `LockManager.open`."""
+        runtime, loop = self._runtime, _running_loop()
         if runtime.bound and not runtime.usable:
             runtime.check("")
         self._forget_dead_loop()
         if runtime.bound:
+            if runtime.loop is not loop:
+                raise ConfigurationError(
+                    "", "this manager is open on another event loop: close it there first, or make one for each loop"
+                )
             if runtime.closing:
                 raise ConfigurationError(
-                    "", "this manager is still closing: enter it again when `aclose()` has returned"
+                    "", "this manager is still closing: open it again when the first `close()` has returned"
                 )
-            raise ConfigurationError("", "this manager is entered already: enter it once, and share it between tasks")
+            raise ConfigurationError("", "this manager is open already: open it once, and share it between tasks")
         entry = self._entry = asyncio.timeout(None)
-        left = self._left = asyncio.get_running_loop().create_future()
+        left = self._left = loop.create_future()
         try:
             async with entry:
                 await self._open()
@@ -54,16 +58,23 @@ class Lifecycle:
             left.set_result(None)
 
     async def close(self) -> None:
-        """See `LockManager.aclose`."""
-        runtime = self._runtime
+        """See `LockManager.close`."""
+        runtime, loop = self._runtime, _running_loop()
         if self._forget_dead_loop():
             await runtime.backend.aclose()
-        if not runtime.usable or runtime.closing:
+        if not runtime.usable:
+            return
+        if runtime.loop is not loop:
+            raise ConfigurationError(
+                "", "this manager is open on another event loop, and goes on there: close it there; from another "
+                "thread by asyncio.run_coroutine_threadsafe(manager.close(), loop)"
+            )  # fmt: skip
+        if runtime.closing:
             return
         runtime.closing = True
         if self._entry is not None:
             assert self._left is not None
-            self._entry.reschedule(asyncio.get_running_loop().time())
+            self._entry.reschedule(loop.time())
             await asyncio.wait((self._left,))
             return
         try:
@@ -138,3 +149,13 @@ class Lifecycle:
         for hold in list(self._runtime.holds.values()):
             hold.verify()
         self._runtime.verify_queue_entries()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigurationError(
+            "", "no asyncio event loop runs here: aiolock works on asyncio and uvloop, not on trio. "
+            "Use asyncio.run(), or anyio.run() with backend='asyncio'"
+        ) from None  # fmt: skip

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import httpx
 import pytest
+from aiohttp import web
 
-from aiolock import LockLost, LockManager, LossReason
+from aiolock import ConfigurationError, LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
@@ -290,6 +291,21 @@ async def fastapi(url: str) -> AsyncIterator[Namespace]:
         assert [answer.status_code for answer in answers] == [200, 200]
         fences = [answer.json()["fence"] for answer in answers]
         assert fences[0] != fences[1]
+
+
+@asynccontextmanager
+async def hooks(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines `locks` and an aiohttp `app` that opens and closes them; it is run twice."""
+    namespace: Namespace = {}
+    yield namespace
+    for _ in range(2):
+        runner = web.AppRunner(namespace["app"])
+        await runner.setup()
+        async with namespace["locks"].lock("order:42"):
+            pass
+        await runner.cleanup()
+        with pytest.raises(ConfigurationError, match="closed"):
+            await namespace["locks"].lock("order:42").acquire()
 
 
 @asynccontextmanager

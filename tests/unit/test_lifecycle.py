@@ -44,6 +44,7 @@ async def main():
         before = set(sys.modules)
         async with locks.lock("a"):
             print(sorted(set(sys.modules) - before))
+        print(sorted(set(sys.modules) - before))
 
 asyncio.run(main())
 """
@@ -52,7 +53,7 @@ asyncio.run(main())
 def test_the_first_block_of_a_process_imports_nothing() -> None:
     """All others would wait meanwhile, and the loop stand still. Kept by Lifecycle._open: `new_scope`."""
     done = subprocess.run([sys.executable, "-c", FIRST_BLOCK], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "[]\n[]\n"
 
 
 # Closed while somebody enters.
@@ -136,7 +137,7 @@ async def test_a_second_entry_while_somebody_enters() -> None:
     manager = LockManager(SlowBackend())
     entering = asyncio.create_task(enter(manager))
     await turns(2)
-    with pytest.raises(ConfigurationError, match="entered already"):
+    with pytest.raises(ConfigurationError, match="open already"):
         await enter(manager)
     await entering
     await manager.aclose()
@@ -156,6 +157,92 @@ async def test_entered_while_it_closes() -> None:
     await enter(manager)
     await manager.aclose()
     assert_nothing_left(manager, backend)
+
+
+# Opened and closed by hooks.
+
+
+async def test_opened_and_closed_by_tasks_that_end() -> None:
+    """As a framework's hooks do it: neither is the task that uses the locks."""
+    backend = MemoryBackend()
+    manager = LockManager(backend)
+    await manager.close()  # was never opened
+    for _ in range(2):
+        assert await asyncio.create_task(manager.open()) is manager
+        async with manager.lock("a"):
+            pass
+        await asyncio.create_task(manager.close())
+        await manager.close()
+        assert_nothing_left(manager, backend)
+        with pytest.raises(ConfigurationError, match="after its manager was closed"):
+            await manager.lock("a").acquire()
+
+
+async def test_opened_twice() -> None:
+    manager = LockManager(MemoryBackend())
+    await manager.open()
+    with pytest.raises(ConfigurationError, match="open already"):
+        await manager.open()
+    with pytest.raises(ConfigurationError, match="open already"):
+        async with manager:
+            pass
+    async with manager.lock("a"):  # it is not closed by that
+        pass
+    await manager.close()
+
+
+@pytest.mark.parametrize("count", range(8))
+async def test_opening_is_cancelled(count: int) -> None:
+    """At whatever await: nothing stays open, and it can be opened again."""
+    backend = SlowBackend()
+    manager = LockManager(backend)
+    opening = asyncio.create_task(manager.open())
+    await turns(count)
+    if opening.done():
+        await manager.close()
+    else:
+        opening.cancel()
+        await asyncio.wait((opening,))
+        assert opening.cancelled()
+    assert_nothing_left(manager, backend)
+    async with manager, manager.lock("a"):
+        pass
+
+
+@pytest.mark.parametrize("call", [LockManager.open, LockManager.close])
+async def test_on_another_loop(call: Callable[[LockManager], Awaitable[object]]) -> None:
+    """A clear error, and the manager goes on where it is open. Kept by Lifecycle: `runtime.loop is not loop`."""
+    manager = LockManager(MemoryBackend())
+    await manager.open()
+
+    def elsewhere() -> None:
+        async def main() -> None:
+            with pytest.raises(ConfigurationError, match="open on another event loop"):
+                await call(manager)
+
+        asyncio.run(main())
+
+    await asyncio.to_thread(elsewhere)
+    async with manager.lock("a"):
+        pass
+    await manager.close()
+
+
+def test_under_trio() -> None:
+    """One clear error at the entry, and nothing is bound. Kept by lifecycle._running_loop."""
+    manager = LockManager(MemoryBackend())
+
+    async def main() -> None:
+        with pytest.raises(ConfigurationError, match="asyncio and uvloop, not on trio"):
+            async with manager:
+                pytest.fail("entered")
+        with pytest.raises(ConfigurationError, match="asyncio and uvloop, not on trio"):
+            await manager.close()
+        with pytest.raises(ConfigurationError, match="before its manager was entered"):
+            await manager.lock("a").acquire()
+
+    anyio.run(main, backend="trio")
+    assert not runtime_of(manager).bound
 
 
 # Cancelled together with the blocks.

@@ -90,7 +90,7 @@ def test_used_on_another_loop(backend: MemoryBackend) -> None:
 
 async def test_entered_twice(backend: MemoryBackend) -> None:
     async with LockManager(backend) as manager:
-        with pytest.raises(ConfigurationError, match="entered already"):
+        with pytest.raises(ConfigurationError, match="open already"):
             await enter(manager)
         await use(manager)
 
