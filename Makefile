@@ -13,7 +13,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check format bench bench-quick clean
+.PHONY: help demo test check format docs bench bench-quick clean
 .SECONDARY:
 
 help: ## show this
@@ -35,6 +35,10 @@ check: $(VENV)/.ready-lint ## formatting, lint, types
 format: $(VENV)/.ready-lint ## format and mend what ruff can
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+docs: $(VENV)/.ready-docs ## the documentation site, into build/docs; a warning is an error
+	$(PY) -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "open build/docs/index.html"
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)

@@ -152,8 +152,8 @@ class LockManager:
     def quorum(cls, sources: Sequence[str | Redis | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
         """A manager whose locks are held on a majority of independent servers, and survive the loss of the others.
 
-        Read docs/quorum.md first: it costs twice the round trips, and most users want one server and fences. Offers
-        `lock()` only.
+        Read docs/how-to/quorum.md first: it costs twice the round trips, and most users want one server and fences.
+        Offers `lock()` only.
 
         Args:
             sources: three or more masters that share nothing, each as `LockManager` takes one; five survive the loss of

@@ -1,8 +1,8 @@
 """The report of a run, its plots, and its tables in the documentation.
 
-python -m benchmarks.report RESULTS.json                            # the report beside the results, and the plots
-python -m benchmarks.report RESULTS.json --into docs/benchmarks.md  # fills the page's marked blocks
-python -m benchmarks.report RESULTS.json --into README.md           # the same, for `headline` and `picture`
+python -m benchmarks.report RESULTS.json                                        # the report and the plots, beside them
+python -m benchmarks.report RESULTS.json --into docs/explanation/benchmarks.md  # fills the page's marked blocks
+python -m benchmarks.report RESULTS.json --into README.md                       # the same, for `headline` and `picture`
 """
 
 from __future__ import annotations

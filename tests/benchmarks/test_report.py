@@ -16,7 +16,7 @@ from benchmarks.plot import draw
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-MARKED = ROOT / "docs" / "benchmarks.md"
+MARKED = ROOT / "docs" / "explanation" / "benchmarks.md"
 
 
 def peer(name: str, **changes: Any) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def test_a_flat_line_and_a_zero_can_be_drawn() -> None:
 
 def test_the_page_is_filled(results: dict[str, Any], tmp_path: Path) -> None:
     """Broken by a block of the page that the generator does not know, and by prose that is too long for a page."""
-    page = tmp_path / "docs" / "benchmarks.md"
-    page.parent.mkdir()
+    page = tmp_path / "docs" / "explanation" / "benchmarks.md"
+    page.parent.mkdir(parents=True)
     page.write_text(MARKED.read_text(encoding="utf-8"), encoding="utf-8")
     path = tmp_path / "benchmarks" / "results" / "r.json"
     path.parent.mkdir(parents=True)

@@ -393,7 +393,7 @@ async def test_killed_holders_are_followed(here: MultiLock, place: Place) -> Non
 
 
 async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats) -> None:
-    """The rows of docs/multi.md that are marked: requests, and commands inside the scripts."""
+    """The rows of docs/how-to/multi-lock.md that are marked: requests, and commands inside the scripts."""
     n = len(NAMES)
 
     async def inside() -> int:

@@ -1,4 +1,4 @@
-"""The fenced blocks of README.md and docs/*.md, and how a Python block is run."""
+"""The fenced blocks of README.md and of every page under docs/, and how a Python block is run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from types import CodeType
 from typing import Any, NamedTuple, cast
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SERVER_URL = "redis://localhost:6379/0"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
+
+
+def name_of(page: Path) -> str:
+    """A page's path in the repository."""
+    return page.relative_to(ROOT).as_posix()
 
 
 class Block(NamedTuple):
@@ -27,7 +32,7 @@ class Block(NamedTuple):
 
     @property
     def id(self) -> str:
-        return f"{self.page.name}:{self.line}"
+        return f"{name_of(self.page)}:{self.line}"
 
     def source(self, url: str) -> str:
         """The block's text with the URL that the pages use replaced by a test server's."""
@@ -58,11 +63,11 @@ def _of(page: Path) -> Iterator[Block]:
                     break
                 body.append(inner)
             else:
-                raise ValueError(f"{page.name}:{number}: the block never ends")
+                raise ValueError(f"{name_of(page)}:{number}: the block never ends")
             yield Block(page, number, line[3:].strip(), setup, "\n".join(body) + "\n")
             setup = ""
         elif line and setup:
-            raise ValueError(f"{page.name}:{number}: a test directive without a block")
+            raise ValueError(f"{name_of(page)}:{number}: a test directive without a block")
 
 
 async def run(block: Block, url: str, namespace: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The ACL of guarantees.md is enough, and has nothing that is not used."""
+"""The ACL of redis.md is enough, and has nothing that is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every Python block of README.md and docs/*.md runs."""
+"""Every Python block of README.md and of the pages under docs/ runs."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def commands(scripts: tuple[Any, ...]) -> set[str]:
 
 
 def test_a_latch_needs_no_more_rights_than_a_semaphore() -> None:
-    """So the ACL of guarantees.md is enough."""
+    """So the ACL of redis.md is enough."""
     assert commands(SCRIPTS) <= commands(QUEUE_SCRIPTS)
 
 
