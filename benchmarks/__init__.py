@@ -1,1 +1,1 @@
-"""What aiolock costs, beside the cheapest lock there is and beside its peers: `python -m benchmarks --help`."""
+"""What aiolock costs, beside the cheapest possible lock and beside other libraries: `python -m benchmarks --help`."""

@@ -1,4 +1,4 @@
-"""What a library does when it is cancelled, and when its lease is taken away."""
+"""What a library does when you cancel it, and when its lease is taken away."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .orphan import orphan
 from .peers.adapter import Adapter, opened
 
 SWEEP = 0.012
-"""Seconds over which the moment of the cancellation is swept: some round trips of the slow link."""
+"""Seconds over which the cancellations are spread: a few round trips of the slow link."""
 PATIENCE = 2.0
-"""Seconds in which a free lock can be acquired, however rarely the library polls."""
+"""Seconds in which anyone can acquire a free lock, however rarely the library polls."""
 TTL = 30.0
 SHORT = 1.0
 
 
 async def cancelled(url: str, slow_url: str, adapter: str, rounds: int) -> dict[str, int]:
-    """How many names stay locked when so many acquires, and so many releases, are cancelled half-way.
+    """Cancel this many acquires and releases half-way, and count the names that stay locked.
 
-    Each on a name of its own, over a slow link; then somebody else tries to acquire it.
+    Each has its own name, on a slow link. Afterwards another client tries to acquire the name.
     """
     async with opened(adapter, slow_url) as library:
         acquires = [_cut_acquire(library, f"cut:a{number}", SWEEP * number / rounds) for number in range(rounds)]
         releases = [_cut_release(library, f"cut:r{number}", SWEEP * number / rounds) for number in range(rounds)]
         for cut in [*acquires, *releases]:
             await cut
-        await asyncio.sleep(0.5)  # what the library undoes, or releases after all, has landed
+        await asyncio.sleep(0.5)  # by now the library's undos and late releases have landed
         async with opened(adapter, url) as other:
             locked = await asyncio.gather(
                 *(_locked(other, [f"cut:{kind}{number}" for number in range(rounds)]) for kind in "ar")
@@ -73,7 +73,7 @@ async def _cut(inside: Callable[[], Awaitable[None]], then: Callable[[float], Aw
         task.cancel()
         await asyncio.wait({task}, timeout=PATIENCE)
         if task.done() and not task.cancelled():
-            task.exception()  # looked at: what a cancelled release raises is not what is counted
+            task.exception()  # retrieve the error: what a cancelled release raises is not counted
 
 
 async def _locked(library: Adapter, names: list[str]) -> int:
@@ -95,7 +95,9 @@ async def _acquirable(lock: AbstractAsyncContextManager[object], patience: float
 
 
 async def orphaned(url: str, adapter: str) -> float | None:
-    """Seconds until somebody else gets in, after the holder of a lock of 1 s was killed; None if not within 8."""
+    """Return the seconds until another client gets in after the holder of a 1 s lock was killed; None if it takes 8
+    s.
+    """
     await orphan(url, adapter, "kept", SHORT)
     killed = time.monotonic()
     async with opened(adapter, url) as library:
@@ -104,11 +106,11 @@ async def orphaned(url: str, adapter: str) -> float | None:
 
 
 async def lost(url: str, adapter: str) -> dict[str, Any]:
-    """Take the lease away while its body runs: every key deleted, and somebody else in; what does the body do?
+    """Take the lease away while its body runs: delete every key, let another holder in, and watch the body.
 
     Returns:
-        `ran_on`: it was not cancelled in three ttls; `after`: seconds until it was; `error`: what the block raised at
-        its end, or ""; `beside`: seconds that both bodies ran.
+        `ran_on`: it was not cancelled within three ttls; `after`: seconds until it was; `error`: what the block raised
+            at its end, or ""; `beside`: seconds for which both bodies ran.
     """
     entered = asyncio.Event()
     ended = 0.0

@@ -13,13 +13,13 @@ from .peers.adapter import Adapter, opened
 from .peers.base import Blpop
 
 GRACE = 8.0
-"""Seconds that whoever still waits at the end is given to enter a last time."""
+"""Seconds that the remaining waiters get at the end to enter once more."""
 SETTLE = 0.3
-"""Seconds from the request to the start, for connections to be made in every process."""
+"""Seconds between the request and the start, in which every process connects."""
 
 
 class Visit(NamedTuple):
-    """One task's, in seconds of `time.monotonic()`.
+    """One task's visit, in seconds of `time.monotonic()`.
 
     Attributes:
         asked: when it asked.
@@ -35,7 +35,7 @@ class Visit(NamedTuple):
 
     @property
     def wait(self) -> float:
-        """Seconds from asking to entering."""
+        """Seconds between asking and entering."""
         return self.entered - self.asked
 
 
@@ -45,10 +45,10 @@ class Visits:
 
     Attributes:
         times: each visit.
-        waiting: seconds that those had waited who never got in.
-        errors: how often a visit ended with an error, by its name.
-        tasks: how many there are.
-        until: when they were to ask no more.
+        waiting: seconds waited so far by each task that never got in.
+        errors: how often visits ended with an error, by its name.
+        tasks: how many tasks there are.
+        until: when they stopped asking.
     """
 
     times: list[Visit] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Visits:
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Visits:
-        """What `asdict` gave, after its way through a pipe."""
+        """Read what `asdict` gave, after its way through a pipe."""
         return cls(**{**told, "times": [Visit(*visit) for visit in told["times"]]})
 
 
@@ -74,17 +74,17 @@ async def contend(
     outlast: bool = False,
     start_at: float | None = None,
 ) -> Visits:
-    """Let so many tasks enter and leave again and again.
+    """Let this many tasks enter and leave again and again.
 
     Args:
         adapter: the library.
-        name: what they all want.
-        tasks: how many.
-        seconds: for how long they ask again.
+        name: the name they all want.
+        tasks: how many tasks.
+        seconds: for how long they keep asking.
         section: seconds inside; 0 for one turn of the loop.
         ttl: of the lock.
         outlast: the first visit lasts 1.7 × the ttl.
-        start_at: `time.monotonic()` at which all of them start.
+        start_at: the `time.monotonic()` at which all of them start.
     """
     asking: dict[int, float] = {}
     start = time.monotonic() if start_at is None else start_at
@@ -111,7 +111,7 @@ async def contend(
                 kind = type(error).__name__
                 seen.errors[kind] = seen.errors.get(kind, 0) + 1
                 asking.pop(me, None)
-                await asyncio.sleep(0.001)  # what fails at once must not spin
+                await asyncio.sleep(0.001)  # an immediate failure must not spin
 
     everybody = [asyncio.create_task(visitor(me)) for me in range(tasks)]
     _, late = await asyncio.wait(everybody, timeout=max(0.0, until - time.monotonic()) + GRACE)
@@ -124,20 +124,20 @@ async def contend(
 async def visits(
     adapter: str, url: str, name: str, tasks: int, seconds: float, **more: float | bool
 ) -> dict[str, object]:
-    """`contend`, as a worker is asked for it: the adapter by its name, the result as JSON."""
+    """Run `contend` in a worker: takes the adapter by its name, returns JSON."""
     async with opened(adapter, url) as library:
         seen = await contend(library, name, tasks, seconds, **more)  # type: ignore[arg-type]
     return asdict(seen)
 
 
 async def warm(adapter: str, url: str) -> None:
-    """Import and connect once, so that a start that was agreed on is kept."""
+    """Import and connect once, so that the agreed start is kept."""
     async with opened(adapter, url):
         pass
 
 
 async def prepare(adapter: str, url: str, name: str) -> None:
-    """What a lock needs to exist before anybody asks for it: only the bare token does."""
+    """Create what a lock needs before it is used: only the bare token needs anything."""
     async with opened(adapter, url) as library:
         if isinstance(library, Blpop):
             await library.prepare(name)

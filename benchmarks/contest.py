@@ -1,4 +1,4 @@
-"""Processes that contend for one name, and take turns with others that do the same with another library."""
+"""Processes that contend for one name, in turns with processes that use another library."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Team:
     Attributes:
         workers: the processes.
         adapter: the library.
-        urls: the server's, as each of them reaches it.
-        tasks: how many each of them has.
+        urls: the server's, as each worker reaches it.
+        tasks: how many tasks each worker has.
         permits: how many may be inside at once.
     """
 
@@ -39,11 +39,11 @@ class Team:
 
     @classmethod
     def even(cls, workers: Sequence[Worker], adapter: str, url: str, tasks: int = TASKS, permits: int = 1) -> Team:
-        """All of them alike."""
+        """Return a team whose workers are all alike."""
         return cls(workers, adapter, [url] * len(workers), [tasks] * len(workers), permits)
 
     def contend(self, seconds: float, **more: Any) -> Crowd:
-        """Let them enter and leave one name for so long; blocks."""
+        """Let them enter and leave one name for this long; blocks."""
         name = f"handoff:{time.monotonic_ns()}"
         members = list(zip(self.workers, self.urls, self.tasks, strict=True))
         for worker, url, _ in members:
@@ -60,7 +60,7 @@ class Team:
 
 
 def in_turns(teams: Mapping[str, Team], seconds: float, rounds: int) -> dict[str, list[Crowd]]:
-    """Each for so long in each round, so that what the machine does meanwhile hits all of them; blocks."""
+    """Run each team for this long in each round, so that noise from the machine hits all of them; blocks."""
     seen: dict[str, list[Crowd]] = {label: [] for label in teams}
     order = list(teams)
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""Worker processes: started, asked, and ended with whoever started them."""
+"""Worker processes: started here, asked for results, and ended together with this process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 600.0
-"""Seconds one request may take; no row takes nearly so long."""
+"""Seconds that one request may take; no row takes nearly that long."""
 
 
 class WorkerFailed(Exception):
-    """A worker raised, died, or did not answer; says which."""
+    """A worker raised, died, or did not answer; the message says which."""
 
 
 class Worker:
     """A process that runs functions of this package.
 
     Args:
-        python: its interpreter; this one's if not given.
+        python: its interpreter; by default this one.
         loop: "asyncio" or "uvloop".
-        patience: seconds one request may take.
+        patience: seconds that one request may take.
     """
 
     def __init__(self, python: str = sys.executable, loop: str = "asyncio", patience: float = PATIENCE) -> None:
@@ -46,16 +46,16 @@ class Worker:
         )
 
     def call(self, function: str, **arguments: Any) -> Any:
-        """Run `module:function` there and return what it returned; blocks.
+        """Run `module:function` in the worker and return its result; blocks.
 
         Raises:
-            WorkerFailed: it raised, or the process died.
+            WorkerFailed: the function raised, or the process died.
         """
         self.send(function, **arguments)
         return self.receive()
 
     def send(self, function: str, **arguments: Any) -> None:
-        """Ask; `receive` later."""
+        """Send a request; call `receive` later."""
         assert self._process.stdin is not None
         request = json.dumps({"call": function, "arguments": arguments, "loop": self._loop})
         try:
@@ -64,7 +64,7 @@ class Worker:
             raise WorkerFailed(f"a worker died: {self._last_words()}") from None
 
     def receive(self) -> Any:
-        """The answer to what was sent first; blocks."""
+        """Return the answer to the oldest request; blocks."""
         assert self._process.stdout is not None
         timer = threading.Timer(self._patience, self._process.kill)
         timer.start()
@@ -98,7 +98,7 @@ class Worker:
 def crew(
     number: int, python: str = sys.executable, loop: str = "asyncio", patience: float = PATIENCE
 ) -> Iterator[Sequence[Worker]]:
-    """So many workers; ended at the end, whatever happens."""
+    """Start this many workers; end them whatever happens."""
     workers: list[Worker] = []
     try:
         for _ in range(number):
@@ -110,7 +110,7 @@ def crew(
 
 
 def together(workers: Sequence[Worker], function: str, **arguments: Any) -> list[Any]:
-    """Ask all of them the same at once, and wait for all."""
+    """Send the same request to all of them at once, and wait for all answers."""
     for worker in workers:
         worker.send(function, **arguments)
     return [worker.receive() for worker in workers]

@@ -1,4 +1,4 @@
-"""What is made of the times at which the tasks of several processes asked, entered and left."""
+"""Statistics over the times at which the tasks of several processes asked, entered and left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Crowd:
     """Processes whose tasks want one name.
 
     Attributes:
-        processes: what the tasks of each saw.
+        processes: what the tasks of each process saw.
         permits: how many may be inside at once.
     """
 
@@ -27,7 +27,7 @@ class Crowd:
 
     @cached_property
     def visits(self) -> list[tuple[Visit, int]]:
-        """Those of all processes by the time of entry, each with the number of its process."""
+        """The visits of all processes by time of entry, each with the number of its process."""
         all_of_them = [(visit, number) for number, seen in enumerate(self.processes) for visit in seen.times]
         return sorted(all_of_them, key=lambda visit: visit[0].entered)
 
@@ -35,7 +35,7 @@ class Crowd:
     def handoffs(self) -> list[float]:
         """Seconds from the end of a body in one process to the entry that it made possible in another.
 
-        With so many permits that is the entry that comes so many places later.
+        With n permits, that is the entry n places later.
         """
         leaving = sorted((visit.left, number) for visit, number in self.visits)
         found = []
@@ -47,26 +47,26 @@ class Crowd:
 
     @property
     def share(self) -> float:
-        """The part of the entries that `handoffs` stands for: the rest follow another of their process."""
+        """The share of the entries that `handoffs` covers: the rest follow another task of their own process."""
         return len(self.handoffs) / max(1, len(self.visits) - self.permits)
 
     def entered(self, began: float, ended: float) -> int:
-        """How many entries there were between these times."""
+        """Count the entries between these times."""
         return sum(began < visit.entered < ended for visit, _ in self.visits)
 
     def moves(self, began: float, ended: float) -> int:
-        """How many of those are of another process than the one before."""
+        """Count those of them that follow an entry of another process."""
         pairs = zip(self.visits, self.visits[1:], strict=False)
         return sum(before != now and began < visit.entered < ended for (_, before), (visit, now) in pairs)
 
     @cached_property
     def waits(self) -> list[float]:
-        """Seconds that the tasks waited, those included who never got in."""
+        """Seconds that the tasks waited; tasks that never got in count, too."""
         return [visit.wait for visit, _ in self.visits] + [wait for seen in self.processes for wait in seen.waiting]
 
     @cached_property
     def entries(self) -> list[int]:
-        """How often each task entered while all of them asked again and again."""
+        """How often each task entered while all of them kept asking."""
         return [
             each[task]
             for seen in self.processes
@@ -76,12 +76,12 @@ class Crowd:
 
     @property
     def evenness(self) -> float:
-        """Entries of the task that had fewest, against those of the one that had most."""
+        """Entries of the task with the fewest, as a share of the entries of the task with the most."""
         return min(self.entries) / max(1, *self.entries)
 
     @property
     def rate(self) -> float:
-        """Entries a second of all, from the first until nobody was to ask any more."""
+        """Entries per second of all tasks, from the first entry until they stopped asking."""
         until = max(seen.until for seen in self.processes)
         return sum(self.entries) / (until - self.visits[0][0].entered)
 
@@ -96,7 +96,7 @@ class Crowd:
 
 
 def summary(crowds: Sequence[Crowd], bare: Sequence[Crowd]) -> dict[str, Any]:
-    """What some rounds came to beside those of BLPOP, for the report; durations in seconds, None for what never was."""
+    """Summarize some rounds beside those of BLPOP; durations in seconds, None for what never happened."""
     pairs = list(zip(crowds, bare, strict=True))
     times = [time for crowd in crowds for time in crowd.handoffs]
     waits = [wait for crowd in crowds for wait in crowd.waits]

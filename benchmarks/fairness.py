@@ -2,8 +2,8 @@
 
     python benchmarks/fairness.py [seconds]
 
-Each waiter asks again as soon as it has left. The second half of the table is the same with one of the processes on a
-line that takes `SLOW` seconds longer each way. Ratios and counts are what matters; times are this machine's, today.
+Each waiter asks again as soon as it has left. In the second half of the table, one of the processes has a connection
+that is `SLOW` seconds slower each way. Compare ratios and counts; times are those of this machine today.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from aiolock.testing.server import RedisServer
 PROCESSES, TASKS, SECTION = 4, 5, 0.001
 SLOW = 0.005
 LATER = 0.02
-"""Seconds: who asks by so much later came later, however long requests are on their way."""
+"""Seconds: a waiter that asks this much later counts as later, however long requests take to arrive."""
 
 
 class Entry(NamedTuple):
-    """One time in the section.
+    """One visit to the section.
 
     Attributes:
         waiter: process and task.
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 async def work(kind: str, url: str, process: str) -> None:
-    """One process: enter again and again until told, and print what happened."""
+    """Run one process: enter again and again until told to stop, then print what happened."""
     entries: list[Entry] = []
     async with LockManager(url) as locks:
         lock = locks.fair_lock("fairness") if kind == "fair" else locks.lock("fairness")
@@ -64,7 +64,7 @@ async def work(kind: str, url: str, process: str) -> None:
 
 @contextlib.asynccontextmanager
 async def slow_line(server: RedisServer) -> AsyncIterator[str]:
-    """A URL through which everything takes `SLOW` seconds longer each way."""
+    """Return a URL through which everything takes `SLOW` seconds longer each way."""
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -82,7 +82,7 @@ async def slow_line(server: RedisServer) -> AsyncIterator[str]:
 
 
 async def run(kind: str, urls: list[str], seconds: float) -> list[Entry]:
-    """All processes at once; their entries in order."""
+    """Run all processes at once; return their entries in order."""
     pipe = asyncio.subprocess.PIPE
     workers = [
         await asyncio.create_subprocess_exec(
@@ -100,7 +100,7 @@ async def run(kind: str, urls: list[str], seconds: float) -> list[Entry]:
 
 
 def overtaken(entries: list[Entry], number: int) -> int:
-    """How many entered while this one waited that had asked later."""
+    """Count the waiters that asked later and entered while this one waited."""
     entry, count = entries[number], 0
     for other in reversed(entries[:number]):
         if other.entered < entry.asked:
@@ -110,7 +110,7 @@ def overtaken(entries: list[Entry], number: int) -> int:
 
 
 def row(title: str, entries: list[Entry]) -> str:
-    """A line of the table."""
+    """Return one line of the table."""
     shares: dict[str, int] = {}
     for entry in entries:
         shares[entry.waiter] = shares.get(entry.waiter, 0) + 1

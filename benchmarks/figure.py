@@ -1,4 +1,4 @@
-"""A measured number beside what it must be."""
+"""A measured number and the target for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 TAILS = (1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000)
-"""One value of so many is greater: 2 is the median, 100 the 99th percentile."""
+"""One value in this many is greater: 2 is the median, 100 the 99th percentile."""
 Verdict = Literal["aim", "must", "missed", "measured", "absent"]
 
 
@@ -22,10 +22,10 @@ class Figure:
         what: what was measured.
         value: the median; None if it could not be measured here, and then `note` says why.
         unit: of the value; "×" for a ratio.
-        must: what it has to reach, or None if it is only measured.
-        aim: what would be better still.
+        must: the target it has to reach, or None if it has none.
+        aim: a better value to aim for.
         at_least: bigger is better.
-        note: a word on how, or why not.
+        note: how it was measured, or why not.
         samples: the value of each round, if there were rounds.
     """
 
@@ -44,12 +44,12 @@ class Figure:
         cls, row: str, what: str, samples: Sequence[float], unit: str = "×", must: float | None = None,
         aim: float | None = None, at_least: bool = True, note: str = "",
     ) -> Figure:  # fmt: skip
-        """The figure of several rounds."""
+        """Return the figure of several rounds."""
         return cls(row, what, statistics.median(samples), unit, must, aim, at_least, note, list(samples))
 
     @property
     def verdict(self) -> Verdict:
-        """How it stands to what it must be."""
+        """How the value compares with its target."""
         if self.value is None:
             return "absent"
         if self.must is None:
@@ -62,12 +62,12 @@ class Figure:
         return value >= bound if self.at_least else value <= bound
 
     def as_json(self) -> dict[str, object]:
-        """With its verdict; what `from_json` reads."""
+        """Return the figure with its verdict, for `from_json` to read."""
         return {**asdict(self), "verdict": self.verdict}
 
     @classmethod
     def from_json(cls, told: dict[str, object]) -> Figure:
-        """What `as_json` gave."""
+        """Read what `as_json` returned."""
         return cls(**{name: value for name, value in told.items() if name != "verdict"})  # type: ignore[arg-type]
 
 
@@ -76,10 +76,10 @@ class Series:
     """A line of a plot.
 
     Attributes:
-        plot: which plot.
-        label: the line's.
-        points: x and y of each.
-        note: what must be read beside it.
+        plot: the name of its plot.
+        label: the name of the line.
+        points: x and y of each point.
+        note: what to read beside it.
     """
 
     plot: str
@@ -96,7 +96,7 @@ class Findings:
     series: list[Series] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
-        """For the way to another process, and the file of results."""
+        """Return it as JSON, for another process and for the file of results."""
         return {
             "figures": [figure.as_json() for figure in self.figures],
             "series": [asdict(line) for line in self.series],
@@ -104,7 +104,7 @@ class Findings:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of them lie; NaN of none."""
+    """Return the value that `share` of them do not exceed; NaN if there are none."""
     if not values:
         return math.nan
     ordered = sorted(values)
@@ -112,5 +112,5 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def tail(values: Sequence[float]) -> list[tuple[float, float]]:
-    """What one of so many exceeds: the number, and the value."""
+    """For each n in `TAILS`, return n and the value that one in n exceeds."""
     return [(number, percentile(values, 1 - 1 / number)) for number in TAILS if number <= len(values)]

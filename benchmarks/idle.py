@@ -1,4 +1,4 @@
-"""Tasks that wait for a lock that somebody else keeps."""
+"""Tasks that wait for a lock that is never released."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .peers.adapter import Adapter, opened
 from .server_stats import ServerStats
 
 TTL = 120.0
-"""Of the lock that is kept: not renewed while they are watched."""
+"""The ttl of the lock that is kept: it must not need a renewal while you watch."""
 FIRST = 1.0
-"""Seconds in which they arrive; the rest is nothing but waiting."""
+"""Seconds in which the tasks arrive; after that they only wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Idle:
         commands: sent by clients, the arrival included.
         executed: run by the server, those in scripts included.
         arriving: sent in the first second.
-        executed_arriving: run in it.
+        executed_arriving: run in the first second.
         connections: of the library, in this process.
         cpu: share of one core, the arrival included.
     """
@@ -42,14 +42,14 @@ class Idle:
 
     @property
     def commands_in_30_s(self) -> float:
-        """Counted, if they waited that long; else the arrival, and the rest at its rate."""
+        """The commands, as counted if the tasks waited that long; otherwise the arrival, and the rest at its rate."""
         if self.seconds >= 29.5:
             return float(self.commands)
         return self.arriving + (self.commands - self.arriving) / (self.seconds - FIRST) * (30 - FIRST)
 
 
 async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idle:
-    """Let so many tasks of this process wait for so long for a lock whose holder was killed, and so is silent."""
+    """Let this many tasks of this process wait for a lock whose holder was killed, so that the holder sends nothing."""
     name = f"kept:{time.monotonic_ns()}"
     await orphan(url, adapter, name, TTL)
     async with ServerStats(url) as aside, opened(adapter, url) as library:
@@ -63,7 +63,7 @@ async def wait_idly(url: str, adapter: str, waiters: int, seconds: float) -> Idl
             await asyncio.sleep(seconds - FIRST)
             commands, executed = await stats.commands(), await stats.executed()
             spent, cpu = time.monotonic() - began, time.process_time() - used
-            connections = await aside.connections() - 1  # `stats` has one
+            connections = await aside.connections() - 1  # `stats` has one itself
             await end(tasks)
             for task in tasks:
                 if not task.cancelled() and (error := task.exception()) is not None:
@@ -77,6 +77,6 @@ async def _wait(library: Adapter, name: str) -> None:
 
 
 async def measured(url: str, adapter: str, waiters: int, seconds: float) -> dict[str, Any]:
-    """`wait_idly`, as a worker is asked for it."""
+    """Run `wait_idly` in a worker."""
     idle = await wait_idly(url, adapter, waiters, seconds)
     return {**asdict(idle), "commands_in_30_s": idle.commands_in_30_s}

@@ -9,7 +9,7 @@ from .figure import Figure
 
 
 def lead(peers: Sequence[dict[str, Any]]) -> Figure | None:
-    """Its entries a second against those of the fastest, each measured in turns with it; None if there was none."""
+    """Its entries per second against those of the fastest other library, measured in turns; None if there was none."""
     leads = {peer["name"]: peer["handoff"]["lead"] for peer in peers if "lead" in peer.get("handoff", {})}
     if not leads:
         return None

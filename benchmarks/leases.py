@@ -19,12 +19,12 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What so many leases cost while they were held.
+    """What this many leases cost while they were held.
 
     Attributes:
         lost: how many were lost, as the client or the server sees it.
-        commands: sent in a period.
-        cpu: seconds of the client in a period.
+        commands: sent per period.
+        cpu: seconds of the client per period.
         acquiring: seconds to acquire one of them, up to 500 at once.
     """
 
@@ -35,7 +35,7 @@ class Held:
 
 
 async def hold(url: str, number: int, ttl: float, periods: int = PERIODS) -> Held:
-    """Hold so many leases of that ttl for so many periods, of a third of the ttl each."""
+    """Hold this many leases with this ttl for this many periods; a period is a third of the ttl."""
     async with LockManager(url, ttl=ttl) as locks, ServerStats(url, Lock.scripted) as stats:
         began = time.monotonic()
         leases: list[Lease] = []

@@ -14,7 +14,7 @@ MARK = "benchmarks:taken:{}"
 
 
 async def orphan(url: str, adapter: str, name: str, ttl: float) -> None:
-    """Have a process acquire the lock, and kill it while it is inside."""
+    """Have a process acquire the lock, and kill it while it holds the lock."""
     async with Redis.from_url(url) as raw:
         with crew(1) as (holder,):
             holder.send("benchmarks.orphan:take", url=url, adapter=adapter, name=name, ttl=ttl)
@@ -24,7 +24,7 @@ async def orphan(url: str, adapter: str, name: str, ttl: float) -> None:
 
 
 async def take(url: str, adapter: str, name: str, ttl: float) -> None:
-    """Acquire, say so, and stay inside: for a process that is killed next."""
+    """Acquire the lock, say so, and keep it: runs in a process that is killed next."""
     async with opened(adapter, url) as library, library.lock(name, ttl), Redis.from_url(url) as raw:
         await raw.set(MARK.format(name), 1)
         await asyncio.Event().wait()

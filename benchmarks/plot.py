@@ -1,4 +1,4 @@
-"""Line plots as SVG, drawn by hand: there is nothing to install, and a diff shows what changed."""
+"""Line plots as SVG, drawn by hand: you need to install nothing, and a diff shows what changed."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from .figure import Series
 WIDTH, HEIGHT = 860, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 290, 40, 50
 SAMPLE, ROW = 26, 17
-"""Lengths in the legend: of a piece of line, and from one label to the next."""
+"""Lengths in the legend: of a sample of the line, and from one label to the next."""
 STYLES = (
     ("#d62728", ""), ("#1f77b4", "7 3"), ("#2ca02c", "2 3"), ("#9467bd", "9 3 2 3"), ("#8c564b", "5 2"),
     ("#444444", "1 2"),
 )  # fmt: skip
-"""A colour and a pattern of dashes for each line: whoever cannot tell the colours can tell the patterns."""
+"""A colour and a dash pattern for each line: if you cannot tell the colours apart, you can tell the patterns."""
 MOST = len(STYLES)
 Text = tuple[float, float, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How values are laid on a length.
+    """How values map to a length.
 
     Attributes:
-        low: the least.
-        high: the greatest.
-        log: in powers of ten.
+        low: the least value.
+        high: the greatest value.
+        log: logarithmic.
     """
 
     low: float
@@ -38,20 +38,20 @@ class Axis:
 
     @classmethod
     def over(cls, values: Sequence[float], log: bool) -> Axis:
-        """Over all of them; a logarithmic one has no place for 0 and less."""
+        """Return an axis for all these values; a logarithmic one has no place for 0 and less."""
         kept = [value for value in values if value > 0] if log else [0.0, *values]
         low, high = min(kept), max(kept)
         return cls(low, high if high > low else low + 1, log)
 
     def at(self, value: float) -> float:
-        """Its place, from 0 to 1."""
+        """Return the value's place, from 0 to 1."""
         if not self.log:
             return (value - self.low) / (self.high - self.low)
         value = max(value, self.low)
         return math.log(value / self.low) / math.log(self.high / self.low)
 
     def ticks(self) -> list[float]:
-        """Values worth a line."""
+        """Return the values that deserve a grid line."""
         if self.log:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             fine = (1, 2, 5) if last - first <= 3 else (1,)
@@ -66,16 +66,16 @@ def draw(
     title: str, x_label: str, y_label: str, lines: Sequence[Series], log_x: bool = True, log_y: bool = True,
     thick: Collection[str] = (),
 ) -> str:  # fmt: skip
-    """An SVG of the lines, each with its name where it ends.
+    """Return an SVG of the lines, each with its name where it ends.
 
     Args:
-        title: above it.
+        title: above the plot.
         x_label: below it.
         y_label: beside it.
         lines: six at most.
-        log_x: across in powers of ten.
-        log_y: up in powers of ten.
-        thick: labels of the lines that it is about.
+        log_x: the x axis is logarithmic.
+        log_y: the y axis is logarithmic.
+        thick: labels of the lines that the plot is about.
     """
     points = [point for line in lines for point in line.points]
     x = Axis.over([point[0] for point in points], log_x)
@@ -111,7 +111,7 @@ def draw(
 
 
 def apart(heights: Sequence[float]) -> list[float]:
-    """Where labels go that want to be at these heights: in the same order, none over another, none below the plot."""
+    """Place labels that want these heights: in the same order, without overlap, none below the plot."""
     placed = [0.0] * len(heights)
     row = -math.inf
     for number in sorted(range(len(heights)), key=lambda number: heights[number]):

@@ -1,4 +1,4 @@
-"""Which plots a run has, and which of its lines they show."""
+"""The plots that a run has, and the lines that they show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST = (
     "aiolock", "lock", "aiolock fair_lock", "fair_lock", "base", "bare BLPOP", "redis-py", "steindamm",
     "redis-lock-py", "coredis",
 )  # fmt: skip
-"""Lines in the order in which they get a place; then the others, as they come."""
+"""The order in which lines get a place; all others follow in their own order."""
 THICK = ("aiolock", "lock")
 
 
@@ -23,12 +23,12 @@ class Kind:
     """A plot that a run may have.
 
     Attributes:
-        name: what its lines call it.
+        name: its name in the results.
         title: above it.
         x_label: below it.
         y_label: beside it.
-        log_x: across in powers of ten.
-        log_y: up in powers of ten.
+        log_x: the x axis is logarithmic.
+        log_y: the y axis is logarithmic.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One that was drawn.
+    """A plot that was drawn.
 
     Attributes:
         kind: the name of its kind.
@@ -57,23 +57,23 @@ class Plot:
 
 
 KINDS = [
-    Kind("wait between processes", "Wait of a task, 4 × 5 tasks", "one wait in so many is longer", "ms"),
+    Kind("wait between processes", "Wait of a task, 4 × 5 tasks", "one wait in this many is longer", "ms"),
     Kind(
         "hand-off between processes",
         "Hand-off to another process, 4 × 5 tasks",
-        "one hand-off in so many takes longer",
+        "one hand-off in this many takes longer",
         "ms",
     ),
-    Kind("throughput", "Throughput, a name for each task", "tasks", "pairs/s"),
+    Kind("throughput", "Throughput, each task with its own name", "tasks", "pairs/s"),
     Kind("cost against number of names", "Cost of an operation, by names", "names", "µs"),
     Kind("cost against number of waiters", "Cost of an operation, by waiters", "waiters", "µs"),
     Kind("cost against number of leases", "Cost of an operation, by leases", "leases", "µs"),
-    Kind("commands per hand-off", "Requests a hand-off", "processes that wait", "requests", log_y=False),
+    Kind("commands per hand-off", "Requests per hand-off", "waiting processes", "requests", log_y=False),
 ]
 
 
 def write_plots(results: dict[str, Any], path: Path) -> list[Plot]:
-    """One SVG for each plot that has a line; the names begin as the results'."""
+    """Write one SVG for each plot that has a line; their names begin like that of the results."""
     written = []
     for kind in KINDS:
         shown, left_out = chosen([Series(**line) for line in results["series"] if line["plot"] == kind.name])
@@ -87,7 +87,7 @@ def write_plots(results: dict[str, Any], path: Path) -> list[Plot]:
 
 
 def chosen(lines: Sequence[Series]) -> tuple[list[Series], list[str]]:
-    """As many as can be told apart, and the labels of the rest; of two with one label the first counts."""
+    """Choose as many lines as you can tell apart, and name the rest; of two with the same label the first counts."""
     unlike: dict[str, Series] = {}
     for line in lines:
         if line.points:

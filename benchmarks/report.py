@@ -36,19 +36,19 @@ def write_report(results: Json, path: Path) -> Path:
 
     Args:
         results: of a run.
-        path: where they are kept.
+        path: the file of these results.
     """
     report = path.with_suffix(".md")
     plots = write_plots(results, path)
     parts = [
         f"# Benchmark of {results['taken'][:10]}",
         tables.environment(results),
-        "## What it must reach", tables.targets(results),
+        "## Targets", tables.targets(results),
         "## Libraries: how fast", tables.speeds(results), _footnote(),
         "## Libraries: between processes", tables.between(results),
-        "## Libraries: what they did", tables.behaviour(results),
+        "## Libraries: behaviour", tables.behaviour(results),
         "## Not measured here", tables.absent(results),
-        "## Measured, without a target", tables.measured(results),
+        "## Measured without a target", tables.measured(results),
         "## How the libraries were used", tables.settings(results),
         "## Plots", _images(plots, report),
     ]  # fmt: skip
@@ -57,10 +57,10 @@ def write_report(results: Json, path: Path) -> Path:
 
 
 def fill(page: Path, results: Json, path: Path) -> None:
-    """Replace what stands in the page's marked blocks.
+    """Replace the contents of the page's marked blocks.
 
     Raises:
-        NoBlock: there is none.
+        NoBlock: the page has none.
     """
     blocks: dict[str, Callable[[Json], str]] = {
         "environment": tables.environment, "targets": tables.targets, "speeds": tables.speeds,
@@ -93,7 +93,7 @@ def _source(path: Path) -> str:
 
 
 def _picture(plots: list[Plot]) -> str:
-    # PyPI shows the README too, and knows no files beside it: the address must be absolute.
+    # PyPI shows the README too, without the files beside it: the address must be absolute.
     raw = _repository().replace("https://github.com/", "https://raw.githubusercontent.com/")
     plot = next((plot for plot in plots if plot.kind == PICTURE), plots[0])
     return f"![{plot.title}]({raw}/main/benchmarks/results/{plot.path.name})"
@@ -105,11 +105,11 @@ def _repository() -> str:
 
 
 def _footnote() -> str:
-    return f"{tables.WRONG.strip()}: let somebody in beside another in this run; see the next table."
+    return f"{tables.WRONG.strip()}: let a second holder in beside the first in this run; see the next table."
 
 
 def main() -> None:
-    """As the module says."""
+    """Do what the module's docstring says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__.partition("\n")[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--into", type=Path, action="append", default=[], metavar="PAGE.md")
@@ -119,7 +119,7 @@ def main() -> None:
         fill(page, results, asked.results)
         print(f"filled {page}")
     if not asked.into:
-        print(f"written {write_report(results, asked.results)}")
+        print(f"wrote {write_report(results, asked.results)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One run: a server, the rows, the peers, and the file of results."""
+"""One run: a server, the rows, the libraries, and the file of results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Plan:
         quick: a quick look.
         loop: the main event loop.
         rows: which rows.
-        peers: which peers.
+        peers: which libraries.
     """
 
     quick: bool
@@ -43,20 +43,20 @@ class Plan:
     peers: Sequence[Peer] = field(default_factory=lambda: list(PEERS))
 
     def row_runs(self) -> Iterable[tuple[Row, str]]:
-        """Each row on its loops; a whole run measures some on uvloop too."""
+        """Each row on its loops; a whole run measures some rows on uvloop too."""
         for row in self.rows:
             yield row, self.loop
             if row.both_loops and not self.quick and self.loop == "asyncio" and "uvloop" in loops():
                 yield row, "uvloop"
 
     def left_out(self) -> list[str]:
-        """Rows and peers that this plan passes over."""
+        """The rows and libraries that this plan leaves out."""
         rows = [f"row {row.key}, {row.title}" for row in ROWS if row not in self.rows]
         return rows + [peer.name for peer in PEERS if peer not in self.peers]
 
 
 class Run:
-    """Measures a plan, telling on standard error what it is at."""
+    """Measures a plan, and reports its progress on standard error."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -68,7 +68,7 @@ class Run:
         }  # fmt: skip
 
     def measure(self) -> dict[str, Any]:
-        """All of it; blocks for minutes."""
+        """Measure everything; blocks for minutes."""
         began = time.monotonic()
         with RedisServer.start() as server:
             say(f"server: {server!r}")
@@ -138,12 +138,12 @@ def _flush(url: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tell whoever watches."""
+    """Print for whoever watches, on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def write(results: dict[str, Any], folder: Path) -> Path:
-    """The file of results, named by day and machine; a quick run's apart."""
+    """Write the file of results, named by day and machine; a quick run has a file of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{results['taken'][:10]}-{results['environment']['fingerprint']}" + ("-quick" if results["quick"] else "")
     path = folder / f"{stem}.json"

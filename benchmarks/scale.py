@@ -1,4 +1,4 @@
-"""How much is measured: the whole, or a quick look."""
+"""How much is measured: everything, or a quick look."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ class Scale:
 
     Attributes:
         rounds: interleaved rounds, of which the median counts; one more comes first and is thrown away.
-        pairs: acquire and release of one task in one round.
-        crowd_pairs: the same of each of 200 tasks.
+        pairs: acquires and releases of one task in one round.
+        crowd_pairs: acquires and releases of each of 200 tasks.
         contended: how long tasks contend in one round, in one process.
-        handoffs: the same across processes.
-        handoff_rounds: of those.
+        handoffs: how long tasks contend in one round, across processes.
+        handoff_rounds: the rounds of `handoffs`.
         outlasting: how long tasks contend while sections outlast the ttl of 1 s.
         waiting: how long 200 waiters wait.
         ttl: of the leases that are held; a period is a third of it.
-        leases: how many are held.
+        leases: how many leases are held.
         growth: numbers of names, waiters and leases.
         processes: numbers of processes that wait on one name.
-        window: how long those are watched.
-        kills: how often the first in line is killed.
+        window: how long these are watched.
+        kills: how often the first waiter is killed.
         loss_rounds: how many acquires, and how many releases, are cancelled.
     """
 
@@ -45,7 +45,7 @@ class Scale:
 
     @classmethod
     def of(cls, quick: bool) -> Scale:
-        """The scale of a quick or a whole run."""
+        """Return the scale of a quick or a whole run."""
         return QUICK if quick else WHOLE
 
 

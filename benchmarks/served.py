@@ -1,4 +1,4 @@
-"""What the server runs for a lock, those commands included that scripts call."""
+"""What the server runs for a lock, including the commands that scripts call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .turns import TTL
 
 
 async def of_a_pair(library: Adapter, stats: ServerStats, name: str, pairs: int) -> float:
-    """Commands of one acquire and release that nobody disturbs; the name was used before."""
+    """Commands of one undisturbed acquire and release on a name that was used before."""
     lock = library.lock(name, TTL)
     async with lock:
         pass
@@ -22,7 +22,7 @@ async def of_a_pair(library: Adapter, stats: ServerStats, name: str, pairs: int)
 
 
 async def of_an_acquisition(library: Adapter, stats: ServerStats, name: str, tasks: int, each: int) -> float:
-    """Commands of one entry and leave, where so many tasks of this process each want so many."""
+    """Commands per entry and leave, where this many tasks of this process enter this often each."""
 
     async def visitor(times: int) -> None:
         lock = library.lock(name, TTL)
@@ -30,7 +30,7 @@ async def of_an_acquisition(library: Adapter, stats: ServerStats, name: str, tas
             async with lock:
                 await asyncio.sleep(0)
 
-    await asyncio.gather(*(visitor(1) for _ in range(tasks)))  # the scripts are there
+    await asyncio.gather(*(visitor(1) for _ in range(tasks)))  # now the server has the scripts
     await stats.reset()
     await asyncio.gather(*(visitor(each) for _ in range(tasks)))
     return await stats.executed() / (tasks * each)

@@ -1,4 +1,4 @@
-"""What a server was asked, and by how many connections."""
+"""How many commands a server ran, and over how many connections."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from redis.asyncio import Redis
 
 
 class ServerStats:
-    """Counts since `reset`, taken with a connection of its own.
+    """Counts since `reset`, read over a connection of its own.
 
     Args:
         url: the server's.
-        scripted: commands that only scripts issue: the server counts them beside those that clients send.
+        scripted: commands that only scripts call: the server counts them together with those that clients send.
         ignored: commands that are not counted at all.
     """
 
@@ -36,21 +36,21 @@ class ServerStats:
         await self._raw.aclose()
 
     async def reset(self) -> None:
-        """Count from here."""
+        """Start counting."""
         self._clients = await self._connected()
         self._before = await self._read()
 
     async def commands(self) -> int:
-        """How many clients sent since `reset`."""
+        """Return how many commands clients sent since `reset`."""
         since = await self._read() - self._before
         return sum(count for name, count in since.items() if name not in self._scripted)
 
     async def executed(self) -> int:
-        """How many the server ran since `reset`, those in scripts included."""
+        """Return how many commands the server ran since `reset`, those in scripts included."""
         return sum((await self._read() - self._before).values())
 
     async def connections(self) -> int:
-        """How many there are that were not there at `reset`."""
+        """Return how many connections were made since `reset`."""
         return len(await self._connected() - self._clients)
 
     async def flush(self) -> None:

@@ -1,6 +1,6 @@
 """A relay that adds a delay each way, in a process of its own: `python -m benchmarks.slow_link <host> <port> <delay>`.
 
-It prints the port it listens on, and ends when its standard input does.
+It prints the port it listens on, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .crew import ROOT
 
 
 class _Side(asyncio.Protocol):
-    """One end; what arrives is written to the other end `delay` seconds later, in order."""
+    """One end; it writes what arrives to the other end `delay` seconds later, in order."""
 
     def __init__(self, delay: float) -> None:
         self._delay = delay
@@ -87,7 +87,7 @@ def _await_end(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> N
 
 @contextmanager
 def slow_link(host: str, port: int, delay: float) -> Iterator[str]:
-    """Such a process; gives its URL."""
+    """Start such a process; return its URL."""
     words = [sys.executable, "-m", "benchmarks.slow_link", host, str(port), str(delay)]
     process = subprocess.Popen(
         words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -104,7 +104,7 @@ def slow_link(host: str, port: int, delay: float) -> Iterator[str]:
 
 
 def _precise_loop() -> asyncio.AbstractEventLoop:
-    # epoll rounds a timeout up to whole milliseconds, which would add up to half of the delay to it.
+    # epoll rounds a timeout up to whole milliseconds, which would add up to half of the delay.
     return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 

@@ -1,4 +1,4 @@
-"""A library's uncontended and contended speed, beside base in the same process."""
+"""A library's uncontended and contended speed, beside the baseline in the same process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASKS = 20
 
 
 async def identity(url: str, adapter: str, distributions: list[str]) -> dict[str, Any]:
-    """Versions and settings; fails if the library cannot be imported, or cannot acquire a free lock."""
+    """Return versions and settings; fails if the library cannot be imported, or cannot acquire a free lock."""
     async with opened(adapter, url) as library, asyncio.timeout(PROBE), library.lock("probe", TTL):
         pass
     return {"settings": load(adapter).settings, "versions": {name: _version(name) for name in distributions}}
@@ -34,7 +34,7 @@ def _version(distribution: str) -> str:
 
 
 async def uncontended(url: str, adapter: str, quick: bool) -> dict[str, Any]:
-    """Pairs a second at several numbers of tasks, each with a name of its own, against base."""
+    """Pairs per second against the baseline at several numbers of tasks, each with a name of its own."""
     scale = Scale.of(quick)
     base = Base()
     await base.open(url)
@@ -58,7 +58,7 @@ async def uncontended(url: str, adapter: str, quick: bool) -> dict[str, Any]:
 
 
 async def contended(url: str, adapter: str, quick: bool) -> dict[str, Any]:
-    """20 tasks, one name: acquisitions a second, and how long each waited."""
+    """20 tasks, one name: acquisitions per second, and how long each task waited."""
     async with opened(adapter, url) as library:
         seen = await contend(library, "contended", TASKS, 4 * Scale.of(quick).contended)
     entries = sorted(visit.entered for visit in seen.times)

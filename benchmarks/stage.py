@@ -13,7 +13,7 @@ from .scale import Scale
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a row is given; goes to other processes as keywords.
+    """What a row gets; it goes to other processes as keywords.
 
     Attributes:
         url: the server's.
@@ -40,7 +40,7 @@ class Stage:
 
     @property
     def unpinnable(self) -> str:
-        """Why client and server cannot be put on one CPU here; empty if they can."""
+        """Why client and server cannot share one CPU here; empty if they can."""
         if not hasattr(os, "sched_setaffinity"):
             return "not measured: this system cannot bind a process to a CPU"
         if self.server_pid is None:
@@ -49,7 +49,7 @@ class Stage:
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """Client and server on one CPU, where what a client spends is not hidden by the server's working beside it."""
+        """Bind client and server to one CPU, so that the server's parallel work cannot hide the client's cost."""
         assert self.server_pid is not None
         before = os.sched_getaffinity(0)
         server_before = os.sched_getaffinity(self.server_pid)

@@ -14,13 +14,13 @@ VERDICTS = {"aim": "✓ aim", "must": "✓", "missed": "**missed**", "measured":
 WRONG = " ⚠"
 NOTHING = "–"
 BEFORE = (
-    "This run is older than the rest of this table: it counted neither what a task waits and gets between processes,\n"
-    "nor the share of the entries that a hand-off stands for."
+    "This run is older than the rest of this table: it did not measure how long a task waits between processes,\n"
+    "how often it gets in, or which share of the entries the hand-offs are."
 )
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Three digits that count, and the unit."""
+    """Format with three significant digits and the unit."""
     if value is None or math.isnan(value):
         return NOTHING
     if value == 0 or abs(value) >= 100:
@@ -32,7 +32,7 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; bars in cells are escaped, a column that has nothing in any row is left out."""
+    """Return a table; bars in cells are escaped, and a column that is empty in every row is left out."""
     rows = list(rows)
     kept = [column for column in range(len(head)) if not rows or any(row[column] != NOTHING for row in rows)]
     head, rows = [head[column] for column in kept], [[row[column] for column in kept] for row in rows]
@@ -41,7 +41,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def environment(results: Json) -> str:
-    """Where it was measured, one fact a line."""
+    """Return where it was measured, one fact per line."""
     where = results["environment"]
     libraries = ", ".join(f"{name} {version}" for name, version in where["libraries"].items())
     facts = {
@@ -57,7 +57,7 @@ def environment(results: Json) -> str:
 
 
 def targets(results: Json) -> str:
-    """What has to reach something."""
+    """Return the figures that have a target."""
     rows = []
     for told in results["figures"]:
         if told.get("must") is None and told["value"] is not None:
@@ -76,7 +76,7 @@ def targets(results: Json) -> str:
 
 
 def measured(results: Json) -> str:
-    """What was only measured."""
+    """Return the figures without a target."""
     rows = [
         [figure.row, f"{figure.what}{_loop(told, results)}", _value(figure), figure.note]
         for told in results["figures"]
@@ -104,10 +104,10 @@ def _value(figure: Figure) -> str:
 
 
 def speeds(results: Json) -> str:
-    """How fast each library is."""
+    """Return how fast each library is."""
     head = [
-        "library", "version", "1 task, × base", "µs a pair", "200 tasks, × base", "client CPU, 200 tasks, × base",
-        "20 tasks, 1 name: 1/s", "p99 wait", "200 idle: commands", "CPU",
+        "library", "version", "1 task, × base", "µs per pair", "200 tasks, × base", "client CPU, 200 tasks, × base",
+        "20 tasks, 1 name: per second", "p99 wait", "200 idle: commands", "CPU",
     ]  # fmt: skip
     rows = []
     for peer in _present(results):
@@ -128,7 +128,7 @@ def speeds(results: Json) -> str:
 
 
 def between(results: Json) -> str:
-    """What a task sees where several processes want one name, and the hand-off beside what it stands for."""
+    """Return what a task sees if several processes want one name, and the hand-off with its share of the entries."""
     head = [
         "library", "wait p50", "p99", "p99, × bare BLPOP", "longest wait", "entries of a task, least / most",
         "entries/s", "× bare BLPOP", "aiolock's, × its", "hand-offs, of its entries", "hand-off p50", "hand-off p99",
@@ -145,7 +145,7 @@ def _between(peer: Json) -> list[str]:
     seen = peer.get("handoff", {})
     p50 = _why(peer["failed"], "handoff") if not seen else _milliseconds(seen.get("wait", {}).get("p50"))
     wait, share = seen.get("wait", {}), _percent(seen.get("share"))
-    handoff = seen if "share" in seen else {}  # without its share it flatters who hardly ever hands on
+    handoff = seen if "share" in seen else {}  # without its share it flatters a library that hardly ever hands on
     longest = _milliseconds(seen.get("longest"))
     if seen.get("stuck"):
         longest += f", {seen['stuck']} never got in"
@@ -162,7 +162,7 @@ def _shared(seen: Json) -> str:
 
 
 def behaviour(results: Json) -> str:
-    """What each library did."""
+    """Return how each library behaved."""
     head = [
         "library", "entered beside another", "left locked by cancelled acquires",
         "by cancelled releases", "its lease taken away", "both bodies ran",
@@ -181,7 +181,7 @@ def _did(peer: Json) -> list[str]:
     lost = peer.get("lost")
     if lost:
         cells.append(lost_lease(lost))
-        cells.append(number(lost["beside"], "s") if lost["beside"] is not None else "nobody else got in")
+        cells.append(number(lost["beside"], "s") if lost["beside"] is not None else "no one else got in")
     else:
         cells += [_why(failed, "lost")] * 2
     cells.append(_freed(peer["orphaned"]) if "orphaned" in peer else _why(failed, "orphaned"))
@@ -195,7 +195,7 @@ def _freed(orphaned: Json) -> str:
 
 
 def lost_lease(lost: Json) -> str:
-    """What the body did, in words."""
+    """Return what the body did, in words."""
     error = f"`{lost['error']}` at its end" if lost["error"] else "no error"
     if lost["ran_on"]:
         return f"**ran on**, {error}"
@@ -203,12 +203,12 @@ def lost_lease(lost: Json) -> str:
 
 
 def is_wrong(peer: Json) -> bool:
-    """It let two in at once."""
+    """Whether it let two in at once."""
     return bool(peer.get("exclusion", {}).get("overlaps"))
 
 
 def absent(results: Json) -> str:
-    """What could not be measured here, and why."""
+    """Return what could not be measured here, and why."""
     lines = [f"- {peer['name']}: {peer['absent']}" for peer in results["peers"] if "absent" in peer]
     for peer in _present(results):
         lines += [f"- {peer['name']}, {part}: {why}" for part, why in peer["failed"].items()]
@@ -217,7 +217,7 @@ def absent(results: Json) -> str:
 
 
 def settings(results: Json) -> str:
-    """How each library was used."""
+    """Return how each library was used."""
     return table(
         ["library", "versions", "settings"],
         [

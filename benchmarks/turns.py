@@ -1,4 +1,4 @@
-"""Contestants that take turns, so that what the machine does meanwhile hits all of them."""
+"""Contestants that take turns, so that noise from the machine hits all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pairs = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one pair of acquire and release, in seconds.
+    """The cost of one pair of acquire and release, in seconds.
 
     Attributes:
         wall: of the clock.
@@ -29,12 +29,12 @@ class Cost:
 
 
 async def in_turns(contestants: Mapping[str, Pairs], pairs: int, rounds: int) -> dict[str, list[Cost]]:
-    """Run each once a round, another first each time; the first round warms up and is thrown away.
+    """Run each contestant once per round, each time in another order; the first round warms up and is thrown away.
 
     Args:
         contestants: what to run.
-        pairs: how many pairs one run of it makes.
-        rounds: how many count.
+        pairs: how many pairs one run of a contestant makes.
+        rounds: how many rounds count.
     """
     costs: dict[str, list[Cost]] = {label: [] for label in contestants}
     order = list(contestants)
@@ -50,12 +50,12 @@ async def in_turns(contestants: Mapping[str, Pairs], pairs: int, rounds: int) ->
 
 
 def ratios(theirs: Sequence[Cost], ours: Sequence[Cost]) -> list[float]:
-    """Pairs a second of `ours` against `theirs`, round by round."""
+    """Pairs per second of `ours` against `theirs`, round by round."""
     return [one.wall / other.wall for one, other in zip(theirs, ours, strict=True)]
 
 
 def base_pairs(base: Base, tasks: int, each: int) -> Pairs:
-    """So many tasks that make so many pairs each, of names of their own, with the floor."""
+    """This many tasks make this many pairs each, on names of their own, with the baseline."""
 
     async def one(name: str) -> None:
         for _ in range(each):

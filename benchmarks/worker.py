@@ -1,6 +1,6 @@
-"""A process that measures what it is told to: `python -m benchmarks.worker`, requests in, results out, one a line.
+"""A process that measures on request: `python -m benchmarks.worker`; requests in, results out, one per line.
 
-It ends when its standard input does, so none is left behind by a parent that was interrupted or killed.
+It ends when its standard input ends, so an interrupted or killed parent leaves none behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def listen(requests: queue.SimpleQueue[str]) -> None:
-    """Pass on what the parent asks; die with it."""
+    """Read the parent's requests; end with the parent."""
     for line in sys.stdin:
         requests.put(line)
     os._exit(0)
@@ -38,7 +38,7 @@ def answer(line: str) -> dict[str, Any]:
 
 
 def loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes a loop of that name."""
+    """Return what creates a loop of that name."""
     if loop == "uvloop":
         return importlib.import_module("uvloop").new_event_loop  # type: ignore[no-any-return]
     return asyncio.new_event_loop
@@ -46,9 +46,9 @@ def loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 def main() -> None:
     """Answer until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's affair
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent to handle
     replies = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # what a library prints is not an answer
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=listen, args=(requests,), daemon=True).start()
     while True:

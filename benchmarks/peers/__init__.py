@@ -1,4 +1,4 @@
-"""The libraries that a user would pick instead, each with an adapter and, if it must, an environment of its own."""
+"""The libraries that you might pick instead, each with an adapter and, where necessary, an environment of its own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Peer:
     """A library to measure.
 
     Attributes:
-        name: as the report calls it.
+        name: its name in the report.
         adapter: `module:class` in this package.
-        requirements: what is installed for it, besides redis-py for the base; empty if this environment has it.
-        distributions: whose versions are told.
+        requirements: what to install for it besides redis-py for the baseline; empty if this environment has it.
+        distributions: the distributions whose versions the report names.
         quick: measured in a quick run too.
     """
 
@@ -25,12 +25,12 @@ class Peer:
 
     @property
     def ours(self) -> bool:
-        """It is aiolock, one way or another."""
+        """Whether it is aiolock itself."""
         return self.adapter.startswith("benchmarks.peers.aiolock:")
 
     @property
     def folder(self) -> str:
-        """Name of its environment."""
+        """The name of its environment."""
         return "-".join(requirement.partition("[")[0] for requirement in self.requirements)
 
 

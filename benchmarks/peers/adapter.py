@@ -1,4 +1,4 @@
-"""What the benchmark needs of a library: one small adapter each."""
+"""What the benchmark needs of a library: one small adapter for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Adapter(Protocol):
 
     Attributes:
         settings: how it is used, for the report.
-        scripted: commands that its scripts issue and its clients do not.
+        scripted: commands that its scripts call but its clients never send.
         permits: how many may be inside at once; 0 for no limit.
     """
 
@@ -28,18 +28,18 @@ class Adapter(Protocol):
         """Disconnect."""
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock for one task: entered, left, and entered again."""
+        """Return a lock for one task, which enters and leaves it again and again."""
 
 
 def load(spec: str) -> Adapter:
-    """The adapter `module:class`, not yet open."""
+    """Return the adapter `module:class`, not yet open."""
     module, _, name = spec.partition(":")
     return cast(Adapter, getattr(importlib.import_module(module), name)())
 
 
 @asynccontextmanager
 async def opened(spec: str, url: str) -> AsyncIterator[Adapter]:
-    """The adapter `module:class`, open."""
+    """Return the adapter `module:class`, open."""
     adapter = load(spec)
     await adapter.open(url)
     try:

@@ -43,7 +43,7 @@ class Lock:
 
 
 class Patient(Lock):
-    """For 10,000 tasks that ask at once: the answer to the last may take longer than the 5 s of the default."""
+    """For 10,000 tasks that ask at once: the last answer may take longer than the default of 5 s."""
 
     settings = "request_timeout=60"
 
@@ -53,12 +53,12 @@ class Patient(Lock):
 
 
 class Fixed(Lock):
-    """A lease that is not renewed, for what happens when the section outlasts it."""
+    """A lease that is not renewed, to see what happens when the section outlasts it."""
 
     settings = "renew=False"
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock whose body is cancelled at its deadline."""
+        """Return a lock whose body is cancelled at its deadline."""
         return self.locks.lock(name, ttl=ttl, renew=False)  # type: ignore[no-any-return]
 
 
@@ -94,7 +94,7 @@ class Write(Lock):
 
 
 class Semaphore(Lock):
-    """So many at once."""
+    """Several permits, one for each task."""
 
     settings = f"semaphore(…, {PERMITS})"
     permits = PERMITS
@@ -110,7 +110,7 @@ class Multi(Lock):
     settings = "multi_lock of three names"
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """All three, or none."""
+        """Return all three, or none."""
         return self.locks.multi_lock(*(f"{name}:{part}" for part in "abc"), ttl=ttl)  # type: ignore[no-any-return]
 
 
@@ -124,5 +124,5 @@ PRIMITIVES = {
 
 
 def offered() -> dict[str, type[Lock]]:
-    """Those that this version has."""
+    """Return those that this version has."""
     return {label: kind for label, kind in PRIMITIVES.items() if hasattr(LockManager, label.split()[0].rstrip(","))}

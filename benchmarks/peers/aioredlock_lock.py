@@ -1,4 +1,4 @@
-"""aioredlock: Redlock on one server; extended by itself when no timeout is given for the lock."""
+"""aioredlock: Redlock on one server; it extends a lock by itself if the lock has no timeout."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from aioredlock import Aioredlock
 
 
 class Lock:
-    """One manager for each ttl, as the interval of its renewal is the manager's."""
+    """One manager for each ttl, because the interval of its renewal belongs to the manager."""
 
     settings = "internal_lock_timeout=ttl, retry_count=100,000, one server, pool of 1,000"
     scripted = frozenset({"get", "set", "del", "pexpire", "pttl"})
     permits = 1
 
     async def open(self, url: str) -> None:
-        """Connect here: the library itself would try for ever, whatever the reason, and not say it."""
+        """Connect here: the library itself would try for ever, whatever the reason, and not tell you."""
         self._client = await aioredis.create_redis_pool(url, maxsize=1000)
         self._managers: dict[float, Aioredlock] = {}
 

@@ -1,4 +1,4 @@
-"""The floor: the cheapest lock that redis-py allows, and the cheapest hand-off that Redis has."""
+"""The baseline: the cheapest lock that redis-py allows, and the cheapest hand-off that Redis has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Base:
 
 
 class Blpop:
-    """One token in a list: BLPOP takes it, LPUSH brings it back. Lost for ever if its holder dies."""
+    """One token in a list: BLPOP takes it, LPUSH brings it back. It is lost for ever if its holder dies."""
 
     settings = "bare BLPOP and LPUSH, a connection for each waiter"
     scripted: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ class Blpop:
         await self._client.lpush(name, "token")  # type: ignore[misc]
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """Whoever has the token."""
+        """Return a lock whose holder has the token."""
         return _Token(self._client, name)
 
 

@@ -25,5 +25,5 @@ class Lock:
         await self._client.__aexit__(None, None, None)
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock that expires."""
+        """Return a lock that expires."""
         return TheirLock(self._client, name, timeout=ttl)

@@ -1,4 +1,4 @@
-"""A virtual environment for each peer, because their dependencies clash; kept under `.bench_cache`."""
+"""A virtual environment for each library, because their dependencies clash; kept under `.bench_cache`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATIENCE = 180.0
 
 
 class Unavailable(Exception):
-    """The peer cannot be had here; says why."""
+    """The library is not available here; the message says why."""
 
 
 def python_of(peer: Peer) -> str:
-    """An interpreter that has the peer and redis-py; made at the first use, blocks.
+    """Return an interpreter that has the library and redis-py; built at the first use, blocks.
 
     Raises:
         Unavailable: it could not be installed.

@@ -30,13 +30,13 @@ class Lock:
         await self._backend.__aexit__(None, None, None)
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock; renewed if this version can."""
+        """Return a lock, renewed if this version can renew."""
         lock = TheirLock(name, backend=self._backend, lease_duration=ttl)
         return _Held(lock) if hasattr(lock, "hold") else lock
 
 
 class _Held:
-    """`hold()` gives a context manager that is used once."""
+    """`hold()` returns a context manager that you can use once."""
 
     def __init__(self, lock: TheirLock) -> None:
         self._lock = lock

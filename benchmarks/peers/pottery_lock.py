@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 
 class Lock:
-    """Redlock, of which one server is the whole quorum."""
+    """Redlock with one server as the whole quorum."""
 
     settings = "auto_release_time=ttl, one master, pool of 1,000"
     scripted = frozenset({"get", "del"})
@@ -24,5 +24,5 @@ class Lock:
         await self._client.aclose()
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock that expires."""
+        """Return a lock that expires."""
         return AIORedlock(key=name, masters={self._client}, auto_release_time=ttl)

@@ -11,7 +11,7 @@ from redis_lock import Lock as TheirLock
 
 
 class Lock:
-    """Each call in a thread of a pool; its expiry is in whole seconds."""
+    """Each call runs in a thread of a pool; its expiry is in whole seconds."""
 
     settings = "expire=ttl, auto_renewal=True, in an executor of 256 threads, pool of 1,000"
     scripted = frozenset({"get", "del", "lpush", "pexpire", "expire"})
@@ -23,11 +23,11 @@ class Lock:
         self._threads = ThreadPoolExecutor(256)
 
     async def close(self) -> None:
-        """Disconnect; a thread that waits for a lock goes on waiting."""
+        """Disconnect; a thread that waits for a lock keeps waiting."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock, renewed by a thread of its own."""
+        """Return a lock that a thread of its own renews."""
         return _Lock(self._threads, TheirLock(self._client, name, expire=max(1, round(ttl)), auto_renewal=True))
 
 

@@ -24,5 +24,5 @@ class Lock:
         await self._client.aclose()
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock that expires."""
+        """Return a lock that expires."""
         return RedisLock(self._client, name, blocking_timeout=60, expire_timeout=max(1, round(ttl)))

@@ -25,7 +25,7 @@ class Default:
         await self._client.aclose()
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """A lock that expires."""
+        """Return a lock that expires."""
         return Lock(self._client, name, timeout=ttl, sleep=self.sleep)
 
 

@@ -1,4 +1,4 @@
-"""steindamm: a semaphore of one permit, a list and BLPOP; nobody who holds it has a lease."""
+"""steindamm: a semaphore with one permit, a list and BLPOP; its holders have no lease."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class Semaphore:
         await self._client.aclose()
 
     def lock(self, name: str, ttl: float) -> AbstractAsyncContextManager[object]:
-        """One permit; its ttl is that of the whole semaphore, and is not what a holder's lease would be."""
+        """Return one permit. The ttl is that of the whole semaphore, not of a holder's lease."""
         return AsyncSemaphore.create(connection=self._client, name=name, capacity=1, max_sleep=0)

@@ -1,4 +1,4 @@
-"""Everything that is measured of one peer."""
+"""Everything that is measured of one library."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ QUICK_IDLE = 1.5
 LINK = 0.001
 SHORT_TTL = 1.0
 PATIENCE = 60.0
-"""Seconds one step may take; what takes longer has hung."""
+"""Seconds that one step may take; a step that takes longer has hung."""
 
 
 class Trial:
-    """A peer on a stage.
+    """A library on a stage.
 
     Attributes:
         result: what was found so far, for the report.
@@ -46,7 +46,7 @@ class Trial:
         self.result: dict[str, Any] = {"name": peer.name, "failed": {}}
 
     def run(self) -> bool:
-        """Measure all; False if the peer cannot be had here, and then the result says why."""
+        """Measure everything; return False if the library is not available here, and then the result says why."""
         try:
             self._stage = replace(self._stage, python=python_of(self._peer))
             identity = self._ask("benchmarks.speed:identity", distributions=list(self._peer.distributions))
@@ -93,7 +93,7 @@ class Trial:
         return self._ask("benchmarks.speed:contended", quick=self._stage.quick)
 
     def _handoff(self) -> Any:
-        """In turns with bare BLPOP, and with aiolock if this is another library."""
+        """Measure in turns with bare BLPOP, and with aiolock if this is another library."""
         url, adapter = self._stage.url, self._peer.adapter
         with self._crew(PROCESSES) as workers, crew(PROCESSES, loop=self._stage.loop) as of_ours:
             teams = {"bare": Team.even(workers, BARE, url), "peer": Team.even(workers, adapter, url)}
@@ -111,7 +111,7 @@ class Trial:
         return self._ask("benchmarks.idle:measured", waiters=WAITERS, seconds=QUICK_IDLE if self._stage.quick else IDLE)
 
     def _exclusion(self) -> Any:
-        """Two processes; in each the first section lasts longer than the ttl."""
+        """Run two processes; in each the first section outlasts the ttl."""
         with self._crew(2) as workers:
             team = Team.even(workers, self._peer.adapter, self._stage.url)
             seen = team.contend(self._stage.scale.outlasting, ttl=SHORT_TTL, outlast=True)
@@ -133,5 +133,5 @@ class Trial:
         return self._ask("benchmarks.behaviour:lost")
 
     def as_json(self) -> dict[str, Any]:
-        """The result and the lines."""
+        """Return the result and the lines."""
         return {"result": self.result, "series": [asdict(line) for line in self.series]}

@@ -1,4 +1,4 @@
-"""The rows that are judged, and which function measures each."""
+"""The rows that are judged, and the function that measures each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Row:
     """Something to measure.
 
     Attributes:
-        key: what the command line calls it.
+        key: its name on the command line.
         title: what it is.
-        call: what measures it: `module:function`, run in a process of its own.
-        both_loops: measured on uvloop too, if it is installed.
+        call: the function that measures it, `module:function`; it runs in a process of its own.
+        both_loops: measured on uvloop too, if that is installed.
         quick: measured in a quick run too.
     """
 

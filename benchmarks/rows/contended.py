@@ -18,7 +18,7 @@ SECTION = "section: `sleep(0)`"
 
 
 async def one_name(**given: object) -> dict[str, object]:
-    """Acquisitions a second against the pairs a second of one task alone, and the waits."""
+    """Acquisitions per second against the pairs per second of one task alone, and the waits."""
     stage = Stage(**given)  # type: ignore[arg-type]
     speeds, waits, absolute = await _rounds(stage, OURS, stage.scale.rounds)
     return Findings(
@@ -39,7 +39,7 @@ async def one_name(**given: object) -> dict[str, object]:
 
 
 async def other_primitives(**given: object) -> dict[str, object]:
-    """The same for the others."""
+    """The same for the other primitives."""
     stage = Stage(**given)  # type: ignore[arg-type]
     found = Findings()
     for label, kind in offered().items():

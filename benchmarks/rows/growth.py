@@ -1,4 +1,4 @@
-"""Row G: what one more costs when there are 1, 10, … 10,000 of them."""
+"""Row G: what one more costs if there are 1, 10, … 10,000 of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OURS = "benchmarks.peers.aiolock:Patient"
 LEASE_TTL = 3.0
 QUICK_LEASE_TTL = 1.5
 LEAST = 200
-"""Operations of one round, at least."""
+"""The least number of operations in one round."""
 MANY = 1_000
-"""More take so long that two rounds must do."""
+"""A greater number takes so long that two rounds must do."""
 Cost = Callable[[Adapter, str, int], Awaitable[float]]
 
 
 async def growth(**given: object) -> dict[str, object]:
-    """µs of each operation at each number; must stay within 1.5 × what it is at 10."""
+    """µs of each operation at each number; it must stay within 1.5 × its value at 10."""
     stage = Stage(**given)  # type: ignore[arg-type]
     found = Findings()
     operations: dict[str, tuple[str, Cost]] = {
@@ -50,7 +50,7 @@ async def _measure(stage: Stage, found: Findings, what: str, plot: str, cost: Co
 
 
 def judge(found: Findings, what: str, plot: str, points: list[tuple[float, float]]) -> None:
-    """Note a line of a plot, and the worst of its points against that at 10."""
+    """Record a line of a plot, and the worst of its points against the one at 10."""
     found.series.append(Series(f"cost against number of {plot}", what, points))
     at = dict(points)
     worst = max((number for number in at if number > 10), key=lambda number: at[number])
@@ -86,7 +86,7 @@ async def _crowd(library: Adapter, url: str, number: int) -> float:
 
 
 async def _queue(library: Adapter, url: str, number: int) -> float:
-    """All of them enter `rounds` times, so each hand-off but the last is to one who waits behind all others."""
+    """All of them enter `rounds` times, so each hand-off but the last goes to a task that waits behind all others."""
     rounds = max(1, LEAST // number)
 
     async def one() -> None:
@@ -101,7 +101,7 @@ async def _queue(library: Adapter, url: str, number: int) -> float:
 
 
 async def _arrive(library: Adapter, url: str, number: int) -> float:
-    """Seconds of CPU for a waiter to come, and to go again by a cancellation."""
+    """CPU seconds for a waiter to arrive, and to leave again by cancellation."""
 
     async def one() -> None:
         async with library.lock("kept", TTL):

@@ -16,13 +16,13 @@ from .growth import judge
 PATIENT = "benchmarks.peers.aiolock:Patient"
 BLPOP = "bare BLPOP"
 Bounds = Mapping[str, tuple[float, float | None]]
-"""What has to be reached: must and aim of "hand-off", "wait", "evenness", "rate"."""
+"""Targets: must and aim of "hand-off", "wait", "evenness", "rate"."""
 MUSTS: dict[str, Bounds] = {
     "lock": {"hand-off": (1.4, 1.1), "wait": (1.5, 1.0), "evenness": (0.8, None), "rate": (1.0, 1.05)},
     "fair_lock": {"rate": (0.9, None)},
 }
 DRAWN = {"lock": "aiolock", "fair_lock": "aiolock fair_lock", BLPOP: BLPOP}
-"""Their names beside other libraries in the plots."""
+"""Their names in the plots, beside other libraries."""
 
 
 async def across_processes(**given: object) -> dict[str, object]:
@@ -39,7 +39,7 @@ async def across_processes(**given: object) -> dict[str, object]:
 
 
 async def other_primitives(**given: object) -> dict[str, object]:
-    """The others; readers exclude nobody, so they have no hand-off."""
+    """The other primitives; readers exclude no one, so they have no hand-off."""
     stage = Stage(**given)  # type: ignore[arg-type]
     kinds = {label: kind for label, kind in offered().items() if kind.permits and label != "fair_lock"}
     seen = _contest(
@@ -55,7 +55,7 @@ async def other_primitives(**given: object) -> dict[str, object]:
 
 
 async def growing(**given: object) -> dict[str, object]:
-    """Part of row G: with ever more waiters, shared out between the processes."""
+    """Part of row G: with more and more waiters, spread over the processes."""
     stage = Stage(**given)  # type: ignore[arg-type]
     points = []
     with crew(PROCESSES, stage.python, stage.loop) as workers:
@@ -81,12 +81,12 @@ def _contest(
 
 
 def prefix(label: str) -> str:
-    """What a figure of anything but the plain lock begins with."""
+    """The prefix of all figures but those of the plain lock."""
     return "" if label == "lock" else f"{label}: "
 
 
 def against(bare: Sequence[Crowd], crowds: Sequence[Crowd], prefix: str, bounds: Bounds) -> list[Figure]:
-    """What is judged: round by round beside what BLPOP did in the same round."""
+    """What is judged: each round against what BLPOP did in the same round."""
 
     def figure(key: str, what: str, samples: Sequence[float], note: str = "", at_least: bool = False) -> Figure:
         must, aim = bounds.get(key, (None, None))
@@ -109,7 +109,7 @@ def against(bare: Sequence[Crowd], crowds: Sequence[Crowd], prefix: str, bounds:
 
 
 def even(crowds: Sequence[Crowd], prefix: str, bounds: Bounds) -> Figure:
-    """How evenly the entries are shared out among the tasks."""
+    """How evenly the tasks share the entries."""
     must, aim = bounds.get("evenness", (None, None))
     rounds = ", ".join(f"{min(crowd.entries)} / {max(crowd.entries)}" for crowd in crowds)
     what = f"{prefix}entries of the {len(crowds[0].entries)} tasks: least against most"
@@ -118,7 +118,9 @@ def even(crowds: Sequence[Crowd], prefix: str, bounds: Bounds) -> Figure:
 
 
 def measured(crowds: Sequence[Crowd], prefix: str) -> list[Figure]:
-    """What is only told: what a task waits, what all of them get, and the hand-off with its share of the entries."""
+    """What is only reported: how long a task waits, how much all of them get, and the hand-off with its share of the
+    entries.
+    """
     found = [
         Figure.median("D", f"{prefix}wait p{at:.0f} of a task", waits, "ms")
         for at in (50, 99)
@@ -136,7 +138,7 @@ def measured(crowds: Sequence[Crowd], prefix: str) -> list[Figure]:
 
 
 def shares(crowds: Sequence[Crowd]) -> str:
-    """How many hand-offs between processes there were, and for what share of the entries they stand."""
+    """The number of hand-offs between processes, and their share of the entries."""
     return f"{sum(len(crowd.handoffs) for crowd in crowds)} hand-offs, {_share(crowds)}"
 
 
@@ -145,7 +147,7 @@ def _share(crowds: Sequence[Crowd]) -> str:
 
 
 def lines(label: str, crowds: Sequence[Crowd]) -> list[Series]:
-    """A line of each plot between processes."""
+    """A line for each plot between processes."""
     waits = [wait * 1e3 for crowd in crowds for wait in crowd.waits]
     times = [time * 1e3 for crowd in crowds for time in crowd.handoffs]
     return [

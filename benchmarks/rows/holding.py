@@ -7,11 +7,11 @@ from ..leases import PERIODS, hold
 from ..stage import Stage
 
 PERIOD = 10.0
-"""Seconds between two renewals at the ttl of 30 s that the row is about."""
+"""Seconds between two renewals at a ttl of 30 s, which the row is about."""
 
 
 async def held(**given: object) -> dict[str, object]:
-    """None lost; commands and CPU a period."""
+    """None lost; commands and CPU per period."""
     stage = Stage(**given)  # type: ignore[arg-type]
     scale = stage.scale
     seen = await hold(stage.url, scale.leases, scale.ttl)
@@ -21,7 +21,7 @@ async def held(**given: object) -> dict[str, object]:
         [
             Figure("F", f"leases lost of {scale.leases:,}", seen.lost, "", 0, None, False, told),
             Figure(
-                "F", "commands a period", seen.commands, "", 40, None, False, f"the heartbeat's PING included; {told}"
+                "F", "commands per period", seen.commands, "", 40, None, False, f"the heartbeat's PING included; {told}"
             ),
             Figure("F", "client CPU", seen.cpu / PERIOD * 100, "% of a core", 5, 2, False, scaled),
         ]

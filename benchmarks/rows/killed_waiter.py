@@ -14,14 +14,14 @@ KINDS = {"lock": OURS, "fair_lock": FAIR}
 HELD = 0.6
 """Seconds from the start to the holder's release."""
 FIRST, SECOND, KILL = 0.1, 0.2, 0.35
-"""Seconds after the start at which the first in line asks, the second asks, the first is killed."""
+"""Seconds after the start at which the first waiter asks, the second asks, and the first is killed."""
 ONCE = 0.05
-"""Seconds in which a task asks again: none is inside so soon as to ask twice."""
+"""Seconds in which a task asks again: no task gets in soon enough to ask twice."""
 LIMIT = 5.0
 
 
 async def next_entry(**given: object) -> dict[str, object]:
-    """Milliseconds from the holder's release to the entry of the second in line."""
+    """Milliseconds from the holder's release to the entry of the second waiter."""
     stage = Stage(**given)  # type: ignore[arg-type]
     found = Findings()
     with crew(2, stage.python, stage.loop) as (holder, second):

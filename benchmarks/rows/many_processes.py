@@ -1,4 +1,4 @@
-"""Row H: requests for each hand-off between processes, with ever more processes that wait on one name."""
+"""Row H: requests for each hand-off between processes, with more and more processes waiting on one name."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..stage import Stage
 
 KINDS = {"lock": OURS, "fair_lock": FAIR}
 MUSTS = {"lock": 1.1, "fair_lock": 1.5}
-"""Flat is 1; the rest is for noise."""
-COUNTED = {1: "requests an entry", 2: "requests a hand-off between processes"}
-"""By the number of tasks in each process; where there are two, an entry may follow one of its own process."""
+"""A flat line is 1; the rest allows for noise."""
+COUNTED = {1: "requests per entry", 2: "requests per hand-off between processes"}
+"""By the number of tasks in each process; with two, an entry may follow another of its own process."""
 MARGIN = 0.3
 """Seconds after the start, and before the end, that are not counted."""
 CONNECTING = 0.05
-"""Seconds to connect for each process, beside the others."""
+"""Seconds that each process gets to connect beside the others."""
 
 
 async def commands(**given: object) -> dict[str, object]:
-    """So many tasks in each process; the server's count between two looks, over the hand-offs meanwhile."""
+    """This many tasks in each process; the server's count between two looks, divided by the hand-offs in between."""
     stage = Stage(**given)  # type: ignore[arg-type]
     scale = stage.scale
     points: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -42,7 +42,7 @@ async def commands(**given: object) -> dict[str, object]:
         label = kind if tasks == 1 else f"{kind}, {tasks} tasks each"
         growth = max(cost for _, cost in line[1:]) / line[0][1]
         told = ", ".join(f"{number:.0f}: {cost:.1f}" for number, cost in line)
-        what = f"{label}: most requests a hand-off against {scale.processes[0]} processes"
+        what = f"{label}: most requests per hand-off against {scale.processes[0]} processes"
         note = f"{COUNTED[tasks]} at n processes: {told}"
         found.series.append(Series("commands per hand-off", label, line))
         found.figures.append(Figure("H", what, growth, "×", MUSTS[kind], None, False, note))

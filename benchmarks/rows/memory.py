@@ -17,7 +17,7 @@ LIMIT = 2_048
 
 
 async def bytes_each(**given: object) -> dict[str, object]:
-    """Traced allocations of Python; what hiredis and the sockets take is not in them."""
+    """Allocations that Python traces; those of hiredis and the sockets are not included."""
     stage = Stage(**given)  # type: ignore[arg-type]
     async with LockManager(stage.url) as locks, LockManager(stage.url) as elsewhere, elsewhere.lock("kept"):
         await _fill(locks, "warm")

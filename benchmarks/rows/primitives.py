@@ -14,9 +14,9 @@ from ..turns import Cost, Pairs, in_turns, lock_pairs
 
 PLAIN = "benchmarks.peers.aiolock:Lock"
 SURPRISE = 1.5
-"""What costs more than so many plain locks wants an explanation."""
+"""What costs more than this many plain locks needs an explanation."""
 MUST, AIM = 1.1, 1.0
-"""Of the fair lock, which is the plain one with a strict order."""
+"""For the fair lock, which is the plain one with a strict order."""
 CROWD = 200
 
 
@@ -41,7 +41,7 @@ async def uncontended(**given: object) -> dict[str, object]:
             for label, other in {"lock": library, "fair_lock": fair}.items()
         }
         crowd_costs = await in_turns(crowds, CROWD * scale.crowd_pairs, scale.rounds)
-    what = "cost of a pair against the plain lock"
+    what = "cost per pair against the plain lock"
     crowd = _against(crowd_costs["fair_lock"], crowd_costs["lock"])
     found = Findings(
         [Figure.median("P", f"fair_lock: {what}, {CROWD} tasks", crowd, must=MUST, aim=AIM, at_least=False)]
@@ -54,7 +54,7 @@ async def uncontended(**given: object) -> dict[str, object]:
             Figure.median(
                 "P", f"{label}: {what}", _against(costs[label], costs["lock"]), must=MUST if judged else None,
                 aim=AIM if judged else None, at_least=False,
-                note="" if judged else f"more than {SURPRISE} is to be explained",
+                note="" if judged else f"more than {SURPRISE} needs an explanation",
             )
         )  # fmt: skip
     return found.as_json()

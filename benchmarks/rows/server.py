@@ -17,7 +17,7 @@ CROWDED = {"lock": 9.0, "fair_lock": 15.0}
 
 
 async def commands(**given: object) -> dict[str, object]:
-    """Of a pair on a free name, and of an acquisition among many tasks of one process."""
+    """For a pair on a free name, and for an acquisition among many tasks of one process."""
     stage = Stage(**given)  # type: ignore[arg-type]
     kinds: dict[str, type[Lock]] = {"lock": Lock, **offered()}
     found = Findings()
@@ -26,10 +26,10 @@ async def commands(**given: object) -> dict[str, object]:
             must, aim = (10.0, 9.0) if label in JUDGED else (None, None)
             pair = await of_a_pair(library, stats, f"served:{label}", PAIRS)
             found.figures.append(
-                Figure("S", f"{label}: commands on the server a pair, nobody waiting", pair, "", must, aim, False)
+                Figure("S", f"{label}: commands on the server per pair, nobody waiting", pair, "", must, aim, False)
             )
             if label in CROWDED:
                 crowd = await of_an_acquisition(library, stats, f"crowded:{label}", TASKS, EACH)
-                what = f"{label}: commands on the server an acquisition, {TASKS} tasks of one process"
+                what = f"{label}: commands on the server per acquisition, {TASKS} tasks of one process"
                 found.figures.append(Figure("S", what, crowd, "", CROWDED[label], None, False))
     return found.as_json()

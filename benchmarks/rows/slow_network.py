@@ -22,7 +22,7 @@ OURS = "benchmarks.peers.aiolock:Lock"
 
 
 async def delayed(**given: object) -> dict[str, object]:
-    """One task against base; then 20 tasks on one name, in round trips an acquisition."""
+    """One task against the baseline; then 20 tasks on one name, in round trips per acquisition."""
     stage = Stage(**given)  # type: ignore[arg-type]
     scale = stage.scale
     parts = urlsplit(stage.url)
@@ -46,7 +46,7 @@ async def delayed(**given: object) -> dict[str, object]:
             Figure.median("I", "pairs/s against base, 2 ms each way", speed, must=1),
             Figure.median(
                 "I",
-                f"round trips an acquisition, {TASKS} tasks, one name",
+                f"round trips per acquisition, {TASKS} tasks, one name",
                 trips,
                 "RTT",
                 1.2,

@@ -13,14 +13,14 @@ TASKS = 200
 
 
 async def one_task(**given: object) -> dict[str, object]:
-    """A and A′: one task that acquires and releases, one after the other."""
+    """A and A′: one task that acquires and releases, again and again."""
     stage = Stage(**given)  # type: ignore[arg-type]
     found = Findings()
     await _one_task(stage, found, "unpinned", must=1.54, aim=1.6)
     if stage.unpinnable:
         found.figures += [
             Figure("A", "pairs/s against base, pinned", None, must=1.33, aim=1.6, note=stage.unpinnable),
-            Figure("A′", "client CPU a pair against base, pinned", None, must=0.57, aim=0.45, note=stage.unpinnable),
+            Figure("A′", "client CPU per pair against base, pinned", None, must=0.57, aim=0.45, note=stage.unpinnable),
         ]
     else:
         with stage.pinned():
@@ -39,15 +39,15 @@ async def _one_task(stage: Stage, found: Findings, how: str, must: float, aim: f
     speed = ratios(costs["base"], costs["ours"])
     found.figures += [
         Figure.median("A", f"pairs/s against base, {how}", speed, must=must, aim=aim),
-        Figure.median("A", f"µs a pair, {how}", [cost.wall * 1e6 for cost in costs["ours"]], "µs"),
-        Figure.median("A", f"µs a pair of base, {how}", [cost.wall * 1e6 for cost in costs["base"]], "µs"),
+        Figure.median("A", f"µs per pair, {how}", [cost.wall * 1e6 for cost in costs["ours"]], "µs"),
+        Figure.median("A", f"µs per pair of base, {how}", [cost.wall * 1e6 for cost in costs["base"]], "µs"),
     ]
     if how == "pinned":
         cpu = [one.cpu / other.cpu for one, other in zip(costs["ours"], costs["base"], strict=True)]
-        what = "client CPU a pair against base, pinned"
+        what = "client CPU per pair against base, pinned"
         found.figures += [
             Figure.median("A′", what, cpu, must=0.57, aim=0.45, at_least=False),
-            Figure.median("A′", "µs of client CPU a pair", [cost.cpu * 1e6 for cost in costs["ours"]], "µs"),
+            Figure.median("A′", "µs of client CPU per pair", [cost.cpu * 1e6 for cost in costs["ours"]], "µs"),
         ]
 
 

@@ -1,4 +1,4 @@
-"""The rest of row D: processes that are not alike, by the number of their tasks or by their way to the server."""
+"""The rest of row D: processes that differ in the number of their tasks or in their connection to the server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .handoff import even, measured, prefix
 KINDS = {"lock": OURS, "fair_lock": FAIR}
 CROWDS = (12, 2, 2, 2)
 DELAY = 0.005
-"""Seconds that the line of one process takes longer, each way."""
+"""Seconds that one process's connection takes longer, each way."""
 
 
 async def crowds_and_lines(**given: object) -> dict[str, object]:
-    """Least and most entries of a task, and what it waits."""
+    """Fewest and most entries of a task, and how long it waits."""
     stage = Stage(**given)  # type: ignore[arg-type]
     found = Findings()
     parts = urlsplit(stage.url)
@@ -30,7 +30,7 @@ async def crowds_and_lines(**given: object) -> dict[str, object]:
         alike = [stage.url] * PROCESSES
         found.figures += _contest(stage, workers, "12+2+2+2 tasks", alike, CROWDS, 0.7)
         urls = [slow, *alike[1:]]
-        found.figures += _contest(stage, workers, "one line 5 ms slower each way", urls, [TASKS] * PROCESSES, 0.4)
+        found.figures += _contest(stage, workers, "one connection 5 ms slower each way", urls, [TASKS] * PROCESSES, 0.4)
     return found.as_json()
 
 

@@ -15,7 +15,7 @@ SPAN = 5.0
 
 
 async def growing(**given: object) -> dict[str, object]:
-    """Part of row G: commands of ever more waiters."""
+    """Part of row G: commands of more and more waiters."""
     stage = Stage(**given)  # type: ignore[arg-type]
     seen = {number: await wait_idly(stage.url, OURS, number, SHORT) for number in stage.scale.growth}
     most = max(idle.commands for idle in seen.values())

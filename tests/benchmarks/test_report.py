@@ -51,7 +51,7 @@ def results() -> dict[str, Any]:
     figures = [
         Figure.median("A", "pairs/s | base", [1.0, 1.4, 1.2], must=1.35, aim=1.6),
         Figure("A", "pinned", None, must=1.35, note="not measured: no"),
-        Figure("A", "µs a pair", 123.4, "µs"),
+        Figure("A", "µs per pair", 123.4, "µs"),
     ]
     plots = [Series("throughput", name, [(0.1, 0.0), (2.0, 1.0)]) for name in ("aiolock", "<other>")]
     environment = {
@@ -120,8 +120,8 @@ def test_nothing_is_left_out_in_silence(results: dict[str, Any]) -> None:
 def test_targets(results: dict[str, Any]) -> None:
     cells = row(tables.targets(results), r"A | pairs/s \| base")
     assert cells[2:6] == ["1.20 × (1.00 … 1.40)", "≥ 1.35", "≥ 1.60", "**missed**"]
-    assert "µs a pair" not in tables.targets(results)
-    assert row(tables.measured(results), "A | µs a pair")[2] == "123 µs"
+    assert "µs per pair" not in tables.targets(results)
+    assert row(tables.measured(results), "A | µs per pair")[2] == "123 µs"
 
 
 def test_the_report_and_its_plots(results: dict[str, Any], tmp_path: Path) -> None:
