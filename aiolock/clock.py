@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
@@ -62,6 +63,11 @@ class _SystemTimer:
 
     def cancel(self) -> None:
         self._handle.cancel()
+
+
+def in_seconds(duration: float | timedelta) -> float:
+    """A duration as users give it."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def format_seconds(seconds: float) -> str:

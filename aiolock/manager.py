@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -32,7 +33,7 @@ from .primitives.fair_lock import FairLock
 from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
 from .primitives.multi_lock import MultiLock, check_names
-from .primitives.options import DEFAULT, Default, LockOptions, policy_of
+from .primitives.options import LockOptions, policy_of
 from .primitives.rw_lock import RWLock
 from .primitives.semaphore import Semaphore
 from .scripts.keys import check_name
@@ -46,12 +47,12 @@ class QuorumOptions(TypedDict, total=False):
     """Keywords of `LockManager` that a quorum has, too."""
 
     namespace: str
-    ttl: float
-    margin: float | None
-    acquire_timeout: float | None
+    ttl: float | timedelta
+    margin: float | timedelta | None
+    acquire_timeout: float | timedelta | None
     renew: bool
-    request_timeout: float
-    recheck: float
+    request_timeout: float | timedelta
+    recheck: float | timedelta
     handoff_limit: int
     waiting: Poll | None
 
@@ -62,6 +63,8 @@ class LockManager:
 
     Making one does no I/O and needs no loop. `async with manager:` connects, or `await manager.open()` in a start-up
     hook; after that it can be entered again, on another loop too. Enter it after a fork, not before.
+
+    Where seconds are taken, a `datetime.timedelta` is, too.
 
     Args:
         source: `redis://`, `rediss://` or `unix://` URL; a `redis.asyncio.Redis`, whose address and credentials are
@@ -100,22 +103,23 @@ class LockManager:
         source: str | Redis | Backend,
         *,
         namespace: str = "aiolock",
-        ttl: float = 30.0,
-        margin: float | None = None,
-        acquire_timeout: float | None = None,
+        ttl: float | timedelta = 30.0,
+        margin: float | timedelta | None = None,
+        acquire_timeout: float | timedelta | None = None,
         renew: bool = True,
-        request_timeout: float = 5.0,
-        recheck: float = 5.0,
+        request_timeout: float | timedelta = 5.0,
+        recheck: float | timedelta = 5.0,
         handoff_limit: int = 16,
-        liveness: float = 3.0,
+        liveness: float | timedelta = 3.0,
         waiting: Poll | None = None,
         min_replicas: int | None = None,
-        replica_timeout: float = 0.05,
+        replica_timeout: float | timedelta = 0.05,
     ) -> None:
         self._margin = margin
+        lasting = check_ttl("", ttl)
         self._policy = Policy(
-            ttl=check_ttl("", ttl),
-            margin=check_margin("", margin, float(ttl)),
+            ttl=lasting,
+            margin=check_margin("", margin, lasting),
             acquire_timeout=check_timeout("", "acquire_timeout", acquire_timeout),
             renew=bool(renew),
             max_hold=None,
@@ -137,12 +141,12 @@ class LockManager:
                 check_duration("", "replica_timeout", replica_timeout, least=0.001),
                 f"{namespace}:replicated",
             )
-            check_replica_timeout("", replica_timeout, self._policy.ttl)
+            check_replica_timeout("", self._replicas.timeout, lasting)
             if self._replicas.timeout > limits.request_timeout / 2:
                 raise ConfigurationError(
                     "",
-                    f"replica_timeout is {format_seconds(replica_timeout)} s, but at most half of request_timeout is "
-                    "allowed",
+                    f"replica_timeout is {format_seconds(self._replicas.timeout)} s, but at most half of "
+                    "request_timeout is allowed",
                 )
         backend = backend_of(source, limits.request_timeout, self._replicas, pushes=waiting is None)
         self._runtime = Runtime(backend, namespace, limits, waiting)
@@ -173,43 +177,19 @@ class LockManager:
         nodes = [backend_of(source, patience, pushes=options.get("waiting") is None) for source in sources]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        acquire_timeout: float | Default | None = DEFAULT,
-        renew: bool | None = None,
-        max_hold: float | None = None,
-        cancel_on_loss: bool = True,
-        metadata: str | None = None,
-        **foreign: object,
-    ) -> Lock:
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """A reentrant lock, for which processes queue and take turns. No I/O; works before the manager is entered.
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
-            ttl: seconds, instead of the manager's.
-            acquire_timeout: seconds an acquire may wait, or None for without limit, instead of the manager's.
-            renew: instead of the manager's.
-            max_hold: seconds a hold may last at most from its grant, however well it is renewed; None for no limit.
-            cancel_on_loss: False lets the guarded body run on after a loss; `lease.lost`, `lease.reason` and
-                `await lease.wait_lost()` tell, and the block still ends with `LockLost`.
-            metadata: text that `info()` and timeouts of others show, next to this process's host and pid.
+            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `cancel_on_loss` and `metadata`, as
+                `LockOptions` explains them.
 
         Raises:
             ConfigurationError: an argument that cannot work.
-            TypeError: a keyword of another library; names ours.
+            TypeError: an unknown keyword; says what to do instead of one of another library.
         """
-        options: LockOptions = {
-            "ttl": ttl,
-            "acquire_timeout": acquire_timeout,
-            "renew": renew,
-            "max_hold": max_hold,
-            "cancel_on_loss": cancel_on_loss,
-            "metadata": metadata,
-        }
-        return Lock(self._runtime, *self._named(name, {**options, **foreign}))  # type: ignore[typeddict-item]
+        return Lock(self._runtime, *self._named(name, options))
 
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> FairLock:
         """The lock of that name, for tasks that keep the order in which they ask, whichever process they are of.
@@ -259,7 +239,7 @@ class LockManager:
         self._runtime.need_one_server(name, "semaphores")
         return Semaphore(self._runtime, name, permits, policy)
 
-    def latch(self, name: str, count: int, *, ttl: float = TTL) -> Latch:
+    def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
         """A count-down latch. No I/O; works before the manager is entered.
 
         Args:

@@ -6,9 +6,10 @@ import asyncio
 import warnings
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Protocol, TypeVar
 
-from ..clock import format_seconds
+from ..clock import format_seconds, in_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
 from .calls import Calls, Contention
@@ -130,7 +131,7 @@ class Lease:
             return 0.0
         return max(0.0, self._hold.deadline - self._home.runtime.clock.now())
 
-    def ensure(self, seconds: float = 0.0) -> None:
+    def ensure(self, seconds: float | timedelta = 0.0) -> None:
         """Go on only if `seconds` are still guaranteed. Any thread may ask.
 
         Args:
@@ -148,7 +149,7 @@ class Lease:
             raise lost
         if self.released:
             raise self._not_owned()
-        left = self.remaining()
+        left, seconds = self.remaining(), in_seconds(seconds)
         if left < seconds or not left:
             raise LockLost(
                 self.name,
@@ -175,7 +176,7 @@ class Lease:
         self._hold.told = True
         return reason
 
-    async def renew(self, ttl: float | None = None) -> None:
+    async def renew(self, ttl: float | timedelta | None = None) -> None:
         """Extend the lease now, by hand; never shortens it. What a lease with `renew=False` needs to live on, and one
         that was waited for to know at once of its whole ttl.
 
@@ -204,7 +205,7 @@ class Lease:
             raise self._not_owned()
         hold.raise_failure()
 
-    async def detach(self, ttl: float | None = None) -> str:
+    async def detach(self, ttl: float | timedelta | None = None) -> str:
         """Let another process go on with this lease: end it here without releasing the lock.
 
         The lock stays locked, under the old owner and fence, until `manager.resume(ticket)` takes it over under a

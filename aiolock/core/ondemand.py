@@ -36,3 +36,7 @@ class OnDemand(Coroutine[object, object, T_co]):
         """End it where it is suspended, as a coroutine's `close`."""
         if self._running is not None:
             self._running.close()
+
+    def __dir__(self) -> list[str]:
+        # What event loops call is nothing to offer to people.
+        return [name for name in super().__dir__() if name not in ("close", "send", "throw")]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass, field
+from datetime import timedelta
 
-from ..clock import format_seconds
+from ..clock import format_seconds, in_seconds
 from ..errors import ConfigurationError
 
 MAX_EARLY = 1.0
@@ -54,13 +55,15 @@ def milliseconds(seconds: float) -> int:
 
 
 def check_duration(name: str, option: str, value: object, *, least: float = 0.0) -> float:
-    """Return `value` as seconds.
+    """Return `value`, a number or a `timedelta`, as seconds.
 
     Raises:
         ConfigurationError: not a finite number, or less than `least`.
     """
+    if isinstance(value, timedelta):
+        value = in_seconds(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ConfigurationError(name, f"{_of(name, option)} must be a number of seconds, not {value!r}")
+        raise ConfigurationError(name, f"{_of(name, option)} must be a number of seconds or a timedelta, not {value!r}")
     try:
         seconds = float(value)
     except OverflowError:  # a whole number beyond any float

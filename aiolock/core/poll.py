@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from datetime import timedelta
 
 from ..errors import ConfigurationError
 from .policy import check_duration
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Poll:
     """Waiters ask again and again instead of being told: for servers and proxies without pub/sub.
 
@@ -22,15 +23,17 @@ class Poll:
         ConfigurationError: a number that cannot work.
     """
 
-    first: float = 0.01
-    cap: float = 0.5
-    jitter: float = 0.5
+    first: float
+    cap: float
+    jitter: float
 
-    def __post_init__(self) -> None:
-        check_duration("", "waiting=Poll(first=…)", self.first, least=0.001)
-        check_duration("", "waiting=Poll(cap=…)", self.cap, least=self.first)
-        if not 0 <= check_duration("", "waiting=Poll(jitter=…)", self.jitter) <= 1:
-            raise ConfigurationError("", f"waiting=Poll(jitter={self.jitter}) must lie between 0 and 1")
+    def __init__(self, first: float | timedelta = 0.01, cap: float | timedelta = 0.5, jitter: float = 0.5) -> None:
+        soonest = check_duration("", "waiting=Poll(first=…)", first, least=0.001)
+        object.__setattr__(self, "first", soonest)
+        object.__setattr__(self, "cap", check_duration("", "waiting=Poll(cap=…)", cap, least=soonest))
+        if not 0 <= check_duration("", "waiting=Poll(jitter=…)", jitter) <= 1:
+            raise ConfigurationError("", f"waiting=Poll(jitter={jitter}) must lie between 0 and 1")
+        object.__setattr__(self, "jitter", jitter)
 
     def pause(self, attempts: int) -> float:
         """Seconds to the next attempt, after so many in vain."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from types import TracebackType
 from typing import ClassVar
 
@@ -93,7 +94,9 @@ class Primitive:
         elif self._blocks:
             self._undecided(kind)
 
-    def _obtain(self, calls: Calls, timeout: float | Default | None, owner: Owner | None = None) -> Acquisition[Lease]:
+    def _obtain(
+        self, calls: Calls, timeout: float | timedelta | Default | None, owner: Owner | None = None
+    ) -> Acquisition[Lease]:
         limit = self._policy.acquire_timeout
         if not isinstance(timeout, Default):
             limit = check_timeout(self.name, "timeout", timeout)

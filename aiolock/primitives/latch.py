@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from typing import cast
 
 from ..clock import format_seconds
@@ -37,7 +38,7 @@ class Latch:
 
     __slots__ = ("_calls", "_runtime", "_warned")
 
-    def __init__(self, runtime: Runtime, name: str, count: int, ttl: float) -> None:
+    def __init__(self, runtime: Runtime, name: str, count: int, ttl: float | timedelta) -> None:
         name = check_name(name)
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
             raise ConfigurationError(
@@ -105,7 +106,7 @@ class Latch:
         """
         return await self._runtime.ask(self._calls.delete(), "deleting")
 
-    async def wait(self, timeout: float | None = None) -> None:
+    async def wait(self, timeout: float | timedelta | None = None) -> None:
         """Wait until it is open.
 
         Args:
@@ -122,28 +123,28 @@ class Latch:
         one query each `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
         opening. However many tasks of the process wait.
         """
-        timeout = check_timeout(self.name, "timeout", timeout)
+        limit = check_timeout(self.name, "timeout", timeout)
         runtime, name = self._runtime, self.name
-        if timeout == 0:
+        if limit == 0:
             state = await runtime.ask(self._calls.query(), "looking at")
             if self._agree(state):
-                raise self._late(state, timeout)
+                raise self._late(state, limit)
             return
         runtime.check(name)
         began = runtime.clock.now()
-        expires = math.inf if timeout is None else began + timeout
+        expires = math.inf if limit is None else began + limit
         patience = began + runtime.limits.request_timeout
         watcher = self._watcher()
         watcher.join(self._calls)
         try:
             while watcher.seen is None:
                 if expires < patience:
-                    await watcher.change(expires, lambda: self._late(None, timeout))
+                    await watcher.change(expires, lambda: self._late(None, limit))
                 else:
                     await watcher.change(patience, lambda: runtime.unanswered(name, "waiting for"))
             self._agree(watcher.seen)
             while watcher.seen.left > 0:
-                await watcher.change(expires, lambda: self._late(watcher.seen, timeout))
+                await watcher.change(expires, lambda: self._late(watcher.seen, limit))
         finally:
             watcher.leave()
 

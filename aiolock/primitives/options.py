@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Final, NoReturn, TypedDict
 
 from ..core.policy import Policy, check_duration, check_margin, check_metadata, check_timeout, check_ttl
@@ -20,21 +22,33 @@ class Default:
 DEFAULT: Final = Default()
 
 
-OURS = {
-    "timeout": "ttl= is how long the lock lives, acquire_timeout= how long an acquire may wait",
-    "blocking_timeout": "acquire_timeout=",
-    "blocking": "lock.try_acquire()",
-    "sleep": "nothing: waiters are woken by a message",
-    "thread_local": "nothing: reentrancy is by task",
-    "lease_time": "ttl=",
-    "wait": "acquire_timeout=",
-    "auto_renewal": "renew=",
-    "expire": "ttl=",
+HINTS = {
+    "timeout": "pass ttl= for how long the lock lives, or acquire_timeout= for how long an acquire may wait",
+    "blocking_timeout": "pass acquire_timeout=",
+    "blocking": "call lock.try_acquire(), which never waits",
+    "sleep": "leave it out, since a message wakes the next waiter",
+    "thread_local": "leave it out, since a lock is reentrant by task",
+    "lease_time": "pass ttl=",
+    "wait": "pass acquire_timeout=",
+    "auto_renewal": "pass renew=",
+    "expire": "pass ttl=",
 }
+"""What to do instead of giving a factory a keyword of another library."""
+ACQUIRE_HINTS = HINTS | {
+    "timeout": "call acquire(timeout=...), since try_acquire() never waits",
+    "acquire_timeout": "pass timeout=",
+    "blocking": "call try_acquire(), which never waits, or pass timeout=",
+    "blocking_timeout": "pass timeout=",
+    "wait": "pass timeout=",
+    "token": "leave it out, since each acquisition has an id of its own",
+    **dict.fromkeys(("ttl", "lease_time", "expire"), "pass ttl= where the lock is made: locks.lock(name, ttl=...)"),
+    **dict.fromkeys(("renew", "auto_renewal"), "pass renew= where the lock is made: locks.lock(name, renew=...)"),
+}
+"""What to do instead of giving `acquire()` or `try_acquire()` such a keyword."""
 
 
 class LockOptions(TypedDict, total=False):
-    """Keywords of every factory of locks.
+    """Keywords of every factory of locks. Where seconds are taken, a `timedelta` is, too.
 
     Attributes:
         ttl: seconds, instead of the manager's.
@@ -46,15 +60,15 @@ class LockOptions(TypedDict, total=False):
         metadata: text that `info()` and timeouts of others show, next to this process's host and pid.
     """
 
-    ttl: float | None
-    acquire_timeout: float | Default | None
+    ttl: float | timedelta | None
+    acquire_timeout: float | timedelta | Default | None
     renew: bool | None
-    max_hold: float | None
+    max_hold: float | timedelta | None
     cancel_on_loss: bool
     metadata: str | None
 
 
-def policy_of(name: str, default: Policy, margin: float | None, options: LockOptions) -> Policy:
+def policy_of(name: str, default: Policy, margin: float | timedelta | None, options: LockOptions) -> Policy:
     """The policy of a lock.
 
     Args:
@@ -65,11 +79,11 @@ def policy_of(name: str, default: Policy, margin: float | None, options: LockOpt
 
     Raises:
         ConfigurationError: a value that cannot work.
-        TypeError: a keyword of another library; names ours.
+        TypeError: an unknown keyword; says what to do instead of one of another library.
     """
     foreign = set(options) - LockOptions.__annotations__.keys()
     if foreign:
-        _refuse_foreign(min(foreign))
+        refuse_foreign(foreign, HINTS, LockOptions.__annotations__)
     ttl, renew, max_hold = options.get("ttl"), options.get("renew"), options.get("max_hold")
     limit = options.get("acquire_timeout", DEFAULT)
     lasting = default.ttl if ttl is None else check_ttl(name, ttl)
@@ -86,7 +100,17 @@ def policy_of(name: str, default: Policy, margin: float | None, options: LockOpt
     )
 
 
-def _refuse_foreign(keyword: str) -> NoReturn:
-    if keyword in OURS:
-        raise TypeError(f"lock() has no {keyword!r}; here it is {OURS[keyword]}")
-    raise TypeError(f"lock() got an unexpected keyword argument {keyword!r}")
+def refuse_foreign(given: Iterable[str], hints: Mapping[str, str], known: Iterable[str]) -> NoReturn:
+    """Raise for an unknown keyword.
+
+    Args:
+        given: the unknown ones.
+        hints: what to do instead, of those of other libraries.
+        known: the keywords that there are.
+
+    Raises:
+        TypeError: always.
+    """
+    keyword = min(given)
+    remedy = hints.get(keyword) or f"there are {', '.join(known)}"
+    raise TypeError(f"unexpected keyword argument {keyword!r}: {remedy}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Never
+
 from ..core.acquisition import Acquisition
 from ..core.lease import Lease, Owner
 from .base import Primitive
-from .options import DEFAULT, Default
+from .options import ACQUIRE_HINTS, DEFAULT, Default, refuse_foreign
 
 
 class Reentrant(Primitive):
@@ -13,7 +16,13 @@ class Reentrant(Primitive):
 
     __slots__ = ()
 
-    def acquire(self, *, timeout: float | Default | None = DEFAULT, owner: Owner | None = None) -> Acquisition[Lease]:
+    def acquire(
+        self,
+        *,
+        timeout: float | timedelta | Default | None = DEFAULT,
+        owner: Owner | None = None,
+        **foreign: Never,
+    ) -> Acquisition[Lease]:
         """Acquire, waiting for others: `await` it for a lease, or `async with` it for a guarded block.
 
         Args:
@@ -35,6 +44,7 @@ class Reentrant(Primitive):
             LockLost: nested, and the hold was lost.
             NotOwned: `owner` holds it no more.
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
+            TypeError: an unknown keyword; says what to do instead of one of another library.
 
         Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.
 
@@ -44,9 +54,11 @@ class Reentrant(Primitive):
         comes; a lock then confirms it by one request, whose answer the block need not wait for. A hand-off from a task
         of this process comes with that one's release.
         """
+        if foreign:
+            refuse_foreign(foreign, ACQUIRE_HINTS, ("timeout", "owner"))
         return self._obtain(self._calls, timeout, owner)
 
-    def try_acquire(self) -> Acquisition[Lease | None]:
+    def try_acquire(self, **foreign: Never) -> Acquisition[Lease | None]:
         """Acquire in one attempt, never waiting: the lease is None if somebody else holds it.
 
         It is refused, too, while somebody waits: whoever asks in one attempt overtakes nobody.
@@ -54,4 +66,6 @@ class Reentrant(Primitive):
         Raises and cancellation: as `acquire()`. Cost: one round trip; none if it is a lock that a task of this process
         holds or waits for.
         """
+        if foreign:
+            refuse_foreign(foreign, ACQUIRE_HINTS, ("none",))
         return self._obtain_now(self._calls)

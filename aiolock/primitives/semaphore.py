@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from datetime import timedelta
+from typing import ClassVar, Never
 
 from ..clock import format_seconds
 from ..core.acquisition import Acquisition
@@ -15,7 +16,7 @@ from ..core.runtime import Runtime
 from ..errors import ConfigurationError
 from ..log import Log
 from ..scripts.queue import QueueCalls
-from .options import DEFAULT, Default
+from .options import ACQUIRE_HINTS, DEFAULT, Default, refuse_foreign
 from .queued import Queueing
 
 logger: Log = Log("aiolock.semaphore")
@@ -66,7 +67,9 @@ class Semaphore(Queueing):
         self._warned = False
         super().__init__(runtime, _calls(runtime, name, permits, 1), policy)
 
-    def acquire(self, n: int = 1, *, timeout: float | Default | None = DEFAULT) -> Acquisition[Lease]:
+    def acquire(
+        self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT, **foreign: Never
+    ) -> Acquisition[Lease]:
         """Acquire `n` permits, all or none, waiting for others: `await` it for a lease, or `async with` it.
 
         Args:
@@ -85,13 +88,17 @@ class Semaphore(Queueing):
         Cost: one round trip if there are enough; else an entry in the server's queue, refreshed for all waiters of this
         manager by one command a second, and one message when it is its turn.
         """
+        if foreign:
+            refuse_foreign(foreign, ACQUIRE_HINTS, ("n", "timeout"))
         return self._obtain(self._for(n), timeout)
 
-    def try_acquire(self, n: int = 1) -> Acquisition[Lease | None]:
+    def try_acquire(self, n: int = 1, **foreign: Never) -> Acquisition[Lease | None]:
         """Acquire `n` permits in one attempt, never waiting: the lease is None if there are not enough, or others wait.
 
         Raises and cancellation: as `acquire()`. Cost: one round trip.
         """
+        if foreign:
+            refuse_foreign(foreign, ACQUIRE_HINTS, ("n",))
         return self._obtain_now(self._for(n))
 
     def release(self, n: int | None = None) -> Releasing:

@@ -6,6 +6,9 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
+from datetime import timedelta
+
+from ..clock import in_seconds
 
 TURNS = 60
 """Turns of the loop after which whatever could go on without time passing has done so."""
@@ -33,13 +36,13 @@ class VirtualClock:
             asyncio.get_running_loop().call_soon(self._fire)
         return timer
 
-    async def advance(self, seconds: float) -> None:
+    async def advance(self, seconds: float | timedelta) -> None:
         """Let time pass; every timer on the way fires at its own moment, and the tasks it wakes run.
 
         Args:
             seconds: how much; 0 lets only what is ready run.
         """
-        end = self._now + seconds
+        end = self._now + in_seconds(seconds)
         await self._settle()
         while self._timers and self._timers[0][0] <= end:
             self._now = max(self._now, self._timers[0][0])
@@ -47,9 +50,9 @@ class VirtualClock:
             await self._settle()
         self._now = max(self._now, end)  # a task may have made it jump meanwhile
 
-    def jump(self, seconds: float) -> None:
+    def jump(self, seconds: float | timedelta) -> None:
         """Let time pass while the loop does not run: a blocking call, or the process was stopped. Timers are late."""
-        self._now += seconds
+        self._now += in_seconds(seconds)
         asyncio.get_running_loop().call_soon(self._fire)
 
     def _fire(self) -> None:

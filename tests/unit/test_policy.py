@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from aiolock import ConfigurationError, LockManager
+from aiolock import ConfigurationError, LockLost, LockManager, Poll, WaitTimeout
 from aiolock.testing import MemoryBackend
 
-from .world import assert_empty
+from .world import assert_empty, runtime_of
 
 NUMBERS_NEVER = [math.nan, math.inf, -math.inf, -1.0, -0.001, "3", b"3", True, [], Decimal(3), 1j, 10**400]
 
@@ -99,7 +101,7 @@ async def test_default_margin(ttl: float, margin: float) -> None:
         ("timeout", "ttl="),
         ("blocking_timeout", "acquire_timeout="),
         ("blocking", "try_acquire"),
-        ("sleep", "woken"),
+        ("sleep", "message"),
         ("thread_local", "task"),
         ("lease_time", "ttl="),
         ("wait", "acquire_timeout="),
@@ -113,8 +115,71 @@ def test_keywords_of_other_libraries_name_ours(keyword: str, ours: str) -> None:
 
 
 def test_unknown_keyword() -> None:
-    with pytest.raises(TypeError, match="'colour'"):
-        LockManager(MemoryBackend()).lock("a", colour="red")
+    with pytest.raises(TypeError, match="'colour': there are ttl, acquire_timeout"):
+        LockManager(MemoryBackend()).lock("a", colour="red")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("call", "ours"),
+    [
+        (lambda locks: locks.lock("a").acquire(blocking=False), "call try_acquire"),
+        (lambda locks: locks.lock("a").acquire(blocking_timeout=3), "pass timeout="),
+        (lambda locks: locks.rw_lock("a").write.acquire(ttl=3), "where the lock is made"),
+        (lambda locks: locks.multi_lock("a", "b").acquire(expire=3), "where the lock is made"),
+        (lambda locks: locks.semaphore("a", 3).acquire(2, blocking=True), "call try_acquire"),
+        (lambda locks: locks.lock("a").try_acquire(timeout=3), "call acquire"),
+        (lambda locks: locks.semaphore("a", 3).try_acquire(timeout=3), "call acquire"),
+        (lambda locks: locks.lock("a").acquire(colour="red"), "there are timeout, owner"),
+    ],
+)
+async def test_acquire_says_what_to_do_instead(locks: LockManager, call: Any, ours: str) -> None:
+    """And is no acquisition that nobody awaits."""
+    with pytest.raises(TypeError, match=ours):
+        call(locks)
+
+
+async def test_a_timedelta_is_as_good_as_seconds(backend: MemoryBackend) -> None:
+    """Wherever seconds are taken. Kept by `check_duration`, and by `in_seconds` of what checks nothing."""
+
+    def span(seconds: float) -> timedelta:
+        return timedelta(seconds=seconds)
+
+    manager = LockManager(
+        "redis://localhost",
+        ttl=span(20),
+        margin=span(2),
+        acquire_timeout=span(7),
+        request_timeout=span(4),
+        recheck=span(3),
+        liveness=span(2.5),
+        waiting=Poll(first=span(0.02), cap=span(0.2)),
+        min_replicas=1,
+        replica_timeout=span(0.25),
+    )
+    runtime, replicas = runtime_of(manager), manager._replicas
+    assert (manager._policy.ttl, manager._policy.margin, manager._policy.acquire_timeout) == (20, 2, 7)
+    assert (runtime.limits.request_timeout, runtime.limits.recheck, runtime.limits.liveness_ms) == (4, 3, 2500)
+    assert (runtime.poll, replicas is not None and replicas.timeout) == (Poll(0.02, 0.2), 0.25)
+    assert LockManager.quorum([MemoryBackend() for _ in range(3)], ttl=span(9), request_timeout=span(1))
+    async with LockManager(MemoryBackend(backend)) as locks:
+        lock = locks.lock("a", ttl=span(10), acquire_timeout=span(5), max_hold=span(60))
+        assert (lock._policy.ttl, lock._policy.acquire_timeout, lock._policy.max_hold) == (10, 5, 60)
+        async with lock.acquire(timeout=span(1)) as lease:
+            lease.ensure(span(8.9))
+            with pytest.raises(LockLost, match=r"not 9\.1 s"):
+                lease.ensure(span(9.1))
+            await lease.renew(span(30))
+            assert lease.remaining() == pytest.approx(29)
+        waiting = asyncio.ensure_future(locks.latch("b", 1, ttl=span(60)).wait(span(0.5)))
+        await backend.clock.advance(span(0.5))
+        with pytest.raises(WaitTimeout, match=r"within 0\.5 s"):
+            await waiting
+        lease = await locks.lock("c").acquire()
+        await lease.detach(span(50))
+        backend.clock.jump(span(49))
+        assert await locks.lock("c").is_locked()
+        backend.clock.jump(span(1))
+        assert not await locks.lock("c").is_locked()
 
 
 @pytest.mark.parametrize("value", [0.1, 30 * 86400])

@@ -89,5 +89,15 @@ def test_everything_public_is_documented() -> None:
     assert [name for name in undocumented if name.rpartition(".")[2] not in inherited] == []
 
 
+async def test_what_event_loops_call_is_not_offered(locks: aiolock.LockManager) -> None:
+    """To whoever completes names in a shell. Kept by OnDemand.__dir__."""
+    acquisition = locks.lock("a").try_acquire()
+    assert [name for name in dir(acquisition) if not name.startswith("_")] == []
+    lease = await acquisition
+    assert lease is not None
+    assert not {"hold", "calls", "guard", "task", "give_up"} & set(dir(lease))
+    assert [name for name in dir(lease.release()) if not name.startswith("_")] == []
+
+
 if __name__ == "__main__":
     FROZEN.write_text(surface(), encoding="utf-8")

@@ -1,0 +1,67 @@
+"""What users write, and a type checker must accept."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Unpack, assert_type
+
+import anyio
+
+from aiolock import (
+    Acquisition,
+    Default,
+    Lease,
+    Lock,
+    LockManager,
+    LockOptions,
+    LossReason,
+    Poll,
+)
+
+locks = LockManager(
+    "redis://localhost",
+    ttl=timedelta(minutes=1),
+    margin=timedelta(seconds=2),
+    acquire_timeout=5,
+    request_timeout=timedelta(seconds=5),
+    recheck=2.5,
+    liveness=timedelta(seconds=3),
+    waiting=Poll(first=timedelta(milliseconds=10), cap=1),
+    replica_timeout=timedelta(milliseconds=50),
+)
+
+
+def wrapped(name: str, **options: Unpack[LockOptions]) -> Lock:
+    return locks.lock(name, **options)
+
+
+def held(lock: Lock, timeout: float | timedelta | Default | None = Default()) -> Acquisition[Lease]:  # noqa: B008
+    return lock.acquire(timeout=timeout)
+
+
+async def use() -> None:
+    assert_type(await locks.open(), LockManager)
+    lock = wrapped("order:42", ttl=timedelta(seconds=30), max_hold=timedelta(hours=1), acquire_timeout=None)
+    options: LockOptions = {"ttl": 30.0, "acquire_timeout": timedelta(seconds=2)}
+    locks.lock("order:42", **options)
+    async with lock as lease:
+        assert_type(lease, Lease)
+        lease.ensure(timedelta(seconds=1))
+        await lease.renew(timedelta(minutes=2))
+        assert_type(lease.reason, LossReason | None)
+        assert_type(f"{lease.reason}", str)
+    async with lock.acquire(timeout=timedelta(seconds=2)) as lease:
+        assert_type(lease, Lease)
+    async with lock.try_acquire() as attempt:
+        assert_type(attempt, Lease | None)
+    assert_type(await held(lock), Lease)
+    task = asyncio.create_task(lock.acquire())
+    assert_type(await task, Lease)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(locks.semaphore("pool", 3, ttl=timedelta(seconds=9)).acquire(2))
+    async with anyio.create_task_group() as anyio_group:
+        anyio_group.start_soon(locks.latch("ready", 3, ttl=timedelta(days=1)).wait, timedelta(seconds=1))
+    reason: str = LossReason.EXPIRED
+    print(reason)
+    await locks.close()

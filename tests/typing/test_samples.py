@@ -1,0 +1,53 @@
+"""What a type checker says to users' code: of two sample files, one must pass, and one fail at each marked line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = Path(__file__).with_name("samples")
+MARK = "# refused"
+
+
+def mypy() -> list[tuple[str, int, str]]:
+    pytest.importorskip("mypy", reason="of the group `lint`, which `make check` installs")
+    command = ["-m", "mypy", "--strict", "--output=json", "--config-file=", str(SAMPLES)]
+    found = [json.loads(line) for line in run(command).splitlines()]
+    return [(Path(one["file"]).name, one["line"], one["message"]) for one in found if one["severity"] == "error"]
+
+
+def pyright() -> list[tuple[str, int, str]]:
+    pytest.importorskip("pyright", reason="of the group `lint`, which `make check` installs")
+    command = ["-m", "pyright", f"--project={SAMPLES}", f"--pythonpath={sys.executable}", "--outputjson"]
+    found = json.loads(run(command))["generalDiagnostics"]
+    return [
+        (Path(one["file"]).name, one["range"]["start"]["line"] + 1, one["message"])
+        for one in found
+        if one["severity"] == "error"
+    ]
+
+
+def run(command: list[str]) -> str:
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    return subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_what_users_write(checker: object) -> None:
+    """Every line of `accepted.py` passes; of `refused.py` all that are marked fail, and no others.
+
+    Kept by `**foreign: Never` of each call that has hints for the keywords of other libraries, among others.
+    """
+    assert callable(checker)
+    found = checker()
+    lines = (SAMPLES / "refused.py").read_text(encoding="utf-8").splitlines()
+    marked = {number for number, line in enumerate(lines, 1) if line.endswith(MARK)}
+    assert len(marked) > 20
+    assert [error for error in found if error[0] != "refused.py"] == []
+    assert {line for _, line, _ in found} == marked
