@@ -29,7 +29,7 @@ def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
         return False
     if queue.waiters and queue.common is None:
         heir = queue.enter(next(iter(queue.waiters)))
-        over = queue.turn.hand_on(runtime.clock.now())
+        over = queue.turn is None or queue.turn.hand_on(runtime.clock.now())
     else:
         found = queue.first_queued()
         if found is None:

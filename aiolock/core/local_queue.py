@@ -20,6 +20,8 @@ from .turn import Turn
 
 TOGETHER = 250
 """Entries that one request may queue."""
+NEVER = -math.inf
+"""Clock time of what has not happened."""
 
 
 class LocalQueue:
@@ -41,7 +43,8 @@ class LocalQueue:
         race: how the process asks where several servers decide; None where one does.
         replies: how often the server has answered.
         stated_at: clock time at which what last said that this process waits was written.
-        unsent: entries that go out together, with the next answer.
+        turn: what is left of this process's turn; None where nobody else waited in it as it began.
+        unsent: entries that go out together, with the next answer; None for none.
         taken: grants that are held or about to be, and transfers on their way.
     """
 
@@ -66,13 +69,13 @@ class LocalQueue:
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
         self.replies: int = 0
-        self.stated_at: float = -math.inf
-        self.unsent: list[QueueEntry] = []
+        self.stated_at: float = NEVER
+        self.unsent: list[QueueEntry] | None = None
         self.taken: int = 0
         self.waiters: dict[TaskWaiter, None] = {}  # who share the process's entry
         self.entries: dict[QueueEntry, None] = {}
         self.common: QueueEntry | None = None
-        self.turn: Turn = Turn(runtime.limits.handoff_limit)
+        self.turn: Turn | None = None
         self.race: Race | None = Race(self) if calls.channels else None
         self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
 
@@ -107,6 +110,7 @@ class LocalQueue:
         entry = self._own_entry(waiter)
         waiter.asked = not together
         if together:
+            self.unsent = self.unsent or []
             self.unsent.append(entry)
         else:
             entry.ask()
@@ -158,7 +162,7 @@ class LocalQueue:
         entry = waiter.entry or self.common
         if entry is not None and entry.state is QUEUED:
             entry.verify()
-        elif entry is not None and entry.state is IDLE and entry not in self.unsent:
+        elif entry is not None and entry.state is IDLE and entry not in (self.unsent or ()):
             entry.ask_at(self.runtime.clock.now())
 
     def entry_of(self, waiter: TaskWaiter) -> QueueEntry | None:
@@ -235,10 +239,8 @@ class LocalQueue:
             entry.asker = first
         if not entry.continues:
             entry.continues = True
-            if waiters:
-                self.turn.begin(self.runtime.clock.now(), len(waiters))
-            else:
-                self.turn.left = 0
+            runtime = self.runtime
+            self.turn = Turn(runtime.clock.now(), len(waiters), runtime.limits.handoff_limit) if waiters else None
         if grant.provisional:
             entry.confirm(grant)
         first.outcome.set_result(grant)
@@ -281,7 +283,7 @@ class LocalQueue:
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """Nothing is to be had under its id any more: undo what that may have, and go on under another."""
-        self.stated_at = -math.inf  # the server may have forgotten that, too
+        self.stated_at = NEVER  # the server may have forgotten that, too
         runtime = self.runtime
         asker = entry.asker
         PendingRelease(runtime, asker.calls, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
@@ -328,8 +330,9 @@ class LocalQueue:
 
     def send(self) -> None:
         """Queue all who came while an answer was awaited by one request."""
+        assert self.unsent is not None
         first, *more = self.unsent[:TOGETHER]
-        del self.unsent[:TOGETHER]
+        self.unsent = self.unsent[TOGETHER:] or None
         first.more = more
         first.ask()
 

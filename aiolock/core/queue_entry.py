@@ -36,7 +36,7 @@ class Gate(Protocol):
     replies: int
     stated_at: float
     liveness_ms: int
-    unsent: list[QueueEntry]
+    unsent: list[QueueEntry] | None
 
     def send(self) -> None:
         """Ask for the entries that waited for an answer to go out together."""
@@ -375,7 +375,7 @@ class QueueEntry:
         left = [entry for entry in others if entry.state is ASKING]
         for entry in left:
             entry.state, entry.tainted = IDLE, entry.tainted or tainted
-        self.gate.unsent[:0] = left
+        self.gate.unsent = [*left, *(self.gate.unsent or ())]
         if self.gate.unsent:
             self.gate.send()
 

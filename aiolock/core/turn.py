@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 TURN = 0.02
 """Seconds after which a turn ends: so a process on a slow line does not tax everybody."""
 
@@ -15,25 +13,18 @@ class Turn:
     "Lock Cohorting" (Dice, Marathe, Shavit, 2012), brought to processes.
 
     Args:
+        began: clock time at which the name came to this process.
+        waiting: how many wait for it here.
         limit: hand-offs in one turn at most.
-
-    Attributes:
-        left: hand-offs that are left in this turn.
     """
 
-    __slots__ = ("_began", "_limit", "left")
+    __slots__ = ("_left", "_until")
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.left: int = 0
-        self._began = -math.inf
-
-    def begin(self, now: float, waiting: int) -> None:
-        """The name came to this process, where so many wait for it."""
-        self._began = now
-        self.left = waiting if waiting < self._limit else self._limit
+    def __init__(self, began: float, waiting: int, limit: int) -> None:
+        self._until = began + TURN
+        self._left = min(waiting, limit)
 
     def hand_on(self, now: float) -> bool:
         """One more hand-off: True if it is the turn of others, should any wait."""
-        self.left -= 1
-        return self.left < 0 or now - self._began >= TURN
+        self._left -= 1
+        return self._left < 0 or now >= self._until

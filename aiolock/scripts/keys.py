@@ -28,7 +28,7 @@ class Keys:
         db: as given.
     """
 
-    __slots__ = ("_channel_end", "db", "namespace")
+    __slots__ = ("_channel_end", "db", "managers", "namespace")
 
     def __init__(self, namespace: str, db: int = 0) -> None:
         if (
@@ -41,6 +41,8 @@ class Keys:
         self.namespace: str = namespace
         self.db: int = db
         self._channel_end = f":{db}" if db else ""
+        # The channels of managers, without their ids: scripts append those.
+        self.managers: str = f"{namespace}:manager:{db}:" if db else f"{namespace}:manager:"
 
     def of(self, kind: str, name: str) -> NameKeys:
         """Keys of one name of one kind."""
@@ -50,21 +52,25 @@ class Keys:
         """The channel on which one manager is told things."""
         return self.managers + manager_id
 
-    @property
-    def managers(self) -> str:
-        """The channels of managers, without their ids: scripts append those."""
-        return f"{self.namespace}:manager:{self.db}:" if self.db else f"{self.namespace}:manager:"
-
 
 class NameKeys:
-    """Keys of one name: a lock's, those of a name with a capacity, tombstones; and `free`, a channel."""
+    """Keys of one name: a lock's, those of a name with a capacity, and tombstones."""
 
-    __slots__ = ("free", "lock", "state")
+    __slots__ = ("_channel_end", "lock")
 
     def __init__(self, lock: str, channel_end: str) -> None:
         self.lock: str = lock
-        self.state: str = f"{lock}:state"
-        self.free: str = f"{lock}:free{channel_end}"
+        self._channel_end = channel_end
+
+    @property
+    def state(self) -> str:
+        """All that is known of a name with a capacity."""
+        return f"{self.lock}:state"
+
+    @property
+    def free(self) -> str:
+        """The channel on which a release is told to all who wait."""
+        return f"{self.lock}:free{self._channel_end}"
 
     @property
     def queue(self) -> tuple[str, str]:

@@ -66,7 +66,7 @@ async def _enter(lock: Lock) -> int:
 
 
 async def test_databases_do_not_mix(here: Lock, place: RedisPlace) -> None:
-    """Pub/sub knows no databases. Kept by Keys.managers."""
+    """Pub/sub knows no databases. Kept by Keys.__init__: `managers`."""
     url = place.url.removesuffix("/0") + "/1"
     async with here, LockManager(url, liveness=60.0, ttl=60.0) as locks, LockManager(url, ttl=30.0) as others:
         lock = locks.lock("order:42")

@@ -145,7 +145,7 @@ async def test_a_turn_ends_when_the_first_in_line_waits_under_the_fair_rule(
 
 
 async def test_a_turn_serves_those_who_waited_when_it_began(place: Place) -> None:
-    """Whoever comes later waits for the next one. Kept by Turn.begin: `waiting`."""
+    """Whoever comes later waits for the next one. Kept by Turn.__init__: `waiting`."""
     async with place.manager(ttl=60.0, liveness=30.0) as one, place.manager(ttl=60.0, liveness=30.0) as two:
         entered: list[str] = []
         more: list[asyncio.Task[None]] = []

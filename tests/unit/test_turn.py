@@ -27,21 +27,13 @@ def hand_offs(turn: Turn, now: float = 0.0) -> int:
     ("limit", "waiting", "expected"), [(16, 0, 0), (16, 5, 5), (16, 16, 16), (16, 40, 16), (0, 9, 0)]
 )
 def test_it_serves_those_who_waited_when_it_began_up_to_its_limit(limit: int, waiting: int, expected: int) -> None:
-    turn = Turn(limit)
-    for _ in range(2):
-        turn.begin(0.0, waiting)
-        assert hand_offs(turn) == expected
+    assert hand_offs(Turn(0.0, waiting, limit)) == expected
 
 
 def test_it_ends_when_it_is_old() -> None:
-    turn = Turn(16)
-    turn.begin(100.0, 16)
+    turn = Turn(100.0, 16, 16)
     assert not turn.hand_on(100.0 + TURN * 0.99)
     assert turn.hand_on(100.0 + TURN * 1.01)
-
-
-def test_before_the_first_there_is_none() -> None:
-    assert Turn(16).hand_on(0.0)
 
 
 # Between processes.

@@ -57,7 +57,7 @@ class LockCalls:
         races: nobody keeps a queue, so a release is told to whoever waits, and they race.
     """
 
-    __slots__ = ("_channel", "_dead", "_keys", "_liveness_ms", "channels", "mark", "name", "names", "ordered")
+    __slots__ = ("_channel", "_keys", "_liveness_ms", "_tombstones", "channels", "mark", "name", "ordered")
 
     kind = "lock"
     weight = 1
@@ -66,15 +66,19 @@ class LockCalls:
 
     def __init__(self, keys: Keys, name: str, liveness_ms: int, *, ordered: bool = False, races: bool = False) -> None:
         self.name: str = name
-        self.names: tuple[str, ...] = (name,)
         self.ordered: bool = ordered
         self.mark: str = "f" if ordered else ""  # by which scripts end a turn while such an owner is first
         found = keys.of(self.kind, name)
         self.channels: tuple[str, ...] = (found.free,) if races else ()
         self._keys = found.of_lock
-        self._dead = found.dead
+        self._tombstones = found
         self._channel = keys.managers
         self._liveness_ms = liveness_ms
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one name."""
+        return (self.name,)
 
     @property
     def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
@@ -114,9 +118,9 @@ class LockCalls:
         managers = self._channel
         if liveness_ms:  # one word for three: each costs its packing
             managers = f"{managers} {liveness_ms if liveness_ms > 0 else -self._liveness_ms} {'1' if counted else '0'}"
-        keys, args = (*self._keys, self._dead(owner)), (owner, ttl_ms, floor, metadata, managers)
+        keys, args = (*self._keys, self._tombstones.dead(owner)), (owner, ttl_ms, floor, metadata, managers)
         if more:
-            return Call(self.name, ACQUIRE, (*keys, *map(self._dead, more)), (*args, *more))
+            return Call(self.name, ACQUIRE, (*keys, *map(self._tombstones.dead, more)), (*args, *more))
         return Call(self.name, ACQUIRE, keys, args)
 
     def refresh(
@@ -172,7 +176,7 @@ class LockCalls:
         tainted: bool,
     ) -> Call[TransferOutcome]:
         args = (owner, fence, successor, ttl_ms, floor, metadata, *turn)
-        keys = (*self._keys, self._dead(owner), self._dead(successor))
+        keys = (*self._keys, self._tombstones.dead(owner), self._tombstones.dead(successor))
         return Call(self.name, TRANSFER, keys, (*args, ttl_ms + GRACE_MS) if tainted else args)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
@@ -190,7 +194,7 @@ class LockCalls:
         if tainted or left or ending != "clean" or self.channels:
             channel = self.channels[0] if self.channels else ""
             how = (ending, left, grace if tainted else 0, channel)
-            return Call(self.name, RELEASE, (*self._keys, self._dead(owner)), (*args, *how))
+            return Call(self.name, RELEASE, (*self._keys, self._tombstones.dead(owner)), (*args, *how))
         return Call(self.name, RELEASE, self._keys, args)
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
