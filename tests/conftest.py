@@ -1,4 +1,4 @@
-"""Fixtures of every test: real servers, event loops, and the check that nothing is left running."""
+"""Fixtures for every test: real servers, event loops, and the check that nothing is left running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiolock.testing.server import URL_VARIABLE, RedisServer
 
 from .support import redis_cli, replication
 
-# redis-py reads its own version from the files of the package for each connection: a quarter of what a test costs.
+# For each connection redis-py reads its own version from the files of the package: a quarter of what a test costs.
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
 
 SERVER_FIXTURES = {"redis_server", "own_server", "replicated", "own_pair", "three_servers"}
@@ -34,7 +34,7 @@ MOST_WORKERS = 12
 needing_server = 0
 servers_met = 0
 strays: list[tuple[str, str]] = []
-"""What tests left behind, as (node id, error): their loops say so when it is collected, which may be much later."""
+"""What tests left behind, as (node id, error). Their loops report it when it is collected, which may be much later."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,7 +64,9 @@ def pytest_asyncio_loop_factories(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """What `-n auto` means: several a core for many tests; none for a few, which are done before workers are ready."""
+    """The number of workers for `-n auto`: several per core for many tests; none for a few, which end before workers
+    are ready.
+    """
     given = [Path(arg.partition("::")[0]) for arg in config.getoption("file_or_dir")]
     few = config.getoption("keyword") or (given and not any(path.is_dir() for path in given))
     shared = os.environ.get(URL_VARIABLE)  # a server that each worker would flush
@@ -83,8 +85,8 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     strays.extend(output.get("strays", ()))
 
 
-# A suite that met no server proves nothing about one, however green. What a failed test leaves behind is told with that
-# failure; what a passed one leaves fails the run.
+# A suite that met no server proves nothing about servers, however green it is. What a failed test leaves behind is
+# reported with that failure; what a passed test leaves behind fails the run.
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -102,7 +104,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Collect what a failed test left behind now, before it is found in the middle of another one."""
+    """Collect what a failed test left behind now, before it turns up in the middle of another test."""
     done = yield
     if item.stash.get(FAILED, False):
         sys.last_exc = sys.last_value = sys.last_traceback = None  # type: ignore[assignment]
@@ -113,7 +115,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @contextmanager
 def unraisables_of(item: pytest.Item) -> Iterator[None]:
-    """What cannot be raised, and is found by the garbage collector, was left behind by this test."""
+    """Record what this test left behind: errors that cannot be raised, and that the garbage collector finds."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda found: strays.append((item.nodeid, repr(found.exc_value)))
     try:
@@ -149,7 +151,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Gen
         if nodeid in failed:
             failed[nodeid].sections.append(("left behind by this test", error))
         else:
-            complaints.append(f"nobody looked at this error, which {nodeid} left behind: {error}")
+            complaints.append(f"{nodeid} left this error behind, unretrieved: {error}")
     yield
     if complaints:
         terminalreporter.section("failed as a whole", red=True)
@@ -165,14 +167,14 @@ def meet(server: RedisServer) -> RedisServer:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """One server for the whole run; leave it running, and as it was configured."""
+    """One server for the whole run. Leave it running, with its configuration unchanged."""
     with RedisServer.start() as server:
         yield meet(server)
 
 
 @pytest.fixture
 def own_server() -> Iterator[RedisServer]:
-    """A server of the test's own, to kill, freeze, restart and configure."""
+    """A server for this test alone, to kill, freeze, restart and configure."""
     with RedisServer.start(owned=True) as server:
         yield meet(server)
 
@@ -187,7 +189,9 @@ def shared_pair() -> Iterator[replication.Pair]:
 
 @pytest.fixture
 def replicated(shared_pair: replication.Pair) -> Iterator[replication.Pair]:
-    """The shared master, without a key in it, and its replica, which may be frozen and cut off, but not killed."""
+    """The shared master without any key, and its replica. You may freeze the replica and cut it off, but not kill
+    it.
+    """
     redis_cli.flush(shared_pair.url)
     yield shared_pair
     shared_pair.calm()
@@ -195,7 +199,7 @@ def replicated(shared_pair: replication.Pair) -> Iterator[replication.Pair]:
 
 @pytest.fixture
 def own_pair() -> Iterator[replication.Pair]:
-    """A master and a replica of the test's own, to kill."""
+    """A master and a replica for this test alone, to kill."""
     with replication.pair() as pair:
         meet(pair.master)
         yield pair
@@ -203,7 +207,7 @@ def own_pair() -> Iterator[replication.Pair]:
 
 @pytest.fixture(scope="session")
 def three_servers() -> Iterator[list[RedisServer]]:
-    """Three for the whole run, for quorums; leave them running."""
+    """Three servers for the whole run, for quorums; leave them running."""
     with (
         RedisServer.start(owned=True) as one,
         RedisServer.start(owned=True) as two,
@@ -214,7 +218,7 @@ def three_servers() -> Iterator[list[RedisServer]]:
 
 @pytest.fixture
 def three_urls(three_servers: list[RedisServer]) -> list[str]:
-    """URLs of the three, without a key in them."""
+    """URLs of the three servers, without any key in them."""
     for server in three_servers:
         redis_cli.flush(server.url)
     return [server.url for server in three_servers]
@@ -222,14 +226,14 @@ def three_urls(three_servers: list[RedisServer]) -> list[str]:
 
 @pytest.fixture
 def redis_url(redis_server: RedisServer) -> str:
-    """URL of the shared server, without a key in it."""
+    """URL of the shared server, without any key in it."""
     redis_cli.flush(redis_server.url)
     return redis_server.url
 
 
 @pytest.fixture
 async def raw(redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
-    """A plain client of the shared server, which never sends twice."""
+    """A plain client of the shared server, which never sends anything twice."""
     client = redis_cli.async_client(redis_url)
     yield client
     await client.aclose()
@@ -237,7 +241,7 @@ async def raw(redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
 
 @pytest.fixture
 async def commandstats(raw: redis.asyncio.Redis) -> redis_cli.CommandStats:
-    """What the shared server executed since the test began."""
+    """What the shared server has executed since the test began."""
     stats = redis_cli.CommandStats(raw)
     await stats.reset()
     return stats
@@ -245,7 +249,7 @@ async def commandstats(raw: redis.asyncio.Redis) -> redis_cli.CommandStats:
 
 @pytest.fixture(autouse=True)
 def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that leaves a task running, or an exception that nobody retrieved.
+    """Fail a test that leaves a task running, or an exception unretrieved.
 
     It is set up before every other fixture of an async test, so it looks after they were torn down.
     """
@@ -267,7 +271,7 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     left = runner.run(tasks_left())
     looking = False
     assert not left, f"tasks left at the end of the test: {left}"
-    assert not found, f"errors nobody looked at: {found}"
+    assert not found, f"unretrieved errors: {found}"
 
 
 async def tasks_left() -> list[str]:

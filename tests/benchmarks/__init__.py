@@ -1,1 +1,1 @@
-"""The benchmark suite is right about what it says, and guards counts that must not grow."""
+"""The benchmarks report correctly, and counts that must not grow do not grow."""

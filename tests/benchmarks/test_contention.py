@@ -26,11 +26,11 @@ def test_shares() -> None:
     values = [float(number) for number in range(100, 0, -1)]
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert {2: 51.0, 10: 91.0, 100: 100.0}.items() <= dict(tail(values)).items()
-    assert max(number for number, _ in tail(values)) == 100  # of a hundred, none is one in two hundred
+    assert max(number for number, _ in tail(values)) == 100  # with a hundred values there is no one-in-two-hundred
 
 
 class NoLock:
-    """Lets everybody in."""
+    """Lets everyone in."""
 
     settings, scripted, permits = "", frozenset[str](), 1
 
@@ -47,9 +47,9 @@ class NoLock:
     async def __aexit__(self, *how: object) -> None: ...
 
 
-async def test_a_lock_that_is_none_is_seen_through() -> None:
+async def test_a_lock_that_does_not_lock_is_seen_through() -> None:
     seen = await contend(NoLock(), "n", 5, 0.1, section=0.01)
-    assert Crowd([seen]).overlaps >= 4  # all five at once, and again, if the machine does not stand still meanwhile
+    assert Crowd([seen]).overlaps >= 4  # all five at once, and again if the machine keeps running meanwhile
 
 
 @pytest.mark.parametrize("kind", ["Lock", "Fair", "Write"])
@@ -57,5 +57,5 @@ async def test_ours_are_locks(kind: str, redis_server: RedisServer, redis_url: s
     async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
         seen = await contend(library, "n", 5, 0.5, section=0.001)
     assert {visit.task for visit in seen.times} == set(range(5))
-    assert len(seen.times) >= 5  # each once, and again, if the machine does not stand still meanwhile
+    assert len(seen.times) >= 5  # each once, and again if the machine keeps running meanwhile
     assert (Crowd([seen]).overlaps, seen.errors, seen.waiting) == (0, {}, [])

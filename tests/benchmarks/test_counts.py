@@ -1,4 +1,4 @@
-"""The regression guard: counts of the benchmark's rows, which must not grow; never times."""
+"""The regression guard: counts of the benchmark's rows, which must not grow. Times are never checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = "benchmarks.peers.aiolock:Lock"
 PAIRS = 20
 WAITERS = 200
 PINGS = 2
-"""That a stalled machine may bring in between."""
+"""What a stalled machine may add."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def stats(redis_url: str) -> AsyncIterator[ServerStats]:
 
 @contextmanager
 def tasks_made() -> Iterator[list[str]]:
-    """Names of the tasks that are made meanwhile."""
+    """Record the names of the tasks that are made in the block."""
     made: list[str] = []
     loop = asyncio.get_running_loop()
 
@@ -55,7 +55,7 @@ async def enter(locks: LockManager, name: str) -> None:
 
 
 async def test_a_free_lock(redis_url: str, stats: ServerStats) -> None:
-    """Row A: two commands a pair, no task, no connection beside the manager's."""
+    """Row A: two commands per pair, no task, and no connection but the manager's."""
     async with LockManager(redis_url) as locks:
         await enter(locks, "warm")
         await stats.reset()
@@ -105,7 +105,7 @@ async def test_a_contended_handoff(redis_url: str, stats: ServerStats) -> None:
     ("kind", "pair"), [("Lock", 9), ("Fair", 9), ("Read", 18), ("Write", 18), ("Semaphore", 18), ("Multi", 20)]
 )
 async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url: str, stats: ServerStats) -> None:
-    """Row S: those in scripts included, nobody waiting."""
+    """Row S: those in scripts included, with no waiters."""
     async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
         assert await of_a_pair(library, stats, "free", PAIRS) == pair
 
@@ -114,27 +114,27 @@ async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url
 async def test_commands_on_the_server_for_many_tasks(
     kind: str, all_of_them: int, redis_url: str, stats: ServerStats
 ) -> None:
-    """Row S: 20 tasks of one process that enter five times each. Fair ones do not always queue together."""
+    """Row S: 20 tasks of one process that enter five times each. Fair tasks do not always queue together."""
     async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
         assert all_of_them * 0.98 <= 100 * await of_an_acquisition(library, stats, "busy", 20, 5) <= all_of_them
 
 
 async def test_commands_on_the_server_while_many_wait_for_a_fair_lock(redis_url: str) -> None:
-    """Row E: what arriving takes, and next to nothing for each second after it."""
+    """Row E: the arrival costs some, each further second next to nothing."""
     idle = await wait_idly(redis_url, "benchmarks.peers.aiolock:Fair", WAITERS, 2.0)
     assert idle.executed_arriving <= 3_250
     assert idle.executed - idle.executed_arriving <= 450
 
 
 async def test_waiting(redis_url: str) -> None:
-    """Row E: 200 waiters are one connection and next to no commands, however long they wait."""
+    """Row E: 200 waiters use one connection and next to no commands, however long they wait."""
     idle = await wait_idly(redis_url, OURS, WAITERS, 2.0)
     assert idle.connections == 1
     assert idle.commands <= 6
 
 
 async def test_nothing_for_the_garbage_collector(redis_url: str) -> None:
-    """A pair leaves no reference circle and nothing that is kept: else the collector's work is part of its cost."""
+    """A pair leaves no reference cycle and no garbage: otherwise the collector's work is part of its cost."""
     async with LockManager(redis_url) as locks:
         lock = locks.lock("tidy")
         await enter(locks, "warm")
@@ -150,4 +150,4 @@ async def test_nothing_for_the_garbage_collector(redis_url: str) -> None:
         finally:
             gc.enable()
     assert circles == 0
-    assert kept < 5 * PAIRS  # of some forty objects that a pair makes
+    assert kept < 5 * PAIRS  # of about forty objects that a pair makes

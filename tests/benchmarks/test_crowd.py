@@ -1,4 +1,4 @@
-"""What is made of the times at which tasks asked, entered and left."""
+"""The statistics over the times at which tasks asked, entered and left."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.rows.handoff import MUSTS, against, measured
 
 
 def seen(*times: tuple[float, ...], waiting: tuple[float, ...] = (), tasks: int = 1, until: float = 99.0) -> Visits:
-    """What a process saw, each visit as asked, entered, left and perhaps the task."""
+    """What a process saw; each visit is asked, entered, left and perhaps the task."""
     return Visits([Visit(*visit) for visit in times], list(waiting), {}, tasks, until)
 
 
 def test_a_handoff_is_from_one_process_to_a_waiter_of_another() -> None:
     crowd = Crowd([seen((0.0, 1.0, 2.0), (0.0, 2.5, 3.0), (9.0, 9.1, 9.2)), seen((0.0, 3.25, 4.0))])
-    assert crowd.handoffs == [0.25]  # 2 → 2.5 is in one process; at 4 nobody waited
+    assert crowd.handoffs == [0.25]  # 2 → 2.5 is in one process; at 4 there was no waiter
     assert crowd.share == 1 / 3
 
 
@@ -36,12 +36,12 @@ def test_overlaps_are_entries_beside_a_running_body() -> None:
     assert Crowd([one]).overlaps == 0
 
 
-def test_who_never_got_in_waited_too() -> None:
+def test_a_task_that_never_got_in_waited_too() -> None:
     assert Crowd([seen((0.0, 1.0, 2.0), waiting=(7.0,)), seen()]).waits == [1.0, 7.0]
 
 
 def test_entries_are_of_each_task_while_all_ask() -> None:
-    """Broken by a task that is left out because it never got in, and by those who enter after the end."""
+    """Broken by leaving out a task that never got in, and by counting entries after the end."""
     one = seen((0.0, 1.0, 2.0, 0), (2.0, 2.5, 3.0, 0), (3.0, 6.0, 7.0, 0), (0.0, 3.0, 3.5, 1), tasks=2, until=5.0)
     other = seen((0.0, 4.0, 4.5, 0), tasks=2, until=5.0)
     crowd = Crowd([one, other])
@@ -65,7 +65,7 @@ def test_visits_survive_their_way_through_a_pipe() -> None:
 
 
 def round_of(handoff: float, entries: tuple[int, int], slow: float = 1.0) -> Crowd:
-    """Two processes of a task that hand on to each other, with so many entries each, in sections of a second."""
+    """Two processes, a task each, that hand on to each other, with this many entries each, in sections of a second."""
     processes, at = [seen(), seen()], 0.0
     for number in range(sum(entries)):
         process = processes[number % 2 if number < 2 * min(entries) else entries.index(max(entries))]
@@ -82,7 +82,7 @@ def judged(crowd: Crowd, bare: Crowd) -> dict[str, str]:
 
 
 def test_the_lock_is_judged_beside_blpop() -> None:
-    """Broken by a bound that is left out, or looks the wrong way."""
+    """Broken by a bound that is missing or points the wrong way."""
     bare = round_of(0.1, (10, 10))
     assert set(judged(bare, bare).values()) == {"aim", "must"}
     assert judged(round_of(0.15, (10, 10)), bare)["hand-off p50 against bare BLPOP"] == "missed"
@@ -100,7 +100,7 @@ def test_the_fair_lock_must_be_fast_enough() -> None:
     assert (rate.what, rate.must) == ("fair_lock: entries/s of all against bare BLPOP", 0.9)
 
 
-def test_a_handoff_is_told_beside_its_share() -> None:
+def test_a_handoff_stands_beside_its_share() -> None:
     crowd = round_of(0.25, (2, 4))
     notes = {figure.what: figure.note for figure in measured([crowd], "")}
     assert notes["hand-off p50"] == notes["hand-off p99"] == "3 hand-offs, 60 % of entries"

@@ -1,4 +1,4 @@
-"""The registry of peers, and one that cannot be had."""
+"""The registry of libraries, and one that is not available."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("spec", [*(peer.adapter for peer in PEERS), *(row.call for row in ROWS)])
-def test_what_is_named_exists(spec: str) -> None:
-    """Without importing it: what it needs may not be installed here."""
+def test_every_adapter_that_is_named_exists(spec: str) -> None:
+    """Without importing it: its dependencies may not be installed here."""
     module, _, name = spec.partition(":")
     source = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
     kinds = (ast.ClassDef, ast.AsyncFunctionDef)
@@ -27,7 +27,7 @@ def test_what_is_named_exists(spec: str) -> None:
 
 
 def test_a_peer_that_cannot_be_installed_is_reported(redis_server: RedisServer, monkeypatch, tmp_path: Path) -> None:
-    """As on a machine without network."""
+    """As on a machine without a network."""
 
     def refuse(words: list[str]) -> None:
         raise Unavailable("could not be installed: no network")

@@ -1,4 +1,4 @@
-"""Which lines a plot shows, and how they can be told apart."""
+"""The lines that a plot shows, and how you can tell them apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_six_lines_at_most_the_known_ones_first() -> None:
     assert left_out == ["d", "e"]
 
 
-def test_of_two_lines_with_a_label_the_first_is_shown() -> None:
+def test_of_two_lines_with_the_same_label_the_first_is_shown() -> None:
     again = Series("p", "aiolock", [(5.0, 5.0)])
     assert chosen([Series("p", "aiolock", POINTS), again])[0][0].points == POINTS
 

@@ -1,4 +1,4 @@
-"""Tables and plots, and the pages that they are put into."""
+"""Tables and plots, and the pages that they fill."""
 
 from __future__ import annotations
 
@@ -87,15 +87,15 @@ def test_a_fast_lock_that_is_wrong_looks_wrong(results: dict[str, Any]) -> None:
     assert "⚠" not in tables.headline(results, ["aiolock"])
 
 
-def test_between_processes_the_wait_is_told_and_a_handoff_beside_its_share(results: dict[str, Any]) -> None:
+def test_the_wait_between_processes_and_the_share_of_handoffs_are_shown(results: dict[str, Any]) -> None:
     told = row(tables.between(results), "aiolock")
     assert told[1:6] == ["1.00 ms", "300 ms", "9.00", "1,500 ms, 2 never got in", "14 / 95"]
     assert told[6:] == ["743", "0.990", "1.20", "2.00 %", "2.00 ms", "100 ms", "4.00"]
     assert tables.BEFORE not in tables.between(results)
 
 
-def test_results_of_an_older_run_say_what_they_lack(results: dict[str, Any]) -> None:
-    """Its hand-offs are not told: nobody knows what share of the entries they stand for."""
+def test_results_of_an_older_run_say_what_is_missing(results: dict[str, Any]) -> None:
+    """The hand-offs of an older run are not shown, because their share of the entries is unknown."""
     new = {"share", "wait", "least", "most", "rate", "rate_ratio", "lead"}
     results["peers"] = [one for one in results["peers"] if "handoff" in one]
     for one in results["peers"]:
@@ -170,7 +170,7 @@ def test_the_readme_shows_four_rows_and_a_picture(results: dict[str, Any], tmp_p
 
 
 def test_the_readme_has_the_figures_of_the_run_it_names(tmp_path: Path) -> None:
-    """Broken by any figure of the README that was typed, or is of another run than the picture."""
+    """Broken by a figure in the README that was typed, or that belongs to another run than the picture."""
     text = README.read_text(encoding="utf-8")
     (name,) = set(re.findall(r"From \[(\S+\.json)\]", text))
     path = tmp_path / name

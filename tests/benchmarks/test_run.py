@@ -1,4 +1,4 @@
-"""A run from the command line, whole and interrupted."""
+"""A run from the command line, complete and interrupted."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups")
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """In a session of its own, as a terminal would have it.
+    """Run in a session of its own, as in a terminal.
 
-    An interrupt counts there, though a shell that runs the tests in the background has them ignore it.
+    An interrupt counts there, even if a shell runs the tests in the background, where they would ignore it.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
@@ -42,7 +42,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def alive(group: int) -> int:
-    """How many processes of a group there are, but for those that are dead and not yet buried."""
+    """Count the processes of a group, without dead ones that were not yet reaped."""
     if Path("/proc/self/stat").exists():
         stats = []
         for path in Path("/proc").glob("[0-9]*/stat"):
@@ -69,7 +69,7 @@ def listens(port: int) -> bool:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
 def test_an_interrupted_run_leaves_nothing(how: signal.Signals, tmp_path: Path, redis_server: object) -> None:
-    """Broken by a server that outlives the run, or workers that end neither with their standard input nor without it.
+    """Broken by a server that outlives the run, or by workers that ignore the end of their standard input.
 
     Row D has workers of a worker, which the run itself does not know.
     """
@@ -77,7 +77,7 @@ def test_an_interrupted_run_leaves_nothing(how: signal.Signals, tmp_path: Path, 
     assert run.stderr is not None
     try:
         told = run.stderr.readline()
-        until(lambda: alive(run.pid) >= 6)  # the run, the row, four that contend
+        until(lambda: alive(run.pid) >= 6)  # the run, the row, and four that contend
         if how is signal.SIGINT:
             os.killpg(run.pid, how)
         else:

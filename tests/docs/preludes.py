@@ -1,7 +1,7 @@
-"""What a block of the documentation finds when it begins, and what is checked when it has ended.
+"""What a block of the documentation has when it begins, and what is checked when it has ended.
 
 A block says `<!-- test: setup=NAME -->` for the async context manager NAME of this module. It yields the block's
-namespace; what comes after the `yield` looks at what the block did.
+namespace; the code after the `yield` checks what the block did.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ async def work(*_: object) -> None:
 
 @asynccontextmanager
 async def nothing(url: str) -> AsyncIterator[Namespace]:
-    """For a block without a directive: it brings all it needs."""
+    """For a block without a directive: it brings everything it needs."""
     yield {}
 
 
 @asynccontextmanager
 async def locks(url: str) -> AsyncIterator[Namespace]:
-    """A manager on a real server, on which no lock is held in the end."""
+    """A manager on a real server. At the end, no lock is held there."""
     async with LockManager(url) as manager:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
@@ -57,7 +57,7 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def quorum(url: str) -> AsyncIterator[Namespace]:
-    """Two more servers: their URLs, and a block of which no lock stays."""
+    """Two more servers and their URLs, for a block that leaves no lock on any of them."""
     with RedisServer.start(owned=True) as two, RedisServer.start(owned=True) as three:
         urls = [url, two.url, three.url]
         yield {"urls": urls, "charge": work}
@@ -86,7 +86,7 @@ async def resume(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def full_queue(url: str) -> AsyncIterator[Namespace]:
-    """A web process, and a queue that takes no more."""
+    """A web process, and a queue that is full."""
     async with locks(url) as namespace:
         queue = asyncio.Queue[str](1)
         queue.put_nowait("another job")
@@ -96,7 +96,7 @@ async def full_queue(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def memory(url: str) -> AsyncIterator[Namespace]:
-    """A manager on a server in memory, and what tests of locks import."""
+    """A manager on an in-memory server, and what tests of locks import."""
     backend = MemoryBackend()
     async with LockManager(backend) as manager:
         yield {
@@ -115,7 +115,7 @@ async def memory(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def generators(url: str) -> AsyncIterator[Namespace]:
-    """As `memory`, for a block that defines a generator `pages` or a context manager's user `export`: both are used."""
+    """As `memory`, for a block that defines a generator `pages` or a function `export`: both are used."""
 
     async def read_pages(job: str) -> list[str]:
         return [job]
@@ -139,7 +139,7 @@ async def generators(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def sql(url: str) -> AsyncIterator[Namespace]:
-    """As `memory`, with a database of a stock; a smaller fence is refused in the end."""
+    """As `memory`, with a stock database, which at the end refuses a smaller fence."""
     async with memory(url) as namespace:
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
             db.execute("CREATE TABLE stock (sku TEXT PRIMARY KEY, left INTEGER, fence INTEGER DEFAULT 0)")
@@ -166,7 +166,7 @@ async def sql_writer(url: str) -> AsyncIterator[Namespace]:
 
 
 class Transaction:
-    """As asyncpg's: its exit awaits, and so can be cut off."""
+    """As asyncpg's: its exit awaits, and so can be cancelled half-way."""
 
     def __init__(self, backend: MemoryBackend) -> None:
         self.state = "open"
@@ -199,7 +199,7 @@ class Pool:
 
 @asynccontextmanager
 async def pool(url: str) -> AsyncIterator[Namespace]:
-    """A transaction whose lock is lost half-way: its clean-up runs to its end."""
+    """A transaction whose lock is lost half-way: its clean-up still completes."""
     async with memory(url) as namespace:
         transaction = Transaction(namespace["backend"])
         with pytest.raises(LockLost):
@@ -231,7 +231,7 @@ async def orders(url: str) -> AsyncIterator[Namespace]:
             task = asyncio.ensure_future(pay(order))
             await backend.clock.advance(0)
             if not task.done():
-                await backend.clock.advance(6.0)  # more than its own timeout, and than the manager's for a request
+                await backend.clock.advance(6.0)  # longer than its own timeout, and than the manager's for a request
             return await task
 
         assert await answer("free") == 200
@@ -258,7 +258,7 @@ async def replicated(url: str) -> AsyncIterator[Namespace]:
         yield namespace
         pay: Handler = namespace["pay"]
         async with namespace["locks"]:
-            assert any([await pay("42") for _ in range(20)])  # a machine may be slow for once
+            assert any([await pay("42") for _ in range(20)])  # a machine may be slow once
             pair.replica.freeze()
             assert await pay("42") is None
             pair.replica.thaw()
@@ -266,7 +266,7 @@ async def replicated(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def memory_url(url: str) -> AsyncIterator[Namespace]:
-    """The setting that a test suite would make."""
+    """The setting that a test suite would use."""
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "memory.// does not cross processes", RuntimeWarning)
         patch.setenv("LOCKS", "memory://")
@@ -279,7 +279,7 @@ async def memory_url(url: str) -> AsyncIterator[Namespace]:
 @asynccontextmanager
 async def fastapi(url: str) -> AsyncIterator[Namespace]:
     """For a block that defines an `app` with the README's handler: served twice, two requests at once each time."""
-    # FastAPI looks names of annotations up in the module of the function.
+    # FastAPI looks up names of annotations in the module of the function.
     namespace: Namespace = {"__name__": __name__}
     yield namespace
     app = namespace["app"]
@@ -295,7 +295,7 @@ async def fastapi(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def hooks(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `locks` and an aiohttp `app` that opens and closes them; it is run twice."""
+    """For a block that defines `locks` and an aiohttp `app` that opens and closes them; it runs twice."""
     namespace: Namespace = {}
     yield namespace
     for _ in range(2):
@@ -310,7 +310,7 @@ async def hooks(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def terminated(url: str) -> AsyncIterator[Namespace]:
-    """For a program with a `main()`: gets SIGTERM while it holds a lock, and leaves none."""
+    """For a program with a `main()`: it gets SIGTERM while it holds a lock, and must leave none."""
     namespace: Namespace = {}
     yield namespace
     task = asyncio.create_task(namespace["main"]())

@@ -1,4 +1,4 @@
-"""The ACL of redis.md is enough, and has nothing that is not used."""
+"""The ACL of redis.md suffices, and allows nothing that is not used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCRIPTS = (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *latch.SCRIPTS)
 
 
 def rule() -> list[str]:
-    """The rule as one would type it."""
+    """The rule as you would type it."""
     (block,) = blocks("acl")
     return block.text.split()
 
@@ -43,8 +43,8 @@ def test_the_rule_allows_what_is_used() -> None:
     assert {word[1:] for word in rule() if word.startswith("+")} == in_scripts | OF_THE_CLIENT
 
 
-async def test_the_rule_is_enough(own_server: RedisServer) -> None:
-    """Every path with that user, a lost connection among them: the server denies nothing."""
+async def test_the_rule_suffices(own_server: RedisServer) -> None:
+    """Every path with that user, a lost connection included: the server denies nothing."""
     with redis_cli.client(own_server.url) as admin:
         admin.execute_command(*(word.replace(">password", ">secret") for word in rule()))
         url = own_server.url.replace("redis://", "redis://locks:secret@")
@@ -95,7 +95,7 @@ async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -
 
 
 def pings_of(admin: redis.Redis) -> int:
-    """How many heartbeats there were."""
+    """Return the number of heartbeats."""
     return int(admin.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"])  # type: ignore[union-attr]
 
 

@@ -22,14 +22,14 @@ LOOPS = "asyncio_default_fixture_loop_scope = function\n"
 
 @pytest.mark.parametrize("block", FRAGMENTS, ids=lambda block: block.id)
 async def test_a_fragment_runs(block: Block, redis_url: str) -> None:
-    """Broken by any call in a page that does not exist; the assertions are the page's, and the prelude's at its end."""
+    """Broken by a call in a page that does not exist; the assertions are the page's, and the prelude's at its end."""
     async with prelude(block.setup)(redis_url) as namespace:
         await run(block, redis_url, namespace)
 
 
 @pytest.mark.parametrize("block", TEST_FILES, ids=lambda block: block.id)
 def test_a_test_file_passes(block: Block, redis_url: str, tmp_path: Path) -> None:
-    """A block with tests passes as a user's file would: in a pytest of its own, with the plugin that is installed."""
+    """A block with tests passes like a user's file: in a pytest of its own, with the installed plugin."""
     (tmp_path / "test_block.py").write_text(block.source(redis_url), encoding="utf-8")
     (tmp_path / "pytest.ini").write_text(
         f"[pytest]\nasyncio_mode = auto\n{LOOPS}filterwarnings = error\n", encoding="utf-8"
@@ -48,5 +48,5 @@ def test_a_test_file_passes(block: Block, redis_url: str, tmp_path: Path) -> Non
 
 
 def environment() -> dict[str, str]:
-    """This process's, with aiolock importable wherever it is installed."""
+    """This process's environment, with aiolock importable wherever it is installed."""
     return {**os.environ, "PYTHONPATH": str(ROOT)}

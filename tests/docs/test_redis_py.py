@@ -34,7 +34,7 @@ async def test_waiting(raw: redis.asyncio.Redis, redis_url: str, commandstats: C
     async with managers[0] as one, managers[1] as other, one.lock(NAME), asyncio.TaskGroup() as tasks:
         await commandstats.reset()
         waiters = [tasks.create_task(other.lock(NAME).acquire()) for _ in range(5)]
-        await sent(commandstats, "evalsha", 1)  # they queue up here, and their process on the server
+        await sent(commandstats, "evalsha", 1)  # they queue here, and their process queues on the server
         await commandstats.reset()
         await asyncio.sleep(0.1)
         assert (await commandstats.sent())["evalsha"] == 0
@@ -44,14 +44,14 @@ async def test_waiting(raw: redis.asyncio.Redis, redis_url: str, commandstats: C
 
 
 async def sent(stats: CommandStats, command: str, times: int) -> None:
-    """Wait until it was sent so often."""
+    """Wait until this command was sent this often."""
     async with asyncio.timeout(10):
         while (await stats.counts())[command] < times:  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.01)
 
 
 async def test_holder_killed(raw: redis.asyncio.Redis, redis_url: str) -> None:
-    """Theirs has no expiry unless told; ours always has one."""
+    """Theirs has no expiry unless you give it one; ours always has one."""
     await TheirLock(raw, "theirs").acquire()
     assert await raw.pttl("theirs") == -1
     async with LockManager(redis_url) as locks, locks.lock(NAME):
@@ -60,7 +60,7 @@ async def test_holder_killed(raw: redis.asyncio.Redis, redis_url: str) -> None:
 
 
 async def test_lost_while_held(raw: redis.asyncio.Redis, redis_url: str) -> None:
-    """Their body runs on and learns of it at its end; ours is cancelled."""
+    """Their body runs on and finds out at its end; ours is cancelled."""
     reached: list[str] = []
 
     async def theirs() -> None:
@@ -83,7 +83,7 @@ async def test_lost_while_held(raw: redis.asyncio.Redis, redis_url: str) -> None
 
 
 async def test_gave_up(raw: redis.asyncio.Redis, redis_url: str) -> None:
-    """Theirs answers False, or raises an error that names nobody."""
+    """Theirs returns False, or raises an error that does not name the holder."""
     async with TheirLock(raw, "theirs"):
         other = TheirLock(raw, "theirs", blocking_timeout=0)
         assert await other.acquire() is False
@@ -95,7 +95,7 @@ async def test_gave_up(raw: redis.asyncio.Redis, redis_url: str) -> None:
 
 
 async def test_one_object_for_several_tasks(raw: redis.asyncio.Redis, redis_url: str) -> None:
-    """A task that was overtaken releases the other one's lock, if they share a lock object of theirs."""
+    """With a shared lock object of theirs, a task that was overtaken releases the other task's lock."""
     shared = TheirLock(raw, "theirs", timeout=30)
     await shared.acquire()
     await raw.delete("theirs")  # it expired
@@ -122,7 +122,7 @@ async def test_nested(raw: redis.asyncio.Redis, redis_url: str) -> None:
 
 
 async def test_requests(raw: redis.asyncio.Redis, redis_url: str, commandstats: CommandStats) -> None:
-    """Two for each, once their scripts are known to the server."""
+    """Two requests for each, once the server knows their scripts."""
     async with TheirLock(raw, "theirs"):
         pass
     async with LockManager(redis_url) as locks:

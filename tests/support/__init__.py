@@ -1,1 +1,1 @@
-"""What several tests need: a fault proxy, a look at the server, event loops."""
+"""What several tests need: a fault proxy, a view of the server, event loops."""

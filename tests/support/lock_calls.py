@@ -1,4 +1,4 @@
-"""A lock's name with its queue of processes: its requests, and a look at what it is."""
+"""A lock's name with its queue of processes: its requests, and a view of its state."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.support.scripting import KEYS, LONG_MS, Side
 TTL = 30_000
 LIVENESS = 3_000
 HIGH = 2**51
-"""A floor above every server's time: what is granted with it has the fence above."""
+"""A floor above every server's time: the next grant has the fence above it."""
 FENCE = HIGH + 1
 
 
 class Lock(LockCalls):
-    """The calls about one name, and where its keys are."""
+    """The calls about one name, and the place of its keys."""
 
     def __init__(self, name: str = "order:42", liveness_ms: int = LIVENESS) -> None:
         super().__init__(KEYS, name, liveness_ms)
@@ -29,7 +29,7 @@ class Lock(LockCalls):
     def release(  # type: ignore[override]
         self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, channel: str = ""
     ) -> Call[ReleaseOutcome]:
-        """As the core's, and told on `channel`, as where waiters race."""
+        """As the core's, and announced on `channel`, as where waiters race."""
         channels, self.channels = self.channels, (channel,) if channel else ()
         try:
             return super().release(owner, ttl_ms, left, ending, tainted)
@@ -64,7 +64,7 @@ class State:
 
     @property
     def live(self) -> bool:
-        """True also of one whose time was not over a moment ago."""
+        """True also for one whose time was not over a moment ago."""
         return self.expires > time.time() * 1000
 
     @property
@@ -77,22 +77,22 @@ def state(side: Side, name: Lock) -> State:
 
 
 def waiters(side: Side, name: Lock) -> list[str]:
-    """Who waits, the first first."""
+    """Who waits, first to last."""
     return list(side.scores(name.queue))
 
 
 def change(side: Side, name: Lock, **facts: object) -> None:
-    """Write into the state what no request would."""
+    """Write into the state what no request would write."""
     side.set(name.state, replace(state(side, name), **facts).spell())  # type: ignore[arg-type]
 
 
 def expire(side: Side, name: Lock) -> None:
-    """The time of whoever holds it is over."""
+    """Let the holder's time run out."""
     change(side, name, expires=1)
 
 
 def forget(side: Side, name: Lock, *managers: str) -> None:
-    """The managers gave no sign of life for too long."""
+    """Let the managers be silent for too long."""
     known = side.hash(name.alive)
     for manager in managers:
         side.hset(name.alive, {manager: "1" + "+" * known[manager].endswith("+")})
@@ -109,10 +109,10 @@ def hears(side: Side, name: Lock, *managers: str) -> None:
 
 
 def lasting(side: Side, name: Lock) -> None:
-    """No key without expiry, and none for ever.
+    """Assert that every key expires.
 
     Raises:
-        AssertionError: one is.
+        AssertionError: one does not.
     """
     for key in name.keys:
         assert not side.exists(key) or 0 < side.pttl(key) <= LONG_MS, key

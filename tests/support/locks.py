@@ -1,7 +1,7 @@
-"""What a server keeps of a lock, as tests ask for it: who holds it and for how long, who waits, and what expires.
+"""What a server keeps of a lock: who holds it and for how long, who waits, and what expires.
 
-Every function takes where to look: a `Store`, a client of a server, or whatever has one as `store` or `link`, such as a
-memory backend, a `Side` or a fault test's `Server`.
+Every function takes the place to look at: a `Store`, a client of a server, or an object that has one as `store` or
+`link`, such as a memory backend, a `Side` or a fault test's `Server`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Where = Any
 
 
 class LockState(NamedTuple):
-    """What is known of a lock, also of one that nobody holds.
+    """What is known of a lock, even if no one holds it.
 
     Attributes:
-        holder: the owner's id; '' if nobody holds it, also after an expiry.
+        holder: the owner's id; '' if no one holds it, also after an expiry.
         depth: how often; 0: granted from the queue, and not confirmed yet.
-        pttl: how long the hold lasts, in ms; 0 if nobody holds it.
+        pttl: how long the hold lasts, in ms; 0 if no one holds it.
         fence: of the last grant.
-        dirty: of a held name what its holder was told as `abandoned`, of a free one what the next one is told.
+        dirty: for a held name what its holder was told as `abandoned`, for a free one what the next holder is told.
         metadata: what the holder says of itself.
-        kept: for how long the server keeps all this, in ms; -2 if there is nothing.
+        kept: how long the server keeps all this, in ms; -2 if there is nothing.
     """
 
     holder: str = ""
@@ -51,7 +51,7 @@ class LockState(NamedTuple):
 
 
 def parse(text: str | bytes | None, now_ms: int, kept: int = -2) -> LockState:
-    """A lock's state as the server has it.
+    """Parse a lock's state as the server has it.
 
     Args:
         text: the value of its key.
@@ -78,7 +78,7 @@ def state(where: Where, name: str = NAME, keys: Keys = KEYS) -> LockState:
 
 
 def held(where: Where, name: str = NAME, keys: Keys = KEYS) -> bool:
-    """Somebody holds it, and not past its time."""
+    """Whether the name is held, and its time is not over."""
     return state(where, name, keys).holder != ""
 
 
@@ -88,23 +88,23 @@ def waiting(where: Where, name: str = NAME, keys: Keys = KEYS) -> list[str]:
 
 
 def let_expire(where: Where, name: str = NAME, keys: Keys = KEYS) -> None:
-    """The time of whoever holds it is over. Nobody is told."""
+    """Let the holder's time run out, without telling anyone."""
     _end_by(where, name, keys, 0)
 
 
 def shorten(where: Where, pttl: int, name: str = NAME, keys: Keys = KEYS) -> None:
-    """Leave whoever holds it so much time, in ms."""
+    """Leave the holder this much time, in ms."""
     _end_by(where, name, keys, pttl)
 
 
 def change(where: Where, name: str = NAME, keys: Keys = KEYS, **fields: object) -> None:
-    """Write something else into its state, which there need not have been.
+    """Change its state, or create it.
 
     Args:
         where: the server.
         name: the lock's.
         keys: the spelling of keys.
-        fields: `holder` ('-' for nobody), `fence`, `before`, `depth`, `dirty` (0 or 1), `expires` (server ms) or
+        fields: `holder` ('-' for none), `fence`, `before`, `depth`, `dirty` (0 or 1), `expires` (server ms) or
             `metadata`.
     """
     place = _place(where)
@@ -121,7 +121,7 @@ def change(where: Where, name: str = NAME, keys: Keys = KEYS, **fields: object) 
 
 
 def held_names(where: Where) -> list[str]:
-    """The keys of all locks, read-write locks and semaphores that somebody holds."""
+    """The keys of all locks, read-write locks and semaphores that are held."""
     place = _place(where)
     now = _now_ms(place)
     return sorted(key for key in all_keys(place) if _is_held(place, key, now))
@@ -134,12 +134,12 @@ def unlimited(where: Where) -> list[str]:
 
 
 def nothing_held(where: Where) -> bool:
-    """Nobody holds anything, nobody waits for a lock, and whatever is kept expires."""
+    """Whether nothing is held, no one waits for a lock, and every key expires."""
     return not (held_names(where) or all_waiting(where) or unlimited(where))
 
 
 def all_waiting(where: Where) -> list[str]:
-    """The queues of locks in which somebody stands."""
+    """The queues of locks that are not empty."""
     return sorted(key for key in all_keys(where) if key.endswith("}:queue"))
 
 
@@ -149,7 +149,7 @@ def tombstones(where: Where) -> list[str]:
 
 
 def all_keys(where: Where) -> list[str]:
-    """Every key there is."""
+    """Every key on the server."""
     place = _place(where)
     found = place.keys() if isinstance(place, Store) else place.keys("*")
     return [_text(key) for key in found]
@@ -171,7 +171,7 @@ def _now_ms(place: Any) -> int:
 
 def _end_by(where: Where, name: str, keys: Keys, pttl: int) -> None:
     place = _place(where)
-    assert state(place, name, keys).holder, f"nobody holds {name!r}"
+    assert state(place, name, keys).holder, f"no one holds {name!r}"
     change(place, name, keys, expires=_now_ms(place) + pttl)
 
 

@@ -1,4 +1,4 @@
-"""Names that plain locks and multi locks share, and a look at what is left of them."""
+"""Names that plain locks and multi locks share, and a view of what is left of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIVENESS = 10_000
 
 
 class Name(LockCalls):
-    """The plain lock's calls about one name, and where its keys are."""
+    """The plain lock's calls about one name, and the place of its keys."""
 
     def __init__(self, name: str) -> None:
         super().__init__(KEYS, name, LIVENESS)
@@ -27,7 +27,7 @@ class Name(LockCalls):
 
 
 def refreshes(parts: Sequence[tuple[Name, str, int]]) -> Call[list[Any]]:
-    """One request that says of each owner, for so many ms, that it waits for its name."""
+    """One request that says for each owner that it waits for its name for this many ms."""
     return parts[0][0].enter([name.refresh(owner, 0, 0, "", 0, liveness) for name, owner, liveness in parts])
 
 
@@ -71,7 +71,7 @@ def put(side: Side, name: Name, facts: State) -> None:
 
 
 def crash(side: Side, name: Name) -> None:
-    """Let a hold's time pass."""
+    """Let a hold's time run out."""
     put(side, name, state(side, name)._replace(expires=1))
 
 

@@ -23,7 +23,7 @@ SUBSCRIBES = (b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe", b"ss
 
 
 class Rule:
-    """Something that happens to the frames it matches, until it is lifted or has happened often enough.
+    """Applies to the frames that match, until it is lifted or has applied often enough.
 
     Attributes:
         frames: the raw frames it was applied to, in order.
@@ -42,7 +42,7 @@ class Rule:
         return f"<Rule {self.action} {self.direction} hits={len(self.frames)} lifted={self._lifted.is_set()}>"
 
     def lift(self) -> None:
-        """Stop matching; what it held goes on its way."""
+        """Stop matching, and forward what is held."""
         self._lifted.set()
 
     async def hit(self, times: int = 1) -> None:
@@ -69,7 +69,7 @@ class Rule:
 
 
 class _Side(asyncio.Protocol):
-    """One end of a link; keeps what arrived, and when, also past the connection's end."""
+    """One end of a link; keeps what arrived, and when, even after the connection has ended."""
 
     def __init__(self, opened: Callable[[_Side], None] | None = None) -> None:
         self.arrived: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue()
@@ -95,7 +95,7 @@ class _Side(asyncio.Protocol):
         self.transport.close()
 
     def reset(self) -> None:
-        """Close with a RST, so that the peer does not take it for an orderly end."""
+        """Close with a RST, so that the peer does not see an orderly end."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None and not self.transport.is_closing():
             with contextlib.suppress(OSError):
@@ -109,10 +109,10 @@ class _Link:
     def __init__(self, client: _Side, server: _Side) -> None:
         self.client = client
         self.server = server
-        self.sent = 0  # requests forwarded that are answered by a reply
+        self.sent = 0  # forwarded requests that a reply answers
         self.answered = 0
         self.lose: set[int] = set()  # numbers of replies to swallow
-        self.cut: int | None = None  # number of the reply in place of which the link is reset
+        self.cut: int | None = None  # number of the reply that is replaced by a reset
 
     def reset(self) -> None:
         self.client.reset()
@@ -133,8 +133,8 @@ class FaultProxy:
     Attributes:
         url: what clients connect to.
         port: its port.
-        connections: how many were accepted so far.
-        chunks: how many client-to-server reads so far: one a write of the client, nearly.
+        connections: how many it has accepted so far.
+        chunks: how many client-to-server reads so far: nearly one per write of the client.
         requests: how many whole requests came from clients so far.
     """
 
@@ -169,42 +169,42 @@ class FaultProxy:
 
     @property
     def open(self) -> int:
-        """How many connections there are now; one whose client left counts while its bytes are held."""
+        """How many connections there are now, including those that the client has left but whose bytes are held."""
         return len(self._links)
 
     def delay(self, direction: Direction, seconds: float) -> None:
-        """Forward each chunk of a direction `seconds` after it came; 0 ends it for those to come."""
+        """Forward each chunk of a direction `seconds` after it came; 0 ends the delay for later chunks."""
         self._delays[direction] = seconds
 
     def drop(self, direction: Direction, times: int | None = 1, matching: Matching = None) -> Rule:
-        """Swallow the next `times` frames of a direction; the connection stays."""
+        """Swallow the next `times` frames of a direction; keep the connection."""
         return self._add("drop", direction, matching, times)
 
     def blackhole(self, direction: Direction) -> Rule:
-        """Swallow everything in a direction until the rule is lifted."""
+        """Swallow everything in a direction until you lift the rule."""
         return self.drop(direction, None)
 
     def lose_reply(self, times: int | None = 1, matching: Matching = None) -> Rule:
-        """Forward the next `times` requests and swallow what the server answers to them; the connection stays."""
+        """Forward the next `times` requests and swallow the server's answers; keep the connection."""
         return self._add("lose", "requests", matching, times)
 
     def cut(self, times: int | None = 1, matching: Matching = None) -> Rule:
-        """Forward the next request, and reset the connection when the server has answered it: executed, reply lost."""
+        """Forward the next request, and reset the connection when the server has answered: executed, reply lost."""
         return self._add("cut", "requests", matching, times)
 
     def hold(self, direction: Direction, times: int | None = None, matching: Matching = None) -> Rule:
-        """Keep frames, and what comes behind them on the connection, until the rule is lifted.
+        """Hold frames, and what follows them on the connection, until you lift the rule.
 
-        Held requests reach the server when it is lifted even if the client is gone by then.
+        The server gets held requests when you lift it, even if the client is gone by then.
         """
         return self._add("hold", direction, matching, times)
 
     def hold_matching(self, matching: Matching, direction: Direction = "requests") -> Rule:
-        """`hold` for the frames that contain `matching`, or of which it is true."""
+        """Like `hold`, for the frames that contain `matching`, or for which it returns true."""
         return self.hold(direction, None, matching)
 
     async def wait_held(self) -> None:
-        """Wait until a hold has something to hold."""
+        """Wait until something is held."""
         async with self._changed:
             await self._changed.wait_for(lambda: any(r.action == "hold" and r.frames for r in self._rules))
 
@@ -214,15 +214,14 @@ class FaultProxy:
             await self._changed.wait_for(lambda: self.connections >= times)
 
     def refuse(self) -> None:
-        """Reset every new connection as soon as it is accepted; `heal` ends it."""
+        """Reset every new connection as soon as it is accepted, until `heal`."""
         self._refusing = True
 
     def reset(self, *, upstream: bool = True) -> None:
         """Reset every connection.
 
         Args:
-            upstream: False leaves the server's side as it is: it has not heard of the reset, and what is held for it
-                may still reach it.
+            upstream: False keeps the server's side open: it has not heard of the reset, and may still get what is held.
         """
         for link in self._links.values():
             if link is not None:
@@ -231,7 +230,7 @@ class FaultProxy:
                     link.server.reset()
 
     def heal(self) -> None:
-        """Lift every rule, end delays, accept again."""
+        """Lift every rule, end delays, accept connections again."""
         for rule in self._rules:
             rule.lift()
         self._rules.clear()
@@ -315,7 +314,7 @@ class FaultProxy:
             await rule.lifted()
 
     def _count_request(self, link: _Link, frame: bytes, rule: Rule | None) -> None:
-        # A subscription is answered by pushes, which are not counted.
+        # Pushes answer a subscription, and they are not counted.
         link.sent += not any(word in frame[:40].lower() for word in SUBSCRIBES)
         if rule is not None and rule.action == "lose":
             link.lose.add(link.sent)

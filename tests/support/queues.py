@@ -1,4 +1,4 @@
-"""Names of the queue family in their three shapes, and a look at what the scripts keep of them."""
+"""Names of the queue family in their three shapes, and a view of what the scripts keep of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FULL = 2**31
 
 
 class Shape(NamedTuple):
-    """What makes a kind: its capacity, and (weight, mints) of the acquisitions it knows."""
+    """What makes a kind: its capacity, and (weight, mints) for each of its acquisitions."""
 
     kind: str
     capacity: int
@@ -36,7 +36,7 @@ SHAPES = (FAIR, SEMAPHORE, RW)
 
 
 class Queue(QueueCalls):
-    """The calls about one name, and where its keys are."""
+    """The calls about one name, and the place of its keys."""
 
     def __init__(
         self, shape: Shape = FAIR, name: str = "order:42", *, want: int = 0, capacity: int = 0, liveness_ms: int = 3_000
@@ -61,7 +61,7 @@ class Queue(QueueCalls):
         fence: int = 0,
         queue_number: int = DONT_QUEUE,
     ) -> Call[AcquireOutcome]:
-        """An acquire with all that the script knows; the core uses a part of it at a time."""
+        """An acquire with everything that the script knows; the core uses only a part of it at a time."""
         keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, queue_number)
         return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
 
@@ -94,12 +94,12 @@ def summary(side: Side, name: Queue) -> Summary:
 
 
 def change(side: Side, name: Queue, **fields: object) -> None:
-    """Write something else into its state."""
+    """Change its state."""
     side.hset(name.hash, {STATE: replace(summary(side, name), **fields).encode()})  # type: ignore[arg-type]
 
 
 def ends(side: Side, name: Queue) -> dict[str, int]:
-    """When the time of each holder is over, in server ms."""
+    """When each holder's time is over, in server ms."""
     held = holders(side, name)
     return {owner: score for owner, score in side.scores(name.order).items() if owner in held}
 
@@ -115,29 +115,29 @@ def waiting(side: Side, name: Queue) -> list[str]:
 
 
 def crash(side: Side, name: Queue, *owners: str) -> None:
-    """The time of holders passes, without a release."""
+    """Let the time of holders run out, without a release."""
     for owner in owners:
         side.score(name.order, owner, 1)
 
 
 def forget(side: Side, name: Queue, *owners: str) -> None:
-    """The time of waiters passes, without a sign of life."""
+    """Let the time of waiters run out, without a sign of life."""
     waiters = standing(side, name).waiters
     if owners:
         side.hset(name.hash, {owner: encode(waiters[owner]._replace(alive=1)) for owner in owners})
 
 
 def enter(side: Side, name: Queue, owners: Sequence[str], ttl: int = 30_000, floor: int = 0) -> None:
-    """They wait, in this order."""
+    """Have them wait, in this order."""
     for owner in owners:
         side.run(name.request(owner, ttl, floor, f"about {owner}", queue_number=0))
 
 
 def assert_sound(side: Side, name: Queue) -> None:
-    """What must hold behind every request on a name, whatever happened to its keys before.
+    """Check what must hold after every request on a name, whatever happened to its keys before.
 
     Raises:
-        AssertionError: somebody is counted who is not there, or would wait for ever.
+        AssertionError: an owner is counted that is not there, or would wait for ever.
     """
     found = standing(side, name)
     told = f"{side}: {found}"
@@ -146,12 +146,12 @@ def assert_sound(side: Side, name: Queue) -> None:
     assert len(side.hash(name.hash)) in (0, 1 + len(found.holders) + len(found.waiters)), (
         f"something is left over: {told}"
     )
-    assert all(0 < found.order.get(owner, 0) < FIRST for owner in found.holders), f"one holds for ever: {told}"
+    assert all(0 < found.order.get(owner, 0) < FIRST for owner in found.holders), f"a holder stays for ever: {told}"
     assert all(found.order.get(owner) == waiter.queue_number for owner, waiter in found.waiters.items()), told
     now = time.time_ns() // 1_000_000
     assert all(found.order[owner] > now - 5_000 for owner in found.holders), (
-        f"one holds though its time is over: {told}"
+        f"a holder stays though its time is over: {told}"
     )
     for _, owner in sorted((waiter.queue_number, owner) for owner, waiter in found.waiters.items())[:1]:
         first = found.waiters[owner]
-        assert found.summary.used + first.weight > found.summary.capacity, f"the first could enter: {told}"
+        assert found.summary.used + first.weight > found.summary.capacity, f"the first in line could enter: {told}"

@@ -1,4 +1,4 @@
-"""A look at the server beside the library: plain clients without retries, and what the server was asked."""
+"""A view of the server beside the library: plain clients without retries, and what the server executed."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ INSIDE_SCRIPTS = frozenset(
     for script in (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *latch.SCRIPTS)
     for name in re.findall(r"redis\.p?call\('(\w+)'", script.lua)
 )
-"""Commands that the scripts issue: the server counts them beside those that clients send."""
+"""Commands that the scripts call: the server counts them together with those that clients send."""
 
 
 def client(url: str) -> redis.Redis:
-    """A blocking client; close it."""
+    """Return a blocking client; close it."""
     return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10.0)
 
 
 def async_client(url: str, **options: Any) -> redis.asyncio.Redis:
-    """An asyncio client; `aclose()` it."""
+    """Return an asyncio client; `aclose()` it."""
     return redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **options)
 
 
 def flush(url: str) -> None:
-    """Delete every key of the server, of every database."""
+    """Delete every key of the server, in every database."""
     with client(url) as link:
         link.flushall()
 
@@ -42,7 +42,7 @@ class CommandStats:
     """Counts what the server executed since `reset`.
 
     Args:
-        raw: the client to ask with; what it asks here is not counted.
+        raw: the client to ask with; its own questions are not counted.
     """
 
     def __init__(self, raw: redis.asyncio.Redis) -> None:
@@ -50,22 +50,24 @@ class CommandStats:
         self._before: Counter[str] = Counter()
 
     async def reset(self) -> None:
-        """Count from here."""
+        """Start counting."""
         self._before = await self._read()
 
     async def counts(self) -> Counter[str]:
-        """Calls of each command since `reset`, those inside scripts included; names as `evalsha`, `client|kill`."""
+        """Return the calls of each command since `reset`, those in scripts included; names as `evalsha`,
+        `client|kill`.
+        """
         now = await self._read()
         return now - self._before
 
     async def sent(self) -> Counter[str]:
-        """Calls of each command that only a client can have sent: scripts count once, as `evalsha`."""
+        """Return the calls of each command that clients sent: a script counts once, as `evalsha`."""
         counts = await self.counts()
         return Counter({name: count for name, count in counts.items() if name not in INSIDE_SCRIPTS})
 
     async def _read(self) -> Counter[str]:
         found = await self._raw.info("commandstats")
         counts = Counter({name.removeprefix("cmdstat_"): int(row["calls"]) for name, row in found.items()})
-        # What a client sends to introduce itself depends on when its pool connects: `raw`'s own is not of interest.
+        # What a client sends to introduce itself depends on when its pool connects. That of `raw` does not count.
         del counts["info"]
         return counts

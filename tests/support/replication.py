@@ -14,7 +14,7 @@ from aiolock.testing.server import RedisServer
 
 from . import redis_cli
 
-# So the replica is served as soon as it has loaded, and not once its first acknowledgement came, a second later.
+# With this the replica is served as soon as it has loaded, and not a second later with its first acknowledgement.
 _QUICKLY = ("--repl-diskless-sync", "no", "--repl-diskless-load", "swapdb")
 
 
@@ -22,8 +22,8 @@ class Pair:
     """A master, and the one replica that follows it.
 
     Attributes:
-        master: clients talk to it.
-        replica: to be frozen, or promoted.
+        master: the server that clients use.
+        replica: freeze it, or promote it.
         url: the master's.
         link: a blocking client of the master.
     """
@@ -43,36 +43,36 @@ class Pair:
             assert time.monotonic() < until, "the replica does not follow"
 
     def acknowledged(self) -> bool:
-        """Whether the replica has what was written last, after 0.1 s at most."""
+        """Whether the replica has the last write, after 0.1 s at most."""
         with self.link.pipeline(transaction=False) as pipe:
             _, replicas = pipe.publish("nobody", "").execute_command("WAIT", 1, 100).execute()
         return replicas == 1
 
     def leave(self) -> None:
-        """The replica goes its own way: it takes nothing more from the master, and can be written to."""
+        """Detach the replica: it takes nothing more from the master, and accepts writes."""
         with redis_cli.client(self.replica.url) as replica:
             replica.replicaof("NO", "ONE")
 
     def calm(self) -> None:
-        """Let the replica go on, and catch up."""
+        """Let the replica resume and catch up."""
         self.replica.thaw()
         if not self.acknowledged():
             self.follow()
 
     async def waited_for(self, clients: int = 1) -> None:
-        """Return once so many clients of the master wait for the replica."""
+        """Return once this many clients of the master wait for the replica."""
         async with asyncio.timeout(10):
             while self.blocked() != clients:  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(0.002)
 
     def blocked(self) -> int:
-        """How many clients of the master wait for something."""
+        """How many clients of the master are blocked."""
         return int(self.link.info("clients")["blocked_clients"])  # type: ignore[index, arg-type]
 
 
 @contextlib.contextmanager
 def pair() -> Iterator[Pair]:
-    """Start both; they are gone at the end."""
+    """Start both; stop them at the end."""
     with contextlib.ExitStack() as stack:
         master, replica = (stack.enter_context(RedisServer.start(*_QUICKLY)) for _ in range(2))
         if master.kind == "docker":

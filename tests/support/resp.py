@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 NESTED = {b"*": 1, b"~": 1, b">": 1, b"%": 2, b"|": 2}
-"""Aggregate types, and how many elements one count of them stands for."""
+"""Aggregate types, and how many elements each unit of their count stands for."""
 BULK = (b"$", b"=", b"!")
 
 
 class Framer:
-    """Takes chunks as they come, gives frames as they complete."""
+    """Takes chunks as they come, returns frames as they complete."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -25,7 +25,7 @@ class Framer:
 
 
 def _end(data: bytes, start: int) -> int | None:
-    """Where the frame that begins at `start` ends; None if it is not complete."""
+    """Return where the frame that begins at `start` ends; None if it is incomplete."""
     line = data.find(b"\r\n", start)
     if line < 0:
         return None

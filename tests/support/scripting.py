@@ -1,4 +1,4 @@
-"""Scripts run on both of their sides: the Lua on a real server, the twin over a store."""
+"""Scripts run on both sides: the Lua on a real server, the twin over a store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ R = TypeVar("R")
 KEYS = Keys("aiolock")
 LONG_MS = 10**9
 DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
-"""What a denied command says, on different servers."""
+"""What different servers say of a denied command."""
 Seen = tuple[dict[str, str] | None, int]
-"""A key's fields or scores, None if it is another type, and its PTTL."""
+"""A key's fields or scores (None if it has another type), and its PTTL."""
 
 
 class Refused(Exception):
@@ -29,14 +29,14 @@ class Refused(Exception):
 
 
 class Side(Protocol):
-    """A place where scripts run, and a look at what they left."""
+    """A place where scripts run, and a view of what they left."""
 
     def run(self, call: Call[R]) -> R: ...
 
     def hash(self, key: str) -> dict[str, str]: ...
 
     def scores(self, key: str) -> dict[str, int]:
-        """Members of a sorted set, lowest score first."""
+        """The members of a sorted set, lowest score first."""
 
     def score(self, key: str, member: str, score: int) -> None: ...
 
@@ -47,7 +47,7 @@ class Side(Protocol):
     def pttl(self, key: str) -> int: ...
 
     def snapshot(self, keys: Sequence[str]) -> list[Seen]:
-        """A look at many keys at once."""
+        """Look at many keys at once."""
 
     def hset(self, key: str, fields: dict[str, str]) -> None: ...
 
@@ -56,17 +56,17 @@ class Side(Protocol):
     def delete(self, *keys: str) -> None: ...
 
     def expire(self, key: str) -> None:
-        """Let a key's time pass."""
+        """Let a key's time run out."""
 
     def shorten(self, key: str, ttl_ms: int) -> None:
-        """Leave a key so much time."""
+        """Leave a key this much time."""
 
     def flush(self) -> None: ...
 
     def listen(self, *channels: str) -> None: ...
 
     def heard(self) -> list[tuple[str, str]]:
-        """What came on the channels since last asked: (channel, payload), in order."""
+        """What came on the channels since you last asked: (channel, payload), in order."""
 
 
 GUARD = """
@@ -81,7 +81,7 @@ local function guarded(call)
 end
 local redis = { call = guarded(server.call), pcall = guarded(server.pcall) }
 """
-"""In front of a script: it ends with an error where a command is given a number that some servers write as 1e+8."""
+"""Goes in front of a script: ends it with an error if a command gets a number that some servers write as 1e+8."""
 
 
 class LuaSide:
@@ -89,7 +89,7 @@ class LuaSide:
 
     Args:
         link: a plain client.
-        edit: what is made of each script before.
+        edit: changes each script before it is loaded.
     """
 
     def __init__(self, link: redis.Redis, edit: Callable[[str], str] = lambda lua: GUARD + lua) -> None:
@@ -114,12 +114,12 @@ class LuaSide:
         return script.decode(reply)
 
     def edited(self, edit: Callable[[str], str]) -> LuaSide:
-        """This side, with other scripts."""
+        """Return this side with other scripts."""
         self._edit = edit
         return self
 
     def load(self, script: Script[Any]) -> str:
-        """Have the server know it; returns its digest."""
+        """Load a script into the server; return its digest."""
         sha = self._shas[script.sha] = str(self.link.script_load(self._edit(script.lua)))
         return sha
 
@@ -180,7 +180,7 @@ class LuaSide:
                 assert message is not None, "SUBSCRIBE was not confirmed"
 
     def heard(self) -> list[tuple[str, str]]:
-        # The reply to PING comes behind every message published before it.
+        # The reply to PING comes after every message published before it.
         self._pubsub.ping("end")
         found: list[tuple[str, str]] = []
         while (message := self._pubsub.get_message(timeout=10.0)) is None or message["type"] != "pong":
@@ -191,8 +191,8 @@ class LuaSide:
     def close(self) -> None:
         channels = list(self._pubsub.channels)
         self._pubsub.close()
-        if channels:  # or the next test's messages would reach somebody
-            with suppress(redis.exceptions.ConnectionError):  # the server is gone, and with it who listened
+        if channels:  # or the next test's messages would arrive here
+            with suppress(redis.exceptions.ConnectionError):  # the server is gone, and its subscribers with it
                 wait_until(lambda: not any(count for _, count in self.link.pubsub_numsub(*channels)))
 
 
@@ -282,7 +282,7 @@ def _content(fields: Any, pairs: Any) -> dict[str, str] | None:
 
 
 def as_reply(value: TwinReply) -> Reply:
-    """A twin's answer as a server would write it."""
+    """Write a twin's answer as a server would."""
     if isinstance(value, list):
         return [as_reply(item) for item in value]
     return value.encode() if isinstance(value, str) else value

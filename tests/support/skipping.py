@@ -1,4 +1,4 @@
-"""Time that passes at once where nobody has anything to do: for tests of which nothing happens outside the loop."""
+"""Time passes at once when nothing is left to do: for tests in which nothing happens outside the loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _skipped = 0.0
 
 
 def skip_waits(loop: asyncio.AbstractEventLoop) -> None:
-    """Let `loop` jump to its next timer instead of waiting for it; uvloop waits as ever."""
+    """Let `loop` jump to its next timer instead of waiting for it; uvloop waits as usual."""
     selector: selectors.BaseSelector | None = getattr(loop, "_selector", None)
     if selector is None:
         return
@@ -22,7 +22,7 @@ def skip_waits(loop: asyncio.AbstractEventLoop) -> None:
 
     def select(timeout: float | None = None) -> Any:
         global _skipped
-        if timeout is None or timeout <= 0:  # nothing but another thread or process can go on; or there is no wait
+        if timeout is None or timeout <= 0:  # only another thread or process can make progress, or there is no wait
             return look(timeout)
         found = look(0)
         if not found:
@@ -43,5 +43,5 @@ class SkippingClock(SystemClock):
 
 
 def skipping_store() -> Store:
-    """A server whose clock goes along."""
+    """A server whose clock moves along."""
     return Store(lambda: time.time_ns() // 1000 + round(_skipped * 1_000_000))

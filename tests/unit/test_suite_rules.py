@@ -92,7 +92,7 @@ def test_what_fails_a_run(tmp_path: Path) -> None:
     code, output = run(tmp_path, GREEN, "-n1")
     assert "2 passed, 1 skipped" in output
     assert "no test met a real server" in output
-    assert re.search("test_kept left behind: .*seen late", output)
+    assert re.search("test_kept left this error behind, unretrieved: .*seen late", output)
     assert code == pytest.ExitCode.TESTS_FAILED
 
 
