@@ -18,7 +18,7 @@ PLACES = ("memory", "redis", "polling", "replicated", "quorum")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test at every place where it means something, unless it or its module says where: see the markers."""
+    """Run a test at every place where it has a meaning, unless the test or its module chooses: see the markers."""
     named = any(mark.args[0] == "place" for mark in metafunc.definition.iter_markers("parametrize"))
     if "place" in metafunc.fixturenames and not named and not hasattr(metafunc.module, "place"):
         metafunc.parametrize("place", [place for place in PLACES if _means(metafunc.definition, place)], indirect=True)
@@ -28,7 +28,7 @@ def _means(test: pytest.Item, place: str) -> bool:
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
     if place in ("quorum", "replicated") and test.path.name != "test_lock.py":
-        return False  # a quorum offers no other primitive; what replicas change of the others is in tests/replicas
+        return False  # a quorum has no other primitive; tests/replicas has what replicas change for the others
     return place != "replicated" or test.get_closest_marker("short_ttl") is None
 
 
@@ -43,9 +43,9 @@ def redis_place(redis_url: str) -> Iterator[RedisPlace]:
 
 @pytest.fixture
 def replicated_place(replicated: Pair) -> Iterator[RedisPlace]:
-    """A master, whose replica must acknowledge every grant and renewal; the ttl is long enough to wait for it.
+    """A master whose replica must acknowledge every grant and renewal; the ttl is long enough to wait for it.
 
-    Also on a machine that stands still for two seconds.
+    This holds even on a machine that stands still for two seconds.
     """
     place = RedisPlace(replicated.url, replicated.link, min_replicas=1, replica_timeout=3.0, request_timeout=12.0)
     place.ttl = 30.0
@@ -55,7 +55,7 @@ def replicated_place(replicated: Pair) -> Iterator[RedisPlace]:
 
 @pytest.fixture
 def polling_place(redis_url: str) -> Iterator[PollingPlace]:
-    """A real server, empty, on which everybody polls."""
+    """A real server, empty, on which all managers poll."""
     with redis_cli.client(redis_url) as link:
         place = PollingPlace(redis_url, link)
         yield place
@@ -74,7 +74,7 @@ def quorum_place(three_urls: list[str]) -> Iterator[QuorumPlace]:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> Place:
-    """Each place in turn: what a primitive means, it means everywhere."""
+    """Each place in turn: a primitive means the same everywhere."""
     if request.param != "memory":
         return request.getfixturevalue(f"{request.param}_place")
     skip_waits(request.getfixturevalue("_function_scoped_runner").get_loop())
@@ -90,7 +90,7 @@ async def locks(place: Place) -> AsyncIterator[LockManager]:
 
 @pytest.fixture
 async def others(place: Place) -> AsyncIterator[LockManager]:
-    """Another process's manager, which looks for itself too seldom to be of help to a test."""
+    """Another process's manager, whose own checks are too rare to help a test."""
     async with place.manager(ttl=max(60.0, place.ttl), recheck=60.0, liveness=60.0) as manager:
         yield manager
 

@@ -23,13 +23,15 @@ from tests.support.skipping import SkippingClock, skipping_store
 
 KEYS = Keys("aiolock")
 TTL = 6.0
-"""Seconds: of the managers of the contract. No test takes so long, and no machine stands still for so long."""
+"""Seconds: for the managers of the contract. No test takes that long, and no machine stands still for that long."""
 TTL_MS = 6000
 SHORT = 4.5
-"""Seconds: the ttl of what waits for a renewal. From when that is due to the deadline there are more than two seconds:
-so long may a noisy machine stand still."""
+"""Seconds: the ttl of a lease that waits for a renewal. More than two seconds lie between the renewal and the deadline,
+so
+a noisy machine may stand still for that long.
+"""
 LIVENESS_MS = 3_000
-"""For how long scripts that tests run by themselves say that a process lives."""
+"""How long scripts that tests run themselves say that a process lives."""
 
 
 def keys_of(name: str, kind: str = "lock") -> NameKeys:
@@ -37,20 +39,20 @@ def keys_of(name: str, kind: str = "lock") -> NameKeys:
 
 
 async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
-    """Poll for what nobody announces."""
+    """Poll for a change that is not announced."""
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110 - what servers and processes do sets no event here
             await asyncio.sleep(0.002)
 
 
 def renew_now(*leases: Lease) -> None:
-    """Let the next renewal of all these leases be due in this turn, instead of after a third of the ttl."""
+    """Make the next renewal of all these leases due in this turn, instead of after a third of the ttl."""
     for lease in leases:
         lease._hold.verify()
 
 
 async def renewed(*leases: Lease) -> None:
-    """Wait until a renewal of each was answered."""
+    """Wait until a renewal of each lease was answered."""
     expiries = [lease._hold.expiry for lease in leases]
     renew_now(*leases)
     await until(lambda: all(lease._hold.expiry > expiry for lease, expiry in zip(leases, expiries, strict=True)))
@@ -65,7 +67,7 @@ class Place(Protocol):
 
     Attributes:
         side: runs scripts behind the managers' backs and looks at single keys.
-        ttl: seconds, of the contract's managers.
+        ttl: seconds, for the contract's managers.
         grace_ms: how long a clean name is remembered beyond its ttl, at most.
     """
 
@@ -76,7 +78,7 @@ class Place(Protocol):
     def manager(self, **options: Any) -> LockManager: ...
 
     def keys(self) -> set[str]:
-        """Every key there is."""
+        """Every key in the store."""
 
     def state(self, name: str) -> LockState:
         """What is kept of the lock."""
@@ -85,17 +87,17 @@ class Place(Protocol):
         """The owners in the lock's queue, first to last."""
 
     def gone(self, name: str) -> bool:
-        """On none of its servers somebody holds the lock."""
+        """The lock is held on none of its servers."""
 
     def settled(self, name: str) -> bool:
         """All of its servers say the same of the last hold."""
 
     def listeners(self, name: str, kind: str = "lock") -> int:
-        """How many managers wait for what is called `name`."""
+        """How many managers wait for `name`."""
 
 
 class MemoryPlace:
-    """A store of this process, on a clock that passes over waits: see `skip_waits`."""
+    """A store in this process, with a clock that skips waits: see `skip_waits`."""
 
     ttl = TTL
     grace_ms = GRACE_MS
@@ -177,7 +179,7 @@ class RedisPlace:
 
 
 class PollingPlace(RedisPlace):
-    """A real server, whose pub/sub is not used: every manager looks again and again, and often."""
+    """A real server whose pub/sub is not used: every manager asks again and again, and often."""
 
     def __init__(self, url: str, link: redis.Redis) -> None:
         super().__init__(url, link, waiting=Poll(first=0.002, cap=0.02))
@@ -195,7 +197,7 @@ class PollingPlace(RedisPlace):
 
 
 def _watches(manager: LockManager, name: str, kind: str) -> bool:
-    """Somebody of its process waits for a latch, and the server has said so."""
+    """A task of the manager waits for a latch, and the server has confirmed it."""
     watcher = manager._runtime.gates.get((kind, name))
     return watcher is not None and cast(LatchWatcher, watcher).seen is not None
 
@@ -229,11 +231,11 @@ class QuorumPlace:
         return sorted(node.subscribers(keys_of(name, kind).free) for node in self.nodes)[1]
 
     def state(self, name: str) -> LockState:
-        """That of the middle one by what its hold still lasts, and without a hold by how long it is kept."""
+        """The state that ranks in the middle by the rest of its hold, and without a hold by how long it is kept."""
         return sorted((node.state(name) for node in self.nodes), key=lambda state: (state.pttl, state.kept))[1]
 
     def waiting(self, name: str) -> list[str]:
-        return []  # nobody keeps a queue
+        return []  # a quorum has no queue
 
     def gone(self, name: str) -> bool:
         return all(node.gone(name) for node in self.nodes)
@@ -270,7 +272,7 @@ class _EverySide:
 
 
 def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thief") -> int:
-    """Take a lock away from whoever has it, as somebody whom no manager here knows; answers the fence."""
+    """Take a lock from its holder, in the name of an unknown owner; return the fence."""
     place.side.delete(keys_of(name).lock)
     grant = place.side.run(LockCalls(KEYS, name, LIVENESS_MS).acquire("thief:1", ttl_ms, 0, metadata))
     assert isinstance(grant, Granted)
@@ -278,5 +280,5 @@ def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thie
 
 
 def give_back(place: Place, name: str) -> None:
-    """The thief releases."""
+    """Release the thief's lock."""
     place.side.run(LockCalls(KEYS, name, LIVENESS_MS).release("thief:1", 30_000, 0, "clean", False))

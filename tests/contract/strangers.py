@@ -1,4 +1,4 @@
-"""Who else is at a name with a queue: those that wait, and strangers behind the managers' backs."""
+"""Others at a name with a queue: waiters, and strangers behind the managers' backs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ R = TypeVar("R", Holder, Waiter)
 
 
 async def queued(lock: Any, waiters: int = 1) -> None:
-    """Wait until so many wait for the `lock`, which is held."""
+    """Wait until this many wait for the `lock`, which is held."""
     async with asyncio.timeout(10.0):
         while (info := await lock.info()) is None or info.waiters < waiters:  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.001)
 
 
 class Stranger(ABC):
-    """One owner of a process that no manager here knows.
+    """An owner of a process that no manager here knows.
 
     Args:
         place: where.
@@ -35,7 +35,7 @@ class Stranger(ABC):
         calls: requests about it.
         liveness: seconds for which it counts as alive while it waits.
         owner: who it is.
-        counted: it says that it listens; nobody here does for it, so a message to it proves that it is gone.
+        counted: it says that it listens. Nothing here listens for it, so a message to it proves that it is gone.
     """
 
     def __init__(self, place: Place, name: str, calls: Any, liveness: float, owner: str, counted: bool = False) -> None:
@@ -48,7 +48,7 @@ class Stranger(ABC):
         self.owner = owner
 
     def take(self, ttl: float = 30.0) -> int:
-        """Hold it, and never renew; answers the fence."""
+        """Hold it, and never renew; return the fence."""
         granted = self._acquire(ttl, 0)
         assert isinstance(granted, Granted), granted
         return granted.fence
@@ -71,7 +71,7 @@ class Stranger(ABC):
 
     @abstractmethod
     def die(self) -> None:
-        """Its liveness passes."""
+        """Let its liveness run out."""
 
     @property
     @abstractmethod
@@ -80,7 +80,7 @@ class Stranger(ABC):
 
 
 class LockStranger(Stranger):
-    """One at a lock; under the fair rule if it says so.
+    """A stranger at a lock, under the fair rule if it says so.
 
     Args:
         place: where.
@@ -104,14 +104,14 @@ class LockStranger(Stranger):
 
 
 class QueueStranger(Stranger):
-    """One at a name that has a capacity.
+    """A stranger at a name that has a capacity.
 
     Args:
         place: where.
         kind: `rw` or `semaphore`.
         name: of the lock.
         capacity: of the name.
-        weight: how much it takes; all if not given.
+        weight: how much it takes; by default everything.
         liveness: seconds for which it counts as alive while it waits.
         owner: who it is.
     """
@@ -150,11 +150,11 @@ class QueueStranger(Stranger):
         return self.owner in self._records(Holder)
 
     def _records(self, kind: type[R]) -> dict[str, R]:
-        """Those who hold it, or those who wait."""
+        """The holders, or the waiters."""
         found = self._side.hash(self.keys.state)
         return {owner: record for owner, text in found.items() if isinstance(record := read(text), kind)}
 
 
 def stranger_of(place: Place, kind: str, name: str, **options: Any) -> Stranger:
-    """One at a name of the kind `lock`, `rw` or `semaphore`."""
+    """Return a stranger at a name of the kind `lock`, `rw` or `semaphore`."""
     return LockStranger(place, name, **options) if kind == "lock" else QueueStranger(place, kind, name, **options)

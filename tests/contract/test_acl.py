@@ -1,4 +1,4 @@
-"""A user whom the server denies a command: a clear error, and nothing held afterwards."""
+"""The server denies a user a command: the error is clear, and nothing stays held."""
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
 
@@ -28,7 +28,7 @@ def place(redis_place: RedisPlace) -> RedisPlace:
 
 @pytest.fixture
 def deny(place: RedisPlace) -> Iterator[Deny]:
-    """A manager for a user with all rights, changed by the rules given."""
+    """Return a manager for a user with all rights, changed by these rules."""
 
     def manager(*rules: str, **options: float) -> LockManager:
         place.link.execute_command(
@@ -52,7 +52,7 @@ async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, co
     if command == "script|load":
         place.link.script_flush()
     async with deny(f"-{command}") as locks:
-        for _ in range(2):  # the second is not worse off for the first
+        for _ in range(2):  # the first attempt leaves no harm for the second
             with pytest.raises(BackendError, match=rf"(?i){command.replace('|', '.*')}|NOPERM") as caught:
                 await locks.lock(NAME).acquire(timeout=1.0)
             assert NAME in str(caught.value)
@@ -68,7 +68,7 @@ async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, co
 
 @pytest.mark.parametrize("command", ["zadd", "hset", "pexpire"])
 async def test_what_waiting_needs(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
-    """These are asked of a lock that is held only; what was queued nevertheless leaves the queue."""
+    """Only a held lock needs these commands; whatever was queued all the same leaves the queue."""
     async with deny(f"-{command}") as locks:
         assert await _enter(locks.lock(NAME))
         async with there:
@@ -80,7 +80,7 @@ async def test_what_waiting_needs(deny: Deny, there: Lock, place: RedisPlace, co
 
 
 async def test_what_the_end_of_a_turn_needs(deny: Deny, place: RedisPlace, there: Lock) -> None:
-    """The name goes to who comes next; who cannot be queued behind them is told.
+    """The name goes to the next in line; a process that cannot be queued behind it is told.
 
     Kept by _Transfer._settle, and transfer.lua: the grant is written before the process is queued anew.
     """
@@ -100,7 +100,7 @@ async def test_what_the_end_of_a_turn_needs(deny: Deny, place: RedisPlace, there
 
 
 async def test_what_release_needs(deny: Deny, there: Lock, caplog: pytest.LogCaptureFixture) -> None:
-    """The user is told at the block's end, and the lock expires: nobody renews it."""
+    """The user is told at the block's end, and the lock expires, because it is not renewed."""
     async with deny("-zrange") as locks:
         with pytest.raises(BackendError, match="ACL") as caught:
             async with locks.lock(NAME, ttl=0.5):
@@ -117,9 +117,9 @@ async def test_what_release_needs(deny: Deny, there: Lock, caplog: pytest.LogCap
 
 
 async def test_publish(deny: Deny, place: RedisPlace) -> None:
-    """Who is granted is not told, and finds out by its next sign of life.
+    """A waiter that is granted the lock gets no message, and finds out by its next sign of life.
 
-    What cannot be told counts as heard: it is not passed over. Kept by settle.lua: `redis.pcall(…)`.
+    A message that cannot be sent counts as heard: the waiter is not passed over. Kept by settle.lua: `redis.pcall(…)`.
     """
     async with deny("-publish") as locks, place.manager() as others, place.manager() as third:
         async with locks.lock(NAME, ttl=30.0) as lease:
@@ -130,7 +130,7 @@ async def test_publish(deny: Deny, place: RedisPlace) -> None:
         assert place.state(NAME).manager == others._runtime.id
         async with asyncio.timeout(ENOUGH):
             assert await second > await first > lease.fence
-        # Inside the process no message is needed: a release is a transfer, or the next one asks.
+        # A hand-off inside the process needs no message: a release is a transfer, or the next task asks.
         waiters = [asyncio.create_task(_enter(locks.lock(NAME, ttl=30.0))) for _ in range(5)]
         async with asyncio.timeout(ENOUGH):
             await asyncio.gather(*waiters)
@@ -146,7 +146,7 @@ async def test_force_release_without_publish_is_found_by_renewal(deny: Deny, the
 
 
 async def test_subscribe(deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture) -> None:
-    """A manager that can be told nothing looks for itself, and says so once. Kept by Runtime.fall_back."""
+    """A manager that cannot get messages asks by itself, and says so once. Kept by Runtime.fall_back."""
     async with deny("-subscribe", recheck=60.0, ttl=30.0) as locks:
         for _ in range(2):
             async with there:
@@ -159,10 +159,10 @@ async def test_subscribe(deny: Deny, place: RedisPlace, there: Lock, caplog: pyt
     assert "ACL" in warning.getMessage()
 
 
-async def test_who_may_not_subscribe_keeps_its_place(
+async def test_without_the_right_to_subscribe_you_keep_your_place(
     deny: Deny, place: RedisPlace, there: Lock, locks: LockManager
 ) -> None:
-    """Its signs of life are what it asks by, for longer than one of them lasts, and nobody comes before it.
+    """You ask with signs of life, for longer than one of them lasts, and no one overtakes you.
 
     Kept by QueueEntry.schedule: `runtime.poll`, and settle.lua: `counted == ''`.
     """
@@ -173,7 +173,7 @@ async def test_who_may_not_subscribe_keeps_its_place(
         behind = asyncio.create_task(_enter(third.lock(NAME)))
         await until(lambda: place.listeners(NAME) == 2)
         waiting = place.side.scores(keys_of(NAME).of_lock[1])
-        for _ in range(3):  # a newcomer that looks would clear away who is dead
+        for _ in range(3):  # a newcomer's attempt would clear away dead waiters
             await asyncio.sleep(0.4)
             assert await locks.lock(NAME).try_acquire() is None
         assert place.side.scores(keys_of(NAME).of_lock[1]) == waiting
@@ -192,7 +192,7 @@ async def test_the_channels_of_names(
 ) -> None:
     """A lock needs none of them. C6: for a latch, a refused SUBSCRIBE is an error in the order of replies.
 
-    Kept by replies.Confirmation: it holds a place.
+    Kept by replies.Confirmation: it keeps a place.
     """
     async with deny("resetchannels &aiolock:manager:*", ttl=30.0, recheck=60.0) as locks:
         async with there:
@@ -219,12 +219,12 @@ async def test_the_channels_of_names(
 async def test_subscribing_is_denied_later(
     deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rules are changed while a task waits. Kept by Channels.refuse and Subscriptions._deliver."""
+    """The rules change while a task waits. Kept by Channels.refuse and Subscriptions._deliver."""
     async with deny("", ttl=30.0, recheck=60.0) as locks:
         async with there:
             waiter = asyncio.create_task(_enter(locks.lock(NAME)))
             await until(lambda: place.listeners(NAME))
-            place.link.execute_command("ACL", "SETUSER", USER, "resetchannels")  # the server hangs up on it
+            place.link.execute_command("ACL", "SETUSER", USER, "resetchannels")  # the server closes the connection
             await until(lambda: _polling(caplog))
         async with asyncio.timeout(ENOUGH):
             assert await waiter
@@ -232,7 +232,9 @@ async def test_subscribing_is_denied_later(
 
 
 async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlace) -> None:
-    """Nobody can be counted: it is provisional, renewed at once. Kept by turn.lua, QueueEntry.told: `provisional`."""
+    """The server cannot count listeners, so the grant is provisional, and renewed at once. Kept by turn.lua,
+    QueueEntry.told: `provisional`.
+    """
     async with (
         deny("-pubsub|numsub", ttl=30.0) as locks,
         LockManager(place.url, ttl=30.0, liveness=6.0, recheck=60.0) as others,
@@ -251,7 +253,9 @@ async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlac
 
 
 async def test_what_renewal_needs_spoils_only_that_key(deny: Deny, place: RedisPlace) -> None:
-    """C5. A key the user may not touch: a call that fails as a whole is split. Kept by Watchdog.renew: `middle`."""
+    """C5. A key that the user may not touch: a call that fails as a whole is split. Kept by Watchdog.renew:
+    `middle`.
+    """
     async with deny("", ttl=30.0) as locks:
         leases = [await locks.lock(f"n{i}").acquire() for i in range(4)]
         patterns = " ".join(f"~{keys_of(f'n{i}').lock}*" for i in (0, 1, 3))
@@ -279,7 +283,7 @@ async def test_what_looking_and_forcing_need(deny: Deny, there: Lock, command: s
 
 
 @pytest.mark.parametrize("command", ["client", "info", "ping", "unsubscribe"])
-async def test_what_is_only_good_to_have(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
+async def test_what_is_only_nice_to_have(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
     async with deny(f"-{command}", request_timeout=0.2) as locks:
         async with locks.lock(NAME, ttl=30.0) as lease:
             waiter = asyncio.create_task(_enter(there))

@@ -1,4 +1,4 @@
-"""A user's own client, its settings, and other databases: the lock's contract holds all the same."""
+"""A user's own client, its settings, and other databases: the lock keeps its contract with all of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_users_client(client: redis.asyncio.Redis, there: Lock, place: R
             await asyncio.sleep(0.1)  # longer than its socket_timeout
         async with asyncio.timeout(ENOUGH):
             await waiter
-    assert await client.ping()  # theirs is as it was
+    assert await client.ping()  # the user's client is unchanged
 
 
 async def _enter(lock: Lock) -> int:

@@ -26,13 +26,13 @@ ENOUGH = 5.0
 
 @pytest.fixture
 def place(redis_place: RedisPlace) -> RedisPlace:
-    """Costs are a server's."""
+    """These costs arise on a server."""
     return redis_place
 
 
 @pytest.fixture
 async def calm(place: RedisPlace) -> AsyncIterator[LockManager]:
-    """One whose waiters say so seldom that they are alive that no test sees it."""
+    """A manager whose waiters say so rarely that they are alive that no test sees it."""
     async with place.manager(ttl=60.0, liveness=60.0) as manager:
         yield manager
 
@@ -42,7 +42,7 @@ async def connections(raw: redis.asyncio.Redis) -> set[str]:
 
 
 async def ran(stats: CommandStats) -> int:
-    """Commands that the server ran, those inside scripts included; without heartbeats."""
+    """Commands that the server ran, those in scripts included, without heartbeats."""
     counts = await stats.counts()
     del counts[PING]
     return counts.total()
@@ -52,7 +52,7 @@ async def ran(stats: CommandStats) -> int:
 async def test_an_uncontended_pair_costs_two_requests_and_nine_commands(
     locks: LockManager, commandstats: CommandStats, make: Callable[[LockManager, str], Lock]
 ) -> None:
-    """Of a lock and of a fair lock. Kept by acquire_free.lua and release_free.lua."""
+    """For a lock and for a fair lock. Kept by acquire_free.lua and release_free.lua."""
     lock = make(locks, "order:42")
     async with lock:
         pass  # the scripts are loaded
@@ -91,7 +91,7 @@ async def test_two_hundred_waiters_cost_one_request(
     await commandstats.reset()
     waiters = [asyncio.create_task(_enter(others.lock("busy"))) for _ in range(200)]
     await until(lambda: place.listeners("busy"))
-    await asyncio.sleep(0.2)  # for what nobody should send
+    await asyncio.sleep(0.2)  # time for requests that should not be sent
     sent = await commandstats.sent()
     del sent[PING]
     assert sent == Counter(evalsha=1)
@@ -131,7 +131,7 @@ async def test_two_hundred_waiters_on_a_fair_lock_cost_few_commands(
 
 
 async def test_a_hand_off_between_processes_costs_three_requests(place: RedisPlace, commandstats: CommandStats) -> None:
-    """However many wait: one to queue, one that confirms the grant, one to release. Nobody else is woken.
+    """However many wait: one to queue, one that confirms the grant, one to release. No one else is woken.
 
     Kept by settle.lua: it returns with the first that hears.
     """
@@ -160,10 +160,10 @@ async def test_a_hand_off_between_processes_costs_three_requests(place: RedisPla
         assert counts.total() / entries <= 25, counts
 
 
-async def test_waiting_behind_a_task_of_the_own_process_costs_nothing(
+async def test_waiting_behind_a_task_of_the_same_process_costs_nothing(
     locks: LockManager, commandstats: CommandStats
 ) -> None:
-    """And each hand-off is one request, of six commands on the server. Kept by hand_on(), and transfer_local.lua."""
+    """Each hand-off is one request, of six commands on the server. Kept by hand_on(), and transfer_local.lua."""
     lock = locks.lock("busy", ttl=30.0)
     await asyncio.gather(*(_enter(locks.lock("warm")) for _ in range(3)))
     async with lock:
@@ -187,7 +187,7 @@ async def _enter(lock: Lock) -> None:
 
 
 async def test_connections_are_constant(locks: LockManager, place: RedisPlace, raw: redis.asyncio.Redis) -> None:
-    """Invariant 7: 100 leases, 100 waiters in 20 queues. Kept by there being one RedisBackend a manager."""
+    """Invariant 7: 100 leases, 100 waiters in 20 queues. Kept by there being one RedisBackend per manager."""
     names = [f"busy{i}" for i in range(20)]
     for name in names:
         steal(place, name)

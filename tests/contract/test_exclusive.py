@@ -1,6 +1,5 @@
-"""What the lock's contract says of anything that locks exclusively, for all that queues on the server.
-
-A fair lock, the write side of a read-write lock, a semaphore of one permit.
+"""The contract of everything that locks exclusively and queues on the server: a fair lock, the write side of a
+read-write lock, a semaphore with one permit.
 """
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
@@ -35,15 +34,15 @@ from .strangers import Stranger, queued, stranger_of
 
 NAME = "order:42"
 ENOUGH = 5.0
-"""Far more than anything here needs, far less than any ttl that could help instead."""
+"""Far longer than anything here needs, far shorter than any ttl that could help instead."""
 
 
 on_a_server = pytest.mark.parametrize("place", ["redis"], indirect=True)
-"""For what takes its time: tests/unit/test_place.py has it in memory, on a clock that needs none."""
+"""For tests that take real time."""
 
 
 class Kind(NamedTuple):
-    """One of them: the kind in its keys, and how it is made."""
+    """One of them: the kind in its keys, and how to make it."""
 
     kind: str
     make: Callable[..., Any]
@@ -56,12 +55,12 @@ class Kind(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All of a name's that is held and waited for."""
+        """All holders and waiters of a name."""
         keys = KEYS.of(self.kind, NAME)
         return keys.of_lock if self.kind == "lock" else keys.queue
 
     def held_for(self, place: Place) -> dict[str, float]:
-        """Who holds the name, and for how long still, in ms."""
+        """The holder, and for how much longer it holds the name, in ms."""
         if self.kind == "lock":
             state = place.state(NAME)
             return {state.holder: state.pttl} if state.holder else {}
@@ -140,7 +139,7 @@ async def test_nothing_is_left_but_a_clean_state_that_expires(here: Any, kind: K
     assert TTL_MS < place.side.pttl(kind.state) <= TTL_MS + GRACE_MS
     if kind.kind == "lock":
         known = KEYS.of("lock", NAME).of_lock[2]
-        assert place.keys() == {kind.state, known}  # who is alive is forgotten with the name's next queue, or by itself
+        assert place.keys() == {kind.state, known}  # signs of life end with the next queue, or by themselves
         assert place.side.pttl(known) <= GRACE_MS
     else:
         assert place.keys() == {kind.state}
@@ -197,8 +196,8 @@ async def test_a_child_task_shares_by_owner_only(locks: LockManager, name: str) 
         await here.acquire(owner=owner)
 
 
-async def test_nobody_is_inside_twice(kind: Kind, locks: LockManager, others: LockManager) -> None:
-    """Invariants 1 and 2 under load: 2 managers × 5 tasks, some of whom give up."""
+async def test_no_two_are_inside_at_once(kind: Kind, locks: LockManager, others: LockManager) -> None:
+    """Invariants 1 and 2 under load: 2 managers × 5 tasks, some of which give up."""
     inside = 0
     fences: list[int] = []
 
@@ -213,7 +212,7 @@ async def test_nobody_is_inside_twice(kind: Kind, locks: LockManager, others: Lo
                     await asyncio.sleep(0.003)
                     inside -= 1
             except (AcquireTimeout, BackendError):
-                pass  # the latter if not even the first answer came in time
+                pass  # the latter if even the first answer did not come in time
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for number in range(10):
@@ -225,7 +224,7 @@ async def test_nobody_is_inside_twice(kind: Kind, locks: LockManager, others: Lo
 # Waiting.
 
 
-async def test_a_timeout_names_the_holder_and_the_place(kind: Kind, locks: LockManager, there: Any) -> None:
+async def test_a_timeout_names_the_holder_and_your_place(kind: Kind, locks: LockManager, there: Any) -> None:
     async with kind.make(locks, NAME, metadata="invoice run"):
         loop = asyncio.get_running_loop()
         before = loop.time()
@@ -248,14 +247,16 @@ async def test_a_release_lets_a_waiter_in_another_manager_in(here: Any, there: A
     async with asyncio.timeout(ENOUGH):
         lease: Lease = await waiter
         assert (lease.fence > holder.fence, lease.abandoned, lease.lost) == (True, False, False)
-        await until(lambda: lease.remaining() > 3.0)  # its first renewal: no longer that of a grant
+        await until(lambda: lease.remaining() > 3.0)  # its first renewal: the ttl is no longer that of a grant
     assert set(kind.held_for(place)) == {lease._hold.owner}
     assert not unlimited(place.side)
     await lease.release()
 
 
-async def test_nobody_barges_in(here: Any, there: Any, stranger: Stranger) -> None:
-    """H6: free, but somebody alive waits. Kept by acquire.lua: `if not name.head and …`, and the lock's: `settle`."""
+async def test_no_one_barges_in(here: Any, there: Any, stranger: Stranger) -> None:
+    """H6: the name is free, but a live waiter queues. Kept by acquire.lua: `if not name.head and …`, and the lock's:
+    `settle`.
+    """
     async with here:
         stranger.queue()
     assert stranger.holds  # granted
@@ -275,7 +276,9 @@ async def test_an_expiry_lets_the_next_in(there: Any, stranger: Stranger) -> Non
 @on_a_server
 @pytest.mark.not_polling("who is dead, the server knows")
 async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> None:
-    """And one that the lock was granted to. Kept by queue.lua: `tonumber(alive) > NOW`, settle.lua: `<= now`."""
+    """The same for one that the lock was granted to. Kept by queue.lua: `tonumber(alive) > NOW`, settle.lua: `<=
+    now`.
+    """
     dead = stranger_of(place, kind.kind, NAME, liveness=1.0)
     async with place.manager() as third:
         for before_release in (True, False):
@@ -292,7 +295,7 @@ async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> 
 
 
 async def test_looking_on(kind: Kind, here: Any, there: Any, place: Place) -> None:
-    """Reading changes nothing; one's own place is known."""
+    """Looking changes nothing, and a waiter knows its own place."""
     async with here:
         stranger = stranger_of(place, kind.kind, NAME)
         stranger.queue()
@@ -330,7 +333,7 @@ async def test_fences_rise_whatever_happens(kind: Kind, here: Any, there: Any, p
     assert await there.force_release()
     await take(there)
     place.side.flush()
-    async with place.manager() as newcomer:  # has heard of nothing
+    async with place.manager() as newcomer:  # this manager has heard of no fence
         await take(kind.make(newcomer, NAME))
     place.side.flush()
     await take(there)
@@ -350,7 +353,7 @@ async def test_abandoned_after_a_crash_and_only_then(here: Any, there: Any, stra
 
 
 async def test_an_undo_keeps_the_mark(kind: Kind, locks: LockManager, place: Place) -> None:
-    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `ending == 'undone' and abandoned`."""
+    """H3 (2): a grant that no task entered repairs nothing. Kept by release.lua: `ending == 'undone' and abandoned`."""
     lock, stranger = kind.make(locks, NAME), stranger_of(place, kind.kind, NAME)
     stranger.take(ttl=0.02)
     await asyncio.sleep(0.03)
@@ -380,7 +383,7 @@ async def test_force_release_tells_the_holder_at_once(kind: Kind, locks: LockMan
 
 
 async def test_force_release_grants_to_the_next(there: Any, stranger: Stranger, kind: Kind, place: Place) -> None:
-    """In its own script: no waiter has to look. Kept by force_release.lua's settle."""
+    """In the same script, so no waiter has to ask. Kept by force_release.lua's settle."""
     stranger.take()
     behind = stranger_of(place, kind.kind, NAME, owner="another:1")
     behind.queue()
@@ -391,7 +394,7 @@ async def test_force_release_grants_to_the_next(there: Any, stranger: Stranger, 
 
 @nobody_waits
 async def test_renewal_keeps_it_beyond_its_ttl(kind: Kind, locks: LockManager, there: Any) -> None:
-    """Also one that was waited for. Kept by Hold.extend: `_renew_at`."""
+    """This holds after a wait, too. Kept by Hold.extend: `_renew_at`."""
     holder = await there.acquire()
     waiter = asyncio.ensure_future(kind.make(locks, NAME, ttl=60.0).acquire())
     await queued(there)
@@ -406,7 +409,7 @@ async def test_renewal_keeps_it_beyond_its_ttl(kind: Kind, locks: LockManager, t
 @on_a_server
 @nobody_waits
 async def test_a_fixed_lease_ends_before_the_server_lets_it_go(kind: Kind, there: Any, place: Place) -> None:
-    """Invariant 6, where it was waited for, on a machine that may stand still within the margin.
+    """Invariant 6, after a wait, on a machine that may stand still within the margin.
 
     Kept by Hold.extend: `deadline = expiry - margin`.
     """
@@ -458,7 +461,7 @@ async def test_max_hold(kind: Kind, locks: LockManager, there: Any) -> None:
 async def test_a_lock_that_is_gone_is_lost(
     kind: Kind, locks: LockManager, place: Place, stranger: Stranger, takes_over: bool, reason: LossReason
 ) -> None:
-    """Found out by the renewal or the release, whichever is first. Kept by renew.lua and release.lua: `gone`."""
+    """The renewal or the release finds out, whichever comes first. Kept by renew.lua and release.lua: `gone`."""
     for waits in (60.0, 0.0):
         with pytest.raises(LockLost) as caught:
             async with asyncio.timeout(ENOUGH), kind.make(locks, NAME) as lease:
@@ -485,7 +488,7 @@ async def test_cancel_on_loss_false_lets_the_body_run_on(kind: Kind, locks: Lock
     assert ran
 
 
-async def test_closing_turns_away_and_releases(kind: Kind, place: Place, there: Any) -> None:
+async def test_closing_refuses_new_acquires_and_releases(kind: Kind, place: Place, there: Any) -> None:
     """H4. Kept by LockManager.aclose: it waits for the blocks to end before it releases."""
     manager = place.manager(ttl=30.0)
     inside = asyncio.Event()
@@ -536,7 +539,7 @@ async def test_names(kind: Kind, locks: LockManager, others: LockManager) -> Non
             assert await waiter > lease.fence
 
 
-async def test_kinds_of_one_name_do_not_know_of_each_other(locks: LockManager, others: LockManager) -> None:
+async def test_kinds_with_the_same_name_are_independent(locks: LockManager, others: LockManager) -> None:
     async with locks.lock(NAME), KINDS["write"].make(locks, NAME), KINDS["semaphore"].make(locks, NAME):
         for kind in KINDS.values():
             assert await tried(kind.make(others, NAME)) is None

@@ -1,4 +1,4 @@
-"""The fair lock's own contract: the order, over all processes. What it shares with a lock is in test_exclusive.py."""
+"""The fair lock's own contract: the order, over all processes. test_exclusive.py has what it shares with a lock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def processes(place: Place) -> AsyncIterator[list[LockManager]]:
 
 @pytest.fixture
 async def calm(place: Place) -> AsyncIterator[list[LockManager]]:
-    """Three whose waiters look so seldom that only a message can help them soon."""
+    """Three managers whose waiters ask so rarely that only a message can help them soon."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(place.manager(liveness=30.0)) for _ in range(3)]
 
@@ -52,7 +52,7 @@ async def test_first_come_first_served_across_processes(processes: list[LockMana
 
 
 async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[LockManager], place: Place) -> None:
-    """Entry is by queue number: whoever gives up is passed over, and nobody overtakes. Fences rise."""
+    """Tasks enter by queue number: a waiter that gives up is passed over, and no one overtakes. Fences rise."""
     dice = random.Random(7)
     entered: list[tuple[int, int]] = []  # (queue number, fence) in the order of entry
     inside = 0
@@ -69,7 +69,7 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
                 await asyncio.sleep(0.001)
                 inside -= 1
         except (AcquireTimeout, BackendError):
-            pass  # the latter if not even the first answer came in time
+            pass  # the latter if even the first answer did not come in time
 
     def waiting() -> int:
         return sum(len(manager._runtime.queue_entries) for manager in processes)
@@ -93,7 +93,7 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
 
 
 async def test_short_and_long_timeouts_do_not_drift_the_queue(calm: list[LockManager], place: Place) -> None:
-    """Redisson #1104: waiters that came and went cost those behind them nothing."""
+    """Redisson #1104: waiters that came and went cost the waiters behind them nothing."""
     one, two, three = (manager.fair_lock(NAME) for manager in calm)
     lease = await one.acquire()
     patient = asyncio.create_task(_enter(three))
@@ -133,7 +133,9 @@ async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], pl
 
 
 @pytest.mark.not_polling("who is dead, the server knows")
-async def test_a_grant_to_one_that_just_died_ends_with_its_liveness(processes: list[LockManager], place: Place) -> None:
+async def test_a_grant_to_a_process_that_just_died_ends_with_its_liveness(
+    processes: list[LockManager], place: Place
+) -> None:
     """Not with its ttl. Kept by settle.lua: `grant(name, entry, '0', tonumber(known), …)`."""
     one, two, _ = (manager.fair_lock(NAME) for manager in processes)
     lease = await one.acquire()
@@ -164,7 +166,7 @@ async def test_info(locks: LockManager, others: LockManager) -> None:
 
 
 async def test_waiting_survives_a_flush(processes: list[LockManager], place: Place) -> None:
-    """Waiters come back by themselves, within a beat."""
+    """Waiters come back by themselves, within a third of the `liveness`."""
     one, two, three = (manager.fair_lock(NAME) for manager in processes)
     lease = await one.acquire()
     waiters = [asyncio.create_task(_enter(lock)) for lock in (two, three, two)]

@@ -16,7 +16,7 @@ from .places import Place, RedisPlace, keys_of, until
 NAME = "import:7"
 KEY = keys_of(NAME, "latch").lock
 ENOUGH = 5.0
-"""Far more than anything here needs, far less than any ttl or recheck that could help instead."""
+"""Far longer than anything here needs, far shorter than any ttl or recheck that could help instead."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def there(others: LockManager) -> Latch:
 
 
 async def waiting(place: Place, latch: Latch) -> asyncio.Task[None]:
-    """A task that waits, and is subscribed."""
+    """Return a task that waits, and whose subscription is confirmed."""
     task = asyncio.create_task(latch.wait(timeout=ENOUGH))
     await until(lambda: place.listeners(NAME, "latch"))
     return task
@@ -54,7 +54,7 @@ async def test_an_open_latch_stays_open(here: Latch, there: Latch) -> None:
     await asyncio.gather(here.wait(), there.wait(), there.wait(timeout=0))
 
 
-async def test_all_who_wait_go_on(here: Latch, there: Latch, place: Place) -> None:
+async def test_all_waiters_continue(here: Latch, there: Latch, place: Place) -> None:
     tasks = [await waiting(place, latch) for latch in (here, there) for _ in range(20)]
     await asyncio.gather(*(latch.count_down() for latch in (here, there, here)))
     await asyncio.gather(*tasks)
@@ -62,7 +62,7 @@ async def test_all_who_wait_go_on(here: Latch, there: Latch, place: Place) -> No
     await until(lambda: place.listeners(NAME, "latch") == 0)
 
 
-async def test_counts_at_once_are_all_counted(here: Latch, there: Latch, locks: LockManager) -> None:
+async def test_simultaneous_counts_all_count(here: Latch, there: Latch, locks: LockManager) -> None:
     many = locks.latch("many", 100)
     lefts = await asyncio.gather(*(many.count_down() for _ in range(100)))
     assert sorted(lefts) == list(range(100))
@@ -82,7 +82,7 @@ async def test_a_timeout(here: Latch, there: Latch, place: Place) -> None:
     await until(lambda: place.listeners(NAME, "latch") == 0)
 
 
-async def test_who_counts_is_counted_once(here: Latch, there: Latch) -> None:
+async def test_a_client_that_counts_twice_counts_once(here: Latch, there: Latch) -> None:
     assert await here.count_down(by="shard 1") == 2
     assert await there.count_down(by="shard 1") == 2
     assert await there.count_down(by="shard 2") == 1
@@ -105,7 +105,7 @@ async def test_waiting_keeps_it_alive(place: Place) -> None:
         task = asyncio.create_task(locks.latch(NAME, 2, ttl=2.0).wait())
         await until(lambda: place.side.exists(KEY))
         place.side.shorten(KEY, 1200)
-        await until(lambda: place.side.pttl(KEY) > 1300)  # for good: it is refreshed after a third of its 2 s
+        await until(lambda: place.side.pttl(KEY) > 1300)  # for good: a third of its 2 s later it is refreshed
         task.cancel()
         await asyncio.wait({task})
 
@@ -126,7 +126,7 @@ async def test_a_cancelled_waiter_leaves_nothing(here: Latch, locks: LockManager
     assert locks._runtime.gates == {}
 
 
-async def test_closing_turns_waiters_away(place: Place) -> None:
+async def test_closing_ends_the_waits(place: Place) -> None:
     async with place.manager() as locks:
         task = await waiting(place, locks.latch(NAME, 2))
     assert task.done()
@@ -134,7 +134,7 @@ async def test_closing_turns_waiters_away(place: Place) -> None:
         await task
 
 
-async def test_locks_of_that_name_are_something_else(here: Latch, locks: LockManager) -> None:
+async def test_locks_of_the_same_name_are_independent(here: Latch, locks: LockManager) -> None:
     async with locks.lock(NAME):
         assert await here.count_down() == 2
         assert await locks.lock(NAME).is_locked()
@@ -149,7 +149,7 @@ async def test_a_key_of_another_type(here: Latch, place: Place) -> None:
 
 
 async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats) -> None:
-    """100 tasks wait: as docs/how-to/latch.md says."""
+    """100 tasks wait, as docs/how-to/latch.md says."""
     async with redis_place.manager() as locks, redis_place.manager() as others:
         warm = locks.latch("warm", 1)
         await warm.count()
@@ -179,7 +179,7 @@ async def sent(stats: CommandStats) -> Counter[str]:
 
 @pytest.fixture
 def limited(redis_place: RedisPlace) -> Iterator[Callable[[str], LockManager]]:
-    """A manager for a user with all rights, changed by the rule given."""
+    """Return a manager for a user with all rights, changed by this rule."""
 
     def manager(rule: str) -> LockManager:
         acl = ("ACL", "SETUSER", "aiolock-test", "reset", "on", ">secret", "~*", "&*", "+@all", *rule.split())

@@ -16,10 +16,10 @@ NAME = "import:7"
 KEY = keys_of(NAME, "latch").lock
 
 
-async def test_its_name_means_a_fresh_one_with_a_count_of_its_own(
+async def test_its_name_then_means_a_fresh_latch_with_its_own_count(
     locks: LockManager, others: LockManager, place: Place
 ) -> None:
-    """Open or not; whoever counted before counts again."""
+    """Whether it was open or not; a client that counted before counts again."""
     here, there = locks.latch(NAME, 2), others.latch(NAME, 3)
     for counts in (1, 2):
         for number in range(counts):
@@ -39,10 +39,10 @@ async def test_there_is_none(locks: LockManager, place: Place) -> None:
     assert place.keys() == set()
 
 
-async def test_who_waits_goes_on_waiting_for_the_fresh_one(
+async def test_a_waiter_continues_to_wait_for_the_fresh_one(
     locks: LockManager, others: LockManager, place: Place
 ) -> None:
-    """As after its expiry."""
+    """As after an expiry."""
     here, there = locks.latch(NAME, 2), others.latch(NAME, 2)
     await there.count_down(by="shard 0")
     task = asyncio.create_task(here.wait(timeout=10.0))
@@ -55,7 +55,7 @@ async def test_who_waits_goes_on_waiting_for_the_fresh_one(
 
 
 async def test_a_deletion_that_died_unanswered_is_not_repeated() -> None:
-    """It would delete what was made since. Kept by LatchCalls.delete: it says nothing of `unanswered`."""
+    """It would delete a latch that was made since. Kept by LatchCalls.delete: it says nothing of `unanswered`."""
     backend = SlowBackend(turns=20)
     async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as others:
         latch = locks.latch(NAME, 2)

@@ -29,7 +29,7 @@ from .places import SHORT, Place, give_back, keys_of, nobody_waits, renew_now, r
 
 NAME = "order:42"
 ENOUGH = 5.0
-"""Far more than anything here needs, far less than any recheck or ttl that could help instead."""
+"""Far longer than anything here needs, far shorter than any recheck or ttl that could help instead."""
 
 
 # Holding and releasing.
@@ -108,7 +108,7 @@ async def test_nested_leases_end_in_any_order(here: Lock, there: Lock) -> None:
     one = await here.acquire()
     two = await here.acquire()
     await one.release()
-    await one.release()  # idempotent: does not end `two`
+    await one.release()  # idempotent: it does not end `two`
     assert await there.try_acquire() is None
     await two.release()
     async with there.try_acquire() as lease:
@@ -164,7 +164,7 @@ async def test_a_timeout_names_the_holder(locks: LockManager, there: Lock) -> No
 
 
 async def test_a_release_wakes_a_waiter_in_another_manager(locks: LockManager, there: Lock, place: Place) -> None:
-    """Invariant 5. Kept by release.lua: `settle`, and QueueEntry.told; of a quorum by ReleaseListener.listen."""
+    """Invariant 5. Kept by release.lua: `settle`, and QueueEntry.told; for a quorum by ReleaseListener.listen."""
     holder = await locks.lock(NAME, ttl=60.0).acquire()
     waiter = asyncio.create_task(_tried_patiently(there))
     await until(lambda: place.listeners(NAME))
@@ -183,7 +183,7 @@ async def _tried_patiently(lock: Lock) -> int:
 async def test_a_release_between_the_refusal_and_the_subscription_is_not_missed(
     locks: LockManager, others: LockManager
 ) -> None:
-    """H-signals. Kept by acquire.lua: `join`; of a quorum by ReleaseListener: a confirmation counts as a signal."""
+    """H-signals. Kept by acquire.lua: `join`; for a quorum by ReleaseListener: a confirmation counts as a signal."""
     for turns in range(12):
         lock, away = locks.lock(f"n{turns}", ttl=60.0), others.lock(f"n{turns}", ttl=60.0)
         holder = await lock.acquire()
@@ -196,7 +196,7 @@ async def test_a_release_between_the_refusal_and_the_subscription_is_not_missed(
 
 
 async def test_an_expiry_lets_the_next_in(locks: LockManager, there: Lock, place: Place) -> None:
-    """Kept by QueueEntry.queued: `_free_at`; of a quorum by Race._pause."""
+    """Kept by QueueEntry.queued: `_free_at`; for a quorum by Race._pause."""
     fence = steal(place, NAME, ttl_ms=300)
     async with asyncio.timeout(ENOUGH), there as lease:
         assert lease.fence > fence
@@ -220,7 +220,7 @@ async def test_tasks_of_one_process_enter_in_order(here: Lock) -> None:
 
 
 async def test_both_processes_get_their_turn(locks: LockManager, others: LockManager, place: Place) -> None:
-    """A process whose tasks queue hands on for a turn at most while others wait. Kept by Turn.hand_on."""
+    """While others wait, a process whose tasks queue hands on for one turn at most. Kept by Turn.hand_on."""
     entered: list[str] = []
     done = asyncio.Event()
 
@@ -242,7 +242,7 @@ async def test_both_processes_get_their_turn(locks: LockManager, others: LockMan
         done.set()
 
 
-async def test_nobody_is_inside_twice(locks: LockManager, others: LockManager) -> None:
+async def test_no_two_are_inside_at_once(locks: LockManager, others: LockManager) -> None:
     """Invariants 1 and 2 under load: 2 managers × 5 tasks."""
     inside = 0
     fences: list[int] = []
@@ -283,7 +283,7 @@ async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Plac
     await there.force_release()
     await take(there)
     place.side.flush()
-    async with place.manager() as newcomer:  # has heard of nothing
+    async with place.manager() as newcomer:  # this manager has heard of no fence
         await take(newcomer.lock(NAME))
     await take(there)
     await asyncio.gather(*(take(here) for _ in range(5)))  # handed on
@@ -291,7 +291,7 @@ async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Plac
 
 
 async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: Place) -> None:
-    """H7: a server that lost its data and whose clock went back. Kept by Runtime.heard, and `ARGV[3]`."""
+    """H7: the server lost its data, and its clock went back. Kept by Runtime.heard, and `ARGV[3]`."""
     ahead = 2**52
     place.side.set(keys_of(NAME).lock, f"- {ahead} {ahead - 1} 0 0 0 ")
     async with here as lease:
@@ -328,7 +328,7 @@ async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, pl
 
 
 async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
-    """H3 (2): a grant that nobody entered repairs no mess. Kept by release.lua: `or name.dirty`."""
+    """H3 (2): a grant that no task entered repairs nothing. Kept by release.lua: `or name.dirty`."""
     granted = 0
     for turns in range(1, 9):
         name = f"n{turns}"
@@ -356,7 +356,7 @@ async def test_force_release_leaves_the_mark(here: Lock, there: Lock) -> None:
     with pytest.raises(LockLost):
         async with here as lease:
             assert await there.force_release()
-            renew_now(lease)  # who polls is told by that
+            renew_now(lease)  # a polling manager finds out by that
             await asyncio.sleep(ENOUGH)
     async with there as lease:
         assert lease.abandoned
@@ -413,7 +413,7 @@ async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, 
 
 @pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
 async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock, place: Place) -> None:
-    """The server keeps it for longer than it was asked to at first. Kept by Hold.extend: `_renew_at`."""
+    """The server keeps it for longer than it was first asked to. Kept by Hold.extend: `_renew_at`."""
     async with locks.lock(NAME, ttl=SHORT) as lease:
         loop = asyncio.get_running_loop()
         first = loop.time() + SHORT
@@ -478,7 +478,7 @@ async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None
 
 
 @nobody_waits
-async def test_a_stolen_lock_is_a_loss_and_stays_the_thiefs(locks: LockManager, place: Place) -> None:
+async def test_a_stolen_lock_is_a_loss_and_stays_with_the_thief(locks: LockManager, place: Place) -> None:
     """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `name.holder ~= owner`."""
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
@@ -502,7 +502,7 @@ async def test_nesting_in_a_lock_that_is_gone_brings_nothing_back(here: Lock, pl
     assert not place.side.exists(keys_of(NAME).lock)
 
 
-async def test_nesting_after_a_full_cycle_of_somebody_else_is_refused(here: Lock, place: Place) -> None:
+async def test_nesting_after_a_full_cycle_of_another_holder_is_refused(here: Lock, place: Place) -> None:
     """C2, step by step: deleted, taken, written, released by another; then the body nests."""
     with pytest.raises(LockLost):
         async with here:
@@ -514,7 +514,9 @@ async def test_nesting_after_a_full_cycle_of_somebody_else_is_refused(here: Lock
 
 
 @pytest.mark.parametrize(("takes_over", "reason"), [(False, LossReason.DELETED), (True, LossReason.TAKEN_OVER)])
-async def test_a_release_of_what_is_gone_tells(here: Lock, place: Place, takes_over: bool, reason: LossReason) -> None:
+async def test_a_release_of_a_lock_that_is_gone_reports_it(
+    here: Lock, place: Place, takes_over: bool, reason: LossReason
+) -> None:
     """H10: the block overlapped a successor, so it must not look clean. Kept by ReleaseResult.settle."""
     with pytest.raises(LockLost) as caught:
         async with here:
@@ -546,7 +548,7 @@ async def test_a_loss_cancels_every_task_that_shares_the_hold(here: Lock, there:
             task = asyncio.create_task(child(lease.owner))
             await started.wait()
             await there.force_release()
-            renew_now(lease)  # who polls is told by that
+            renew_now(lease)  # a polling manager finds out by that
             await asyncio.sleep(60)
     with pytest.raises(LockLost):
         await task
@@ -577,7 +579,7 @@ async def test_a_blocked_loop_is_named(locks: LockManager, there: Lock) -> None:
         pass
 
 
-async def test_closing_turns_away_and_releases(place: Place, there: Lock) -> None:
+async def test_closing_refuses_new_acquires_and_releases(place: Place, there: Lock) -> None:
     """H4. Kept by LockManager.aclose: it waits for the blocks to end before it releases."""
     manager = place.manager(ttl=30.0)
     inside = asyncio.Event()
@@ -643,7 +645,7 @@ async def test_names(locks: LockManager, others: LockManager, place: Place, name
             await others.lock(name).acquire(timeout=0)
 
 
-async def test_names_that_look_alike_are_different(locks: LockManager, others: LockManager) -> None:
+async def test_names_that_look_alike_differ(locks: LockManager, others: LockManager) -> None:
     for one, other in (("}x", "%7Dx"), ("a", "a:queue"), ("a", "A"), ("a", "a ")):
         async with locks.lock(one), others.lock(other).try_acquire() as lease:
             assert lease is not None

@@ -1,4 +1,4 @@
-"""The lock between processes: their queue on the server, its turns, and what becomes of it whatever happens to them."""
+"""The lock between processes: its queue on the server, its turns, and how both survive accidents."""
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
 
@@ -21,7 +21,7 @@ from .strangers import LockStranger, queued
 NAME = "order:42"
 ENOUGH = 10.0
 SOON = 5.0
-"""Far more than anything here needs, far less than what could help instead."""
+"""Far longer than anything here needs, far shorter than what could help instead."""
 QUEUE = KEYS.of("lock", NAME).of_lock[1]
 
 Make = Callable[[LockManager, str], Lock]
@@ -31,7 +31,7 @@ both = pytest.mark.parametrize("make", [plain, fair])
 
 @pytest.fixture
 async def calm(place: Place) -> AsyncIterator[list[LockManager]]:
-    """Three whose waiters look so seldom that only a message can help them soon."""
+    """Three managers whose waiters ask so rarely that only a message can help them soon."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(place.manager(ttl=60.0, liveness=30.0)) for _ in range(3)]
 
@@ -47,7 +47,7 @@ async def _tried(lock: Lock) -> int | None:
 
 
 async def _waits(place: Place, lock: Lock, entries: int) -> asyncio.Task[int]:
-    """A task that stands in the server's queue, as the last of so many entries."""
+    """Return a task that waits in the server's queue, as the last of this many entries."""
     task = asyncio.create_task(_enter(lock))
     await until(lambda: len(place.waiting(NAME)) == entries)
     return task
@@ -60,7 +60,7 @@ async def _waits(place: Place, lock: Lock, entries: int) -> asyncio.Task[int]:
 async def test_a_lock_and_a_fair_lock_exclude_each_other(
     locks: LockManager, others: LockManager, place: Place, outer: Make, inner: Make
 ) -> None:
-    """One name, one lock, whichever way its tasks wait. Kept by lock_calls(): the same keys."""
+    """One name is one lock, whichever way its tasks wait. Kept by lock_calls(): the same keys."""
     async with outer(locks, NAME) as lease:
         assert await inner(others, NAME).try_acquire() is None
         assert await asyncio.create_task(_tried(inner(locks, NAME))) is None
@@ -77,7 +77,7 @@ async def test_a_lock_and_a_fair_lock_exclude_each_other(
 async def test_a_lock_and_a_fair_lock_nest_in_each_other(
     locks: LockManager, others: LockManager, outer: Make, inner: Make
 ) -> None:
-    """For the task that holds one of them. Kept by LockCalls.kind: the holds of a task are found by kind and name."""
+    """For the task that holds one of them. Kept by LockCalls.kind: a task's holds are found by kind and name."""
     async with outer(locks, NAME) as lease:
         nested = await inner(locks, NAME).acquire(timeout=SOON)
         assert (nested.fence, lease.depth) == (lease.fence, 2)
@@ -88,7 +88,7 @@ async def test_a_lock_and_a_fair_lock_nest_in_each_other(
     assert not await outer(others, NAME).is_locked()
 
 
-async def test_under_both_rules_nobody_is_inside_twice(locks: LockManager, others: LockManager) -> None:
+async def test_under_both_rules_no_two_are_inside_at_once(locks: LockManager, others: LockManager) -> None:
     """Invariants 1 and 2 under load: 2 managers × 3 tasks under each rule, which give up now and then."""
     inside = 0
     fences: list[int] = []
@@ -119,7 +119,7 @@ async def test_under_both_rules_nobody_is_inside_twice(locks: LockManager, other
 async def test_a_turn_ends_when_the_first_in_line_waits_under_the_fair_rule(
     calm: list[LockManager], place: Place
 ) -> None:
-    """Hazard 13: strict order is not kept waiting by hand-offs. Kept by transfer_local.lua: `':[f+]'`."""
+    """Hazard 13: hand-offs do not delay the strict order. Kept by transfer_local.lua: `':[f+]'`."""
     one, two, _ = calm
     entered: list[str] = []
 
@@ -135,7 +135,7 @@ async def test_a_turn_ends_when_the_first_in_line_waits_under_the_fair_rule(
         tasks = [asyncio.create_task(enter(two.lock(NAME), f"plain {n}")) for n in range(4)]
         await asyncio.sleep(0)
     await until(lambda: entered)
-    # The turn of `two` has begun, and serves its four. None of them comes before a task that waits under the fair rule.
+    # The turn of `two` has begun, and serves its four. None of them overtakes a task that waits under the fair rule.
     tasks.append(asyncio.create_task(enter(one.fair_lock(NAME), "fair")))
     await until(lambda: len(place.waiting(NAME)) == 1)
     ended.set()
@@ -166,13 +166,13 @@ async def test_a_turn_serves_those_who_waited_when_it_began(place: Place) -> Non
         async with asyncio.timeout(ENOUGH):
             await asyncio.gather(*tasks, behind)
             await asyncio.gather(*more)
-    # A machine that stands still for 20 ms ends the turn sooner; but nobody who came late is before the other process.
+    # If the machine stands still for 20 ms, the turn ends sooner; but no late task gets in before the other process.
     assert entered.index("other") <= 3
     assert entered.index("late") > entered.index("other")
 
 
-async def test_nobody_starves(place: Place) -> None:
-    """Crowds of any size: a process that waits enters within `processes x (handoff_limit + 2)` sections.
+async def test_no_process_starves(place: Place) -> None:
+    """With crowds of any size, a waiting process enters within `processes x (handoff_limit + 2)` sections.
 
     Kept by Turn.hand_on, and transfer.lua: `settle`.
     """
@@ -205,13 +205,13 @@ async def test_nobody_starves(place: Place) -> None:
 
 
 async def test_two_managers_in_one_process(locks: LockManager, others: LockManager, place: Place) -> None:
-    """They are two processes to each other: each has an entry of its own, and a task does not nest in the other's."""
+    """To each other they are two processes: each has its own entry, and a task does not nest in the other's hold."""
     async with locks.lock(NAME) as lease:
         with pytest.raises(AcquireTimeout):
             await others.lock(NAME).acquire(timeout=0.2)
         await until(lambda: not place.waiting(NAME))
         waiters = [asyncio.create_task(_enter(manager.lock(NAME))) for manager in (others, locks, others, locks)]
-        await until(lambda: len(place.waiting(NAME)) == 1)  # those of the holder's own process wait for a hand-off
+        await until(lambda: len(place.waiting(NAME)) == 1)  # waiters of the holder's own process wait for a hand-off
         assert place.waiting(NAME)[0].startswith(others._runtime.id)
     async with asyncio.timeout(ENOUGH):
         fences = await asyncio.gather(*waiters)
@@ -226,7 +226,7 @@ async def test_two_managers_in_one_process(locks: LockManager, others: LockManag
 @both
 @pytest.mark.not_polling("nobody is told, so nobody is heard")
 async def test_a_dead_first_in_line_costs_nothing(calm: list[LockManager], place: Place, make: Make) -> None:
-    """Its message reaches nobody, which proves that it is gone; it keeps its place, as one that reconnects must.
+    """Its message reaches no one, which proves that it is gone; it keeps its place, as it must if it reconnects.
 
     Hazard 1. Kept by settle.lua: `~= 0`.
     """
@@ -245,7 +245,7 @@ async def test_a_dead_first_in_line_costs_nothing(calm: list[LockManager], place
 
 @both
 async def test_a_frozen_first_in_line_costs_its_liveness_at_most(place: Place, make: Make) -> None:
-    """Its message is heard, but nobody acts on it: the grant is not confirmed, and ends. Not a whole ttl.
+    """Its message arrives but it does not act: the grant is not confirmed, and ends. It does not take a whole ttl.
 
     Hazard 2. Kept by settle.lua: `grant(name, entry, '0', tonumber(known), …)`.
     """
@@ -262,13 +262,13 @@ async def test_a_frozen_first_in_line_costs_its_liveness_at_most(place: Place, m
         async with asyncio.timeout(SOON):
             last = await waiter
         assert last.fence > lease.fence
-        assert not last.abandoned  # a grant that was never confirmed began nothing
+        assert not last.abandoned  # an unconfirmed grant began nothing
         await last.release()
 
 
 @both
 async def test_a_holder_that_expires_with_others_in_the_queue(place: Place, make: Make) -> None:
-    """Nobody is there to grant: the first in line asks when the time is over, and all follow in order.
+    """There is no release that grants: the first in line asks when the time is over, and all others follow in order.
 
     Hazard 10. Kept by QueueEntry.queued: `_free_at`, and refresh.lua: `settle`.
     """
@@ -291,7 +291,7 @@ async def test_a_holder_that_expires_with_others_in_the_queue(place: Place, make
 
 
 async def test_a_newcomer_settles_a_queue_whose_holder_expired(calm: list[LockManager], place: Place) -> None:
-    """And does not overtake it, whether it waits or not. Hazard 10. Kept by acquire.lua: `settle`."""
+    """It does not overtake the queue, whether it waits or not. Hazard 10. Kept by acquire.lua: `settle`."""
     one, two, three = (manager.lock(NAME) for manager in calm)
     steal(place, NAME, ttl_ms=60_000)
     waiter = await _waits(place, two, 1)
@@ -309,7 +309,7 @@ async def test_a_newcomer_settles_a_queue_whose_holder_expired(calm: list[LockMa
 async def test_an_entry_survives_a_reconnect_with_its_number(
     place: RedisPlace, calm: list[LockManager], make: Make
 ) -> None:
-    """While it is away its turn passes over it, and it comes next. Hazard 1. Kept by settle.lua: `at = at + 1`."""
+    """While it is away it is passed over, and then it comes next. Hazard 1. Kept by settle.lua: `at = at + 1`."""
     one, _, three = (make(manager, NAME) for manager in calm)
     host, port = place.url.removeprefix("redis://").split("/")[0].split(":")
     async with FaultProxy(host, int(port)) as proxy, LockManager(proxy.url, ttl=60.0, liveness=30.0) as two:
@@ -344,7 +344,7 @@ async def test_an_entry_survives_a_reconnect_with_its_number(
 async def test_a_name_that_became_free_while_its_only_waiter_was_away(
     place: RedisPlace, calm: list[LockManager], make: Make
 ) -> None:
-    """Nobody heard the grant, so the name is free for whoever asks; who comes back asks at once.
+    """The grant was not heard, so the name is free for whoever asks first; the returning waiter asks at once.
 
     Kept by settle.lua, behind its loop: `vacate`, and Lifecycle._verify.
     """
@@ -369,7 +369,9 @@ async def test_a_name_that_became_free_while_its_only_waiter_was_away(
 
 @both
 async def test_waiting_survives_a_server_that_restarts_empty(place: Place, make: Make) -> None:
-    """The holder learns of its loss; who waited is queued anew, once it has looked. Kept by refresh.lua: `'gone'`."""
+    """The holder learns of its loss; waiters are queued anew at their next sign of life. Kept by refresh.lua:
+    `'gone'`.
+    """
     async with AsyncExitStack() as stack:
         one, two, three = [await stack.enter_async_context(place.manager(ttl=60.0, liveness=0.9)) for _ in range(3)]
         with pytest.raises(LockLost) as caught:
@@ -393,7 +395,9 @@ async def test_waiting_survives_a_server_that_restarts_empty(place: Place, make:
 async def test_what_is_known_of_a_holder_that_came_from_the_queue(
     locks: LockManager, others: LockManager, make: Make, place: Place
 ) -> None:
-    """As of any other, once it is inside. Kept by QueueEntry.confirm, before the waiter runs, and renew.lua."""
+    """The same as of any other, once it is inside. Kept by QueueEntry.confirm, before the waiter runs, and
+    renew.lua.
+    """
     lock = locks.lock(NAME, metadata="invoice run") if make is plain else locks.fair_lock(NAME, metadata="invoice run")
     holder = await make(others, NAME).acquire()
 
@@ -421,7 +425,7 @@ async def test_what_is_known_of_a_holder_that_came_from_the_queue(
 async def test_a_fair_locks_queue_counts_processes_that_wait_for_the_lock(
     locks: LockManager, others: LockManager, place: Place
 ) -> None:
-    """One for all their tasks. Kept by info.lua: ZCARD."""
+    """One entry for all its tasks. Kept by info.lua: ZCARD."""
     here = locks.fair_lock(NAME)
     async with here:
         crowd = [asyncio.create_task(_enter(others.lock(NAME))) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""The multi lock's contract, on every backend: the very locks of the plain lock, all or none, in any order."""
+"""The multi lock's contract, on every backend: the same locks as the plain lock's, all or none, in any order."""
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
 
@@ -21,8 +21,8 @@ from .places import Place, RedisPlace, give_back, keys_of, renewed, revoked, ste
 
 ENOUGH = 5.0
 SOON = 4.0
-"""Less than any recheck or ttl that could wake a waiter, too."""
-"""Far more than anything here needs, far less than any recheck or ttl that could help instead."""
+"""Shorter than any recheck or ttl that could wake a waiter, too."""
+"""Far longer than anything here needs, far shorter than any recheck or ttl that could help instead."""
 NAMES = ("a", "b", "c", "d", "e")
 
 
@@ -37,7 +37,7 @@ def there(others: LockManager) -> MultiLock:
 
 
 def held_keys(place: Place) -> set[str]:
-    """The keys of the locks that somebody holds; and of what does not expire: nothing."""
+    """The keys of the locks that are held. None of the keys may live for ever."""
     return {*locks_kept.held_names(place.side), *locks_kept.unlimited(place.side)}
 
 
@@ -153,7 +153,7 @@ async def test_the_releases_of_its_parts_wake(others: LockManager, place: Place,
         assert not place.waiting(names[1])  # it stands at the older hold
         await leases["a"].release()
         await until(lambda: (place.state("a").depth, len(place.waiting("b"))) == (0, 1))
-        assert bool(place.state("a").holder) == (names == "ab")  # reserved; or free, as nobody waits for it
+        assert bool(place.state("a").holder) == (names == "ab")  # reserved; or free, as no one waits for it
         assert not waiter.done()
         await leases["b"].release()
         assert await waiter
@@ -168,10 +168,10 @@ async def tried_within(lock: MultiLock, seconds: float = ENOUGH) -> int:
 @pytest.mark.not_polling("nobody is told")
 @pytest.mark.parametrize("names", [("a",), ("b",), ("b", "c")])
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_its_release_wakes_whoever_waits_for_a_part(
+async def test_its_release_wakes_the_waiters_of_its_parts(
     place: Place, locks: LockManager, others: LockManager, names: tuple[str, ...], elsewhere: bool
 ) -> None:
-    """Also in its own process. Kept by its release.lua: each name goes to the first of its own queue."""
+    """Those of its own process, too. Kept by its release.lua: each name goes to the first of its own queue."""
     manager = others if elsewhere else locks
     lock = manager.lock(names[0], ttl=60.0) if len(names) == 1 else manager.multi_lock(*names, ttl=60.0)
     async with locks.multi_lock("a", "b", ttl=60.0):
@@ -195,7 +195,7 @@ async def test_it_is_woken_by_a_part_of_its_own_process(
 
 
 async def test_tasks_that_take_names_in_any_order_all_finish(locks: LockManager, others: LockManager) -> None:
-    """No deadlock, and one holder a name: by sets that overlap, and the plain locks of the same names."""
+    """There is no deadlock, and one holder per name, with overlapping sets and with plain locks of the same names."""
     dice = random.Random()
     inside: dict[str, int] = dict.fromkeys(NAMES, 0)
     fences: dict[str, list[int]] = {name: [] for name in NAMES}
@@ -219,7 +219,7 @@ async def test_tasks_that_take_names_in_any_order_all_finish(locks: LockManager,
 
 
 async def test_a_local_queue_leaves_room_for_others(place: Place) -> None:
-    """Each of its entries stands at the end of the queues. Kept by MultiCalls.transfers: a release is a release."""
+    """Each of its entries goes to the end of the queues. Kept by MultiCalls.transfers: a release is a release."""
     async with place.manager(handoff_limit=2) as locks, place.manager(recheck=60.0) as others:
         lock = locks.multi_lock("a", "b")
         entries = 0
@@ -242,7 +242,7 @@ async def test_a_local_queue_leaves_room_for_others(place: Place) -> None:
 
 
 async def test_plain_handoffs_leave_room_for_a_multi_lock_of_the_same_process(place: Place) -> None:
-    """Kept by transfer_local.lua: a turn ends while a multi lock is the first that waits."""
+    """Kept by transfer_local.lua: a turn ends while a multi lock is the first in line."""
     async with place.manager(handoff_limit=2, recheck=60.0) as locks:
         entries = 0
         stop = False
@@ -262,7 +262,7 @@ async def test_plain_handoffs_leave_room_for_a_multi_lock_of_the_same_process(pl
 
 
 async def test_names_in_constant_demand_let_it_in(place: Place) -> None:
-    """It stands in each queue by the time for which it has waited, and keeps what it gets. Kept by Gathering."""
+    """Its place in each queue follows from how long it has waited, and it keeps what it gets. Kept by Gathering."""
     async with place.manager(ttl=place.ttl) as one, place.manager(ttl=place.ttl) as two, place.manager() as locks:
         entries = dict.fromkeys("abc", 0)
         stop = False
@@ -330,7 +330,7 @@ async def timed(lock: MultiLock, timeout: float) -> None:
         pass
 
 
-async def test_names_apart_do_not_matter(locks: LockManager) -> None:
+async def test_disjoint_names_do_not_matter(locks: LockManager) -> None:
     async with locks.lock("c"), locks.multi_lock("a", "b") as one, locks.lock("d"), locks.multi_lock("e", "f") as other:
         assert (one.name, other.name) == ("a + b", "e + f")
         assert not one.lost
@@ -340,7 +340,7 @@ async def test_names_apart_do_not_matter(locks: LockManager) -> None:
 
 
 async def test_it_is_lost_with_one_part_and_frees_the_others(here: MultiLock, place: Place) -> None:
-    """Kept by renew.lua: `gone or …`, and release.lua, which frees what is left."""
+    """Kept by renew.lua: `gone or …`, and release.lua, which frees the rest."""
     with pytest.raises(LockLost) as caught:
         async with here as lease:
             fence = steal(place, "b")
@@ -393,7 +393,7 @@ async def test_killed_holders_are_followed(here: MultiLock, place: Place) -> Non
 
 
 async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats) -> None:
-    """The rows of docs/how-to/multi-lock.md that are marked: requests, and commands inside the scripts."""
+    """The rows marked in docs/how-to/multi-lock.md: requests, and commands inside the scripts."""
     n = len(NAMES)
 
     async def inside() -> int:

@@ -1,4 +1,4 @@
-"""Polling on real servers: nothing is subscribed to, and servers and proxies without pub/sub are met."""
+"""Polling on real servers: no subscriptions, and servers and proxies without pub/sub."""
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
 
@@ -63,8 +63,8 @@ async def test_a_revocation_is_noticed_at_the_next_renewal(polling_place: Pollin
     assert caught.value.reason is LossReason.DELETED
 
 
-async def test_who_polls_and_who_listens(redis_place: RedisPlace) -> None:
-    """A fleet of both, under load: nobody is inside twice, and everybody gets in."""
+async def test_polling_and_listening_managers_together(redis_place: RedisPlace) -> None:
+    """A fleet of both, under load: no two are inside at once, and every task gets in."""
     inside = 0
 
     async def work(manager: LockManager) -> None:
@@ -99,7 +99,7 @@ def deaf_server() -> Iterator[RedisServer]:
 async def test_a_server_that_does_not_know_subscribe(
     deaf_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing need be configured. Kept by Subscriptions._on_confirmed."""
+    """You need to configure nothing. Kept by Subscriptions._on_confirmed."""
     async with LockManager(deaf_server.url, ttl=30.0) as locks, LockManager(deaf_server.url, ttl=30.0) as others:
         for lock, there in ((locks.lock(NAME), others.lock(NAME)), (locks.fair_lock(NAME), others.fair_lock(NAME))):
             async with there:
@@ -115,13 +115,13 @@ async def test_a_server_that_does_not_know_subscribe(
 
 @pytest.fixture
 def old_server() -> Iterator[RedisServer]:
-    """A server that speaks RESP2 only, as many proxies do."""
+    """A server that speaks only RESP2, as many proxies do."""
     with RedisServer.start("--rename-command", "HELLO", "") as server:
         yield server
 
 
 async def test_a_server_without_resp3(old_server: RedisServer) -> None:
-    """Nothing is pushed to who polls. Kept by Connector: `3 if pushes else 2`."""
+    """A polling manager needs no pushes. Kept by Connector: `3 if pushes else 2`."""
     with pytest.raises(ConfigurationError, match=r"RESP3.*waiting=Poll\(\)"):
         async with LockManager(old_server.url):
             pytest.fail("entered")
@@ -159,7 +159,7 @@ async def hanging_up(redis_place: RedisPlace) -> AsyncIterator[FaultProxy]:
 
 
 async def test_a_proxy_that_hangs_up_on_subscribe(hanging_up: FaultProxy) -> None:
-    """It cannot be told from a bad line: the error names the remedy, and with it all is well."""
+    """You cannot tell it from a bad connection: the error names the remedy, which works."""
     with pytest.raises(BackendError, match=r"waiting=Poll\(\)") as caught:
         async with LockManager(hanging_up.url, request_timeout=0.6):
             pytest.fail("entered")

@@ -18,8 +18,8 @@ NAME = "order:42"
 ENOUGH = 5.0
 
 
-async def test_nobody_comes_in_between(here: Lock, there: Lock, others: LockManager, place: Place) -> None:
-    """Invariants 1 and 2. Kept by transfer.lua: one script takes it from the one and gives it to the other."""
+async def test_no_one_gets_in_between(here: Lock, there: Lock, others: LockManager, place: Place) -> None:
+    """Invariants 1 and 2. Kept by transfer.lua: one script takes it from one and gives it to the other."""
     waiter = asyncio.ensure_future(there.acquire())
     async with here as lease:
         await until(lambda: waiter.done() or place.listeners(NAME))
@@ -87,7 +87,7 @@ async def test_a_taken_lease_is_not_moved(here: Lock, place: Place) -> None:
 
 
 async def test_other_namespaces_and_databases(redis_place: RedisPlace) -> None:
-    """A ticket is for managers of its own keys only."""
+    """A ticket is valid only for managers with the same keys."""
     async with redis_place.manager() as locks:
         lease = await locks.lock(NAME).acquire()
         ticket = await lease.detach()
@@ -117,6 +117,6 @@ async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats
 
 
 async def sent(stats: CommandStats) -> dict[str, int]:
-    """What was sent, without heartbeats."""
+    """Return what was sent, without heartbeats."""
     counted = await stats.sent()
     return {name: count for name, count in counted.items() if name != "ping"}

@@ -1,4 +1,4 @@
-"""Leases of every kind move to another manager; what waits behind them goes on waiting, and comes next."""
+"""Leases of every kind move to another manager; the waiters behind them keep waiting, and come next."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_it_moves_and_is_renewed_there(locks: LockManager, others: LockMan
         pass
 
 
-async def test_who_waits_is_next_after_the_resumed_one(locks: LockManager, others: LockManager) -> None:
+async def test_a_waiter_is_next_after_the_resumed_one(locks: LockManager, others: LockManager) -> None:
     lease = await locks.rw_lock(NAME).write.acquire()
     waiting = asyncio.create_task(others.rw_lock(NAME).read.acquire())
     await until(lambda: others._runtime.queue_entries)

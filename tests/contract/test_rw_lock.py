@@ -1,4 +1,4 @@
-"""The read-write lock's own contract. What its write side shares with a lock is in test_exclusive.py."""
+"""The read-write lock's own contract. test_exclusive.py has what its write side shares with a lock."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_readers_that_come_after_a_waiting_writer_wait(here: RWLock, there
 
 
 async def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(here: RWLock, there: RWLock) -> None:
-    """At once: its end wakes them all. Kept by release.lua's settle."""
+    """It lets them in at once: its end wakes them all. Kept by release.lua's settle."""
     reading = await here.read.acquire()
     writer = asyncio.create_task(enter(there.write))
     await queued(here, 1)
@@ -101,7 +101,7 @@ async def _read_until(lock: RWLock, done: asyncio.Event) -> None:
 
 
 async def test_a_waiting_writer_that_died_frees_the_readers(here: RWLock, there: RWLock, place: Place) -> None:
-    """Its intent is leased. Kept by turn.lua: `tonumber(alive) > NOW`."""
+    """A waiter's intent has a lease. Kept by turn.lua: `tonumber(alive) > NOW`."""
     async with here.read:
         QueueStranger(place, "rw", NAME, liveness=0.3).queue()
         assert not await tried(there.read)
@@ -125,8 +125,8 @@ async def test_a_release_that_lets_several_readers_in_wakes_them_all(here: RWLoc
         await asyncio.gather(*readers, last)
 
 
-async def test_it_lets_them_in_by_itself(here: RWLock, place: Place) -> None:
-    """In its own script, up to the next writer: nobody has to look. Kept by turn.lua: settle's loop."""
+async def test_the_release_itself_lets_them_in(here: RWLock, place: Place) -> None:
+    """The same script lets them in, up to the next writer, so none has to ask. Kept by turn.lua: settle's loop."""
     writing = await here.write.acquire()
     strangers = [
         QueueStranger(place, "rw", NAME, weight=weight, owner=f"r:{i}") for i, weight in enumerate((1, 1, 1, None))
@@ -144,7 +144,7 @@ async def test_it_lets_them_in_by_itself(here: RWLock, place: Place) -> None:
 async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(
     here: RWLock, there: RWLock, reader: QueueStranger
 ) -> None:
-    """Each reader has its own lease: those of others are renewed, and do not keep it. Kept by holders.lua: `prune`."""
+    """Each reader has its own lease: renewals of others do not keep it. Kept by holders.lua: `prune`."""
     living = await here.read.acquire()
     reader.take(ttl=1.0)
     writer = asyncio.create_task(enter(there.write))
@@ -162,7 +162,7 @@ async def test_reentrant_both_ways(here: RWLock, there: RWLock) -> None:
         assert (one.fence, one.depth) == (two.fence, 2)
         writer = asyncio.create_task(enter(there.write))
         await queued(here)
-        async with asyncio.timeout(ENOUGH), here.read:  # though a writer waits: it would wait for itself
+        async with asyncio.timeout(ENOUGH), here.read:  # although a writer waits: it would wait for itself
             pass
     async with asyncio.timeout(ENOUGH):
         await writer
@@ -196,7 +196,7 @@ async def test_a_downgrade_lets_other_readers_in_and_keeps_writers_out(here: RWL
 
 
 async def test_a_downgrade_of_leases_whose_task_has_ended(here: RWLock, there: RWLock) -> None:
-    """Kept by Gate.leave: the lease that ends counts no more in `max(leases, weight)`."""
+    """Kept by Gate.leave: a lease that ends no longer counts in `max(leases, weight)`."""
 
     async def both() -> tuple[Lease, Lease]:
         return await here.write.acquire(), await here.read.acquire()
@@ -243,7 +243,7 @@ async def test_an_upgrade_raises_at_once(here: RWLock, there: RWLock) -> None:
 
 
 async def test_fences(here: RWLock, there: RWLock) -> None:
-    """A write has its own; a read has that of the last write. Kept by holders.lua: `if mints == '1' …`."""
+    """A write has its own fence; a read has that of the last write. Kept by holders.lua: `if mints == '1' …`."""
     async with here.read as first:
         assert first.fence > 0
     async with here.write as writing:
@@ -310,8 +310,8 @@ async def processes(place: Place) -> AsyncIterator[list[LockManager]]:
         yield [one, two]
 
 
-async def test_nobody_is_with_a_writer_under_load(processes: list[LockManager]) -> None:
-    """2 managers × 6 tasks: never a writer and anybody else; fences rise from write to write."""
+async def test_a_writer_is_alone_under_load(processes: list[LockManager]) -> None:
+    """2 managers × 6 tasks: never a writer together with another holder; fences rise from write to write."""
     writers = readers = most = 0
     fences: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A writer that reads, too: what the server knows of it, and says."""
+"""A writer that also reads: what the server knows of it, and reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def seen(lock: RWLock) -> tuple[bool, int] | None:
 
 
 async def test_info_counts_the_writer_among_the_readers_while_it_reads(here: RWLock, there: RWLock) -> None:
-    """Once, however often it reads; until its last read lease ends. Kept by calls.joint and decide()."""
+    """It counts once, however often it reads, until its last read lease ends. Kept by calls.joint and decide()."""
     async with here.write:
         assert await seen(there) == (True, 0)
         async with here.read, here.write:
@@ -79,7 +79,7 @@ async def test_a_child_task_that_shares_the_writers_hold_reads_with_it(here: RWL
 
 
 async def test_a_writer_that_reads_and_whose_key_is_gone_is_told_that_it_is_gone(here: RWLock, place: Place) -> None:
-    """And not that somebody took it. Kept by `gone`: nothing is held, so nobody took it."""
+    """It is not told that another owner took it. Kept by `gone`: nothing is held, so no one took it."""
     writing = await here.write.acquire()
     reading = await here.read.acquire()
     place.side.flush()

@@ -1,4 +1,4 @@
-"""Each side of a read-write lock releases its own lease, whichever of them is the innermost."""
+"""Each side of a read-write lock releases its own lease, whichever of the two is the innermost."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def there(others: LockManager) -> RWLock:
 
 
 def weights(place: Place) -> list[int]:
-    """What the server's holders have of it."""
+    """What the server has of it among the holders."""
     records = map(read, place.side.hash(keys_of(NAME, "rw").state).values())
     return [record.weight for record in records if isinstance(record, Holder)]
 
 
 async def test_write_release_leaves_a_read_lease_nested_in_it(here: RWLock, there: RWLock, place: Place) -> None:
-    """A downgrade: the server knows, so readers come in, and no writer gets between."""
+    """A downgrade: the server knows, so readers get in, and no writer gets in between."""
     writing = await here.write.acquire()
     reading = await here.read.acquire()
     await here.write.release()

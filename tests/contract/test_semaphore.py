@@ -1,4 +1,4 @@
-"""The semaphore's own contract. What one permit shares with a lock is in test_exclusive.py."""
+"""The semaphore's own contract. test_exclusive.py has what one permit shares with a lock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def there(others: LockManager) -> Semaphore:
 
 
 async def test_a_task_that_detached_one_of_its_permits_still_ends_with_the_other(here: Semaphore) -> None:
-    """Kept by Holds.remove: the task is forgotten with its last lease on the name, whichever hold that is of."""
+    """Kept by Holds.remove: the task is forgotten with its last lease on the name, whichever hold that belongs to."""
 
     async def work() -> tuple[Lease, Lease]:
         moved, kept = await here.acquire(), await here.acquire()
@@ -50,12 +50,12 @@ async def test_a_task_that_detached_one_of_its_permits_still_ends_with_the_other
     assert moved.released
     await until(lambda: kept._task is None)
     with pytest.raises(NotOwned):
-        here.release()  # whose lease that is cannot be told
+        here.release()  # which lease is meant cannot be decided
     await kept.release()
-    assert await here.used() == 1  # the one that travels
+    assert await here.used() == 1  # the one that moves away
 
 
-async def test_so_many_at_once(here: Semaphore, there: Semaphore) -> None:
+async def test_as_many_as_there_are_permits(here: Semaphore, there: Semaphore) -> None:
     """Not reentrant: each acquisition takes a permit."""
     async with here as one, here as two, there as three:
         assert len({one.fence, two.fence, three.fence}) == 3
@@ -82,7 +82,7 @@ async def test_a_large_request_is_not_starved_by_small_ones(here: Semaphore, the
     small = [await here.acquire() for _ in range(2)]
     large = asyncio.create_task(there.acquire(3))
     await queued(here, 1)
-    assert await here.try_acquire() is None  # there is one, but the large request was first
+    assert await here.try_acquire() is None  # a permit is free, but the large request came first
     behind = asyncio.create_task(here.acquire())
     await queued(here, 2)
     await small[0].release()
@@ -97,7 +97,7 @@ async def test_a_large_request_is_not_starved_by_small_ones(here: Semaphore, the
         await (await behind).release()
 
 
-async def test_a_release_lets_in_all_who_fit(here: Semaphore, there: Semaphore) -> None:
+async def test_a_release_lets_in_all_that_fit(here: Semaphore, there: Semaphore) -> None:
     """H16: one message would strand permits. Kept by turn.lua: settle's loop."""
     lease = await here.acquire(3)
     waiters = [asyncio.create_task(semaphore.acquire()) for semaphore in (here, there, here, there)]
@@ -143,7 +143,7 @@ async def test_the_stored_number_wins_and_a_warning_says_so(
     assert "set_permits()" in warning.getMessage()
 
 
-async def test_who_was_let_in_by_a_message_is_warned_too(
+async def test_a_waiter_that_a_message_lets_in_is_warned_too(
     here: Semaphore, others: LockManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kept by turn.lua: `text(state.capacity)` in the message."""
@@ -156,7 +156,7 @@ async def test_who_was_let_in_by_a_message_is_warned_too(
     assert f"'{NAME}' has 3 permits, not the 5" in caplog.text
 
 
-async def test_who_waited_is_not_warned_of_what_is_not_so(
+async def test_a_waiter_is_not_warned_without_reason(
     here: Semaphore, there: Semaphore, caplog: pytest.LogCaptureFixture
 ) -> None:
     lease = await here.acquire(3)
@@ -165,11 +165,11 @@ async def test_who_waited_is_not_warned_of_what_is_not_so(
     await lease.release()
     async with asyncio.timeout(ENOUGH):
         await (await waiter).release()
-    # The watchdog may say that the machine stood still.
+    # The watchdog may log that the machine stood still.
     assert {record.name for record in caplog.records if record.levelno >= logging.WARNING} <= {"aiolock.watchdog"}
 
 
-async def test_more_permits_let_in_whom_that_lets_in(here: Semaphore, there: Semaphore) -> None:
+async def test_more_permits_let_in_the_waiters_that_now_fit(here: Semaphore, there: Semaphore) -> None:
     """Kept by set_capacity.lua's settle."""
     lease = await here.acquire(3)
     waiters = [asyncio.create_task(semaphore.acquire()) for semaphore in (here, there)]
@@ -183,8 +183,8 @@ async def test_more_permits_let_in_whom_that_lets_in(here: Semaphore, there: Sem
     assert await here.available() == 5
 
 
-async def test_a_change_lets_them_in_by_itself(here: Semaphore, place: Place) -> None:
-    """In its own script, all who fit: nobody has to look. Kept by set_capacity.lua's settle."""
+async def test_the_change_itself_lets_them_in(here: Semaphore, place: Place) -> None:
+    """The same script lets in all that fit, so none has to ask. Kept by set_capacity.lua's settle."""
     async with here.acquire(3):
         strangers = [
             QueueStranger(place, "semaphore", NAME, capacity=3, weight=n, owner=f"s:{n}{i}")
@@ -217,7 +217,7 @@ async def test_fewer_permits_take_none_away(here: Semaphore, there: Semaphore) -
     assert await here.available() == 1
 
 
-async def test_set_permits_lasts_while_nobody_holds(here: Semaphore, locks: LockManager, place: Place) -> None:
+async def test_set_permits_lasts_while_no_one_holds_any(here: Semaphore, locks: LockManager, place: Place) -> None:
     await here.set_permits(7)
     async with here:
         pass
@@ -227,7 +227,7 @@ async def test_set_permits_lasts_while_nobody_holds(here: Semaphore, locks: Lock
 
 
 async def test_a_request_for_more_than_there_are(here: Semaphore, there: Semaphore) -> None:
-    """Also one that waits while the number is lowered, wherever it stands in the queue."""
+    """The same for a request that waits while the number is lowered, wherever it stands in the queue."""
     with pytest.raises(ConfigurationError, match=f"'{NAME}' was asked for 4 at once, but has 3 in all"):
         await here.acquire(4)
     with pytest.raises(ConfigurationError, match="has 3 in all"):
@@ -246,7 +246,7 @@ async def test_a_request_for_more_than_there_are(here: Semaphore, there: Semapho
     assert await here.available() == 2
 
 
-async def test_what_is_no_number_of_permits(locks: LockManager, place: Place) -> None:
+async def test_invalid_numbers_of_permits(locks: LockManager, place: Place) -> None:
     semaphore = locks.semaphore(NAME, 3)
     for permits in (0, -1, True, 1.5, "3", None, 2**31):
         with pytest.raises(ConfigurationError, match=f"permits of semaphore '{NAME}' must be a whole number"):
@@ -258,8 +258,8 @@ async def test_what_is_no_number_of_permits(locks: LockManager, place: Place) ->
     assert place.keys() == set()
 
 
-async def test_a_nested_timeout_does_not_speak_of_owners(here: Semaphore) -> None:
-    """There is nothing to share: it is not reentrant. Kept by acquisition._timeout."""
+async def test_a_nested_timeout_does_not_mention_owners(here: Semaphore) -> None:
+    """There is nothing to share: a semaphore is not reentrant. Kept by acquisition._timeout."""
     async with here.acquire(3):
         with pytest.raises(AcquireTimeout) as caught:
             await here.acquire(timeout=0)
@@ -306,7 +306,7 @@ async def processes(place: Place) -> AsyncIterator[list[LockManager]]:
 
 
 async def test_never_above_its_permits_under_load(processes: list[LockManager]) -> None:
-    """2 managers × 8 tasks that take 1 to 3 of 4, some of whom give up; fences differ."""
+    """2 managers × 8 tasks that take 1 to 3 of 4 permits, some of which give up; fences differ."""
     out = most = 0
     fences: list[int] = []
 
@@ -324,7 +324,7 @@ async def test_never_above_its_permits_under_load(processes: list[LockManager]) 
                     await asyncio.sleep(0.001)
                     out -= n
             except (AcquireTimeout, BackendError):
-                pass  # the latter if not even the first answer came in time
+                pass  # the latter if even the first answer did not come in time
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         for number in range(16):

@@ -1,4 +1,4 @@
-"""Part of a semaphore's lease is given back, and the lease goes on with the rest."""
+"""You give back part of a semaphore's lease, and the lease continues with the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def there(others: LockManager) -> Semaphore:
     return others.semaphore(NAME, 4)
 
 
-async def test_the_lease_goes_on_with_the_rest(here: Semaphore, there: Semaphore) -> None:
+async def test_the_lease_continues_with_the_rest(here: Semaphore, there: Semaphore) -> None:
     lease = await here.acquire(4)
     fence = lease.fence
     await lease.release(1)
@@ -42,7 +42,7 @@ async def test_the_lease_goes_on_with_the_rest(here: Semaphore, there: Semaphore
     assert await there.available() == 4
 
 
-async def test_whoever_fits_is_let_in_at_once(here: Semaphore, there: Semaphore) -> None:
+async def test_a_waiter_that_fits_is_let_in_at_once(here: Semaphore, there: Semaphore) -> None:
     lease = await here.acquire(4)
     waiters = [asyncio.create_task(there.acquire(n)) for n in (2, 2)]
     await queued(here, 2)
@@ -72,8 +72,8 @@ async def test_inside_a_block(here: Semaphore, there: Semaphore) -> None:
     assert await there.available() == 4
 
 
-async def test_nobody_has_to_await_it(here: Semaphore, there: Semaphore) -> None:
-    """It is written when it is called; who is cancelled has given back all the same."""
+async def test_you_need_not_await_it(here: Semaphore, there: Semaphore) -> None:
+    """It is written when you call it; a cancelled caller has given the permits back all the same."""
     lease = await here.acquire(4)
     lease.release(1)
     assert lease.permits == 3
@@ -119,14 +119,14 @@ async def test_other_leases_have_no_parts(locks: LockManager, kind: str) -> None
             lease.release(1)
 
 
-async def test_nor_has_a_writers(locks: LockManager) -> None:
+async def test_neither_has_a_writers_lease(locks: LockManager) -> None:
     async with locks.rw_lock(NAME).write as lease:
         assert lease.permits == 1
         with pytest.raises(ConfigurationError, match="only a semaphore's lease"):
             lease.release(1)
 
 
-async def test_by_name_it_is_of_the_innermost_lease(here: Semaphore) -> None:
+async def test_release_by_name_applies_to_the_innermost_lease(here: Semaphore) -> None:
     outer, inner = await here.acquire(2), await here.acquire(2)
     await here.release(1)
     assert (outer.permits, inner.permits) == (2, 1)

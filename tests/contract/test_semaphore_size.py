@@ -1,4 +1,4 @@
-"""How many permits there are is fixed by the first use of the name, a look among them."""
+"""The first use of a name fixes its number of permits, even if you only look."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fifteen(others: LockManager) -> Semaphore:
 
 @pytest.mark.parametrize("look", ["available", "used", "info"])
 async def test_a_look_fixes_it(ten: Semaphore, fifteen: Semaphore, look: str, caplog: pytest.LogCaptureFixture) -> None:
-    """For those who look and those who acquire; others are told in the log, once."""
+    """For clients that look and for clients that acquire; others get a warning in the log, once."""
     await getattr(ten, look)()
     assert await fifteen.available() == 10
     assert (await fifteen.info()).permits == 10
@@ -40,7 +40,7 @@ async def test_a_look_fixes_it(ten: Semaphore, fifteen: Semaphore, look: str, ca
 
 
 async def test_what_a_look_leaves_expires(ten: Semaphore, place: Place) -> None:
-    """Invariant 8: as soon as what a clean release leaves."""
+    """Invariant 8: as soon as the state of a clean release expires."""
     await ten.info()
     (key,) = place.keys()
     assert 0 < place.side.pttl(key) <= TTL * 1000 + GRACE_MS
@@ -51,7 +51,7 @@ async def test_what_a_look_leaves_expires(ten: Semaphore, place: Place) -> None:
 async def test_a_look_is_a_use_and_shortens_nothing(
     ten: Semaphore, locks: LockManager, others: LockManager, place: Place
 ) -> None:
-    """Who looks now and then keeps the number; after set_permits() it is kept for a day."""
+    """If you look now and then, the number is kept; after set_permits() it is kept for a day."""
     short = others.semaphore(NAME, 10, ttl=0.5)
     await short.info()
     (key,) = place.keys()
@@ -65,7 +65,7 @@ async def test_a_look_is_a_use_and_shortens_nothing(
     assert place.side.pttl(key) > 23 * 3_600_000
 
 
-async def test_a_look_changes_nothing_of_what_is_there(ten: Semaphore, fifteen: Semaphore) -> None:
+async def test_a_look_changes_nothing_that_exists(ten: Semaphore, fifteen: Semaphore) -> None:
     async with ten.acquire(4) as lease:
         for _ in range(2):
             assert await fifteen.info() == SemaphoreInfo(
@@ -78,8 +78,8 @@ async def test_a_look_changes_nothing_of_what_is_there(ten: Semaphore, fifteen: 
 
 
 @pytest.mark.parametrize("command", ["hset", "pexpire", "pttl"])
-async def test_who_may_only_look_looks_and_fixes_nothing(redis_place: RedisPlace, command: str) -> None:
-    """A dashboard's user. Kept by info.lua: its writes are tried, PEXPIRE first, so that nothing stays for ever."""
+async def test_a_user_with_read_rights_can_look_and_fixes_nothing(redis_place: RedisPlace, command: str) -> None:
+    """A dashboard's user. Kept by info.lua: it tries its writes, PEXPIRE first, so that no key stays for ever."""
     user = "aiolock-looker"
     redis_place.link.execute_command(
         "ACL", "SETUSER", user, "reset", "on", ">secret", "~*", "&*", "+@all", f"-{command}"

@@ -1,4 +1,4 @@
-"""How much a resumed lease has is what the server moved, whatever its ticket says."""
+"""A resumed lease has what the server moved, whatever its ticket says."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ async def test_a_semaphores_ticket_makes_no_permits(locks: LockManager, others: 
     assert await others.semaphore(NAME, 5).used() == 0
 
 
-async def test_a_resumed_semaphore_lease_asks_for_what_it_has_of_all_there_are(
+async def test_a_resumed_semaphore_lease_asks_with_its_own_share_and_capacity(
     locks: LockManager, others: LockManager
 ) -> None:
-    """So a server that lost their number is not told that there are as many as the lease has."""
+    """So a server that lost their number does not take the lease's share for the total."""
     lease = await locks.semaphore(NAME, 5).acquire(2)
     moved = await others.resume(await lease.detach())
     _, (_, (*_, capacity, weight)) = moved._hold.part()
