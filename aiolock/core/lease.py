@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from types import TracebackType
 from typing import Protocol, TypeVar
 
 from ..clock import format_seconds, in_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..scripts.base import Ending
+from .caller import caller
 from .calls import Calls, Contention
+from .guard import Guard
 from .hold import Block, Hold
 from .kinds import KINDS
-from .ondemand import OnDemand
 from .policy import check_ttl, milliseconds
 from .release import ReleaseResult
+from .releasing import Releasing
 from .runtime import Runtime
 from .shield import Shielded
 from .ticket import Ticket
@@ -60,7 +62,10 @@ class Owner:
 
 
 class Lease:
-    """One acquisition of a lock. Comes from `acquire()` or `async with lock`; never made by hand."""
+    """One acquisition of a lock. Comes from `acquire()` or `async with lock`; never made by hand.
+
+    `async with lease:` guards a block with one that was acquired by `await lock.acquire()`.
+    """
 
     __slots__ = ("__weakref__", "_calls", "_detached", "_guard", "_hold", "_home", "_result", "_task")
 
@@ -273,6 +278,43 @@ class Lease:
             self._result = self._home.leave(self, ending)
         return Releasing(self._result)
 
+    async def __aenter__(self) -> Lease:
+        """Guard a block with a lease that guards none yet; it is released at the block's end, as by `async with lock`.
+
+        The task that enters has it from then on: it may be another than the one that acquired it.
+
+        Raises:
+            LockLost: it was lost already, and is given up.
+            NotOwned: it was released or detached.
+            ConfigurationError: it guards a block; or this is another loop, thread or process than its manager's.
+
+        Cancellation: never before the block has begun, as nothing is awaited. Cost: no round trip.
+        """
+        self._home.runtime.check_here(self.name, "lock.acquire() and enter its lease")
+        if self._guard is not None:
+            raise ConfigurationError(
+                self.name,
+                f"this lease of lock {self.name!r} guards a block already: acquire again for a block inside that",
+            )
+        if self.released:
+            raise self._not_owned()
+        if self._hold.check() is not None:
+            self._give_up("dirty")
+            raise self._hold.loss()
+        task = asyncio.current_task()
+        if task is not self._task:
+            self._home.runtime.tasks.remove(self)
+            self._task = task
+            self._home.runtime.tasks.add(self)
+        Guard(self, caller(self.name)[2])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(self._guard, Guard):
+            await self._guard.exit(asyncio.current_task(), kind, error, trace)
+
     def _give_up(self, ending: Ending) -> ReleaseResult:
         """Release it with a given ending; what `release()` and the guard stand on."""
         if self._result is None:
@@ -346,24 +388,3 @@ class Lease:
         if self._result is None and not self._hold.ended:
             self._home.collected(self._hold)  # first, for a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
-
-
-class Releasing(OnDemand[None]):
-    """What `release()` returns: await it to see how that went, make a task of it, or drop it.
-
-    Args:
-        result: what was written when `release()` was called.
-    """
-
-    __slots__ = ("_result",)
-
-    def __init__(self, result: ReleaseResult) -> None:
-        self._running = None
-        self._result = result
-
-    def __await__(self) -> Generator[object, None, None]:
-        yield from self._result.observed()
-        self._result.raise_failure()
-
-    async def _start(self) -> None:
-        await self

@@ -14,8 +14,9 @@ from ..core.caller import caller
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
 from ..core.guard import Guard
-from ..core.lease import Lease, Owner, Releasing
+from ..core.lease import Lease, Owner
 from ..core.policy import Policy, check_timeout
+from ..core.releasing import Releasing
 from ..core.runtime import Runtime
 from ..errors import NotOwned
 from ..log import Log

@@ -10,8 +10,9 @@ from ..clock import format_seconds
 from ..core.acquisition import Acquisition
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
-from ..core.lease import Lease, Releasing
+from ..core.lease import Lease
 from ..core.policy import Policy, milliseconds
+from ..core.releasing import Releasing
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError
 from ..log import Log
