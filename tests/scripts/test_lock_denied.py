@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.lock import confirm, renew
+from aiolock.scripts.lock import SCRIPTS, confirm, renew
 from aiolock.scripts.outcomes import (
     Failed,
     Finished,
@@ -37,6 +37,7 @@ from tests.support.lock_calls import (
     expire,
     forget,
     hears,
+    lasting,
     state,
     waiters,
 )
@@ -122,9 +123,13 @@ def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, Any]:
     return (one.error, None) if isinstance(one, Failed) else ("", one)
 
 
+def test_every_script_is_among_them() -> None:
+    assert {situation.call.script for situation in SITUATIONS.values()} == set(SCRIPTS)
+
+
 @pytest.mark.parametrize(("name", "command"), CASES)
 def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Guards the order of commands, each `redis.pcall`, and `name.ended`."""
+    """Guards the order of commands, each `redis.pcall`, `name.ended`, and that no key is ever without an expiry."""
     situation = SITUATIONS[name]
     before = prepare(lua, situation)
     error, result = attempt(denied(command), situation.call)
@@ -133,6 +138,7 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
         assert command not in situation.optional
     else:
         assert isinstance(result, situation.answer)
+    lasting(lua, NAME)
     left, told = state(lua, NAME), [payload for _, payload in lua.heard()]
     if left.holder != before.holder and left.holder[0] in "no" and error:
         asks = left.holder in situation.call.args  # it does not know; a copy of its request says so

@@ -14,6 +14,7 @@ import pytest
 from aiolock.scripts.base import Call
 from aiolock.scripts.multi import SCRIPTS, renew
 from aiolock.scripts.outcomes import Failed, Granted, Kept, Queued, Released
+from tests.support.lock_calls import lasting
 from tests.support.multi import LIVENESS, Multi, Name, crash, granted, state, waiting
 from tests.support.scripting import DENIAL, KEYS, LuaSide
 from tests.support.scripting import Refused as Failure
@@ -60,6 +61,10 @@ SITUATIONS = {
 COMMANDS = sorted({word.lower() for script in SCRIPTS for word in re.findall(r"redis\.p?call\('(\w+)'", script.lua)})
 
 
+def test_every_script_is_among_them() -> None:
+    assert {situation.call.script for situation in SITUATIONS.values()} == set(SCRIPTS)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_left(command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
     """At worst a name is kept until its time is over, or an entry until it counts as dead."""
@@ -90,7 +95,9 @@ def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, object]:
 
 
 def check_left(lua: LuaSide, told: str) -> None:
-    """The next requests set right what it left."""
+    """No key is without an expiry; the next requests set right what else it left."""
+    for name in NAMES:
+        lasting(lua, name)
     lua.run(ABC.release("m:+1", TTL, 0, "undone", False))
     for name in NAMES:
         if state(lua, name).expires:

@@ -87,7 +87,7 @@ class World:
     def __init__(self, lua: LuaSide) -> None:
         self.sides: tuple[Side, Side] = (lua, TwinSide())
         example = next(_examples)
-        self.names = [Name(f"{example} {{{i}}}") for i in range(3)]
+        self.names = [Name(f"multi {example} {{{i}}}") for i in range(3)]
         self.numbers: dict[tuple[Side, str], int] = {}
         self.sent: list[Callable[[Side], Call[Any]]] = []
         self.highest = [FLOOR] * 3

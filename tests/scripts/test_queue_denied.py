@@ -119,6 +119,8 @@ def test_the_next_request_sets_right_what_a_denied_command_left(
         assert all(owner in found.order for owner in (*found.holders, *found.waiters)), told
         lua.run(NEXT[following])
         assert_sound(lua, NAME)
+        endless = [key for key in (NAME.hash, NAME.order) if lua.pttl(key) == -1]
+        assert not endless, told
         crash(lua, NAME, *holders(lua, NAME))
         forget(lua, NAME, *standing(lua, NAME).waiters)
         assert isinstance(lua.run(NAME.request("y:1", TTL, HIGH, "", queue_number=0)), Granted), told

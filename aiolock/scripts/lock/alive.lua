@@ -6,9 +6,9 @@ local function lives(name, owner, liveness, counted)
   local known = string.format('%.0f%s', now + liveness, counted == '1' and '+' or '')
   return redis.call('HSET', KEYS[name.at + 2], string.match(owner, '^[^:]*'), known) == 1
 end
--- Never shortens: a manager with a longer liveness refreshes seldom.
-local function keep(key, ms)
-  redis.call('PEXPIRE', key, string.format('%.0f', math.max(ms, redis.call('PTTL', key))))
+-- Never shortens, unless the key is `new`: a manager with a longer liveness refreshes seldom.
+local function keep(key, ms, new)
+  redis.call('PEXPIRE', key, string.format('%.0f', new and ms or math.max(ms, redis.call('PTTL', key))))
 end
 -- Forgets managers that are gone, where they are many.
 local function sweep(name)

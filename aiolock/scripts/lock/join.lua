@@ -4,22 +4,20 @@
 -- place it had; else it gets the next. `name.last` is the last number, '0' if nobody queues, nil if it was not read.
 -- The keys' expiry is put off when the queue is new, and when a quarter of it is over: what is read already tells.
 -- returns nothing
--- If a command is denied: ZADD, nothing was changed; else an entry that counts as dead.
+-- If a command is denied: nothing was changed, or only that its manager lives; so what may be denied comes before ZADD,
+-- and what has no expiry is taken back.
 local function join(name, owner, liveness, counted, number)
   local queue, alive, ms = KEYS[name.at + 1], KEYS[name.at + 2], math.max(60000, 20 * math.abs(liveness))
   name.last = name.last or redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or '0'
   local last = name.last
   number = number or string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
-  redis.call('ZADD', queue, 'NX', number, owner)
   local unknown = liveness > 0 and lives(name, owner, liveness, counted)
-  if last == '0' then
-    redis.call('PEXPIRE', queue, string.format('%.0f', ms))
-    redis.call('PEXPIRE', alive, string.format('%.0f', ms))
-  elseif math.floor(last / ms / 250) < math.floor(number / ms / 250) then
-    keep(queue, ms)
-    keep(alive, ms)
-  elseif unknown then
-    keep(alive, ms)
+  local new, later = last == '0', math.floor(last / ms / 250) < math.floor(number / ms / 250)
+  if (new or later or unknown) and not pcall(keep, alive, ms, new) then
+    if unknown then redis.call('HDEL', alive, string.match(owner, '^[^:]*')) end
+    keep(alive, ms, new)
   end
+  redis.call('ZADD', queue, 'NX', number, owner)
+  if new or later then keep(queue, ms, new) end
   name.last = string.format('%.0f', math.max(last, number))
 end

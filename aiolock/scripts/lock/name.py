@@ -147,9 +147,9 @@ class Name:
         self.store.hset(self.alive, {manager: f"{self.now + liveness}{'+' if counted == '1' else ''}"})
         return unknown
 
-    def keep(self, key: str, ms: int) -> None:
-        """Put a key's expiry off, never forward."""
-        self.store.pexpire(key, max(ms, self.store.pttl(key)))
+    def keep(self, key: str, ms: int, new: bool = False) -> None:
+        """Put a key's expiry off, never forward, unless it is `new`."""
+        self.store.pexpire(key, ms if new else max(ms, self.store.pttl(key)))
 
     def sweep(self) -> None:
         """Forget managers that are gone, where they are many."""
@@ -164,17 +164,14 @@ class Name:
         ms, last = kept(liveness), self.last
         if number is None:
             number = max(last + 1, self.now_us)
+        unknown = liveness > 0 and self.lives(owner, liveness, counted)
+        new, later = last == 0, last // (ms * 250) < number // (ms * 250)
+        if new or later or unknown:
+            self.keep(self.alive, ms, new)
         if self.store.zscore(self.queue, owner) is None:
             self.store.zadd(self.queue, number, owner)
-        unknown = liveness > 0 and self.lives(owner, liveness, counted)
-        if last == 0:
-            self.store.pexpire(self.queue, ms)
-            self.store.pexpire(self.alive, ms)
-        elif last // (ms * 250) < number // (ms * 250):
-            self.keep(self.queue, ms)
-            self.keep(self.alive, ms)
-        elif unknown:
-            self.keep(self.alive, ms)
+        if new or later:
+            self.keep(self.queue, ms, new)
 
 
 def kept(liveness: int) -> int:

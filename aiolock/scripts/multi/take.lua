@@ -5,8 +5,10 @@
 local function take(name, depth, expires, metadata, floor)
   local queue = KEYS[name.at + 1]
   if name.younger then
+    local ms = math.max(60000, 20 * liveness)
+    keep(KEYS[name.at + 2], ms) -- first, so that what is denied leaves no queue without an expiry
     redis.call('ZADD', queue, 'NX', name.before, name.holder)
-    keep(queue, math.max(60000, 20 * liveness)) -- it may be new
+    keep(queue, ms) -- it may be new
   end
   if name.mine and depth == '0' then
     name.expires = math.max(name.expires, expires)

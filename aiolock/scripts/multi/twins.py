@@ -89,6 +89,7 @@ class Request:
     def take(self, part: Part, depth: int, expires: int, metadata: str) -> None:
         """One name becomes the owner's: until it has them all, or for good."""
         if part.younger:
+            part.keep(part.alive, kept(self.liveness))
             self.store.zadd(part.queue, part.before, part.holder)
             part.keep(part.queue, kept(self.liveness))
         if part.mine:

@@ -24,7 +24,11 @@ local function close(state, clean_ttl)
   -- At the memory limit the first write decides: only what makes more of it is refused there.
   if not state.grows and (order or fields or ended) then redis.call('PEXPIRE', state.key, lasting) end
   if order then redis.call('ZADD', state.order, unpack(order)) end
-  if order or state.joined then redis.call('PEXPIRE', state.order, lasting) end
+  local function last() redis.call('PEXPIRE', state.order, lasting) end
+  if (order or state.joined) and not pcall(last) then
+    if state.new then redis.pcall('DEL', state.order) end -- or it would have no expiry
+    last()
+  end
   if fields then redis.call('HSET', state.key, unpack(fields)) end
   if state.grows then redis.call('PEXPIRE', state.key, lasting) end
   if ended then redis.pcall('HDEL', state.key, unpack(ended)) end

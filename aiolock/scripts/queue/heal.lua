@@ -24,6 +24,7 @@ local function open(k, capacity, owners)
   if state then return state end
   state = read_state(k, capacity, owners)
   local known = state.holders + state.waiters
+  state.new = known == 0 -- whatever is in the order then is void
   if redis.call('HLEN', state.key) ~= known + (state.fresh and 0 or 1)
     or known > 0 and redis.call('ZCARD', state.order) < known
     or state.waiters > 0 and redis.call('ZCOUNT', state.order, FIRST, '+inf') < state.waiters then heal(state) end
