@@ -9,8 +9,9 @@ from typing import Any, Literal
 from tests.unit.world import later
 
 When = int | Literal["answer"]
-"""When a cancel comes: so many turns of the loop after the suspension, in the very step for -1; or in the turn in which
-what it waits for is there, so that the answer has come and the task is cancelled all the same."""
+"""When a cancel comes: this many turns of the loop after the suspension; -1 means in that very step, or in the turn in
+which the awaited result is there, so that the answer has come and the task is cancelled all the same.
+"""
 
 
 class Stepper(Awaitable[Any]):
@@ -18,7 +19,7 @@ class Stepper(Awaitable[Any]):
 
     Args:
         work: what to run.
-        cancels: number of the suspension, from 1, to when in it.
+        cancels: maps the number of a suspension, from 1, to the moment in it.
     """
 
     def __init__(self, work: Coroutine[Any, Any, Any], cancels: Mapping[int, When]) -> None:
@@ -28,7 +29,7 @@ class Stepper(Awaitable[Any]):
 
     @property
     def all_sent(self) -> bool:
-        """Every cancel had its suspension."""
+        """Whether every cancel had its suspension."""
         return not self._cancels
 
     def __await__(self) -> Generator[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""A manager is closed in every state of those who wait and hold: nothing stays on the server, and nobody is stuck."""
+"""A manager is closed in every state of its waiters and holders: nothing stays on the server, and no task is stuck."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ KINDS: dict[str, Callable[[LockManager], Any]] = {
     "write": lambda manager: manager.rw_lock("a").write,
 }
 TURNS = 30
-"""Until everything has come and gone."""
+"""Long enough for everything to come and go."""
 
 
 async def close_in(
     kind: str, turns: int, prepare: Callable[[SlowBackend, LockManager, LockManager], None]
 ) -> list[str]:
-    """Let tasks of a process come, and whatever `prepare` says happen; close its manager so many turns later.
+    """Let tasks of a process come and let `prepare` act; close the process's manager this many turns later.
 
     Returns:
-        What is held in the end.
+        What is still held at the end.
     """
     backend = SlowBackend()
     locks, peer = LockManager(backend), LockManager(MemoryBackend(backend))
@@ -49,7 +49,7 @@ async def close_in(
         assert all(task.done() for task in tasks), "a waiter is stuck"
         await asyncio.gather(closing, elsewhere)
         for task in tasks:
-            with contextlib.suppress(NotAcquired, LockLost):  # while it waited, or while it was inside
+            with contextlib.suppress(NotAcquired, LockLost):  # while it waited, or while it held the lock
                 await task
         assert_empty(locks)
         assert not runtime_of(locks).bound
@@ -62,13 +62,13 @@ async def enter(lock: Any) -> None:
 
 
 def nothing(backend: SlowBackend, locks: LockManager, peer: LockManager) -> None:
-    """All goes well."""
+    """Change nothing: all goes well."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("turns", range(TURNS))
 async def test_while_some_wait(kind: str, turns: int) -> None:
-    """Before a request is written, before it is answered, queued, granted, handing on, and when all is over."""
+    """Before a request is written, before it is answered, queued, granted, handing on, and after everything is over."""
     assert await close_in(kind, turns, nothing) == []
 
 

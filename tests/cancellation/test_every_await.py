@@ -1,7 +1,7 @@
 """Invariant 3: at every await of acquire, wait, nest, release, close and entry, one cancel or two leave nothing behind.
 
 Each scenario runs once for each place and moment of a first cancel, and for each of a second one, one or two
-suspensions later. Afterwards no time passes: what must be undone was written by then.
+suspensions later. No time passes afterwards: whatever must be undone was written by then.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .stepper import Stepper, When
 Cancels = dict[int, When]
 Scenario = Callable[["World"], Coroutine[None, None, None]]
 FIRST: tuple[When, ...] = (-1, 0, 1, 2, 4, "answer")
-"""Before it is written, before and after it is executed, before and with its answer."""
+"""Before it is written, before and after it is executed, before and together with its answer."""
 SECOND: tuple[When, ...] = (-1, 2, "answer")
 EXPECTED = (asyncio.CancelledError, AiolockError)
 R = TypeVar("R")
 
 
 class CountingBackend(SlowBackend):
-    """Counts how often each owner was ended by a release of its own."""
+    """Counts how often a release of its own ended each owner."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,17 +65,17 @@ class World:
         self.ticket = ""
 
     async def hold(self) -> None:
-        """Another task of this process holds the lock; it leaves at the end at the latest."""
+        """Have another task of this process hold the lock; it leaves at the end at the latest."""
         self.holder = Holder(self.crew, self.lock(self.locks))
         await self.holder.entered
         self.after.append(self.holder.end)
 
     def lock(self, manager: LockManager) -> Any:
-        """What is acquired."""
+        """What the scenario acquires."""
         return manager.lock("a")
 
     def soon(self, turns: int, act: Callable[[], object]) -> None:
-        """Have `act` happen in so many turns, whatever becomes of the scenario."""
+        """Have `act` happen in this many turns, whatever becomes of the scenario."""
 
         async def wait() -> None:
             for _ in range(turns):
@@ -85,7 +85,7 @@ class World:
         self.crew.start(wait())
 
     def assert_alone(self) -> None:
-        """Nobody else is inside; the world's own holders count themselves."""
+        """Check that no one else is inside; the world's own holders count themselves."""
         assert self.inside == 0
 
 
@@ -110,14 +110,14 @@ async def run_every_way(
     make: Callable[[], World] = World,
     stride: int = 1,
 ) -> int:
-    """Run `scenario` uncancelled, then in every way cancelled; how many ways there were.
+    """Run `scenario` uncancelled, then cancelled in every way; return the number of ways.
 
     Args:
         scenario: what is cancelled.
-        prepare: what comes before, and is not.
+        prepare: what comes before, and is not cancelled.
         entered: whether the manager is entered before.
         make: makes the world.
-        stride: run only every so many of the ways, spread over all suspensions.
+        stride: run only every n-th way, spread over all suspensions.
     """
     suspensions = await run_once(scenario, prepare, {}, entered, make)
     assert suspensions, "nothing to cancel"
@@ -163,7 +163,7 @@ async def run_once(
 
 
 async def assert_nothing_left(world: World, cancels: Cancels) -> None:
-    """No time has passed: no key, nobody blocked, no memory."""
+    """Check that no key, no blocked task and no memory is left, although no time has passed."""
     assert lock_keys(world.backend) == [], f"a key is left with {cancels}"
     twice = [owner for owner, times in world.backend.ended.items() if times > 1]
     assert not twice, f"ended twice with {cancels}: {twice}"
@@ -198,7 +198,7 @@ async def body(world: World) -> None:
 
 @asynccontextmanager
 async def held_by_peer(world: World, turns: int) -> AsyncIterator[None]:
-    """Another process holds the lock, and releases it in so many turns."""
+    """Have another process hold the lock, and release it in this many turns."""
     lease = await world.lock(world.peer).acquire()
     world.inside += 1
 
@@ -321,7 +321,7 @@ async def test_a_timeout_while_the_answer_is_on_its_way() -> None:
 
 
 async def test_nesting() -> None:
-    """C3 (a): the outer block lives on, whatever becomes of the inner one."""
+    """C3 (a): the outer block continues, whatever becomes of the inner one."""
 
     async def scenario(world: World) -> None:
         lock = world.locks.lock("a")
@@ -365,8 +365,8 @@ async def test_sharing_with_a_child_that_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
-async def test_a_handoff_to_the_one_who_is_cancelled(turns: int) -> None:
-    """H2 (b): the lock goes on to the next in the queue, or back to the server."""
+async def test_a_handoff_to_a_task_that_is_cancelled(turns: int) -> None:
+    """H2 (b): the lock goes to the next in the queue, or back to the server."""
 
     async def prepare(world: World) -> None:
         await world.hold()
@@ -407,7 +407,7 @@ async def test_a_handoff_with_another_one_behind(turns: int) -> None:
     assert await run_every_way(scenario, prepare) > 40
 
 
-async def test_a_holder_who_hands_on_is_cancelled() -> None:
+async def test_a_holder_that_hands_on_is_cancelled() -> None:
     async def scenario(world: World) -> None:
         async with world.locks.lock("a"):
             waiter = Holder(world.crew, world.locks.lock("a"))
@@ -419,7 +419,7 @@ async def test_a_holder_who_hands_on_is_cancelled() -> None:
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
 async def test_acquire_over_a_connection_that_dies(lost: str) -> None:
-    """Invariant 4 with 3: cancelled while nobody knows whether the server saw it."""
+    """Invariant 4 with 3: cancelled while it is unknown whether the server saw the request."""
 
     async def scenario(world: World) -> None:
         world.soon(3, lambda: world.backend.die(lost))  # type: ignore[arg-type]
@@ -498,7 +498,7 @@ async def test_closing_with_plain_leases() -> None:
 
 
 async def test_closing_with_bodies_and_waiters() -> None:
-    """H4: a cancelled close waits no longer; a body that had not ended by then keeps its key until its ttl."""
+    """H4: a cancelled close stops waiting; a body that had not ended by then keeps its key until its ttl."""
 
     async def prepare(world: World) -> None:
         holders = [Holder(world.crew, world.locks.lock("a")) for _ in range(2)]
@@ -506,7 +506,7 @@ async def test_closing_with_bodies_and_waiters() -> None:
 
         async def end() -> None:
             assert all(holder.task.done() for holder in holders)
-            if runtime_of(world.locks).bound:  # never closed, as the cancel came before
+            if runtime_of(world.locks).bound:  # never closed, because the cancel came first
                 return
             if lock_keys(world.backend):
                 await world.backend.clock.advance(TTL)

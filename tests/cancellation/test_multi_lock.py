@@ -1,4 +1,4 @@
-"""Invariant 3 for the multi lock: no cancel, at no await, leaves one of its names behind."""
+"""Invariant 3 for the multi lock: no cancel, at any await, leaves one of its names behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_wait_that_the_release_of_one_name_elsewhere_ends(turns: int, at
 
 @pytest.mark.parametrize("turns", [0, 3, 12])
 async def test_a_wait_in_which_it_gathers(turns: int) -> None:
-    """It is granted one name after the other. Kept by MultiCalls.release: of all names, and from all queues."""
+    """It gets one name after the other. Kept by MultiCalls.release: of all names, and from all queues."""
 
     async def prepare(world: World) -> None:
         leases = [await world.peer.lock(name).acquire() for name in "ab"]

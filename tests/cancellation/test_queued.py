@@ -15,7 +15,7 @@ from tests.unit.world import Holder, settle
 from .test_every_await import World, body, held_by_peer, nothing, run_every_way, run_once
 
 STRIDE = 11
-"""Of the 42 ways at each suspension: the lock's own suite takes them all, over the same loop of acquiring."""
+"""Of the 42 ways at each suspension: the lock's own tests take all of them, with the same acquire loop."""
 
 Make = Callable[[LockManager], Any]
 KINDS: dict[str, Make] = {
@@ -92,7 +92,7 @@ async def test_a_wait_that_a_release_elsewhere_ends(make: Callable[[], World], t
 
 @pytest.mark.parametrize("turns", [2, 5])
 async def test_with_another_one_behind(make: Callable[[], World], turns: int) -> None:
-    """A cancelled waiter, and one that was granted already, lets the next one in at once."""
+    """A cancelled waiter, even one that was already granted the lock, lets the next one in at once."""
 
     async def behind(world: World) -> None:
         for _ in range(3):
@@ -143,7 +143,7 @@ async def test_a_wait_that_times_out(make: Callable[[], World], timeout: float) 
 @pytest.mark.parametrize("lost", ["request", "reply"])
 @pytest.mark.parametrize("turns", [3, 7])
 async def test_over_a_connection_that_dies(make: Callable[[], World], lost: Any, turns: int) -> None:
-    """While queued, or while the grant is on its way: nobody knows what the server has seen."""
+    """While queued, or while the grant is on its way: it is unknown what the server has seen."""
 
     async def scenario(world: World) -> None:
         world.soon(turns, lambda: world.backend.die(lost))
@@ -154,7 +154,7 @@ async def test_over_a_connection_that_dies(make: Callable[[], World], lost: Any,
 
 
 async def test_a_refresh_is_on_its_way(make: Callable[[], World]) -> None:
-    """It grants while the waiter is cancelled. Kept by `QueueEntry.judged`: the undo was written behind it."""
+    """It brings the grant while the waiter is cancelled. Kept by `QueueEntry.judged`: the undo was written after it."""
 
     async def prepare(world: World) -> None:
         lease = await world.lock(world.peer).acquire()
@@ -185,7 +185,7 @@ async def test_nesting(kind: str) -> None:
 
 
 async def test_a_downgrade() -> None:
-    """Cancelled anywhere between writing and reading on: neither is left."""
+    """Cancelled anywhere between writing and reading on: neither lease is left."""
 
     async def scenario(world: World) -> None:
         lock = world.locks.rw_lock("a")
@@ -200,7 +200,7 @@ async def test_a_downgrade() -> None:
 
 @pytest.mark.parametrize("turns", [4, 9])
 async def test_readers_behind_a_writer_that_is_cancelled(turns: int) -> None:
-    """The waiting writer keeps them out; when it is gone, they read with those who read already."""
+    """The waiting writer keeps them out; when it is gone, they read beside the present readers."""
 
     async def prepare(world: World) -> None:
         reading = Holder(world.crew, world.peer.rw_lock("a").read)
@@ -232,7 +232,7 @@ async def test_readers_behind_a_writer_that_is_cancelled(turns: int) -> None:
 
 @pytest.mark.parametrize("turns", [2, 6])
 async def test_several_permits(turns: int) -> None:
-    """All of them are given back, also if only some were there."""
+    """All of them are given back, even if only some were granted."""
 
     async def prepare(world: World) -> None:
         lease = await world.peer.semaphore("a", 3).acquire(2)

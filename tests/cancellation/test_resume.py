@@ -1,4 +1,4 @@
-"""Detach and resume, cancelled at every await: the lease is still held and released, or moved, or nobody's."""
+"""Detach and resume, cancelled at every await: the lease stays held and is released, or it moves, or no one has it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .test_every_await import World, body, run_every_way
 
 
 class Tickets:
-    """What detach returned, if it did: resumed elsewhere at the end, and then released."""
+    """What detach returned, if anything: it is resumed elsewhere at the end, and then released."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -63,7 +63,7 @@ async def test_detach_over_a_connection_that_dies(lost: Literal["request", "repl
 
 
 async def test_detach_with_others_behind() -> None:
-    """They wait for the server, and go on in the end."""
+    """They wait for the server, and continue at the end."""
 
     async def scenario(world: World) -> None:
         tickets = Tickets(world)
@@ -78,7 +78,7 @@ async def test_detach_with_others_behind() -> None:
 
 
 async def give(world: World) -> None:
-    """Another process gives the scenario a ticket; if it is as good as before in the end, it is used."""
+    """Have another process give the scenario a ticket, and use the ticket at the end if it is still valid."""
     lease = await world.peer.lock("a").acquire()
     world.ticket = await lease.detach()
 

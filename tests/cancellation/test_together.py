@@ -1,5 +1,7 @@
-"""Fair tasks that come while another's request is unanswered are queued by one request: whoever of them is cancelled,
-the others get in, and in order."""
+"""Fair tasks that come while another's request is unanswered are queued by one request: whichever of them you cancel,
+the
+others get in, in order.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class World:
         self.order: list[int] = []
 
     def start(self, count: int) -> list[asyncio.Task[None]]:
-        """So many tasks that want it; they begin in the loop's next turn."""
+        """Start this many tasks that want it, in the loop's next turn."""
         return [self.crew.start(self._enter(number)) for number in range(count)]
 
     async def _enter(self, number: int) -> None:
@@ -65,7 +67,7 @@ async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (2,), (0, 1), (1, 2), (2, 0)])
 async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ...]) -> None:
-    """The request of the first is taken back; those who waited for its answer do not wait for ever.
+    """The request of the first is taken back; the tasks that waited for its answer do not wait for ever.
 
     Kept by QueueEntry._leave_asking_to.
     """
@@ -81,10 +83,10 @@ async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ..
 
 
 @pytest.mark.parametrize("cancelled", [1, 2, 3])
-async def test_before_what_queues_them_together_could_be_written(world: World, cancelled: int) -> None:
+async def test_before_the_request_that_queues_them_together_could_be_written(world: World, cancelled: int) -> None:
     lease = await world.peer.lock("a").acquire()
     tasks = world.start(4)
-    await turns(4)  # the first request was executed, its answer comes in an outage
+    await turns(4)  # the first request was executed; its answer comes in an outage
     with world.backend.outage():
         await turns(6)
         tasks[cancelled].cancel()
@@ -97,8 +99,8 @@ async def test_before_what_queues_them_together_could_be_written(world: World, c
 
 
 @pytest.mark.parametrize("after", range(6))
-async def test_who_comes_while_it_is_handed_on(world: World, after: int) -> None:
-    """Nobody's answer is waited for but a request's that queues. Kept by QueueEntry.asking."""
+async def test_a_task_that_comes_during_a_hand_off(world: World, after: int) -> None:
+    """Only the answer to a request that queues is waited for. Kept by QueueEntry.asking."""
     holder = Holder(world.crew, world.locks.fair_lock("a"))
     await holder.entered
     heir = Holder(world.crew, world.locks.fair_lock("a"))
@@ -114,8 +116,8 @@ async def test_who_comes_while_it_is_handed_on(world: World, after: int) -> None
 
 
 @pytest.mark.parametrize("after", range(2, 6))
-async def test_who_comes_after_the_first_gave_up(world: World, after: int) -> None:
-    """It stands behind those who wait for the answer to what the first one asked. Kept by LocalQueue.join: `unsent`."""
+async def test_a_task_that_comes_after_the_first_gave_up(world: World, after: int) -> None:
+    """It queues behind those that wait for the answer to the first one's request. Kept by LocalQueue.join: `unsent`."""
     lease = await world.peer.lock("a").acquire()
     first, *_ = tasks = world.start(3)
     await turns(after)

@@ -1,4 +1,4 @@
-"""Real processes, ended with the test."""
+"""Real processes that end with the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import journal
 
 ROOT = Path(__file__).parents[2]
 LIVENESS = 1.0
-"""Of those that die. The others give a sign of life once a second, and have three."""
+"""For processes that die. The others give a sign of life once a second, and have three seconds."""
 LATE = 3.0
 """What a noisy machine may add to a bound."""
 
@@ -28,7 +28,7 @@ class Crew:
 
     Args:
         url: the server's.
-        folder: where the journal and everything else is.
+        folder: for the journal and everything else.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -43,7 +43,7 @@ class Crew:
         return {**os.environ, "PYTHONPATH": path, "AIOLOCK_URL": self.url, "AIOLOCK_FOLDER": str(self.folder)}
 
     def start(self, what: str, *arguments: object, url: str | None = None) -> subprocess.Popen[bytes]:
-        """A worker; it runs until its work is done or it is killed."""
+        """Start a worker; it runs until its work is done or it is killed."""
         words = [
             "-W",
             "error",
@@ -57,7 +57,7 @@ class Crew:
         return self.run(*words)
 
     def run(self, *words: str) -> subprocess.Popen[bytes]:
-        """Any Python process."""
+        """Start any Python process."""
         with (self.folder / "stderr").open("ab") as errors:
             process = subprocess.Popen(
                 [sys.executable, *words],
@@ -67,7 +67,7 @@ class Crew:
         return process
 
     def events(self, event: str | None = None) -> list[dict[str, object]]:
-        """What was noted so far."""
+        """Return what was noted so far."""
         found = self._journal.so_far()
         return found if event is None else [line for line in found if line["event"] == event]
 
@@ -81,12 +81,12 @@ class Crew:
             raise AssertionError(f"did not happen within {seconds} s; workers said:\n{self.errors()}") from None
 
     async def done(self, *processes: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
-        """Wait until they ended well."""
+        """Wait until they ended without an error."""
         await self.until(lambda: all(process.poll() is not None for process in processes), seconds)
         assert [process.returncode for process in processes] == [0] * len(processes), self.errors()
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGSTOP; returns once it stands still, and not in the middle of a write to the resource."""
+        """Send SIGSTOP; return once the process stands still, outside a write to the resource."""
         with journal.Resource(str(self.folder / "resource")).still():
             os.kill(process.pid, signal.SIGSTOP)
             _, status = os.waitpid(process.pid, os.WUNTRACED)
@@ -111,7 +111,7 @@ def crew(redis_url: str, tmp_path: Path) -> Iterator[Crew]:
 
 
 async def queued(lock: FairLock | RWLock | Semaphore, waiters: int) -> None:
-    """Wait until so many are in the server's queue."""
+    """Wait until this many are in the server's queue."""
     async with asyncio.timeout(20):
         while (info := await lock.info()) is None or info.waiters != waiters:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

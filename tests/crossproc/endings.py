@@ -1,6 +1,6 @@
-"""The ways in which a process ends while it holds a lock: after each of them nobody holds it.
+"""The ways in which a process can end while it holds a lock: after each of them the lock is free.
 
-Run as a program it tells how often it was, and fails if once it was not:
+Run as a program, it counts how often it was, and fails if once it was not:
 `python -m tests.crossproc.endings redis://localhost:6379/0 40`.
 """
 
@@ -22,7 +22,7 @@ from tests.support import locks
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
-"""Seconds until a process must have come to an end."""
+"""Seconds within which a process must have ended."""
 
 PRELUDE = """
 import asyncio, os, signal, sys, time
@@ -137,11 +137,11 @@ HYPERCORN = ("-m", "hypercorn", "--bind", "unix:{folder}/socket", "tests.crosspr
 
 
 class Ending(NamedTuple):
-    """One way.
+    """One way to end.
 
     Attributes:
-        words: what to run: Python's arguments, or a program to put behind the prelude.
-        signals: what it is sent once it holds the lock.
+        words: what to run: Python's arguments, or a program to put after the prelude.
+        signals: sent to it once it holds the lock.
     """
 
     words: str | tuple[str, ...]
@@ -178,10 +178,10 @@ ENDINGS = {
 
 
 class Outcome(NamedTuple):
-    """How it went.
+    """How it ended.
 
     Attributes:
-        left: what was still held, or queued, when the process was gone.
+        left: what was still held or queued when the process was gone.
         said: its stderr.
     """
 
@@ -190,7 +190,7 @@ class Outcome(NamedTuple):
 
 
 def end(ending: Ending, url: str) -> Outcome:
-    """Start a process, wait until it holds a lock of its own name, end it, and look."""
+    """Start a process, wait until it holds a lock with a name of its own, end it, and look."""
     name = uuid.uuid4().hex
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(ending.words, str):

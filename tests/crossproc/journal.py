@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NOTICED = 0.1
-"""Seconds in which a process that stood still notices what it lost, and notes that it left."""
+"""Seconds in which a process that stood still notices its loss, and notes that it left."""
 
 
 class Journal:
@@ -26,12 +26,16 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(self, event: str, **fields: Any) -> None:
-        """One line, with the time by a clock that all processes of the machine share; `at`, if it was read before."""
+        """Write one line, with the time of a clock that all processes of the machine share, or `at` if it was read
+        before.
+        """
         line = {"event": event, "pid": os.getpid(), "at": time.monotonic(), **fields}
         os.write(self._file, (json.dumps(line) + "\n").encode())
 
     async def watch(self) -> None:
-        """Note when this process stood still, be it that it was stopped or that the machine did; until cancelled."""
+        """Note when this process stood still, because it was stopped or because the machine stalled; runs until
+        cancelled.
+        """
         while True:
             since = time.monotonic()
             try:
@@ -42,10 +46,10 @@ class Journal:
 
 
 class Events:
-    """What a journal says, each line read once: tests look at it again and again.
+    """What a journal says. Tests read it again and again, so it reads each line only once.
 
     Args:
-        path: the file, which may not be there yet.
+        path: the file, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +63,7 @@ class Events:
             with self._path.open("rb") as file:
                 file.seek(self._read)
                 found = file.read()
-            lines = found[: found.rfind(b"\n") + 1]  # whole ones
+            lines = found[: found.rfind(b"\n") + 1]  # complete lines only
             self._read += len(lines)
             self._events += [json.loads(line) for line in lines.splitlines()]
         return self._events.copy()
@@ -74,7 +78,7 @@ class Stall(NamedTuple):
 
 
 class Stalls(list[Stall]):
-    """Those that were noted among some events."""
+    """The stalls among some events."""
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
         super().__init__(
@@ -84,13 +88,13 @@ class Stalls(list[Stall]):
         )
 
     def during(self, event: dict[str, Any], pid: int | None = None) -> Stall | None:
-        """The one in which an event happened: of its own process, or of `pid`."""
+        """The stall in which an event happened: of its own process, or of `pid`."""
         pid = event["pid"] if pid is None else pid
         return next((stall for stall in self if stall.pid == pid and stall.since <= event["at"] <= stall.until), None)
 
 
 class Counter:
-    """A number in a file, to be read and written non-atomically; a write is one system call, so a kill tears none.
+    """A number in a file, read and written non-atomically; a write is one system call, so that a kill tears none.
 
     Args:
         path: the file.
@@ -107,17 +111,17 @@ class Counter:
 
 
 class Resource:
-    """What a lock protects, and defends itself by the fence: a write with a lower one than it has seen is refused.
+    """What a lock protects. It checks the fence: a write with a lower one than it has seen is refused.
 
     Args:
-        path: the file it is kept in.
+        path: the file with its state.
     """
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
 
     def write(self, fence: int) -> bool:
-        """Write; False if it is refused."""
+        """Write; return False if it is refused."""
         with self.still():
             if fence < int(os.pread(self._file, 32, 0) or b"0"):
                 return False
@@ -126,7 +130,7 @@ class Resource:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Nobody is in the middle of a write: a process that were stopped there would hold up all others."""
+        """Whether no write is in progress: a process that was stopped during one would hold up all others."""
         import fcntl
 
         fcntl.flock(self._file, fcntl.LOCK_EX)

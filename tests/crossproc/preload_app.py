@@ -1,4 +1,4 @@
-"""A web application whose manager is made at import: under `gunicorn --preload` that is before the fork."""
+"""A web application that creates its manager at import: under `gunicorn --preload` that is before the fork."""
 
 from __future__ import annotations
 

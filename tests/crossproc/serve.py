@@ -1,4 +1,4 @@
-"""A web application that holds a lock for as long as it runs."""
+"""A web application that holds a lock while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four processes on a fair lock, a read-write lock and a semaphore at once; one is killed, one stopped for a while."""
+"""Four processes use a fair lock, a read-write lock and a semaphore at once; one is killed, one stopped for a while."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOM = {"fair": 1, "rw": 1000, "semaphore": PERMITS}
 
 
 def share(what: str) -> tuple[str, int]:
-    """Which name an entry is on, and how much of its room it takes."""
+    """The name of an entry, and how much room it takes."""
     what, _, number = what.partition(":")
     if what == "permits":
         return "semaphore", int(number)
@@ -28,12 +28,14 @@ def share(what: str) -> tuple[str, int]:
 
 
 def check_crowd(events: list[dict[str, Any]]) -> dict[str, int]:
-    """Nobody is inside without room, and fences rise where one excludes all others. Returns entries of each sort.
+    """Check that no one is inside without room, and that fences rise if one entry excludes all others. Return entries
+    by sort.
 
-    A process that stood still cannot notice what it lost meanwhile: what it had does not count while it did. If it was
-    stopped on the very doorstep, after its lease was found good and before the block's first line, the block begins
-    with a lease that knows it is lost: one at most, because a loop is in one place. One that was killed is no longer
-    inside.
+    A process that stood still cannot notice a loss, so what it held in that time does not count. If it was stopped
+    between
+    the check of its lease and the first line of its block, the block begins with a lease that knows it is lost. That is
+    one
+    block at most, because a loop is in one place. A process that was killed is no longer inside.
     """
     stalls = Stalls(events)
     last = {event["pid"]: event["at"] for event in events}
@@ -95,7 +97,7 @@ def test_the_checker_finds_what_it_must() -> None:
 
 
 async def test_a_crowd(crew: Crew) -> None:
-    """Broken by any script of the family that grants without room, or forgets who holds."""
+    """Broken by any script of the family that grants without room, or forgets a holder."""
     workers = [crew.start("crowd", TTL, LIVENESS) for _ in range(PROCESSES)]
     await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
     stopped, killed = workers[0], workers[1]
@@ -108,7 +110,7 @@ async def test_a_crowd(crew: Crew) -> None:
     os.kill(stopped.pid, signal.SIGCONT)
 
     def enough() -> bool:
-        """All got in often, and the one that was stopped again afterwards."""
+        """Check that all got in often, including the stopped process after its stop."""
         entries = [event for event in crew.events("enter") if not event["lost"]]
         often = Counter(event["what"] for event in entries)
         again = any(event["pid"] == stopped.pid and event["at"] > resumed for event in entries)  # type: ignore[operator]

@@ -1,4 +1,6 @@
-"""The fair lock across processes: its queue outlives whoever is killed or stopped in it, and keeps its order."""
+"""The fair lock across processes: its queue survives processes that are killed or stopped in it, and keeps its
+order.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ from .test_history import check_history
 from .worker import HERD, LONG, NAME, TTL, take
 
 PATIENT = 3.0
-"""The liveness of who comes back: two beats of it may be missed while the machine stands still."""
+"""The liveness of a process that comes back: two of its refreshes may be missed while the machine stands still."""
 
 
 async def passed(lock: FairLock, liveness: float = LIVENESS) -> None:
-    """Wait until whoever was just killed or stopped is over its liveness; what it sent before that was executed."""
+    """Wait until the process that was just killed or stopped is past its liveness; the server has executed its last
+    requests.
+    """
     await lock.info()
     await asyncio.sleep(liveness + 0.05)
 
@@ -51,7 +55,7 @@ async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew) -> Non
 
 
 async def test_a_killed_waiter_is_skipped(crew: Crew) -> None:
-    """First in line and dead for longer than its liveness: a release goes past it, and it costs nothing."""
+    """It is first in line and dead for longer than its liveness: a release passes it over at no cost."""
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock as lease:
@@ -63,7 +67,7 @@ async def test_a_killed_waiter_is_skipped(crew: Crew) -> None:
             victim.wait()
             await passed(lock)
         following = await waiter
-        assert not following.abandoned  # it was never granted
+        assert not following.abandoned  # it was never granted the lock
         assert following.fence > lease.fence
         await following.release()
         assert await lock.info() is None
@@ -71,9 +75,9 @@ async def test_a_killed_waiter_is_skipped(crew: Crew) -> None:
 
 @pytest.mark.parametrize("what", ["lock", "fair"])
 async def test_the_first_in_line_is_killed(crew: Crew, what: str) -> None:
-    """Killed while it waits, and first: the release grants the next one in the same request, whatever the liveness.
+    """Killed while it waits as the first in line: the same request grants to the next one, whatever the liveness.
 
-    Kept by settle.lua: PUBLISH reaches nobody.
+    Kept by settle.lua: PUBLISH reaches no one.
     """
     async with LockManager(crew.url, ttl=LONG) as holding, LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
@@ -99,7 +103,9 @@ async def test_the_first_in_line_is_killed(crew: Crew, what: str) -> None:
 
 @pytest.mark.parametrize("what", ["lock", "fair"])
 async def test_a_holder_that_was_granted_from_the_queue_is_killed(crew: Crew, what: str) -> None:
-    """It has confirmed its grant: it is succeeded when its ttl is over, not its liveness, and has left a mess."""
+    """It has confirmed its grant: its successor gets in after its ttl, not its liveness, and is told that it was
+    abandoned.
+    """
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         lease = await take(locks, what)
@@ -123,7 +129,9 @@ async def test_a_holder_that_was_granted_from_the_queue_is_killed(crew: Crew, wh
 
 
 async def test_a_stopped_waiter_comes_back(crew: Crew) -> None:
-    """Skipped while it is stopped; when it goes on, it queues behind those that came meanwhile, and gets in."""
+    """It is passed over while it is stopped; when it continues, it queues behind those that came meanwhile, and gets
+    in.
+    """
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         async with lock as first:
@@ -150,8 +158,8 @@ async def test_a_stopped_waiter_comes_back(crew: Crew) -> None:
         assert [event["lost"] for event in crew.events("left")] == [False]
 
 
-async def test_nobody_is_overtaken(crew: Crew) -> None:
-    """Twenty waiters in four processes: whoever knew of its place before another one asked is in before it.
+async def test_no_one_is_overtaken(crew: Crew) -> None:
+    """Twenty waiters in four processes: a waiter that knew its place before another one asked gets in before it.
 
     Kept by join.lua: `ZADD` with `NX`, and numbers that rise.
     """
@@ -169,9 +177,9 @@ async def test_nobody_is_overtaken(crew: Crew) -> None:
 
 
 async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, own_server: RedisServer) -> None:
-    """Everything that the server executes between a release and the next entry, with 2, 8 and 32 processes waiting.
+    """Everything that the server executes between a release and the next entry, with 2, 8 and 32 waiting processes.
 
-    Nothing is refreshed meanwhile, as the liveness is long.
+    Nothing is refreshed in between, as the liveness is long.
     """
     crew.url = own_server.url
     raw = redis_cli.async_client(own_server.url)
@@ -194,7 +202,7 @@ async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, 
         parent.terminate()
         await crew.done(parent)
     for cost in costs.values():
-        del cost["script|load"], cost["ping"]  # heartbeats of those that wait for long
+        del cost["script|load"], cost["ping"]  # heartbeats of processes that wait for long
     for what in ("fair", "lock"):
         few, some, many = (costs[what, size] for size in HERD)
         assert few == some == many
@@ -203,9 +211,11 @@ async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, 
 
 
 @pytest.mark.parametrize("what", ["lock", "fair"])
-async def test_a_stopped_grantee_does_not_enter_late(crew: Crew, what: str) -> None:
-    """First in line, stopped, and granted: it is passed over when its liveness is over. Continued while another one is
-    in, it refuses its stale grant, and queues again. Kept by QueueEntry.told: `grant.deadline`."""
+async def test_a_stopped_process_does_not_enter_late_on_its_grant(crew: Crew, what: str) -> None:
+    """First in line, stopped, and then granted the lock: it is passed over after its liveness. It continues while
+    another is
+    inside, refuses its stale grant, and queues again. Kept by QueueEntry.told: `grant.deadline`.
+    """
     async with LockManager(crew.url, ttl=LONG) as holding, LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)
         first = await take(holding, what)
@@ -220,7 +230,7 @@ async def test_a_stopped_grantee_does_not_enter_late(crew: Crew, what: str) -> N
         assert info.fence > first.fence
         assert 0 < info.ttl <= PATIENT
         lease = await second
-        assert not lease.abandoned  # nobody began
+        assert not lease.abandoned  # no block began
         os.kill(stopped.pid, signal.SIGCONT)
         await queued(lock, 1)
         assert not crew.events("inside")

@@ -1,4 +1,4 @@
-"""A module-level manager and forks, before and after it is entered."""
+"""A module-level manager and forks, before and after you enter it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_gunicorn_preload(crew: Crew) -> None:
     served: set[int] = set()
     rounds = 0
     async with asyncio.timeout(60):
-        while served != pids:  # the kernel may give all of a round to one of them
+        while served != pids:  # the kernel may give all requests of a round to one of them
             served |= set().union(*await asyncio.gather(*(load() for _ in range(8))))
             assert served <= pids
             rounds += 1
@@ -57,7 +57,7 @@ async def test_gunicorn_preload(crew: Crew) -> None:
 
 
 async def test_a_fork_after_entering(crew: Crew) -> None:
-    """Every use in the child is a ConfigurationError that says what to do, and the parent goes on undisturbed.
+    """Every use in the child raises a ConfigurationError that says what to do, and the parent is undisturbed.
 
     Kept by Runtime.check and Runtime.usable: the process id.
     """
@@ -69,7 +69,7 @@ async def test_a_fork_after_entering(crew: Crew) -> None:
     assert set(refused) | harmless == {
         "enter", "tried", "info", "force_release", "release", "reenter", "renew", "aclose",
     }  # fmt: skip
-    assert harmless <= {"aclose", "release"}  # they do nothing to what is the parent's
+    assert harmless <= {"aclose", "release"}  # they do nothing to what belongs to the parent
     for use, text in refused.items():
         assert "fork" in text
         assert "order:42" in text or use == "reenter"

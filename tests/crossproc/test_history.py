@@ -1,4 +1,4 @@
-"""Several processes, faults, and a checker of what they noted: no two live holds overlap, fences rise with entries."""
+"""Several processes, faults, and a checker of their notes: no two live holds overlap, fences rise with entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ KINDS = (("lock",), ("lock", "fair"))
 
 
 def check_history(events: list[dict[str, Any]]) -> int:
-    """The invariants, over all processes. One that stood still cannot notice a loss: that is what fences are for.
+    """Check the invariants over all processes. A process that stood still cannot notice a loss: that is what fences are
+    for.
 
     Args:
         events: in the order in which they were written.
@@ -38,7 +39,7 @@ def check_history(events: list[dict[str, Any]]) -> int:
     for event in events:
         if event["event"] == "enter":
             if event.get("lost") and stalls.during(event):
-                continue  # stopped on its very doorstep, and knows it
+                continue  # stopped just before its first line, and it knows that
             for other in live.values():
                 assert stalls.during(event, other["pid"]), f"{event} while inside: {other}"
             assert event["fence"] > highest, f"{event} after fence {highest}"
@@ -73,7 +74,8 @@ def test_the_checker_finds_what_it_must() -> None:
 
 @pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
 async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer, kinds: tuple[str, ...]) -> None:
-    """Connections die, bytes are held and healed, scripts are forgotten, clients killed and paused: nothing overlaps.
+    """Connections die, bytes are held and released late, scripts are forgotten, clients killed and paused: nothing
+    overlaps.
 
     Two of the processes go through a proxy.
     """
@@ -120,7 +122,9 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer,
 
 @pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
 async def test_processes_that_are_stopped_and_killed(crew: Crew, kinds: tuple[str, ...]) -> None:
-    """SIGSTOP for longer than the ttl, SIGKILL: only the stopped ones can overlap, and the resource refuses them."""
+    """SIGSTOP for longer than the ttl, SIGKILL: only stopped processes can overlap, and the resource refuses their
+    writes.
+    """
     workers = [crew.start("history", 2, TTL, *kinds) for _ in range(PROCESSES)]
     await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
     stopped, killed = workers[0], workers[1]
@@ -138,7 +142,7 @@ async def test_processes_that_are_stopped_and_killed(crew: Crew, kinds: tuple[st
     events = crew.events()
     dead_at = max(event["at"] for event in events if event["pid"] == killed.pid)
     dead = [event for event in events if event["event"] == "enter" and event["pid"] == killed.pid]
-    for entry in dead:  # what it held ended with its ttl, without a word
+    for entry in dead:  # its hold ended with its ttl, without a release
         events.append(
             {"event": "leave", "pid": killed.pid, "fence": entry["fence"], "at": dead_at + 0.001, "accepted": True}
         )

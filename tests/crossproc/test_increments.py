@@ -1,4 +1,6 @@
-"""The lost-increment test: what a lock is for, with processes killed in between, accounted for to the last one."""
+"""The lost-increment test: what a lock is for. Processes are killed in between, and every increment is accounted
+for.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ PROCESSES, TASKS, ROUNDS, KILLS = 4, 5, 15, 3
 
 
 def account(events: list[dict[str, Any]], total: int) -> None:
-    """Each increment saw what the one before it left; the last one left `total`.
+    """Check that each increment saw what the one before it left, and that the last one left `total`.
 
-    An entry whose process was killed before it noted that it left may have written or not: the next one's `seen` says.
-    Fences are the order of entries.
+    A process that was killed before it noted that it left may have written or not: the next entry's `seen` tells.
+    Fences
+    are the order of entries.
     """
     entries = [event for event in events if event["event"] == "enter"]
     left = {event["fence"] for event in events if event["event"] == "leave"}
@@ -34,13 +37,13 @@ def account(events: list[dict[str, Any]], total: int) -> None:
 
 
 def inside(events: list[dict[str, Any]], pid: int) -> bool:
-    """The process entered, and has not left."""
+    """Whether the process entered, and has not left."""
     left = {event["fence"] for event in events if event["event"] == "leave"}
     return any(event["event"] == "enter" and event["pid"] == pid and event["fence"] not in left for event in events)
 
 
 async def test_no_increment_is_lost(crew: Crew) -> None:
-    """Invariants 1 and 2 across processes. Kept by acquire.lua: a lock that another owner holds is refused."""
+    """Invariants 1 and 2 across processes. Kept by acquire.lua: it refuses a lock that another owner holds."""
     workers = [crew.start("increment", TASKS, ROUNDS, 30.0) for _ in range(PROCESSES)]
     await crew.done(*workers)
     total = Counter(str(crew.folder / "counter")).read()
@@ -51,12 +54,12 @@ async def test_no_increment_is_lost(crew: Crew) -> None:
 
 
 async def test_no_increment_is_lost_when_processes_are_killed(crew: Crew) -> None:
-    """SIGKILL in between: the total is that of the journal, and nobody saw a value twice."""
+    """SIGKILL in between: the total matches the journal, and no value was seen twice."""
     workers = [crew.start("increment", TASKS, ROUNDS, TTL) for _ in range(PROCESSES)]
     for number, victim in enumerate(workers[:KILLS]):
         seen = len(crew.events("enter"))
         await crew.until(lambda seen=seen: len(crew.events("enter")) > seen + 10)  # type: ignore[misc]
-        # The first one dies inside, whatever it takes; the others wherever they are.
+        # The first one always dies inside; the others die wherever they are.
         while number == 0:
             crew.stop(victim)
             if inside(crew.events(), victim.pid):
@@ -80,5 +83,5 @@ async def test_no_increment_is_lost_when_processes_are_killed(crew: Crew) -> Non
         if entry["fence"] not in left:
             assert entry["pid"] in killed
             assert following["abandoned"]
-    # One killed between the server's grant and its entry, or between leaving and the release, counts too.
+    # A process killed between the server's grant and its entry, or between leaving and the release, counts too.
     assert 1 <= sum(entry["abandoned"] for entry in entries) <= KILLS

@@ -1,4 +1,4 @@
-"""Processes count and wait; one is killed half-way, and its work is done again."""
+"""Processes count and wait; one is killed half-way, and another repeats its work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def start(crew: Crew, *shards: object) -> subprocess.Popen[bytes]:
 
 
 async def test_a_killed_process_is_replaced_and_nothing_opens_early(crew: Crew) -> None:
-    """What the dead one reported is reported again, and counts once. Kept by count_down.lua: `not latch[3]`."""
+    """What the dead process reported is reported again, and counts once. Kept by count_down.lua: `not latch[3]`."""
     survivors = [start(crew, 3, 4), start(crew, 5), start(crew)]
     victim = start(crew, 0, 1, "hang", 2)
     await crew.until(lambda: len(crew.events("counted")) == SHARDS - 1)

@@ -1,4 +1,4 @@
-"""Sets of names that overlap, taken in any order by processes of which one is killed: nobody is stuck, none overlap."""
+"""Processes take overlapping sets of names in any order, and one is killed: none is stuck, none overlap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ TTL, LIVENESS = 30.0, 3.0
 
 
 def check_names(events: list[dict[str, Any]], killed: int) -> None:
-    """Each name has one holder at a time, and its fences rise; what the killed process held has ended with it."""
+    """Check that each name has one holder at a time, and that its fences rise; the killed process's holds have
+    ended.
+    """
     live: dict[str, dict[str, Any]] = {}
     highest: dict[str, int] = {}
     orphaned = 0
@@ -42,7 +44,7 @@ def check_names(events: list[dict[str, Any]], killed: int) -> None:
 
 
 def inside(events: list[dict[str, Any]], pid: int) -> bool:
-    """The process holds several names at once."""
+    """Whether the process holds several names at once."""
     left = {event["fence"] for event in events if event["event"] == "leave"}
     return any(event["pid"] == pid and event["fence"] not in left and len(event["names"]) > 1 for event in events)
 
@@ -70,14 +72,16 @@ async def test_any_order_any_end(crew: Crew) -> None:
 
 
 def is_reserved(seen: LockState) -> bool:
-    """A multi lock has it, and waits for others."""
+    """Whether a multi lock holds it while it waits for others."""
     return ":+" in seen.holder and not seen.depth
 
 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_killed_while_it_gathers(crew: Crew, asked: bool) -> None:
-    """What is reserved for it ends with its `liveness`, and leaves nothing dirty: before it has heard of that, and once
-    it has asked for the rest. Kept by settle.lua: depth 0."""
+    """What is reserved for it ends with its `liveness`, and leaves nothing dirty: killed before it has heard of that,
+    and once
+    it has asked for the rest. Kept by settle.lua: depth 0.
+    """
     with redis_cli.client(crew.url) as link:
         async with LockManager(crew.url, ttl=60.0) as locks:
             first, second = await locks.lock("c").acquire(), await locks.lock("d").acquire()

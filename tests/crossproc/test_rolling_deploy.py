@@ -1,9 +1,9 @@
 """Old and new processes share one server during a deployment: their scripts must understand each other's keys.
 
-`released/<version>.json` lists the hash of each script as it was released. A script that has to change:
+`released/<version>.json` lists the hash of each script as it was released. If you must change a script:
 
 1. Copy the released one, from the version's tag, to `released/<version>/<name>.lua`.
-2. Add a test here that runs workers with the old scripts beside ones with the new, as `test_increments` does.
+2. Add a test here that runs workers with the old scripts beside workers with the new ones, as `test_increments` does.
 3. On release, add `released/<new version>.json`: `python -m tests.crossproc.test_rolling_deploy`.
 """
 

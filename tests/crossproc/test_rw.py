@@ -1,4 +1,4 @@
-"""The read-write lock across processes: who is killed holds nobody up for longer than promised."""
+"""The read-write lock across processes: a killed process delays others no longer than promised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .worker import LONG, NAME, TTL
 
 
 async def test_a_killed_reader_delays_a_writer_by_its_own_ttl(crew: Crew) -> None:
-    """And not by that of other readers, which are longer. Kept by an expiry for each holder."""
+    """And not by the ttl of other readers, which is longer. Kept by an expiry for each holder."""
     async with LockManager(crew.url, ttl=LONG, acquire_timeout=20.0) as locks:
         rw = locks.rw_lock(NAME)
         reader = await rw.read.acquire()
@@ -31,7 +31,9 @@ async def test_a_killed_reader_delays_a_writer_by_its_own_ttl(crew: Crew) -> Non
 
 
 async def test_a_killed_writer_in_the_queue_frees_the_readers_behind_it(crew: Crew) -> None:
-    """Within its liveness, and without a release: others read all the time. Kept by the refresh of those behind."""
+    """Within its liveness, without a release: others read all the time. Kept by the refresh of the waiters behind
+    it.
+    """
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         rw = locks.rw_lock(NAME)
         async with rw.read as inside:
@@ -51,8 +53,8 @@ async def test_a_killed_writer_in_the_queue_frees_the_readers_behind_it(crew: Cr
         assert not crew.events("inside")
 
 
-async def test_a_killed_writer_is_noticed_by_whoever_comes_next(crew: Crew) -> None:
-    """`abandoned` for every reader, and the first writer, who repairs it. Its ttl is what it costs."""
+async def test_a_killed_writer_is_noticed_by_the_next_holders(crew: Crew) -> None:
+    """Every reader sees `abandoned`, and so does the first writer, who clears it. The next waits as long as its ttl."""
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         rw = locks.rw_lock(NAME)
         victim = crew.start("stand", "write", TTL, LIVENESS)

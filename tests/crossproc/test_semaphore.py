@@ -1,4 +1,4 @@
-"""The semaphore across processes: permits of the killed come back, and the queue goes past them."""
+"""The semaphore across processes: permits of killed processes come back, and the queue passes them over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .worker import LONG, NAME, PERMITS, TTL
 
 
 async def test_permits_of_a_killed_holder_come_back(crew: Crew) -> None:
-    """All of them, after its ttl, to those who wait, in their order; the others' leases stay."""
+    """All of them go, after its ttl, to the waiters in their order; the others' leases stay."""
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         semaphore = locks.semaphore(NAME, PERMITS)
         kept = await semaphore.acquire(1)
@@ -42,7 +42,7 @@ async def test_permits_of_a_killed_holder_come_back(crew: Crew) -> None:
 
 
 async def test_a_killed_request_at_the_head_is_skipped(crew: Crew) -> None:
-    """It asked for all of them, so those behind it wait for it; they are in within its liveness."""
+    """It asked for all permits, so those behind it wait for it; they get in within its liveness."""
     async with LockManager(crew.url, acquire_timeout=20.0) as locks:
         semaphore = locks.semaphore(NAME, PERMITS)
         async with semaphore.acquire(1):

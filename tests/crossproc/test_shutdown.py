@@ -1,4 +1,4 @@
-"""However a process ends, as long as its event loop gets another turn: what it held is free at once.
+"""However a process ends, if its event loop gets another turn, what it held is free at once.
 
 `python -m tests.crossproc.endings URL 40` ends 40 processes in each way.
 """

@@ -14,11 +14,11 @@ from .journal import Resource
 from .worker import NAME, TTL
 
 PATIENT = 3.0
-"""Seconds for which a process that waits counts as alive, by default."""
+"""Seconds for which a waiting process counts as alive, by default."""
 
 
 async def remaining(locks: LockManager) -> float:
-    """Seconds that whoever holds the lock has left; 0 if nobody does."""
+    """Seconds that the holder has left; 0 if there is none."""
     info = await locks.lock(NAME).info()
     return 0.0 if info is None else info.ttl
 
@@ -67,7 +67,7 @@ async def test_a_stopped_holder_is_cancelled_and_its_late_write_refused(crew: Cr
             before = len(crew.events("write"))
             os.kill(holder.pid, signal.SIGCONT)
             await crew.done(holder)
-            # Both were alive: whatever the old one began after it went on was refused.
+            # Both were alive: whatever the old one began after it continued was refused.
             late = [event for event in crew.events("write") if float(str(event["at"])) > stopped]
             assert not any(event["accepted"] for event in late)
             (lost,) = crew.events("lost")
@@ -82,7 +82,7 @@ async def test_a_stopped_holder_is_cancelled_and_its_late_write_refused(crew: Cr
 
 
 async def test_a_stopped_waiter_does_not_keep_others_out(crew: Crew) -> None:
-    """Whoever waits in another process is stopped; the lock goes past it."""
+    """The waiter in another process is stopped; the lock passes it over."""
     async with LockManager(crew.url, ttl=30.0) as locks:
         async with locks.lock(NAME):
             waiter = crew.start("hold", 0.5)

@@ -19,16 +19,16 @@ from aiolock.scripts.outcomes import Passed, Queued
 from tests.crossproc.journal import Counter, Journal, Resource
 
 TTL = 3.6
-"""A noisy machine stands still for two seconds now and then: no lease that is renewed may be lost by that."""
+"""A noisy machine stands still for two seconds now and then: that must not lose a lease that is renewed."""
 NAME = "order:42"
 PERMITS = 3
 HERD = (2, 8, 32)
 LONG = 100_000.0
-"""Seconds: nothing is refreshed or looked at again while a test runs."""
+"""Seconds: nothing is refreshed or checked again while a test runs."""
 
 
 def take(locks: LockManager, what: str, name: str = NAME) -> Acquisition[Lease]:
-    """Acquire a `lock`, a `fair` lock, the `read` or the `write` side, permits: `permits:2`, or names: `multi:cd`."""
+    """Return a `lock`, a `fair` lock, the `read` or the `write` side, permits (`permits:2`), or names (`multi:cd`)."""
     what, _, number = what.partition(":")
     if what == "permits":
         return locks.semaphore(name, PERMITS).acquire(int(number))
@@ -60,7 +60,7 @@ async def increment(url: str, folder: str, tasks: str, rounds: str, ttl: str) ->
 
 
 async def hold(url: str, folder: str, ttl: str = str(TTL)) -> None:
-    """Hold the lock and write to the resource, for as long as it lasts."""
+    """Hold the lock and write to the resource, as long as the lock lasts."""
     journal, resource = Journal(f"{folder}/journal"), Resource(f"{folder}/resource")
     async with LockManager(url, ttl=float(ttl)) as locks:
         try:
@@ -77,7 +77,7 @@ async def hold(url: str, folder: str, ttl: str = str(TTL)) -> None:
 
 
 async def detach(url: str, folder: str) -> None:
-    """Take the lock, send it down the pipe, and work on something else until killed."""
+    """Acquire the lock, send it down the pipe, and do other work until killed."""
     journal = Journal(f"{folder}/journal")
     async with LockManager(url) as locks:
         lease = await locks.lock(NAME).acquire()
@@ -173,7 +173,7 @@ async def _own(locks: LockManager, journal: Journal) -> None:
 
 
 async def history(url: str, folder: str, tasks: str, ttl: str, *kinds: str) -> None:
-    """Tasks enter and leave, whatever happens to the server, and note when; stalls of the loop, too.
+    """Tasks enter and leave, whatever happens to the server, and note when; they also note stalls of the loop.
 
     They use a `lock` and a `fair` lock by turns, as `kinds` says.
     """
@@ -198,7 +198,9 @@ async def history(url: str, folder: str, tasks: str, ttl: str, *kinds: str) -> N
                 await asyncio.sleep(0.01)
 
     enough = Path(folder, "enough")
-    async with LockManager(url, ttl=float(ttl), request_timeout=1.5) as locks:  # to connect, among others that start
+    async with LockManager(
+        url, ttl=float(ttl), request_timeout=1.5
+    ) as locks:  # time to connect, among others that start
         journal.note("ready")
         watching = asyncio.create_task(journal.watch())
         turns = itertools.cycle(kinds or ("lock",))
@@ -207,7 +209,7 @@ async def history(url: str, folder: str, tasks: str, ttl: str, *kinds: str) -> N
 
 
 async def stand(url: str, folder: str, what: str, ttl: str, liveness: str, stay: str = "inf") -> None:
-    """Queue up, and stay inside for so many seconds, or for as long as it lasts."""
+    """Queue, and stay inside for this many seconds, or as long as the lock lasts."""
     journal = Journal(f"{folder}/journal")
     async with LockManager(url, ttl=float(ttl), liveness=float(liveness)) as locks:
         try:
@@ -223,7 +225,7 @@ async def stand(url: str, folder: str, what: str, ttl: str, liveness: str, stay:
 
 
 def note_places() -> dict[str, float]:
-    """From now on, when each owner was first told that it stands in a queue."""
+    """Record when each owner is first told that it is in a queue."""
     told: dict[str, float] = {}
     queued = QueueEntry.queued
 
@@ -236,9 +238,9 @@ def note_places() -> dict[str, float]:
 
 
 async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
-    """Tasks enter a fair lock again and again, and note when they asked, and when they were told of their place.
+    """Tasks enter a fair lock again and again, and note when they asked and when they were told their place.
 
-    Entries are refreshed more often than their liveness asks for: that must not cost them their turn.
+    Entries are refreshed more often than their liveness needs: that must not cost them their turn.
     """
     journal = Journal(f"{folder}/journal")
 
@@ -268,7 +270,9 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
 
 
 async def crowd(url: str, folder: str, ttl: str, liveness: str) -> None:
-    """Tasks come and go on a fair lock, a read-write lock and a semaphore, and note when; stalls of the loop, too."""
+    """Tasks come and go on a fair lock, a read-write lock and a semaphore, and note when; they also note stalls of the
+    loop.
+    """
     journal, entries = Journal(f"{folder}/journal"), itertools.count()
     enough = Path(folder, "enough")
 
@@ -326,7 +330,7 @@ async def _wait(url: str, folder: str, number: int, stays: int) -> None:
 
 
 async def overlap(url: str, folder: str, tasks: str, rounds: str) -> None:
-    """Tasks take a few of five names at once, in any order, by multi locks and plain ones."""
+    """Tasks take a few of five names at once, in any order, with multi locks and plain ones."""
     journal = Journal(f"{folder}/journal")
 
     async def work(locks: LockManager) -> None:

@@ -25,7 +25,7 @@ async def opened() -> AsyncIterator[Opener]:
             settings: dict[str, Any] = {"ttl": 60.0, "recheck": 60.0, "request_timeout": 3.0, **options}
             manager = LockManager(url, **settings)
             limits = manager._runtime.limits
-            # Nothing is wrong yet, and a noisy machine takes its time: it may not even let an impatient one in.
+            # Nothing is wrong yet, and a noisy machine may be slow: it may even fail to let an impatient manager in.
             manager._runtime.limits = replace(limits, request_timeout=10.0)
             await stack.enter_async_context(manager)
             manager._runtime.limits = limits
@@ -36,7 +36,7 @@ async def opened() -> AsyncIterator[Opener]:
 
 @pytest.fixture
 def server(redis_url: str) -> Iterator[Server]:
-    """A look at the shared server."""
+    """A view of the shared server."""
     with redis_cli.client(redis_url) as link:
         yield Server(link)
 
@@ -56,7 +56,7 @@ async def locks(proxy: FaultProxy, opened: Opener) -> LockManager:
 
 @pytest.fixture
 async def others(redis_url: str, opened: Opener) -> LockManager:
-    """A manager with a good line."""
+    """A manager with a good connection."""
     return await opened(redis_url)
 
 
@@ -72,7 +72,7 @@ def there(others: LockManager) -> Lock:
 
 @pytest.fixture
 def nokill(server: Server) -> Iterator[str]:
-    """Credentials of a user who may not CLIENT KILL, as `user:password@`."""
+    """Credentials of a user that may not CLIENT KILL, as `user:password@`."""
     server.link.execute_command("ACL", "SETUSER", USER, "reset", "on", ">secret", "~*", "&*", "+@all", "-client|kill")
     yield f"{USER}:secret@"
     server.link.execute_command("ACL", "DELUSER", USER)
@@ -87,6 +87,6 @@ async def either(request: pytest.FixtureRequest, proxy: FaultProxy, nokill: str,
 
 @pytest.fixture
 def beside(own_server: RedisServer) -> Iterator[Server]:
-    """A look at the test's own server."""
+    """A view of the test's own server."""
     with redis_cli.client(own_server.url) as link:
         yield Server(link)

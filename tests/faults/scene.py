@@ -14,12 +14,14 @@ from tests.support import locks
 
 NAME = "order:42"
 ENOUGH = 15.0
-"""Seconds: far more than anything here needs, far less than any ttl or recheck that could help instead."""
+"""Seconds: far longer than anything here needs, far shorter than any ttl or recheck that could help instead."""
 SHORT = 4.5
-"""Seconds: the ttl of what waits for a renewal. From when that is due to the deadline there are more than two seconds:
-so long may a noisy machine stand still."""
+"""Seconds: the ttl of a lease that waits for a renewal. More than two seconds lie between the renewal and the deadline,
+so
+a noisy machine may stand still for that long.
+"""
 STILL = 2.3
-"""Seconds: a margin within which it may do so."""
+"""Seconds: a margin within which it may stand still."""
 LATE = 3.0
 """Seconds that a noisy machine may add to a bound."""
 USER = "aiolock-nokill"
@@ -31,26 +33,26 @@ def key_of(name: str = NAME) -> str:
 
 
 async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
-    """Poll for what nobody announces."""
+    """Poll for a change that is not announced."""
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110 - what servers and processes do sets no event here
             await asyncio.sleep(0.002)
 
 
 async def renewed(lease: Lease, since: float) -> None:
-    """Wait until a renewal was answered that moved the expiry beyond what it was."""
+    """Wait until the answer to a renewal has moved the expiry."""
     async with asyncio.timeout(ENOUGH):
         await until(lambda: lease._hold.expiry > since, ENOUGH)
 
 
 async def enter(lock: Lock) -> int:
-    """Enter and leave; answers the fence."""
+    """Enter and leave; return the fence."""
     async with lock as lease:
         return lease.fence
 
 
 async def enter_eventually(lock: Lock) -> int:
-    """Enter and leave, as soon as the connection is back: the next attempt to connect may be 2 s away."""
+    """Enter and leave as soon as the connection is back: the next attempt to connect may be 2 s away."""
     async with asyncio.timeout(ENOUGH):
         while True:
             with contextlib.suppress(BackendError):
@@ -59,7 +61,7 @@ async def enter_eventually(lock: Lock) -> int:
 
 
 class Server:
-    """A look at a server from beside.
+    """A view of a server from outside.
 
     Args:
         link: a blocking client.
@@ -78,18 +80,18 @@ class Server:
         return locks.state(self, name).depth
 
     def waiting(self, name: str = NAME) -> list[str]:
-        """Who stands in the queue, first to last: a process has one entry for all its tasks."""
+        """Return the queue, first to last: a process has one entry for all its tasks."""
         return locks.waiting(self, name)
 
     def held(self) -> list[str]:
-        """The names that somebody holds, the queues in which somebody waits, and the keys that never expire."""
+        """Return the names that are held, the queues that are not empty, and the keys that never expire."""
         return [*locks.held_names(self), *locks.all_waiting(self), *locks.unlimited(self)]
 
     def tombstones(self) -> int:
         return len(locks.tombstones(self))
 
     def scripts_run(self) -> int:
-        """How many since the server started, as every count here."""
+        """How many since the server started, as for every count here."""
         return self._calls("evalsha")
 
     def subscriptions(self) -> int:
@@ -100,11 +102,11 @@ class Server:
         return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])  # type: ignore[union-attr, index, call-overload]
 
     async def ran(self, more: int, since: int) -> None:
-        """Wait until the server ran `more` scripts since there had been `since`."""
+        """Wait until the server has run `more` scripts than `since`."""
         await until(lambda: self.scripts_run() >= since + more)
 
 
 class Opener(Protocol):
-    """Enters a manager that is closed at the end of the test."""
+    """Enters a manager, and closes it at the end of the test."""
 
     async def __call__(self, url: str, **options: Any) -> LockManager: ...

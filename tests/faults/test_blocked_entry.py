@@ -1,4 +1,4 @@
-"""A block that begins with blocking work, entered from a queue that the server keeps: nobody else gets in."""
+"""A block that begins with blocking work, entered from a queue on the server: no one else gets in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS: dict[str, Callable[[LockManager], Any]] = {
 
 
 class Rival(threading.Thread):
-    """Another process, as good as: waits for the lock on a loop of its own."""
+    """As good as another process: it waits for the lock on a loop of its own."""
 
     def __init__(self, url: str, make: Callable[[LockManager], Any]) -> None:
         super().__init__(daemon=True)
@@ -43,8 +43,8 @@ class Rival(threading.Thread):
 
 
 async def queued(locks: LockManager, kind: str, count: int) -> None:
-    """Wait until so many are in the server's queue."""
-    look = KINDS["fair" if kind == "lock" else kind](locks)  # which tells how many wait
+    """Wait until this many are in the server's queue."""
+    look = KINDS["fair" if kind == "lock" else kind](locks)  # it tells how many wait
     async with asyncio.timeout(ENOUGH):
         while (await look.info()).waiters < count:  # noqa: ASYNC110 - what servers do sets no event here
             await asyncio.sleep(0.002)
@@ -52,12 +52,12 @@ async def queued(locks: LockManager, kind: str, count: int) -> None:
 
 @pytest.mark.parametrize("awaits", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nobody_enters_beside_it(redis_url: str, opened: Opener, kind: str, awaits: bool) -> None:
-    """F1: on the server the grant is for the ttl before the block begins, not for the liveness.
+async def test_no_one_enters_beside_it(redis_url: str, opened: Opener, kind: str, awaits: bool) -> None:
+    """F1: before the block begins, the grant on the server is for the ttl, not for the liveness.
 
     The answer to a lock's confirmation is unread while the loop is blocked: that is no loss yet.
 
-    Kept by turn.lua: `heard[channel] > 0`; of locks by LocalQueue.granted: `entry.confirm`, and by Hold.unconfirmed.
+    Kept by turn.lua: `heard[channel] > 0`; for locks by LocalQueue.granted: `entry.confirm`, and by Hold.unconfirmed.
     """
     make = KINDS[kind]
     holding, waiting = [await opened(redis_url, liveness=LIVENESS) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A graceful shutdown that cancels every other task, and goes on for a while inside a guarded block."""
+"""A graceful shutdown that cancels every other task, and then runs on inside a guarded block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Thousands of acquires over a slow line, cancelled at any moment: no key stays, nobody is inside with another."""
+"""Thousands of acquires over a slow connection, cancelled at any moment: no key stays, and no two are inside at
+once.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bytes of a connection that was given up arrive all the same, after what was sent to make up for them.
+"""Bytes of a connection that was given up arrive all the same, after the requests that were sent to repair the damage.
 
-Each runs twice: with CLIENT KILL, by which the server drops the old connection before it reads on, and for a user who
-may not: then scripts must refuse what comes late, by the owner's tombstone and by what they were told to expect.
+Each test runs twice: with CLIENT KILL, which makes the server drop the old connection before it reads on, and for a
+user without that right. Then scripts must refuse what comes late, by the owner's tombstone and by their expectations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def kills(request: pytest.FixtureRequest) -> bool:
 
 
 async def arrive(rule: Rule, server: Server, proxy: FaultProxy, kills: bool) -> None:
-    """Let what was held go on. If the server ended its connection it goes nowhere; else wait until it ran."""
+    """Forward what was held. If the server ended its connection it goes nowhere; otherwise wait until it ran."""
     await until(lambda: proxy.open == 1 + (not kills))
     before = server.scripts_run()
     rule.lift()
@@ -68,7 +68,7 @@ async def test_an_acquire_after_its_undo(
 async def test_an_acquire_whose_undo_was_written_before_the_line_died(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C4 (cancelled first). Kept by PendingRelease.taint: what is written again leaves a tombstone."""
+    """C4 (cancelled first). Kept by PendingRelease.taint: a repeated release leaves a tombstone."""
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()
@@ -103,7 +103,7 @@ async def test_an_acquire_that_is_cancelled_as_its_line_dies(
         await task
     await proxy.connected(2)
     await until(lambda: either._runtime.backend._session is not None)  # type: ignore[attr-defined]
-    assert await enter(either.lock("another"))  # whatever makes up for it was written before
+    assert await enter(either.lock("another"))  # the request that repairs this was written before
     await arrive(held, server, proxy, kills)
     assert not server.held()
     assert await enter(there)
@@ -112,7 +112,7 @@ async def test_an_acquire_that_is_cancelled_as_its_line_dies(
 async def test_an_acquire_after_its_repetition_was_granted_and_released(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C4 with a resend: nobody is resurrected."""
+    """C4 with a resend: no owner is resurrected."""
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()
@@ -184,7 +184,7 @@ async def _cut_off(proxy: FaultProxy, held: Rule) -> None:
 async def test_a_nested_acquire_while_the_outer_one_lives_on(
     here: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """The depth is a mirror: a late copy may raise it, and the end of the hold is still its end."""
+    """The depth is a mirror: a late copy may raise it, and the end of the hold still ends it."""
     async with asyncio.timeout(ENOUGH), here:
         held = proxy.hold("requests", 1, NESTS)
         nested = asyncio.create_task(_cut_off(proxy, held))
@@ -196,7 +196,7 @@ async def test_a_nested_acquire_while_the_outer_one_lives_on(
     assert not server.held()
 
 
-async def test_a_nested_acquire_after_somebody_else_took_the_lock(
+async def test_a_nested_acquire_after_another_owner_took_the_lock(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
     """C2. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
@@ -215,7 +215,7 @@ async def test_a_nested_acquire_after_somebody_else_took_the_lock(
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["line lives", "line dies"])
-async def test_a_nested_acquire_that_is_cancelled_leaves_the_outer_one(
+async def test_a_cancelled_nested_acquire_leaves_the_outer_one(
     here: Lock, proxy: FaultProxy, server: Server, kills: bool, dies: bool
 ) -> None:
     """C3 (a): its undo is a release to the local depth, never to 0. Kept by Gate.lower: `hold.depth`."""
@@ -245,10 +245,10 @@ async def _share(lock: Lock, owner: object) -> None:
         pass
 
 
-async def test_a_request_of_one_who_waits_on(
+async def test_a_request_of_a_task_that_keeps_waiting(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C3 (b): it was asked again, and a copy that comes when it has the lock changes nothing.
+    """C3 (b): the request was repeated, and a copy that comes when the task has the lock changes nothing.
 
     Kept by acquire.lua: `mine`.
     """
@@ -273,7 +273,7 @@ async def test_a_request_of_one_who_waits_on(
 async def test_an_acquire_after_its_repetition_was_refused(
     either: LockManager, here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """One that does not wait, and went away empty: a copy that comes when the lock is free gets nothing.
+    """The task does not wait, and got nothing: a copy that comes when the lock is free gets nothing either.
 
     Kept by QueueEntry.end: `not self.tainted`.
     """
@@ -284,7 +284,7 @@ async def test_an_acquire_after_its_repetition_was_refused(
     proxy.reset(upstream=False)
     async with asyncio.timeout(ENOUGH):
         assert not await attempt
-        assert await enter(either.lock("another"))  # whatever makes up for it was written before
+        assert await enter(either.lock("another"))  # the request that repairs this was written before
     await lease.release()
     await arrive(held, server, proxy, kills)
     assert not server.held()
@@ -297,7 +297,7 @@ async def _try(lock: Lock) -> bool:
 async def test_a_place_in_the_queue_after_it_was_given_up(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """The last task of the process gave up while its request was held: a copy that comes late queues nobody.
+    """The last task of the process gave up while its request was held: a copy that comes late queues no one.
 
     Kept by acquire.lua: `finished`.
     """
@@ -320,7 +320,7 @@ async def test_a_place_in_the_queue_after_it_was_given_up(
 async def test_a_confirmation_after_the_release(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """Hazard 11: the block that a grant from the queue let in was over before its confirmation came to the server.
+    """Hazard 11: a block entered by a grant from the queue was over before its confirmation reached the server.
 
     Kept by renew.lua: owner and fence are compared.
     """
@@ -362,7 +362,7 @@ async def test_a_transfer_after_its_repetition(
 async def test_a_transfer_after_both_gave_up(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """H2 (b). The successor is cancelled while the line is down, so both are released instead of handed on."""
+    """H2 (b). The successor is cancelled while the connection is down, so both are released instead of handed on."""
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
     await asyncio.sleep(0)

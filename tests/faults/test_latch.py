@@ -1,4 +1,4 @@
-"""Connections die under latches: nothing is counted twice, and who waits finds out."""
+"""Connections die under latches: nothing is counted twice, and every waiter finds out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_the_reply_of_count_down_is_lost(locks: LockManager, proxy: FaultP
 
 
 async def test_a_copy_comes_late(locks: LockManager, others: LockManager, proxy: FaultProxy) -> None:
-    """Bytes are held while the next connection does the work, and healed when the latch is open already."""
+    """Bytes are held while the next connection does the work, and arrive when the latch is already open."""
     latch, there = locks.latch(NAME, 2), others.latch(NAME, 2)
     held = proxy.hold("requests", times=1, matching=COUNTS)
     task = asyncio.create_task(latch.count_down())
@@ -54,7 +54,7 @@ async def test_a_copy_comes_late(locks: LockManager, others: LockManager, proxy:
 async def test_an_unanswered_count_down_counts_when_the_connection_is_back(
     proxy: FaultProxy, opened: Opener, server: Server
 ) -> None:
-    """Its caller was told that it may. Kept by LatchCalls.count_down: `unanswered` asks nobody."""
+    """Its caller was told that it may. Kept by LatchCalls.count_down: `unanswered` decides alone."""
     locks = await opened(proxy.url, request_timeout=0.5)
     latch = locks.latch(NAME, 2)
     hole = proxy.blackhole("requests")
@@ -71,7 +71,9 @@ async def test_an_unanswered_count_down_counts_when_the_connection_is_back(
 async def test_an_opening_while_the_waiter_is_cut_off(
     locks: LockManager, others: LockManager, proxy: FaultProxy, server: Server
 ) -> None:
-    """It is found at the reconnect; recheck is far. Kept by ReleaseListener._on_message: confirmed again, ask."""
+    """It is found at the reconnect; the recheck is far away. Kept by ReleaseListener._on_message: confirmed again,
+    ask.
+    """
     task = asyncio.create_task(locks.latch(NAME, 1).wait())
     await until(lambda: listeners(server))
     proxy.refuse()
@@ -94,7 +96,7 @@ async def test_the_answer_of_a_query_is_lost(locks: LockManager, others: LockMan
 
 
 async def test_a_server_that_forgot_makes_a_fresh_one(own_server: RedisServer, opened: Opener) -> None:
-    """Counts are lost with it; who waits goes on waiting, and the new ones open it."""
+    """Its counts are lost too; waiters keep waiting, and new counts open it."""
     locks = await opened(own_server.url)
     latch = locks.latch(NAME, 2)
     assert await latch.count_down() == 1

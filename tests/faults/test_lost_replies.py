@@ -1,4 +1,4 @@
-"""A request or its reply is lost: nothing is done twice, nothing is left, nobody is told a lie."""
+"""A request or its reply is lost: nothing is done twice, nothing is left, and no caller gets a wrong answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RENEWS = RENEW.sha.encode()
 
 
 async def test_the_reply_of_acquire_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
-    """It is asked again and reads its own grant. Kept by acquire.lua: `mine`, and QueueEntry._unanswered."""
+    """It is repeated and reads its own grant. Kept by acquire.lua: `mine`, and QueueEntry._unanswered."""
     cut = proxy.cut(matching=ACQUIRES)
     async with asyncio.timeout(ENOUGH), here as lease:
         assert len(cut.frames) == 1
@@ -37,7 +37,7 @@ async def test_the_reply_of_acquire_is_lost(here: Lock, proxy: FaultProxy, serve
 
 
 async def test_a_replay_reads_abandoned_as_it_was(here: Lock, there: Lock, proxy: FaultProxy, server: Server) -> None:
-    """H3 (1): its own dirty mark is not somebody's crash, and somebody's crash is not forgotten."""
+    """H3 (1): its own dirty mark is not another's crash, and another's crash is not forgotten."""
     gone: Lease | None = None
     for crashed in (False, True):
         if crashed:
@@ -78,7 +78,7 @@ async def test_the_request_of_a_first_acquire_is_swallowed(proxy: FaultProxy, op
 async def test_the_requests_of_a_waiter_are_swallowed(
     proxy: FaultProxy, opened: Opener, others: LockManager, server: Server
 ) -> None:
-    """A task that is waiting rides it out: PING's deadline finds the dead line. Kept by Heartbeat._on_tick."""
+    """A waiting task survives: the deadline of the PING finds the dead connection. Kept by Heartbeat._on_tick."""
     locks = await opened(proxy.url, request_timeout=0.5)
     lease = await others.lock(NAME).acquire()
     waiter = asyncio.create_task(enter(locks.lock(NAME)))
@@ -133,7 +133,9 @@ async def test_the_deadline_counts_from_the_request(proxy: FaultProxy, opened: O
 async def test_the_reply_of_release_is_lost(
     here: Lock, proxy: FaultProxy, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The repetition is told that it is done, not that somebody took it. Kept by ReleaseResult.settle: `resent`."""
+    """The repetition learns that it was done, not that another owner took the lock. Kept by ReleaseResult.settle:
+    `resent`.
+    """
     cut = proxy.cut(matching=RELEASES)
     async with asyncio.timeout(ENOUGH):
         await enter(here)
@@ -142,11 +144,13 @@ async def test_the_reply_of_release_is_lost(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_the_reply_of_release_is_lost_and_somebody_enters_meanwhile(
+async def test_the_reply_of_release_is_lost_and_another_enters_meanwhile(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """Its repetition does not free the other's lock. Kept by release.lua: `name.holder ~= owner`,
-    and ReleaseResult.settle: `resent` proves no loss."""
+    """Its repetition does not free the other's lock. Kept by release.lua: `name.holder ~= owner`, and
+    ReleaseResult.settle:
+    `resent` proves no loss.
+    """
     proxy.cut(matching=RELEASES)
     lease = await here.acquire()
     released = asyncio.ensure_future(_await(lease.release()))
@@ -278,7 +282,7 @@ async def test_the_successor_is_cancelled_while_the_transfer_is_on_its_way(
 
 
 async def test_a_transfer_of_what_is_gone_leaves_the_successor_in_front(here: Lock, server: Server) -> None:
-    """H2 (d). Kept by _Transfer._judge: Missing, and the heir asks under another id."""
+    """H2 (d). Kept by _Transfer._judge: Missing, and the successor asks under another id."""
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
     await asyncio.sleep(0)

@@ -22,7 +22,9 @@ HELLO = b"HELLO"
 
 
 async def test_unreachable_until_the_deadline(proxy: FaultProxy, opened: Opener, server: Server) -> None:
-    """Invariant 6: told while the server still keeps the key. Kept by Hold.extend: `deadline = expiry - margin`."""
+    """Invariant 6: you are told while the server still keeps the key. Kept by Hold.extend: `deadline = expiry -
+    margin`.
+    """
     locks = await opened(proxy.url, ttl=6.8, margin=STILL, request_timeout=0.5)
     left = -2
     with pytest.raises(LockLost) as caught:
@@ -38,7 +40,7 @@ async def test_unreachable_until_the_deadline(proxy: FaultProxy, opened: Opener,
     assert caught.value.reason is LossReason.UNREACHABLE
     assert "connection" in str(caught.value)
     proxy.heal()
-    await until(lambda: not server.held())  # the attempt to release it lands, or it expires
+    await until(lambda: not server.held())  # the attempt to release it arrives, or it expires
 
 
 async def test_a_first_attempt_fails_within_the_request_timeout(proxy: FaultProxy, opened: Opener) -> None:
@@ -58,7 +60,7 @@ async def test_a_first_attempt_fails_within_the_request_timeout(proxy: FaultProx
 
 
 async def test_what_was_never_sent_is_never_sent(proxy: FaultProxy, opened: Opener, server: Server) -> None:
-    """Attempts that gave up during an outage leave nothing to be written after it. Kept by Call.withdraw."""
+    """Attempts that gave up during an outage leave nothing to write after it. Kept by Call.withdraw."""
     locks = await opened(proxy.url, request_timeout=0.5)
     async with locks.lock("warm"):
         pass
@@ -93,7 +95,7 @@ async def test_entering_a_manager_fails_within_the_request_timeout(proxy: FaultP
 async def test_a_timeout_of_a_waiter_during_an_outage(
     proxy: FaultProxy, opened: Opener, there: Lock, server: Server
 ) -> None:
-    """Contention and outage are told apart, and a timeout is kept through both."""
+    """Contention and outage are different errors, and a timeout is kept through both."""
     locks = await opened(proxy.url, request_timeout=0.5)
     async with there:
         waiter = asyncio.ensure_future(locks.lock(NAME).acquire(timeout=0.8))
@@ -110,9 +112,9 @@ async def test_a_timeout_of_a_waiter_during_an_outage(
 async def test_a_release_during_an_outage(
     proxy: FaultProxy, opened: Opener, there: Lock, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The block ends in time with a WARNING, and the release lands when the line is back, long before the ttl.
+    """The block ends in time with a WARNING, and the release arrives when the connection is back, long before the ttl.
 
-    Kept by ReleaseResult.observed, and PendingRelease, which goes on in the background.
+    Kept by ReleaseResult.observed, and PendingRelease, which continues in the background.
     """
     locks = await opened(proxy.url, request_timeout=0.5)
     hole = None
@@ -166,7 +168,7 @@ async def test_a_nested_acquire_in_an_outage_leaves_the_outer_one(
 async def test_a_release_that_a_waiter_could_not_hear(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """Redisson #763: released while the waiter's line was down, it goes on as soon as it is back, not after a ttl.
+    """Redisson #763: released while the waiter's connection was down, it gets in once that is back, not after a ttl.
 
     Kept by Channels.confirm: `wake(None)` after each resubscription, and Runtime.verify_queue_entries.
     """
@@ -216,7 +218,7 @@ async def test_a_hundred_waiters_after_a_reconnect_ask_once(
 
 
 async def test_every_hold_is_verified_after_a_reconnect(locks: LockManager, proxy: FaultProxy, server: Server) -> None:
-    """What was lost during an outage is told at once. Kept by Lifecycle._verify."""
+    """A loss during an outage is reported at once. Kept by Lifecycle._verify."""
     one = await locks.lock("n1").acquire()
     two = await locks.lock("n2").acquire()
     await locks.lock("n2").acquire()
@@ -247,7 +249,7 @@ async def test_a_revocation_that_the_holder_could_not_hear(locks: LockManager, t
 
 
 async def test_connections_that_die_again_and_again(locks: LockManager, proxy: FaultProxy, server: Server) -> None:
-    """Work goes on, nobody is inside twice, nothing is left."""
+    """Work continues, no two are inside at once, nothing is left."""
     inside = 0
     fences: list[int] = []
 
@@ -280,7 +282,7 @@ async def test_connections_that_die_again_and_again(locks: LockManager, proxy: F
 async def test_closing_during_an_outage_is_bounded(
     proxy: FaultProxy, fault: str, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """H4, and no task stays (the suite looks). Kept by RedisBackend.aclose: `_LINGER`, or Heartbeat."""
+    """H4, and no task stays (the suite checks). Kept by RedisBackend.aclose: `_LINGER`, or Heartbeat."""
     manager = LockManager(proxy.url, request_timeout=0.5, ttl=1.0)
     reasons: list[object] = []
 
@@ -315,7 +317,7 @@ async def test_closing_during_an_outage_is_bounded(
     await until(lambda: not server.held())  # by their ttl at the latest
 
 
-async def test_a_slow_line(proxy: FaultProxy, opened: Opener, server: Server) -> None:
+async def test_a_slow_connection(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """50 ms each way: late, not wrong."""
     proxy.delay("requests", 0.05)
     proxy.delay("replies", 0.05)
@@ -333,7 +335,7 @@ async def test_a_slow_line(proxy: FaultProxy, opened: Opener, server: Server) ->
     await until(lambda: not server.held())
 
 
-async def test_a_first_attempt_rides_out_a_short_outage(here: Lock, proxy: FaultProxy) -> None:
+async def test_a_first_attempt_survives_a_short_outage(here: Lock, proxy: FaultProxy) -> None:
     """It was not refused, only delayed, and by less than request_timeout."""
     away = proxy.hold("requests", None, HELLO)
     proxy.reset()
@@ -349,7 +351,7 @@ async def test_a_first_attempt_rides_out_a_short_outage(here: Lock, proxy: Fault
 async def test_reconnecting_closes_what_it_replaces(
     here: Lock, proxy: FaultProxy, raw: redis.asyncio.Redis, redis_server: RedisServer
 ) -> None:
-    """Invariant 7: connections given up do not pile up on the server, even if their end never got there."""
+    """Invariant 7: abandoned connections do not pile up on the server, even if their end never arrived."""
     before = {client["id"] for client in await raw.client_list()}
     for number in range(2, 6):
         held = proxy.hold("requests", 1, ACQUIRE.sha.encode())

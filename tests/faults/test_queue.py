@@ -1,7 +1,8 @@
-"""Requests and messages about a process's place in the queue are lost, cut, doubled or late: whoever gives up leaves
-nothing, whoever waits on gets in, and others go on.
+"""Requests and messages about a process's place in the queue are lost, cut, doubled or late: a waiter that gives up
+leaves
+nothing, one that keeps waiting gets in, and others continue.
 
-What the last task of a process gives up while a request of its is on its way: an acquire that queues, a transfer, a
+The last task of a process gives up while one of these requests is on its way: an acquire that queues, a transfer, a
 refresh, or the confirmation of a grant.
 """
 
@@ -28,7 +29,7 @@ LIVENESS = 1.5
 
 
 class Scene:
-    """A process behind a proxy, two with a good line, and what they do to a lock.
+    """A process behind a proxy, two with a good connection, and what they do to a lock.
 
     Args:
         here: the process whose requests meet a fault.
@@ -47,7 +48,7 @@ class Scene:
         self.proxy = proxy
 
     async def start(self, what: str, fault: str) -> tuple[asyncio.Task[int], asyncio.Task[int], Rule]:
-        """The only waiter of the process has a request of the sort on its way; another process waits, too.
+        """Bring a request of this sort of the process's only waiter on its way; another process waits, too.
 
         Returns:
             The waiter, the other process's, and what happens to the request.
@@ -77,7 +78,7 @@ class Scene:
         return self.proxy.cut(matching=asked) if fault == "reply lost" else self.proxy.hold("requests", 1, asked)
 
     def strike(self, fault: str, rule: Rule) -> None:
-        """The connection dies, or what was held goes on."""
+        """Let the connection die, or forward what was held."""
         if fault == "slow":
             rule.lift()
         elif fault != "reply lost":
@@ -86,7 +87,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(either: LockManager, opened: Opener, redis_url: str, server: Server, proxy: FaultProxy) -> Scene:
-    """Whose refreshes come twice a second."""
+    """A manager whose refreshes come twice a second."""
     runtime = either._runtime
     object.__setattr__(runtime.limits, "liveness", LIVENESS)
     object.__setattr__(runtime.limits, "liveness_ms", int(LIVENESS * 1000))
@@ -96,7 +97,7 @@ async def scene(either: LockManager, opened: Opener, redis_url: str, server: Ser
 @pytest.mark.parametrize("early", [True, False], ids=["cancelled before", "cancelled after"])
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("what", REQUESTS)
-async def test_the_last_one_who_waited_gives_up(scene: Scene, what: str, fault: str, early: bool) -> None:
+async def test_the_last_waiter_gives_up(scene: Scene, what: str, fault: str, early: bool) -> None:
     """Kept by QueueEntry.end and QueueEntry.taint; for a transfer by _Transfer._judge."""
     server = scene.server
     waiter, other, rule = await scene.start(what, fault)
@@ -109,7 +110,7 @@ async def test_the_last_one_who_waited_gives_up(scene: Scene, what: str, fault: 
         await asyncio.wait({waiter})
     async with asyncio.timeout(ENOUGH):
         assert await other
-        assert await enter(scene.here)  # whatever makes up for it was written before
+        assert await enter(scene.here)  # the request that repairs this was written before
     await until(lambda: not server.held())
     if fault == "late":
         rule.lift()
@@ -122,8 +123,8 @@ async def test_the_last_one_who_waited_gives_up(scene: Scene, what: str, fault: 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("what", REQUESTS)
-async def test_who_waits_on_gets_in(scene: Scene, what: str, fault: str) -> None:
-    """Each request may be lost, doubled or late, and both processes go on; fences rise."""
+async def test_a_task_that_keeps_waiting_gets_in(scene: Scene, what: str, fault: str) -> None:
+    """Each request may be lost, doubled or late, and both processes continue; fences rise."""
     waiter, other, rule = await scene.start(what, fault)
     scene.strike(fault, rule)
     async with asyncio.timeout(ENOUGH):
@@ -151,7 +152,7 @@ async def test_the_message_of_a_grant_is_lost(scene: Scene, server: Server, prox
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
 async def test_a_confirmation_is_swallowed(opened: Opener, proxy: FaultProxy, server: Server, lost: str) -> None:
-    """The connection stays, and nobody answers: it is given up, and the hold is verified on the next one."""
+    """The connection stays, but the answer never comes: it is given up, and the hold is verified on the next one."""
     locks, others = await opened(proxy.url, request_timeout=0.5, liveness=5.0), await opened(proxy.url)
     lease = await others.lock(NAME).acquire()
     entered = asyncio.ensure_future(locks.lock(NAME).acquire())
@@ -168,10 +169,10 @@ async def test_a_confirmation_is_swallowed(opened: Opener, proxy: FaultProxy, se
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["alone", "others wait"])
-async def test_the_line_dies_between_a_transfer_and_its_answer(
+async def test_the_connection_dies_between_a_transfer_and_its_answer(
     scene: Scene, server: Server, proxy: FaultProxy, over: bool
 ) -> None:
-    """And does not come back before both gave up: neither the hold nor its heir is left."""
+    """It comes back only after both gave up: neither the hold nor its successor is left."""
     lease = await scene.here.acquire()
     heir = asyncio.create_task(enter(scene.here))
     await asyncio.sleep(0)
@@ -192,8 +193,8 @@ async def test_the_line_dies_between_a_transfer_and_its_answer(
     await until(lambda: not server.held())
 
 
-async def test_nobody_waits_twice(scene: Scene, server: Server) -> None:
-    """However many tasks of a process wait, and come and go: it stands in the queue once."""
+async def test_no_process_queues_twice(scene: Scene, server: Server) -> None:
+    """However many tasks of a process wait, and come and go: it has one place in the queue."""
     async with scene.there:
         for count in (1, 3, 10):
             tasks = [asyncio.create_task(enter(scene.here)) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Requests and replies of a move are lost, or come late: it moves once, or not at all, and nobody is left holding."""
+"""Requests and replies of a move are lost, or come late: it moves once, or not at all, and no one stays a holder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def ticket_of(lock: Lock) -> str:
 
 
 async def test_the_reply_of_resume_is_lost(locks: LockManager, there: Lock, proxy: FaultProxy, server: Server) -> None:
-    """It is asked again and reads its own grant. Kept by QueueEntry._unanswered, and by transfer.lua."""
+    """It is repeated and reads its own grant. Kept by QueueEntry._unanswered, and by transfer.lua."""
     ticket = await ticket_of(there)
     cut = proxy.cut(matching=TRANSFERS)
     async with asyncio.timeout(ENOUGH), locks.resume(ticket) as lease:
@@ -34,7 +34,7 @@ async def test_the_reply_of_resume_is_lost(locks: LockManager, there: Lock, prox
 
 
 async def test_the_reply_of_detach_is_lost(here: Lock, others: LockManager, proxy: FaultProxy, server: Server) -> None:
-    """The lease lives on, and can be moved later."""
+    """The lease lives on, and you can move it later."""
     async with here as lease:
         proxy.cut(matching=RENEWS)
         with pytest.raises(BackendError) as caught:
@@ -48,7 +48,7 @@ async def test_the_reply_of_detach_is_lost(here: Lock, others: LockManager, prox
 
 
 async def moved(lease: Lease) -> str:
-    """Its ticket, as soon as the connection is back."""
+    """Return its ticket, as soon as the connection is back."""
     while True:
         try:
             return await lease.detach()
@@ -59,7 +59,9 @@ async def moved(lease: Lease) -> str:
 async def test_the_request_of_resume_is_swallowed(
     proxy: FaultProxy, opened: Opener, there: Lock, others: LockManager, server: Server
 ) -> None:
-    """No answer within request_timeout: an error, and the ticket is good, since the server never saw it."""
+    """No answer within request_timeout: you get an error, and the ticket is still valid, since the server never saw
+    it.
+    """
     locks = await opened(proxy.url, request_timeout=0.5)
     ticket = await ticket_of(there)
     proxy.blackhole("requests")
@@ -80,7 +82,7 @@ async def test_a_resume_that_arrives_after_its_undo(
     server: Server,
     request: pytest.FixtureRequest,
 ) -> None:
-    """C4: given up while its bytes were held; they arrive, and do not move the lock to somebody who is gone.
+    """C4: given up while its bytes were held; they arrive, and do not move the lock to an owner that is gone.
 
     Kept by CLIENT KILL; where that is denied by PendingRelease.taint, and transfer_local.lua: `EXISTS KEYS[5]`.
     """
@@ -93,7 +95,7 @@ async def test_a_resume_that_arrives_after_its_undo(
         await resuming
     await asyncio.sleep(0.005)
     proxy.reset(upstream=False)
-    await until(lambda: server.tombstones())  # the undo has landed
+    await until(lambda: server.tombstones())  # the undo has arrived
     await arrive(held, server, proxy, kills="allowed" in request.node.callspec.id)
     async with asyncio.timeout(ENOUGH), others.resume(ticket):
         assert server.depth() == 1

@@ -22,7 +22,7 @@ LONGER = 8.0
 
 
 async def aside(call: object, *args: object) -> None:
-    """Do to the server what blocks, while the loop goes on."""
+    """Do to the server what blocks, while the loop keeps running."""
     await asyncio.to_thread(call, *args)  # type: ignore[arg-type]
 
 
@@ -62,8 +62,8 @@ async def test_fences_rise_over_a_restart(own_server: RedisServer, opened: Opene
     assert fences == sorted(set(fences))
 
 
-async def test_a_waiter_rides_out_a_restart(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """Kept by acquisition.obtain: a later attempt has no patience to lose."""
+async def test_a_waiter_survives_a_restart(own_server: RedisServer, opened: Opener, beside: Server) -> None:
+    """Kept by acquisition.obtain: only a first attempt has a limited patience."""
     locks = await opened(own_server.url, request_timeout=0.5)
     others = await opened(own_server.url)
     lease = await others.lock(NAME).acquire()
@@ -95,7 +95,7 @@ async def test_a_server_that_stays_away(own_server: RedisServer, opened: Opener)
 
 
 async def test_a_frozen_server(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """SIGSTOP: the connection stays and nothing answers. Kept by Heartbeat._on_tick."""
+    """SIGSTOP: the connection stays, but nothing is answered. Kept by Heartbeat._on_tick."""
     locks = await opened(own_server.url, ttl=SHORT, request_timeout=0.5)
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME):
@@ -171,7 +171,7 @@ async def test_client_kill(own_server: RedisServer, opened: Opener, beside: Serv
 
 
 async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """Kept by RedisBackend._missing: it is loaded and written again."""
+    """Kept by RedisBackend._missing: the script is loaded and called again."""
     locks = await opened(own_server.url)
     fences: list[int] = []
 
@@ -214,7 +214,7 @@ async def test_flushall(own_server: RedisServer, opened: Opener, beside: Server)
 
 
 async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """H11: what is held is renewed and released, what is free is refused and stays free.
+    """H11: what is held is renewed and released; what is free is refused and stays free.
 
     Kept by state.lua: `write`; and release_free.lua: `.err`.
     """
@@ -249,7 +249,7 @@ async def test_out_of_memory(own_server: RedisServer, opened: Opener, beside: Se
 async def test_eviction(
     own_server: RedisServer, opened: Opener, beside: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Locks can be evicted: that is said when the manager connects, and noticed by the next renewal."""
+    """Locks can be evicted: the manager warns when it connects, and the next renewal notices the loss."""
     beside.link.config_set("maxmemory-policy", "volatile-ttl")
     beside.link.config_set("maxmemory", int(beside.link.info("memory")["used_memory"]) + 2_000_000)  # type: ignore[index]
     locks = await opened(own_server.url)
@@ -259,18 +259,20 @@ async def test_eviction(
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
             number = 0
             while beside.locked():
-                beside.link.set(f"filler:{number}", b"x" * 20_000, ex=7 * 86_400)  # it goes after what expires sooner
+                beside.link.set(
+                    f"filler:{number}", b"x" * 20_000, ex=7 * 86_400
+                )  # the server evicts what expires sooner
                 number += 1
             lease._hold.verify()  # its renewal is due
             await asyncio.sleep(60)
     assert caught.value.reason is LossReason.DELETED
 
 
-# It answers, and says no.
+# It answers, and refuses.
 
 
 async def test_a_server_that_became_read_only(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """READONLY is no verdict: holders try until their deadline, waiters wait on, first attempts are told.
+    """READONLY is no verdict: holders try until their deadline, waiters keep waiting, first attempts get an error.
 
     Kept by failures.PASSING.
     """
@@ -303,7 +305,7 @@ async def _release(lease: Lease) -> None:
 
 
 async def test_a_busy_server(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """BUSY is no verdict. A script of somebody else runs for too long."""
+    """BUSY is no verdict. Another client's script runs for too long."""
     locks = await opened(own_server.url, request_timeout=2.0)
     beside.link.config_set("busy-reply-threshold", 50)
     async with locks.lock(NAME) as lease:
@@ -335,7 +337,7 @@ def _hang(link: object) -> None:
 
 
 async def test_an_operator_deletes_the_key(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """Nobody is told of it, and whoever waits goes on all the same. Kept by refresh.lua: `not name.live`."""
+    """No message tells of it, and waiters get in all the same. Kept by refresh.lua: `not name.live`."""
     locks = await opened(own_server.url, liveness=0.3)
     others = await opened(own_server.url)
     lease = await others.lock(NAME).acquire()

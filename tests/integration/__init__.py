@@ -1,1 +1,1 @@
-"""The lock inside what people run it in: task groups, timeouts, web frameworks."""
+"""The lock inside the environments in which people use it: task groups, timeouts, web frameworks."""

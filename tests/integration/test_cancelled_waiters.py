@@ -1,4 +1,4 @@
-"""A waiter whose scope was cancelled never enters, whatever came in the same turn of the loop."""
+"""A waiter whose scope was cancelled never enters, whatever arrives in the same turn of the loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def lock_of(kind: str, locks: LockManager) -> Any:
 
 @pytest.mark.parametrize("slow", [False, True])
 @pytest.mark.parametrize("kind", ["lock", "fair", "multi", "semaphore"])
-async def test_nobody_enters_a_cancelled_scope(kind: str, slow: bool) -> None:
-    """Issue 9: under uvloop the grant comes before anyio's second try, which leaves out a task that is about to run."""
+async def test_no_task_enters_a_cancelled_scope(kind: str, slow: bool) -> None:
+    """Issue 9: under uvloop the grant comes before anyio's second try, which skips a task that is about to run."""
     backend = SlowBackend() if slow else MemoryBackend()
     entered: list[bool] = []  # and whether the scope had been cancelled
     async with LockManager(backend) as locks:

@@ -1,4 +1,4 @@
-"""The lock inside web frameworks: a loss in a handler becomes its response, and managers live as apps do."""
+"""The lock inside web frameworks: a loss in a handler becomes its response, and managers live as long as apps do."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Shop:
             assert_empty(self.locks)
 
     async def lose(self, sku: str) -> None:
-        """What a real loss is: the server no longer has it, the next renewal says so."""
+        """A real loss: the server no longer has the key, and the next renewal finds out."""
         self.backend.steal(sku)
         await self.backend.clock.advance(TTL / 3)
 
@@ -137,7 +137,9 @@ async def test_a_request_that_ends_well(place: str, options: dict[str, Any], mid
 @each_place
 @each_stack
 async def test_a_loss_becomes_a_503(place: str, options: dict[str, Any], middleware: bool) -> None:
-    """The endpoint is cancelled, the exception handler answers; for a dependency too, whose task is the same."""
+    """The endpoint is cancelled and the exception handler answers; the same for a dependency, which runs in the same
+    task.
+    """
     shop = Shop(middleware=middleware, **options)
     async with shop.serving() as client:
         request = asyncio.create_task(client.get(f"/{place}/42"))
@@ -187,7 +189,7 @@ async def test_a_timeout_becomes_a_409() -> None:
         assert (await first).status_code == 200
 
 
-async def test_a_client_that_goes_away() -> None:
+async def test_a_client_that_disconnects() -> None:
     shop = Shop()
     async with shop.serving() as client:
         request = asyncio.create_task(client.get("/handler/42"))
@@ -293,7 +295,7 @@ async def _text(client: AiohttpClient[Any, Any], path: str) -> tuple[int, str]:
 
 @pytest.mark.any_loop
 async def test_an_anyio_program(backend: MemoryBackend) -> None:
-    """Workers of a task group: one loses its lock and goes on, the others do not notice."""
+    """Workers of a task group: one loses its lock and continues, the others do not notice."""
     outcome: dict[int, str] = {}
 
     async def worker(number: int, task_status: anyio.abc.TaskStatus[None]) -> None:

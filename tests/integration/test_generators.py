@@ -40,7 +40,7 @@ async def forever() -> None:
 
 
 async def closed_by_the_loop() -> list[BaseException | None]:
-    """Drop the generators that nobody holds; what the loop was told when it closed them."""
+    """Drop the generators that have no reference; return what the loop was told when it closed them."""
     told: list[BaseException | None] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context.get("exception")))
     for _ in range(10):
@@ -120,7 +120,7 @@ async def test_a_users_cancellation_passes_inside_the_generator(locks: LockManag
 
 
 async def test_a_users_cancellation_that_was_not_delivered_passes(locks: LockManager) -> None:
-    """`Edge.drain`: it takes back its own only."""
+    """`Edge.drain`: it takes back only its own."""
     leases: list[Lease] = []
     went_on = False
 
@@ -141,7 +141,7 @@ async def test_a_users_cancellation_that_was_not_delivered_passes(locks: LockMan
 
 
 async def test_the_consumers_clean_up_is_not_cut_off(locks: LockManager, backend: MemoryBackend) -> None:
-    """`Edge`: who iterates is cancelled once; a scope would cancel each await until the generator is closed."""
+    """`Edge`: the consumer is cancelled once; a scope would cancel each await until the generator is closed."""
     leases: list[Lease] = []
     log: list[str] = []
 
@@ -161,7 +161,7 @@ async def test_the_consumers_clean_up_is_not_cut_off(locks: LockManager, backend
 
 
 async def test_a_loss_between_two_steps(locks: LockManager) -> None:
-    """The consumer ends the loop in the turn of the loss: no stray cancellation hits what comes after it."""
+    """The consumer ends the loop in the turn of the loss: no stray cancellation hits what follows."""
     leases: list[Lease] = []
     with expect_loss(LOST):
         async with aclosing(rows(locks.lock("a"), leases)) as numbers:  # type: ignore[type-var]
@@ -173,8 +173,8 @@ async def test_a_loss_between_two_steps(locks: LockManager) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_consumer_that_catches_the_cancellation_goes_on(locks: LockManager, backend: MemoryBackend) -> None:
-    """Issue 9: what anyio had redelivered for ever, or its checkpoint waited for at 100 % CPU."""
+async def test_a_consumer_that_catches_the_cancellation_continues(locks: LockManager, backend: MemoryBackend) -> None:
+    """Issue 9: anyio redelivered it for ever, or its checkpoint waited for it at 100 % CPU."""
     leases: list[Lease] = []
 
     async def consume() -> int:
@@ -197,7 +197,7 @@ async def test_a_consumer_that_catches_the_cancellation_goes_on(locks: LockManag
 
 @pytest.mark.parametrize("kind", ["read", "semaphore"])
 async def test_a_dropped_generator_ends_its_own_block(locks: LockManager, kind: str) -> None:
-    """Issue 9: the block of a task that runs on was released, and a writer let in beside it."""
+    """Issue 9: the block of a task that runs on was released, and a writer got in beside it."""
     lock = locks.rw_lock("a").read if kind == "read" else locks.semaphore("a", 2)
     leases: list[Lease] = []
     started, go_on, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -274,12 +274,12 @@ async def test_out_of_order_masks_no_error(locks: LockManager) -> None:
     await second.aclose()  # type: ignore[attr-defined]
 
 
-# Who is warned, and who is not: those whose `yield` runs in the block.
+# Who gets a warning: those whose `yield` runs in the block, and no others.
 
 
 @pytest.fixture
 def refused() -> Iterator[None]:
-    """A warning is an error."""
+    """Turn warnings into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -299,7 +299,7 @@ async def stacked(lock: Any) -> AsyncIterator[Lease]:
 
 @pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize("manager", [locked, stacked])
-async def test_a_context_manager_of_ones_own(locks: LockManager, manager: Any) -> None:
+async def test_a_context_manager_of_your_own(locks: LockManager, manager: Any) -> None:
     went_on = False
     with expect_loss(LOST):
         async with manager(locks.lock("a")) as lease:
@@ -356,7 +356,7 @@ async def deep(lock: Any) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("numbers", [rows, through_a_manager, by_a_stack, by_acquire, deep])
-async def test_who_holds_over_a_yield_is_warned(locks: LockManager, backend: MemoryBackend, numbers: Any) -> None:
+async def test_holding_over_a_yield_gives_a_warning(locks: LockManager, backend: MemoryBackend, numbers: Any) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         async with aclosing(numbers(locks.lock("a"))) as iterated:
@@ -386,8 +386,8 @@ async def test_a_generator_without_source(locks: LockManager, monkeypatch: pytes
     await numbers.aclose()
 
 
-async def test_nobody_closes_it(locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
-    """Then there is nobody to raise LockLost in, but the log has the loss."""
+async def test_no_one_closes_it(locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
+    """Then there is no consumer to raise LockLost in, but the log has the loss."""
     leases: list[Lease] = []
 
     async def consume() -> None:

@@ -29,7 +29,7 @@ async def forever() -> None:
 
 
 async def usable() -> None:
-    """The task goes on as if nothing had been, also for anyio."""
+    """Check that the task continues as if nothing had happened, also for anyio."""
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -59,7 +59,7 @@ class Service:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_the_task_that_entered_goes_on(locks: LockManager, backend: MemoryBackend, lost: bool) -> None:
+async def test_the_task_that_entered_continues(locks: LockManager, backend: MemoryBackend, lost: bool) -> None:
     """`_standing_in`: no scope is left in the task, cancelled or not."""
     service = Service(locks.lock("a"))
     started, stopped = asyncio.Event(), asyncio.Event()
@@ -87,14 +87,14 @@ async def test_the_task_that_entered_goes_on(locks: LockManager, backend: Memory
     assert isinstance(stopping.exception(), LockLost if lost else type(None))
     stopped.set()
     if lost:
-        await asyncio.wait({running})  # a scope inside it was open, so the cancellation went on
+        await asyncio.wait({running})  # a scope inside it was open, so the cancellation was redelivered
     else:
         await running
     assert running not in scope._left
     assert lock_keys(backend) == []
 
 
-async def test_a_cancelled_task_is_let_go(locks: LockManager) -> None:
+async def test_a_cancelled_task_is_freed(locks: LockManager) -> None:
     """Issue 9: a scope that was cancelled and left elsewhere made anyio's checkpoint spin."""
     service = Service(locks.lock("a"))
     started, stopped = asyncio.Event(), asyncio.Event()
@@ -121,7 +121,7 @@ async def test_a_cancelled_task_is_let_go(locks: LockManager) -> None:
     await running
 
 
-async def test_several_blocks_and_none_can_be_told(
+async def test_several_blocks_and_it_is_unclear_which_is_meant(
     locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Issue 9: stop() of the one released the lease of the reader that ran on."""
@@ -166,8 +166,8 @@ async def _leave_by_error(lock: Any) -> None:
         raise
 
 
-async def test_stopped_inside_a_block_of_ones_own(locks: LockManager) -> None:
-    """`Blocks._of`: the task's innermost block runs on, as its frame is on the stack."""
+async def test_stopped_inside_a_block_of_your_own(locks: LockManager) -> None:
+    """`Blocks._of`: the task's innermost block runs on, because its frame is on the stack."""
     lock = locks.semaphore("a", 3)
     service = Service(lock)
     started, end = asyncio.Event(), asyncio.Event()
@@ -211,7 +211,7 @@ async def test_on_another_loop(locks: LockManager, backend: MemoryBackend, form:
 
 
 async def test_the_task_that_entered_has_ended(locks: LockManager, caplog: pytest.LogCaptureFixture) -> None:
-    """As a fixture's set-up and tear-down: its lease ended with its task, and another's is not taken for it."""
+    """Like a fixture's set-up and tear-down: its lease ended with its task, and is not confused with another's."""
     lock = locks.rw_lock("a").read
     one, two = Service(lock), Service(lock)
     await asyncio.create_task(one.start())
@@ -289,7 +289,7 @@ async def test_the_bodys_error_is_not_masked(locks: LockManager, backend: Memory
 
 
 async def test_the_loss_of_what_was_left_first(locks: LockManager, backend: MemoryBackend) -> None:
-    """It had gone on being the scope around the second block: whoever is cancelled by it is told its loss."""
+    """It was still the scope around the second block: whoever it cancels is told its loss."""
     first, second = locks.lock("a").acquire(), locks.lock("b").acquire()
     lease = await first.__aenter__()
     await second.__aenter__()
@@ -307,7 +307,7 @@ async def test_the_loss_of_what_was_left_first(locks: LockManager, backend: Memo
     assert lock_keys(backend) == []
 
 
-async def test_across_a_scope_of_the_users(locks: LockManager, backend: MemoryBackend) -> None:
+async def test_across_a_scope_of_your_own(locks: LockManager, backend: MemoryBackend) -> None:
     block = locks.lock("a").acquire()
     with pytest.raises(RuntimeError, match="cancel scope"), anyio.CancelScope():
         await block.__aenter__()
@@ -317,7 +317,7 @@ async def test_across_a_scope_of_the_users(locks: LockManager, backend: MemoryBa
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_the_outer_block_of_a_nest_is_left_first(locks: LockManager, together: bool) -> None:
-    """`Guard._hand_on`: the inner block is still cancelled on a loss, and says so."""
+    """`Guard._hand_on`: the inner block is still cancelled on a loss, and reports it."""
     lock = locks.lock("a")
     outer, inner = lock.acquire(), lock.acquire()
     await outer.__aenter__()
@@ -339,7 +339,7 @@ async def test_the_outer_block_of_a_nest_is_left_first(locks: LockManager, toget
 
 
 async def test_an_error_in_a_cancelled_scope_is_not_masked(locks: LockManager, backend: MemoryBackend) -> None:
-    """Waiting for the release's answer would be cancelled, and the scope swallow that with the error in it."""
+    """Waiting for the release's answer would be cancelled, and the scope would swallow that with the error in it."""
 
     async def work() -> None:
         with anyio.CancelScope() as outside:
@@ -389,7 +389,7 @@ async def test_a_group_of_errors_says_what_was_lost(locks: LockManager) -> None:
 
 
 async def test_called_without_a_python_frame_around(locks: LockManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by an event loop in C that nothing in Python runs."""
+    """As by an event loop in C without a Python frame."""
 
     def shallow(depth: int) -> Any:
         raise ValueError("call stack is not deep enough")

@@ -1,4 +1,4 @@
-"""Loss inside everything that cancels too: our cancellation becomes LockLost, everybody else's passes untouched."""
+"""Loss inside everything that also cancels: our cancellation becomes LockLost, all others pass untouched."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cancelling() -> int:
 
 
 async def usable() -> None:
-    """The task goes on as if nothing had been."""
+    """Check that the task continues as if nothing had happened."""
     assert cancelling() == 0
     for _ in range(3):
         await asyncio.sleep(0)
@@ -220,7 +220,7 @@ async def test_a_timeout_inside_that_does_not_fire(locks: LockManager) -> None:
 
 
 async def test_an_outer_timeout_in_the_same_tick(locks: LockManager) -> None:
-    """Somebody outside cancels too, and wins."""
+    """Another scope cancels too, and wins."""
 
     async def work() -> None:
         async with asyncio.timeout(None) as timeout, locks.lock("a") as lease:
@@ -233,7 +233,7 @@ async def test_an_outer_timeout_in_the_same_tick(locks: LockManager) -> None:
 
 
 def fire(timeout: asyncio.Timeout) -> None:
-    """What the timeout's own timer would call, now."""
+    """Do what the timeout's own timer would do, now."""
     timeout._on_timeout()  # type: ignore[attr-defined]
 
 
@@ -291,7 +291,7 @@ async def test_a_users_cancel_alone(locks: LockManager, backend: MemoryBackend) 
 
 
 async def nested(locks: LockManager, *which: str) -> list[str]:
-    """Two different locks, one in the other; lose those named, in order, in one tick."""
+    """Two different locks, one in the other; lose these, in this order, in one tick."""
     seen: list[str] = []
     try:
         async with locks.lock("outer") as outer:
@@ -420,7 +420,7 @@ async def test_a_loss_after_the_end_is_none(locks: LockManager) -> None:
 
 
 async def test_a_loss_while_nesting(locks: LockManager) -> None:
-    """The hold is lost while a second task's nested request is on its way: that one never enters."""
+    """The hold is lost while a second task's nested request is on its way: that task never enters."""
     lock = locks.lock("a")
     outer = await lock.acquire()
     entered = False
@@ -558,7 +558,7 @@ async def test_left_in_another_task_after_a_loss(locks: LockManager, backend: Me
 
 
 async def test_left_in_another_order(locks: LockManager, backend: MemoryBackend) -> None:
-    """anyio's scopes nest; two blocks left crosswise still release both, whatever error says so."""
+    """anyio's scopes nest; two blocks left crosswise still release both, whatever the error says."""
     first, second = locks.lock("a").acquire(), locks.lock("b").acquire()
 
     async def crosswise() -> None:
@@ -594,7 +594,7 @@ async def test_a_blocking_body(locks: LockManager, backend: MemoryBackend) -> No
 
 
 async def test_a_body_in_a_thread(locks: LockManager) -> None:
-    """Documented: a thread cannot be stopped; the block waits for it, then says so."""
+    """Documented: you cannot stop a thread; the block waits for it, then reports the loss."""
     with expect_loss(LOST):
         async with locks.lock("a") as lease:
             soon(lambda: lose(lease))
@@ -613,7 +613,7 @@ async def test_the_aggressive_policy_cancels_nothing(locks: LockManager) -> None
 
 
 async def test_a_task_that_was_cancelling_already(locks: LockManager) -> None:
-    """A lock taken in a `finally` of a task that is being cancelled: its loss is still told."""
+    """A lock taken in a `finally` of a task that is being cancelled: its loss is still reported."""
 
     async def work() -> str:
         try:
