@@ -16,6 +16,8 @@ CONSTRUCTED = {"LockManager", "Poll", "MemoryBackend", "VirtualClock"}
 
 CODE = re.compile(r"(`[^`\n]+`)")
 MARKUP = re.compile(r"[*|]|_\b|(?<=\w)_(?!\w)")
+EXAMPLE = re.compile(r"^Examples?:\n((?:(?: {4}.*)?\n)+)", re.M)
+FENCE = re.compile(r"^ *```.*\n", re.M)
 ARGUMENTS = re.compile(r"^Args:\n(?:(?: {4}.*)?\n)*", re.M)
 
 
@@ -32,10 +34,19 @@ def convert(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: l
     text = "\n".join(lines) + "\n"
     if what in ("class", "exception") and name.rpartition(".")[2] not in CONSTRUCTED:
         text = ARGUMENTS.sub("", text)
+    text, *examples = EXAMPLE.split(text)  # the code of an example, and what follows it, in turns
+    parts = [markup(text)]
+    for code, after in zip(examples[::2], examples[1::2], strict=True):
+        parts += ["\n.. rubric:: Example\n\n.. code-block:: python\n\n", FENCE.sub("", code), "\n", markup(after)]
+    lines[:] = "".join(parts).split("\n")
+
+
+def markup(text: str) -> str:
+    """Prose as reStructuredText."""
     pieces = CODE.split(text)
     pieces[::2] = [MARKUP.sub(r"\\\g<0>", piece) for piece in pieces[::2]]
     pieces[1::2] = [role(piece[1:-1]) for piece in pieces[1::2]]
-    lines[:] = "".join(pieces).split("\n")
+    return "".join(pieces)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -27,6 +27,8 @@ from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
 from tests.support.locks import held, nothing_held
 
+from . import applications
+
 Namespace = dict[str, Any]
 Prelude = Callable[[str], AbstractAsyncContextManager[Namespace]]
 
@@ -327,5 +329,6 @@ async def terminated(url: str) -> AsyncIterator[Namespace]:
 
 def prelude(name: str) -> Prelude:
     """The prelude of that name."""
-    found: Prelude = getattr(sys.modules[__name__], name or "nothing")
+    here = sys.modules[__name__]
+    found: Prelude = getattr(here, name or "nothing", None) or getattr(applications, name)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -16,6 +17,7 @@ from .preludes import prelude
 PYTHON = list(blocks("python"))
 FRAGMENTS = [block for block in PYTHON if block.setup != "pytest"]
 TEST_FILES = [block for block in PYTHON if block.setup == "pytest"]
+NAMED = re.compile(r"# (\w+\.py)\n")
 PLUGIN = "aiolock.testing.pytest_plugin"
 LOOPS = "asyncio_default_fixture_loop_scope = function\n"
 
@@ -30,6 +32,9 @@ async def test_a_fragment_runs(block: Block, redis_url: str) -> None:
 @pytest.mark.parametrize("block", TEST_FILES, ids=lambda block: block.id)
 def test_a_test_file_passes(block: Block, redis_url: str, tmp_path: Path) -> None:
     """A block with tests passes like a user's file: in a pytest of its own, with the installed plugin."""
+    for other in PYTHON:  # a program of the same page, which says its name: the last of them that stands above
+        if other.page == block.page and other.line < block.line and (named := NAMED.match(other.text)):
+            (tmp_path / named[1]).write_text(other.source(redis_url), encoding="utf-8")
     (tmp_path / "test_block.py").write_text(block.source(redis_url), encoding="utf-8")
     (tmp_path / "pytest.ini").write_text(
         f"[pytest]\nasyncio_mode = auto\n{LOOPS}filterwarnings = error\n", encoding="utf-8"

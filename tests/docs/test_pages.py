@@ -13,7 +13,7 @@ import pytest
 
 import aiolock
 import aiolock.testing
-from aiolock import AiolockError, LossReason
+from aiolock import AiolockError, LockManager, LockOptions, LossReason
 
 from .blocks import PAGES, ROOT, blocks, name_of
 
@@ -104,6 +104,27 @@ def test_every_public_name_is_in_the_docs() -> None:
     """Broken by a name in `__all__` that no page mentions."""
     words = set(re.findall(r"\w+", "\n".join(TEXTS.values())))
     assert {*aiolock.__all__, *aiolock.testing.__all__} <= words
+
+
+def test_every_public_name_has_a_reference_and_an_example() -> None:
+    """Broken by a name in `__all__` without a section under docs/reference that documents it and shows it in code."""
+    pages = [text for page, text in TEXTS.items() if page.parent.name == "reference"]
+    sections = [section for text in pages for section in re.split(r"^## ", text, flags=re.M)]
+    shown = {
+        name
+        for section in sections
+        for name in re.findall(r"^\.\. auto(?:class|exception):: aiolock\.(?:testing\.)?(\w+)", section, re.M)
+        if "```python" in section
+    }
+    assert {*aiolock.__all__, *aiolock.testing.__all__} <= shown
+
+
+def test_every_option_is_in_the_table() -> None:
+    """Broken by a keyword of the manager or of a lock that options.md has no row for, or by a wrong tick."""
+    rows = re.findall(r"^\| `(\w+)` \| (✓?) ?\| (✓?) ?\|", TEXTS[ROOT / "docs/reference/options.md"], re.M)
+    manager = inspect.signature(LockManager).parameters
+    assert {name for name, first, _ in rows if first} == {*manager} - {"source"}
+    assert {name for name, _, second in rows if second} == {*LockOptions.__annotations__}
 
 
 def test_every_test_tool_is_described() -> None:

@@ -1,0 +1,100 @@
+"""Preludes of blocks that define an application or a worker: each is run as its framework would run it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from aiohttp.test_utils import TestClient, TestServer
+from starlette.responses import PlainTextResponse
+
+from aiolock import LockManager
+
+Namespace = dict[str, Any]
+
+
+@asynccontextmanager
+async def rush(namespace: Namespace) -> AsyncIterator[list[int]]:
+    """The answers to forty customers of the tutorial's shop, which comes from the block and has ten books."""
+    answers: list[int] = []
+    with TemporaryDirectory() as folder, contextlib.chdir(folder):
+        yield answers
+        app = namespace["app"]
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+                await client.put("/stock/book/10")
+                bought = await asyncio.gather(*(client.post("/buy/book") for _ in range(40)))
+        namespace["db"].close()
+    answers += [answer.status_code for answer in bought]
+
+
+@asynccontextmanager
+async def racing_shop(url: str) -> AsyncIterator[Namespace]:
+    """For the tutorial's shop before it has a lock: it sells more than it has."""
+    namespace: Namespace = {"__name__": __name__}
+    async with rush(namespace) as answers:
+        yield namespace
+    assert answers.count(200) > 10
+
+
+@asynccontextmanager
+async def shop(url: str) -> AsyncIterator[Namespace]:
+    """For the tutorial's shop: it sells ten books to forty customers."""
+    namespace: Namespace = {"__name__": __name__}
+    async with rush(namespace) as answers:
+        yield namespace
+    assert (answers.count(200), answers.count(409)) == (10, 30)
+
+
+@asynccontextmanager
+async def aiohttp_app(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines an aiohttp `app`: served, and asked twice."""
+    namespace: Namespace = {}
+    yield namespace
+    async with TestServer(namespace["app"]) as server, TestClient(server) as client:
+        fences = [(await (await client.post("/orders/42/pay")).json())["fence"] for _ in range(2)]
+    assert fences[0] < fences[1]
+
+
+@asynccontextmanager
+async def mounted(url: str) -> AsyncIterator[Namespace]:
+    """For a block that mounts `django_application`: it is reached, and its locks are open meanwhile."""
+
+    async def django_application(scope: Any, receive: Any, send: Any) -> None:
+        async with namespace["locks"].lock("order:42"):
+            await PlainTextResponse("locked")(scope, receive, send)
+
+    namespace: Namespace = {"django_application": django_application}
+    yield namespace
+    app = namespace["application"]
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://shop")
+    async with app.router.lifespan_context(app), client:
+        assert (await client.get("/admin/")).text == "locked"
+
+
+@asynccontextmanager
+async def arq_worker(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a worker's settings: started, given a job, and shut down."""
+    namespace: Namespace = {}
+    yield namespace
+    settings, context = namespace["WorkerSettings"], dict[str, Any]()
+    await settings.on_startup(context)
+    assert await settings.functions[0](context, "42") > 0
+    await settings.on_shutdown(context)
+    assert repr(context["locks"]).endswith("closed>")
+
+
+@asynccontextmanager
+async def sync_job(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a synchronous `report()`: called in a thread, beside a holder and without one."""
+    namespace: Namespace = {}
+    yield namespace
+    assert "done" in await asyncio.to_thread(namespace["report"])
+    async with LockManager(url) as manager, manager.lock("nightly-report"):
+        assert "another" in await asyncio.to_thread(namespace["report"])
