@@ -12,7 +12,7 @@ import pytest
 
 from aiolock import LockManager
 from aiolock.testing import MemoryBackend
-from tests.unit.world import Crew, Holder, SlowBackend, assert_empty, lock_keys, settle
+from tests.unit.world import Crew, Holder, SlowBackend, assert_empty, lock_keys, settle, turns
 
 
 class World:
@@ -43,11 +43,6 @@ async def world() -> AsyncIterator[World]:
         assert lock_keys(world.backend) == []
         assert_empty(world.locks)
         await world.crew.dismiss()
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("cancelled", range(5))

@@ -22,10 +22,13 @@ from .world import (
     SlowBackend,
     assert_empty,
     expect_loss,
+    inside,
     lock_keys,
+    queue_up,
     settle,
     state_of,
     tombstones,
+    turns,
 )
 
 R = TypeVar("R")
@@ -56,23 +59,10 @@ def backend() -> Counting:
     return Counting()
 
 
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def queue_up(crew: Crew, lock: Any, count: int, backend: MemoryBackend) -> list[Holder]:
-    holders = []
-    for _ in range(count):
-        holders.append(Holder(crew, lock))
-        await settle(backend)
-    return holders
-
-
 async def test_first_come_first_served(locks: LockManager, backend: Counting, crew: Crew) -> None:
     holders = await queue_up(crew, locks.lock("a"), 10, backend)
     for i, holder in enumerate(holders):
-        assert [other.entered.done() for other in holders] == [True] * (i + 1) + [False] * (9 - i)
+        assert inside(holders) == [True] * (i + 1) + [False] * (9 - i)
         await holder.end()
         await settle(backend)
 

@@ -14,28 +14,21 @@ from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import let_expire, state, waiting
 
-from .world import Crew, Holder, SlowBackend, assert_empty, lock_keys, runtime_of, settle
+from .world import BEAT, LIVENESS, Crew, Deaf, Holder, SlowBackend, assert_empty, inside, lock_keys, runtime_of, settle
 
-LIVENESS = 3.0
-BEAT = LIVENESS / 3
 R = TypeVar("R")
 Phase = str
 
 
-class Deaf(MemoryBackend):
-    """Loses what is published while `deaf`, and answers that it is `busy`."""
+class Busy(Deaf):
+    """Answers that it is `busy`."""
 
-    deaf = False
     busy = False
 
     def _execute(self, call: Call[R]) -> R | BackendError:
         if self.busy and call.script.name == "acquire":
             return BackendError(call.name, "LOADING the dataset", transient=True)
         return super()._execute(call)
-
-    def _deliver(self, channel: str, payload: str) -> None:
-        if not self.deaf:
-            super()._deliver(channel, payload)
 
 
 class Overtaking(SlowBackend):
@@ -47,7 +40,7 @@ class Overtaking(SlowBackend):
 
 @pytest.fixture
 def backend() -> MemoryBackend:
-    return Deaf()
+    return Busy()
 
 
 @pytest.fixture
@@ -145,7 +138,7 @@ async def test_another_owner_has_the_same_number(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew
 ) -> None:
     """A request without a verdict ends the owner id, and not the place. Kept by Gathering.ask: `number`."""
-    assert isinstance(backend, Deaf)
+    assert isinstance(backend, Busy)
     holder = await gather(backend, locks, crew)
     late = Holder(crew, peer.lock("b"))
     await settle(backend)
@@ -274,7 +267,7 @@ async def test_tasks_of_a_process_share_one_entry(backend: MemoryBackend, locks:
     assert reserved(backend, "a", locks)
     backend.give_back("b")
     await settle(backend)
-    assert [other.entered.done() for other in others] == [True, False]
+    assert inside(others) == [True, False]
     info = await locks.multi_lock("a", "b", "c").info()
     await others[0].end()
     await settle(backend)
@@ -342,7 +335,7 @@ async def test_the_dead_keep_nothing(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew, phase: Phase
 ) -> None:
     """A process that is gone says nothing more: its place and what it has reserved end with its time."""
-    dead = Deaf(backend)
+    dead = Busy(backend)
     async with LockManager(dead) as other:
         gone = await PHASES[phase](backend, other, crew)  # type: ignore[misc]
         with dead.outage():
@@ -379,7 +372,7 @@ async def test_an_outage_is_waited_out(backend: MemoryBackend, locks: LockManage
 async def test_a_message_that_is_lost_is_made_up_for(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
     """By the next refresh while it stands, by the next request while it gathers."""
     deaf = backend
-    assert isinstance(deaf, Deaf)
+    assert isinstance(deaf, Busy)
     holder = await stand(backend, locks, crew)
     await backend.clock.advance(10.0)
     deaf.deaf = True

@@ -16,16 +16,11 @@ import pytest
 from aiolock import ConfigurationError, LockLost, LockManager
 from aiolock.testing import MemoryBackend
 
-from .world import SlowBackend, lock_keys, runtime_of
+from .world import SlowBackend, lock_keys, runtime_of, turns
 
 
 async def enter(manager: LockManager) -> LockManager:
     return await manager.__aenter__()
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def assert_nothing_left(manager: LockManager, backend: MemoryBackend) -> None:

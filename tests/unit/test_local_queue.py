@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from aiolock.testing import MemoryBackend
 from tests.support.locks import held, nothing_held, state, waiting
 
 from .world import (
+    LIVENESS,
     MARGIN,
     TTL,
     Crew,
@@ -21,12 +21,13 @@ from .world import (
     SlowBackend,
     assert_empty,
     expect_loss,
+    inside,
     later,
+    queue_up,
     runtime_of,
     settle,
+    turns,
 )
-
-LIVENESS = 3.0
 
 
 class Tricky(SlowBackend):
@@ -74,20 +75,6 @@ async def mine(slow: Tricky, crew: Crew) -> AsyncIterator[LockManager]:
     assert nothing_held(slow)
 
 
-async def come(crew: Crew, lock: Any, count: int, backend: MemoryBackend, **options: Any) -> list[Holder]:
-    """So many tasks, one after the other."""
-    holders = []
-    for _ in range(count):
-        holders.append(Holder(crew, lock, **options))
-        await settle(backend)
-    return holders
-
-
-def inside(holders: list[Holder]) -> list[bool]:
-    """Who has entered."""
-    return [holder.entered.done() for holder in holders]
-
-
 async def give_up(holder: Holder, backend: MemoryBackend) -> None:
     """It does not want it any more."""
     holder.task.cancel()
@@ -99,7 +86,7 @@ async def give_up(holder: Holder, backend: MemoryBackend) -> None:
 
 async def test_one_place_for_all(mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew) -> None:
     lease = await peer.lock("a").acquire()
-    holders = await come(crew, mine.lock("a"), 5, slow)
+    holders = await queue_up(crew, mine.lock("a"), 5, slow)
     assert len(waiting(slow, "a")) == 1
     assert slow.calls == ["acquire"]
     await lease.release()
@@ -114,8 +101,8 @@ async def test_who_gives_up_leaves_the_place_to_the_others(
 ) -> None:
     """Also the one who asked for it; nobody of another process comes before them then."""
     lease = await peer.lock("a").acquire()
-    first, second, third = await come(crew, mine.lock("a"), 3, slow)
-    others = await come(crew, peer.lock("a"), 1, slow)
+    first, second, third = await queue_up(crew, mine.lock("a"), 3, slow)
+    others = await queue_up(crew, peer.lock("a"), 1, slow)
     place = waiting(slow, "a")
     slow.calls.clear()
     await give_up(first, slow)
@@ -146,7 +133,7 @@ async def test_who_gives_up_while_the_request_is_on_its_way_leaves_it_to_the_oth
 
 async def test_the_last_one_leaves_the_queue(mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew) -> None:
     async with peer.lock("a"):
-        holders = await come(crew, mine.lock("a"), 3, slow)
+        holders = await queue_up(crew, mine.lock("a"), 3, slow)
         for holder in holders:
             assert len(waiting(slow, "a")) == 1
             await give_up(holder, slow)
@@ -160,8 +147,8 @@ async def test_a_grant_that_nobody_waits_for_is_passed_on(
 ) -> None:
     """Whenever the last one gives up around the moment of the grant; nobody sees an abandoned lock then."""
     lease = await peer.lock("a").acquire()
-    (gone,) = await come(crew, mine.lock("a"), 1, slow)
-    (other,) = await come(crew, peer.lock("a"), 1, slow)
+    (gone,) = await queue_up(crew, mine.lock("a"), 1, slow)
+    (other,) = await queue_up(crew, peer.lock("a"), 1, slow)
     lease.release()
     await turns(after)
     await give_up(gone, slow)
@@ -175,7 +162,7 @@ async def test_a_grant_goes_to_the_next_of_the_process(
     mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew, after: int
 ) -> None:
     lease = await peer.lock("a").acquire()
-    gone, second = await come(crew, mine.lock("a"), 2, slow)
+    gone, second = await queue_up(crew, mine.lock("a"), 2, slow)
     lease.release()
     await turns(after)
     await give_up(gone, slow)
@@ -187,11 +174,11 @@ async def test_who_comes_again_after_the_last_one_left_asks_anew(
     mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew
 ) -> None:
     lease = await peer.lock("a").acquire()
-    (gone,) = await come(crew, mine.lock("a"), 1, slow)
+    (gone,) = await queue_up(crew, mine.lock("a"), 1, slow)
     (before,) = waiting(slow, "a")
     gone.task.cancel()
     await turns(1)
-    (holder,) = await come(crew, mine.lock("a"), 1, slow)
+    (holder,) = await queue_up(crew, mine.lock("a"), 1, slow)
     (after,) = waiting(slow, "a")
     assert after != before
     await lease.release()
@@ -220,8 +207,8 @@ async def test_timeouts_of_those_who_share_a_place_are_their_own(
 async def test_the_taker_says_how_long_and_who(mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew) -> None:
     """Another than the asker: the confirmation carries its ttl and its metadata. Kept by LocalQueue._give."""
     lease = await peer.lock("a").acquire()
-    (asker,) = await come(crew, mine.lock("a", metadata="asker"), 1, slow)
-    (taker,) = await come(crew, mine.lock("a", ttl=60.0, metadata="taker"), 1, slow)
+    (asker,) = await queue_up(crew, mine.lock("a", metadata="asker"), 1, slow)
+    (taker,) = await queue_up(crew, mine.lock("a", ttl=60.0, metadata="taker"), 1, slow)
     await give_up(asker, slow)
     await lease.release()
     await settle(slow)
@@ -251,8 +238,8 @@ async def test_the_taker_of_a_grant_at_once_says_so_too(
 
 
 async def test_the_next_of_a_turn_says_how_long_and_who(mine: LockManager, slow: Tricky, crew: Crew) -> None:
-    (first,) = await come(crew, mine.lock("a", metadata="first"), 1, slow)
-    (second,) = await come(crew, mine.lock("a", ttl=60.0, metadata="second"), 1, slow)
+    (first,) = await queue_up(crew, mine.lock("a", metadata="first"), 1, slow)
+    (second,) = await queue_up(crew, mine.lock("a", ttl=60.0, metadata="second"), 1, slow)
     await first.end()
     await settle(slow)
     found = state(slow, "a")
@@ -269,8 +256,8 @@ async def test_a_turn_that_is_over_is_passed_and_the_process_waits_again(
 ) -> None:
     """One request releases, grants to the other process and queues this one."""
     async with LockManager(slow, handoff_limit=0) as modest:
-        first, second = await come(crew, modest.lock("a"), 2, slow)
-        (other,) = await come(crew, peer.lock("a"), 1, slow)
+        first, second = await queue_up(crew, modest.lock("a"), 2, slow)
+        (other,) = await queue_up(crew, peer.lock("a"), 1, slow)
         slow.calls.clear()
         await first.end()
         await settle(slow)
@@ -291,8 +278,8 @@ async def test_the_heir_gives_up_while_the_turn_is_passed(
 ) -> None:
     """The place that the process was given meanwhile is given back."""
     async with LockManager(slow, handoff_limit=0) as modest:
-        first, second = await come(crew, modest.lock("a"), 2, slow)
-        (other,) = await come(crew, peer.lock("a"), 1, slow)
+        first, second = await queue_up(crew, modest.lock("a"), 2, slow)
+        (other,) = await queue_up(crew, peer.lock("a"), 1, slow)
         first.leave.set()
         await turns(after)
         await give_up(second, slow)
@@ -306,7 +293,7 @@ async def test_the_heir_gives_up_while_the_turn_is_passed(
 
 async def test_what_is_handed_on_was_taken(mine: LockManager, slow: Tricky, crew: Crew) -> None:
     """Missing: the releaser, whose time is not over, is told; the next one waits behind the thief."""
-    first, second = await come(crew, mine.lock("a"), 2, slow)
+    first, second = await queue_up(crew, mine.lock("a"), 2, slow)
     slow.before["transfer"] = lambda: slow.steal("a")
     with expect_loss(LossReason.TAKEN_OVER):
         await first.end()
@@ -320,7 +307,7 @@ async def test_what_is_handed_on_was_taken(mine: LockManager, slow: Tricky, crew
 
 
 async def test_what_is_handed_on_was_deleted(mine: LockManager, slow: Tricky, crew: Crew) -> None:
-    first, second = await come(crew, mine.lock("a"), 2, slow)
+    first, second = await queue_up(crew, mine.lock("a"), 2, slow)
     slow.before["transfer"] = slow.flush
     with expect_loss(LossReason.DELETED):
         await first.end()
@@ -332,7 +319,7 @@ async def test_what_is_handed_on_was_deleted(mine: LockManager, slow: Tricky, cr
 @pytest.mark.parametrize("executed", [False, True])
 async def test_no_verdict_on_what_is_handed_on(mine: LockManager, slow: Tricky, crew: Crew, executed: bool) -> None:
     """Whoever has it, neither keeps it: the next one asks anew, under another id. Nobody is told of an error."""
-    first, second = await come(crew, mine.lock("a"), 2, slow)
+    first, second = await queue_up(crew, mine.lock("a"), 2, slow)
     if executed:
         doubt(slow, "transfer")
     else:
@@ -348,7 +335,7 @@ async def test_no_verdict_on_what_is_handed_on(mine: LockManager, slow: Tricky, 
 
 async def test_a_refusal_of_what_is_handed_on_is_told(mine: LockManager, slow: Tricky, crew: Crew) -> None:
     """Such as of an ACL that denies the script: to the next one, too; those behind it ask for themselves."""
-    first, second, third = await come(crew, mine.lock("a"), 3, slow)
+    first, second, third = await queue_up(crew, mine.lock("a"), 3, slow)
     slow.instead["transfer"] = BackendError("a", "NOPERM this user has no permissions", transient=False)
     await first.end()
     await settle(slow)
@@ -374,7 +361,7 @@ async def test_a_connection_that_dies_at_any_script(
         done.append(1)
 
     slow.before[script] = die
-    holders = await come(crew, mine.lock("a"), 3, slow)
+    holders = await queue_up(crew, mine.lock("a"), 3, slow)
     await slow.clock.advance(LIVENESS / 2)
     await lease.release()
     fences = [lease.fence]
@@ -393,7 +380,7 @@ async def test_a_connection_that_dies_at_any_script(
 async def test_a_gone_entry_asks_anew(mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew) -> None:
     """The server knows nothing of it: its queue was deleted. Kept by QueueEntry.judged."""
     lease = await peer.lock("a").acquire()
-    (holder,) = await come(crew, mine.lock("a"), 1, slow)
+    (holder,) = await queue_up(crew, mine.lock("a"), 1, slow)
     (before,) = waiting(slow, "a")
     slow.store.delete("aiolock:lock:{a}:queue")
     await slow.clock.advance(LIVENESS / 3 + 0.01)
@@ -410,7 +397,7 @@ async def test_an_outage_longer_than_the_liveness_keeps_the_place(
 ) -> None:
     """Nobody took its turn meanwhile: who is not reached, and not passed over, keeps its number."""
     lease = await peer.lock("a").acquire()
-    (holder,) = await come(crew, mine.lock("a"), 1, slow)
+    (holder,) = await queue_up(crew, mine.lock("a"), 1, slow)
     place = waiting(slow, "a")
     with slow.outage():
         await slow.clock.advance(3 * LIVENESS)
@@ -434,9 +421,3 @@ def doubt(slow: Tricky, script: str) -> None:
         return busy()
 
     slow._execute = once  # type: ignore[method-assign]
-
-
-async def turns(count: int) -> None:
-    """So many turns of the loop."""
-    for _ in range(count):
-        await asyncio.sleep(0)

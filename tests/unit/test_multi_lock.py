@@ -9,7 +9,7 @@ import pytest
 from aiolock import LockManager, LossReason, MultiLock
 from aiolock.testing import MemoryBackend
 
-from .world import DEADLINE, TTL, Crew, Holder, assert_empty, expect_loss, lock_keys, settle
+from .world import DEADLINE, TTL, Crew, Holder, assert_empty, expect_loss, inside, lock_keys, settle
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -53,7 +53,7 @@ async def test_the_queue_of_each_set_is_one_step(backend: MemoryBackend, locks: 
     await settle(backend)
     holders.append(Holder(crew, locks.lock("b")))
     await settle(backend)
-    assert [holder.entered.done() for holder in holders] == [True, False, True]
+    assert inside(holders) == [True, False, True]
     await holders[0].end()
     await settle(backend)
     assert not holders[1].entered.done()

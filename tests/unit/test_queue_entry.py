@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -14,20 +13,22 @@ from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import held, state, waiting
 
-from .world import MARGIN, TTL, Crew, Holder, SlowBackend, expect_loss, runtime_of, settle
-
-LIVENESS = 3.0
-BEAT = LIVENESS / 3
-
-
-class Deaf(MemoryBackend):
-    """Loses what is published while `deaf`."""
-
-    deaf = False
-
-    def _deliver(self, channel: str, payload: str) -> None:
-        if not self.deaf:
-            super()._deliver(channel, payload)
+from .world import (
+    BEAT,
+    LIVENESS,
+    MARGIN,
+    TTL,
+    Crew,
+    Deaf,
+    Holder,
+    SlowBackend,
+    expect_loss,
+    inside,
+    queue_up,
+    runtime_of,
+    settle,
+    turns,
+)
 
 
 class Overtaking(SlowBackend):
@@ -64,29 +65,9 @@ def tell(manager: LockManager, backend: MemoryBackend, text: str) -> None:
     backend.store.publish(runtime.keys.manager(runtime.id), text)
 
 
-async def turns(count: int) -> None:
-    """So many turns of the loop."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 @pytest.fixture
 def backend() -> Deaf:
     return Deaf()
-
-
-async def queue_up(crew: Crew, lock: Any, count: int, backend: MemoryBackend, **options: Any) -> list[Holder]:
-    """So many tasks, each behind the one before."""
-    holders = []
-    for _ in range(count):
-        holders.append(Holder(crew, lock, **options))
-        await settle(backend)
-    return holders
-
-
-def inside(holders: list[Holder]) -> list[bool]:
-    """Who has entered."""
-    return [holder.entered.done() for holder in holders]
 
 
 def entries(manager: LockManager) -> list[QueueEntry]:

@@ -10,8 +10,7 @@ import pytest
 from aiolock import AcquireTimeout, LockManager, LossReason
 from aiolock.testing import MemoryBackend
 
-from .test_queue_entry import Deaf, queue_up
-from .world import Crew, expect_loss, settle
+from .world import Crew, Deaf, expect_loss, queue_up, settle
 
 KINDS: dict[str, Callable[..., Any]] = {
     "fair": lambda manager, **options: manager.fair_lock("a", **options),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import held, nothing_held, waiting
 
-from .world import Crew, Holder, SlowBackend, assert_empty, runtime_of, settle
+from .world import Crew, Holder, SlowBackend, assert_empty, inside, runtime_of, settle, turns
 
 MANY = 7
 
@@ -51,7 +50,7 @@ async def serve(backend: MemoryBackend, holders: list[Holder]) -> None:
     """They enter one after the other, in this order, without a pause, and leave."""
     for at, holder in enumerate(holders):
         await settle(backend)
-        assert [one.entered.done() for one in holders] == [one <= at for one in range(len(holders))]
+        assert inside(holders) == [one <= at for one in range(len(holders))]
         await holder.end()
     await settle(backend)
 
@@ -217,9 +216,3 @@ async def written(slow: SlowBackend, requests: int) -> None:
     while len(slow.calls) + sum(flight.result is None and flight.call.writes for flight in slow._flights) < requests:
         await turns(1)
     assert len(slow.calls) < requests
-
-
-async def turns(count: int) -> None:
-    """So many turns of the loop."""
-    for _ in range(count):
-        await asyncio.sleep(0)

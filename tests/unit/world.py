@@ -24,6 +24,19 @@ T = TypeVar("T")
 TTL = 30.0
 MARGIN = 3.0
 DEADLINE = TTL - MARGIN
+LIVENESS = 3.0
+BEAT = LIVENESS / 3
+"""Seconds between two signs of life of who waits."""
+
+
+class Deaf(MemoryBackend):
+    """Loses what is published while `deaf`."""
+
+    deaf = False
+
+    def _deliver(self, channel: str, payload: str) -> None:
+        if not self.deaf:
+            super()._deliver(channel, payload)
 
 
 class SlowBackend(MemoryBackend):
@@ -136,6 +149,12 @@ class _Flight:
         self.result: tuple[Any] | None = None
 
 
+async def turns(count: int) -> None:
+    """So many turns of the loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 def later(turns: int, callback: Callable[..., None], *args: Any) -> None:
     """Call back after so many turns of the loop."""
     loop = asyncio.get_running_loop()
@@ -231,3 +250,17 @@ class Holder:
     async def end(self) -> None:
         self.leave.set()
         await self.task
+
+
+async def queue_up(crew: Crew, lock: Any, count: int, backend: MemoryBackend, **options: Any) -> list[Holder]:
+    """So many tasks, each behind the one before."""
+    holders = []
+    for _ in range(count):
+        holders.append(Holder(crew, lock, **options))
+        await settle(backend)
+    return holders
+
+
+def inside(holders: list[Holder]) -> list[bool]:
+    """Who has entered."""
+    return [holder.entered.done() for holder in holders]
