@@ -37,8 +37,8 @@ async def test_h8_the_next_majority_knows_the_fence(trio: Trio, links: list[Link
                 assert lease.fence == FAR + 13
 
 
-async def test_h8_nobody_enters_while_the_write_back_is_lost(trio: Trio, links: list[Link], lines: list[Link]) -> None:
-    """Broken by entering on the grants alone."""
+async def test_h8_no_one_enters_while_the_write_back_is_lost(trio: Trio, links: list[Link], lines: list[Link]) -> None:
+    """Broken by entering with the grants alone."""
     trio.set_fences(FAR + 9, FAR + 11, FAR + 5)
     async with trio.manager(links) as one, trio.manager(lines) as two:
         links[0].hang("confirm")
@@ -58,7 +58,7 @@ async def test_h8_nobody_enters_while_the_write_back_is_lost(trio: Trio, links: 
                 assert lease.fence > 0
 
 
-async def test_two_nodes_are_enough_and_none_is_waited_for(trio: Trio, links: list[Link], here: Lock) -> None:
+async def test_two_nodes_are_enough_and_the_third_is_not_waited_for(trio: Trio, links: list[Link], here: Lock) -> None:
     """No time passes. Kept by QuorumAcquire.judge: a majority decides."""
     links[1].hang()
     async with here.acquire(timeout=0) as lease:
@@ -71,8 +71,10 @@ async def test_two_nodes_are_enough_and_none_is_waited_for(trio: Trio, links: li
 
 
 async def test_a_node_that_was_slow_joins(trio: Trio, links: list[Link], here: Lock) -> None:
-    """One more that may fail. Its fence becomes the agreed one, though it minted a later one: else its renewals would
-    say taken over. Kept by QuorumAcquire.on_answer."""
+    """One more node that may fail. Its fence becomes the agreed one, although it minted a later one: otherwise its
+    renewals
+    would say taken over. Kept by QuorumAcquire.on_answer.
+    """
     links[1].hang()
     async with here as lease:
         await trio.clock.advance(2.0)
@@ -89,7 +91,7 @@ async def test_a_node_that_was_slow_joins(trio: Trio, links: list[Link], here: L
 async def test_a_grant_that_comes_after_the_loss_makes_its_node_forget_nothing(
     trio: Trio, links: list[Link], locks: LockManager, there: Lock
 ) -> None:
-    """It was lost meanwhile, and that node vouches for the successor's fence. Kept by confirm.lua: `before`."""
+    """It was lost in the meantime, and that node knows the successor's fence. Kept by confirm.lua: `before`."""
     trio.set_fences(FAR, FAR, FAR)
     links[1].hang()
     lease = await locks.lock(NAME, renew=False).acquire()
@@ -107,7 +109,7 @@ async def test_a_grant_that_comes_after_the_loss_makes_its_node_forget_nothing(
 
 
 async def test_a_majority_that_is_silent_is_an_error_in_time(trio: Trio, links: list[Link], here: Lock) -> None:
-    """A twentieth of the ttl, not the request_timeout. Kept by Members.timeout."""
+    """After a twentieth of the ttl, not the request_timeout. Kept by Members.timeout."""
     links[1].hang()
     links[2].hang()
     attempt = asyncio.ensure_future(here.acquire())
@@ -126,7 +128,7 @@ async def test_a_majority_that_is_silent_is_an_error_in_time(trio: Trio, links: 
         pass
 
 
-async def test_what_was_never_written_never_is(trio: Trio, links: list[Link], here: Lock) -> None:
+async def test_a_request_that_was_never_written_never_is(trio: Trio, links: list[Link], here: Lock) -> None:
     """Kept by QuorumRequest.over: it withdraws."""
     with away(links[2]):
         async with here:
@@ -137,7 +139,9 @@ async def test_what_was_never_written_never_is(trio: Trio, links: list[Link], he
 
 
 @pytest.mark.parametrize("executed", [False, True])
-async def test_an_acquire_that_dies_is_buried(trio: Trio, links: list[Link], here: Lock, executed: bool) -> None:
+async def test_an_acquire_that_dies_leaves_a_tombstone(
+    trio: Trio, links: list[Link], here: Lock, executed: bool
+) -> None:
     """The lost copy may still run: it finds a tombstone. Kept by QuorumAcquire.again."""
     links[2].hang()
     lease = await here.acquire()
@@ -168,10 +172,10 @@ async def test_an_undo_that_is_lost_is_written_again(trio: Trio, links: list[Lin
     assert trio.tombstones()[0] == 1
 
 
-async def test_a_grant_that_nobody_waits_for_is_not_confirmed(
+async def test_a_grant_that_no_task_waits_for_is_not_confirmed(
     trio: Trio, links: list[Link], locks: LockManager, here: Lock
 ) -> None:
-    """Its undo was written behind it, and nothing is remembered of it. Kept by QuorumRelease: `asking.discard`."""
+    """Its undo was written after it, and nothing of it is remembered. Kept by QuorumRelease: `asking.discard`."""
     trio.set_fences(FAR, FAR + 1, FAR + 2)
     for link in links:
         link.hang()
@@ -188,7 +192,7 @@ async def test_a_grant_that_nobody_waits_for_is_not_confirmed(
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_cancelled_anywhere_nothing_stays(trio: Trio, here: Lock, there: Lock, turns: int) -> None:
+async def test_cancelled_anywhere_it_leaves_nothing(trio: Trio, here: Lock, there: Lock, turns: int) -> None:
     attempt = asyncio.ensure_future(here.acquire())
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -206,7 +210,7 @@ async def test_cancelled_anywhere_nothing_stays(trio: Trio, here: Lock, there: L
 
 
 async def split(trio: Trio, links: list[Link], lines: list[Link], here: Lock, there: Lock) -> list[asyncio.Task[Lease]]:
-    """Each of two asks first on a node of its own; the third is away."""
+    """Each of two asks first on a node of its own; the third node is away."""
     links[1].hang()
     lines[0].hang()
     tasks = [asyncio.ensure_future(lock.acquire(timeout=600)) for lock in (here, there)]
@@ -221,7 +225,7 @@ async def split(trio: Trio, links: list[Link], lines: list[Link], here: Lock, th
 async def test_a_split_vote_is_undone_and_tried_again(
     trio: Trio, links: list[Link], lines: list[Link], here: Lock, there: Lock
 ) -> None:
-    """Kept by Race.refused: a spent owner is ended, and pauses for a random time."""
+    """Kept by Race.refused: a used-up owner is ended, and pauses for a random time."""
     with away(links[2], lines[2]):
         tasks = await split(trio, links, lines, here, there)
         for _ in range(200):
@@ -264,9 +268,7 @@ async def test_an_owner_that_was_undone_never_comes_back(
         await (await task).release()
 
 
-async def test_trying_in_a_split_vote_gets_nothing_and_leaves_nothing(
-    trio: Trio, links: list[Link], here: Lock
-) -> None:
+async def test_a_try_in_a_split_vote_gets_nothing_and_leaves_nothing(trio: Trio, links: list[Link], here: Lock) -> None:
     rival = calls_of().acquire("rival:1", 30_000, 0, "a rival")
     links[0]._execute(rival)
     with away(links[2]):
@@ -277,8 +279,8 @@ async def test_trying_in_a_split_vote_gets_nothing_and_leaves_nothing(
     assert trio.holders() == ["rival", "", ""]
 
 
-async def test_votes_that_stay_split_are_not_asked_for_all_the_time(trio: Trio, links: list[Link], here: Lock) -> None:
-    """A rival crashed with one node, and another is away. Kept by Race.refused: `entry.pause`."""
+async def test_votes_that_stay_split_are_not_repeated_all_the_time(trio: Trio, links: list[Link], here: Lock) -> None:
+    """A rival crashed while it had one node, and another is away. Kept by Race.refused: `entry.pause`."""
     links[0]._execute(calls_of().acquire("rival:1", 20_000, 0, "a rival"))
     with away(links[2]):
         waiter = asyncio.ensure_future(here.acquire())
@@ -311,7 +313,7 @@ async def test_a_timeout_names_the_holder(trio: Trio, here: Lock, others: LockMa
 
 
 async def test_waiters_do_not_wake_each_other(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
-    """The holder is missing on one node, which grants and is undone at each attempt: no message comes of that.
+    """The holder is missing on one node, which grants and is undone at each attempt: that sends no message.
 
     Kept by QuorumRelease.args: `_silent`.
     """
@@ -335,8 +337,8 @@ async def test_waiters_do_not_wake_each_other(trio: Trio, links: list[Link], her
             await (await waiter).release()
 
 
-async def test_a_release_wakes_who_waits(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
-    """With a node away for the waiter. Kept by Subscription: confirmed by a majority, told by any node."""
+async def test_a_release_wakes_the_waiters(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
+    """Even if the waiter cannot reach one node. Kept by Subscription: confirmed by a majority, told by any node."""
     lease = await there.acquire()
     with away(links[1]):
         waiter = asyncio.ensure_future(here.acquire())
@@ -349,7 +351,7 @@ async def test_a_release_wakes_who_waits(trio: Trio, links: list[Link], here: Lo
         await waiter.result().release()
 
 
-async def test_one_process_leaves_it_to_another(trio: Trio, here: Lock, there: Lock) -> None:
+async def test_one_process_leaves_room_for_another(trio: Trio, here: Lock, there: Lock) -> None:
     """Kept by Race.released: a streak ends."""
     entered: list[str] = []
 
@@ -373,7 +375,7 @@ async def test_one_process_leaves_it_to_another(trio: Trio, here: Lock, there: L
 async def test_the_third_node_is_waited_for_only_once(
     trio: Trio, links: list[Link], lines: list[Link], here: Lock
 ) -> None:
-    """A node that let an attempt's time pass is suspected until it answers. Kept by QuorumRequest.final."""
+    """A node that let the time of an attempt pass is suspected until it answers. Kept by QuorumRequest.final."""
     rival = calls_of()
     links[0]._execute(rival.acquire("rival:1", 600_000, 0, "a rival"))
     links[2].hang()

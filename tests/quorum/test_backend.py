@@ -1,4 +1,4 @@
-"""What a quorum is made of, how it is entered and left, and what it does not offer."""
+"""The parts of a quorum, how you enter and leave it, and what it does not offer."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize(("make", "saying"), BAD.values(), ids=BAD)
-def test_what_cannot_work(make: Callable[[], Any], saying: str) -> None:
+def test_what_does_not_work(make: Callable[[], Any], saying: str) -> None:
     with pytest.raises(ConfigurationError, match=saying):
         make()
 
 
-def test_what_can() -> None:
-    """No I/O, no loop. Four nodes survive no more than three do, and no less."""
+def test_what_works() -> None:
+    """No I/O, no loop. Four nodes survive as many failures as three."""
     for urls in (URLS, [*URLS, "redis://d"], [*URLS, "redis://d", "unix:///tmp/e"]):
         assert "holds" in repr(LockManager.quorum(urls)) or "closed" in repr(LockManager.quorum(urls))
 
 
-def test_its_options_are_the_managers() -> None:
-    """But for those about queues and replicas."""
+def test_its_options_are_those_of_the_manager() -> None:
+    """Except those about queues and replicas."""
     others = {"source", "liveness", "min_replicas", "replica_timeout"}
     assert QuorumOptions.__annotations__.keys() == inspect.signature(LockManager).parameters.keys() - others
 
@@ -74,7 +74,7 @@ def test_what_needs_one_server_says_so(what: str, make: Callable[[LockManager], 
 
 
 async def test_a_lease_does_not_move(here: Lock, locks: LockManager) -> None:
-    """A move may happen on some nodes only."""
+    """A move might happen on some nodes only."""
     async with LockManager(MemoryBackend()) as single:
         ticket = await (await single.lock(NAME).acquire()).detach()
     with pytest.raises(ConfigurationError, match="tickets are not offered"):
@@ -108,7 +108,7 @@ async def test_it_is_a_backend(trio: Trio, links: list[Link]) -> None:
 
 
 async def test_a_majority_is_enough_to_enter_and_the_third_joins(trio: Trio, links: list[Link]) -> None:
-    """Kept by Node.open, which goes on trying, and QuorumBackend._told, which subscribes there."""
+    """Kept by Node.open, which keeps trying, and QuorumBackend._told, which subscribes there."""
     links[1].down = True
     async with trio.manager(links) as locks, trio.manager(trio.links()) as others:
         async with locks.lock(NAME):
@@ -132,7 +132,7 @@ async def test_a_majority_is_enough_to_enter_and_the_third_joins(trio: Trio, lin
         await third.release()
 
 
-async def test_no_majority_cannot_be_entered(trio: Trio, links: list[Link]) -> None:
+async def test_without_a_majority_it_cannot_be_entered(trio: Trio, links: list[Link]) -> None:
     """And nothing stays open."""
     links[0].down = links[2].down = True
     manager = trio.manager(links)
@@ -177,7 +177,7 @@ async def test_it_can_be_entered_again(trio: Trio, links: list[Link]) -> None:
         assert trio.held() == [False] * 3
 
 
-async def test_closing_fails_what_is_on_its_way(trio: Trio, links: list[Link]) -> None:
+async def test_closing_fails_requests_on_their_way(trio: Trio, links: list[Link]) -> None:
     backend = QuorumBackend(links)
     await backend.open(timeout=1.0, reconnected=lambda: None)
     with pytest.raises(ConfigurationError, match="open"):
@@ -216,7 +216,7 @@ async def test_a_subscription_that_most_nodes_refuse_is_refused(trio: Trio, link
 
 
 async def test_a_late_refusal_counts_once_most_nodes_refuse(trio: Trio, links: list[Link]) -> None:
-    """As after reconnects. Kept by Subscription._heard: one node's refusal makes nobody poll."""
+    """As after reconnects. Kept by Subscription._heard: after one node's refusal no one polls."""
     heard: list[object] = []
     backend = QuorumBackend(links)
     await backend.open(timeout=1.0, reconnected=lambda: None)
@@ -230,8 +230,8 @@ async def test_a_late_refusal_counts_once_most_nodes_refuse(trio: Trio, links: l
     await backend.aclose()
 
 
-async def test_one_message_of_three_nodes_wakes_once(trio: Trio, links: list[Link]) -> None:
-    """A moment later, at random. Kept by Subscription._heard: payloads are keys of a dict."""
+async def test_one_message_from_three_nodes_wakes_once(trio: Trio, links: list[Link]) -> None:
+    """After a short random time. Kept by Subscription._heard: payloads are keys of a dict."""
     heard: list[str | None] = []
     backend = QuorumBackend(links)
     await backend.open(timeout=1.0, reconnected=lambda: None)

@@ -16,19 +16,19 @@ from .world import NAME
 
 
 class Costs:
-    """What all nodes together were sent."""
+    """What all nodes together received."""
 
     def __init__(self, stats: list[CommandStats]) -> None:
         self._stats = stats
 
     async def reset(self) -> None:
-        """Count from here, when the nodes that nobody waits for are done, too."""
+        """Start counting, once the nodes that were not waited for are done, too."""
         await self.each()
         for stats in self._stats:
             await stats.reset()
 
     async def each(self) -> list[int]:
-        """How many scripts ran on each, once nothing changes any more."""
+        """Return how many scripts ran on each node, once the count is stable."""
         before: list[int] = []
         while (found := [(await stats.sent())["evalsha"] for stats in self._stats]) != before:
             before = found
@@ -48,7 +48,7 @@ async def costs(three_urls: list[str]) -> AsyncIterator[Costs]:
 
 @pytest.fixture
 async def lock(three_urls: list[str]) -> AsyncIterator[Lock]:
-    """Of a manager whose scripts all servers know."""
+    """A manager whose scripts all servers know."""
     async with LockManager.quorum(three_urls, ttl=60.0) as manager:
         lock = manager.lock("warm")
         for _ in range(4):  # until each node was told a fence
@@ -66,7 +66,7 @@ async def test_a_free_lock(lock: Lock, costs: Costs) -> None:
         pass
     each = await costs.each()
     assert all(2 <= count <= 3 for count in each)
-    assert 6 <= sum(each) <= 8  # who minted the greatest fence need not be told
+    assert 6 <= sum(each) <= 8  # the node that minted the greatest fence need not be told
 
 
 async def test_nested(lock: Lock, costs: Costs) -> None:

@@ -20,7 +20,7 @@ MARGIN = check_margin("", None, TTL)
 DRIFT = TTL / 100 + 0.002
 
 
-async def test_the_deadline_is_the_second_of_three_less_drift(trio: Trio, here: Lock) -> None:
+async def test_the_deadline_is_the_second_of_three_minus_the_drift(trio: Trio, here: Lock) -> None:
     """Kept by Tally.lasting: `ends[-self.quorum]`."""
     async with here as lease:
         assert lease.remaining() == pytest.approx(TTL - MARGIN - DRIFT, abs=0.002)
@@ -30,7 +30,7 @@ async def test_the_deadline_is_the_second_of_three_less_drift(trio: Trio, here: 
 
 
 async def test_the_deadline_counts_from_when_each_node_was_asked(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Two nodes answer late: what they granted began when they were asked. Broken by counting from the reply."""
+    """Two nodes answer late: their grants began when they were asked. Broken by counting from the reply."""
     links[1].hang()
     links[2].hang()
     attempt = asyncio.ensure_future(here.acquire())
@@ -53,7 +53,7 @@ async def test_it_is_renewed_by_two_of_three(trio: Trio, here: Lock, there: Lock
 
 
 async def test_it_is_renewed_while_a_node_hangs(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Kept by QuorumRequest.judge: who has not answered is not waited for."""
+    """Kept by QuorumRequest.judge: it does not wait for missing answers."""
     async with here as lease:
         links[2].hang()
         await trio.clock.advance(3 * TTL)
@@ -71,7 +71,7 @@ async def test_it_is_lost_with_the_majority(trio: Trio, here: Lock, dropped: tup
     assert caught.value.reason is LossReason.DELETED
 
 
-async def test_it_is_lost_before_a_majority_that_hangs_lets_it_go(trio: Trio, links: list[Link], here: Lock) -> None:
+async def test_it_is_lost_before_a_hanging_majority_lets_it_go(trio: Trio, links: list[Link], here: Lock) -> None:
     """Invariant 6, on the two nodes that do not answer and on the one that does."""
     held: list[bool] = []
 
@@ -95,7 +95,7 @@ async def test_it_is_lost_before_a_majority_that_hangs_lets_it_go(trio: Trio, li
         link.thaw()
 
 
-async def test_one_node_that_says_taken_over_is_no_loss(trio: Trio, here: Lock) -> None:
+async def test_one_node_with_another_holder_is_no_loss(trio: Trio, here: Lock) -> None:
     thief = calls_of().acquire("thief:1", 600_000, 0, "a thief")
     async with here as lease:
         trio.drop(2)
@@ -105,7 +105,7 @@ async def test_one_node_that_says_taken_over_is_no_loss(trio: Trio, here: Lock) 
     assert trio.holders() == ["", "", "thief"]
 
 
-async def test_a_thief_on_two_nodes_is(trio: Trio, here: Lock) -> None:
+async def test_a_thief_on_two_nodes_is_a_loss(trio: Trio, here: Lock) -> None:
     thief = calls_of().acquire("thief:1", 600_000, 0, "a thief")
     with pytest.raises(LockLost) as caught:
         async with here:
@@ -144,10 +144,10 @@ async def test_a_release_reaches_a_node_that_was_away(trio: Trio, links: list[Li
     assert trio.held() == [False] * 3
 
 
-async def test_a_release_that_came_to_nothing_is_given_up_with_the_ttl(
+async def test_a_release_that_never_succeeds_is_given_up_with_the_ttl(
     trio: Trio, links: list[Link], here: Lock
 ) -> None:
-    """A node that stays away piles up nothing. Kept by QuorumRelease.judge: it withdraws."""
+    """A node that stays away accumulates nothing. Kept by QuorumRelease.judge: it withdraws."""
     lease = await here.acquire()
     with away(links[1]):
         await lease.release()
@@ -156,7 +156,7 @@ async def test_a_release_that_came_to_nothing_is_given_up_with_the_ttl(
     assert links[1].calls[-1] != "release"
 
 
-async def test_a_release_of_what_a_majority_lost_tells(trio: Trio, here: Lock) -> None:
+async def test_a_release_of_a_lock_that_a_majority_lost_reports_it(trio: Trio, here: Lock) -> None:
     """H10, by majority."""
     with pytest.raises(LockLost):
         async with here:
@@ -166,7 +166,9 @@ async def test_a_release_of_what_a_majority_lost_tells(trio: Trio, here: Lock) -
 
 
 async def test_a_release_that_two_nodes_did_not_answer_is_repeated(trio: Trio, links: list[Link], here: Lock) -> None:
-    """By what the nodes owe; nobody is told that it was gone the second time. Kept by QuorumRelease.again."""
+    """What the nodes still owe is written again; you are not told that the lock was gone the second time. Kept by
+    QuorumRelease.again.
+    """
     lease = await here.acquire()
     for link in links[1:]:
         link.hang()
@@ -180,7 +182,7 @@ async def test_a_release_that_two_nodes_did_not_answer_is_repeated(trio: Trio, l
 
 
 async def test_the_state_is_kept_for_a_day(trio: Trio, here: Lock) -> None:
-    """H8: a node that was skewed must remember. Kept by QuorumRelease.args."""
+    """H8: a skewed node must remember. Kept by QuorumRelease.args."""
     async with here:
         pass
     for store in trio.stores:
@@ -203,7 +205,7 @@ async def test_abandoned_on_one_node_is_abandoned(trio: Trio, links: list[Link],
 
 
 async def test_info_has_the_fence_of_a_majority(trio: Trio, lines: list[Link], here: Lock, there: Lock) -> None:
-    """A node that granted late has one of its own until it is told. Kept by majority.seen: `sharing < …`."""
+    """A node that granted late has a fence of its own until it is told. Kept by majority.seen: `sharing < …`."""
     async with here as lease:
         await trio.clock.advance(0)
         looks.change(trio.stores[0], fence=lease.fence + 7)
@@ -219,7 +221,7 @@ async def test_info_has_the_fence_of_a_majority(trio: Trio, lines: list[Link], h
         lines[2].hang()
         asking = asyncio.ensure_future(there.info())
         await trio.clock.advance(TTL)
-        assert await asking is not None  # one node is silent: whichever of the two is true, somebody holds it
+        assert await asking is not None  # one node is silent: whichever of the two is true, the lock is held
         lines[2].thaw()
 
 
@@ -238,7 +240,7 @@ async def test_info_is_the_majoritys(trio: Trio, links: list[Link], here: Lock, 
     assert await there.info() is None
 
 
-async def test_no_majority_can_look(trio: Trio, links: list[Link], here: Lock) -> None:
+async def test_you_cannot_look_without_a_majority(trio: Trio, links: list[Link], here: Lock) -> None:
     links[0].hang()
     links[1].hang()
     look = asyncio.ensure_future(here.is_locked())
@@ -275,7 +277,7 @@ async def test_force_release_needs_a_majority(trio: Trio, links: list[Link], her
 
 
 async def test_a_clock_an_hour_ahead(trio: Trio) -> None:
-    """Its fences lead; when it goes, they do not fall. Expiry is a matter of rates, and so unharmed."""
+    """Its fences lead; when it goes away, they do not fall. Expiry depends on rates only, and is unharmed."""
     trio = Trio(ahead=(3600, 0, -3600))
     one, two = trio.links(), trio.links()
     async with trio.manager(one) as locks, trio.manager(two) as others:
@@ -290,7 +292,7 @@ async def test_a_clock_an_hour_ahead(trio: Trio) -> None:
 
 
 async def test_a_clock_that_runs_too_fast_is_outvoted(trio: Trio) -> None:
-    """Its keys expire at half their time: nobody gets in, nobody loses anything."""
+    """Its keys expire after half their time: no one gets in, and no one loses anything."""
     trio = Trio(rates=(2, 1, 1))
     one, two = trio.links(), trio.links()
     async with trio.manager(one, renew=False) as locks, trio.manager(two) as others:
@@ -318,7 +320,7 @@ async def test_clocks_that_drift_by_a_hundredth_are_covered(trio: Trio, rate: fl
         await lease.release()
 
 
-async def test_everybody_at_once(trio: Trio) -> None:
+async def test_all_at_once(trio: Trio) -> None:
     """Invariants 1 and 2: three processes, five tasks each."""
     inside, fences = 0, []
 
@@ -345,8 +347,8 @@ async def test_everybody_at_once(trio: Trio) -> None:
     assert trio.held() == [False] * 3
 
 
-async def test_waiting_rides_out_the_loss_of_a_majority(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
-    """Design §3: a task that already waits does, until its own timeout."""
+async def test_waiting_survives_the_loss_of_a_majority(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
+    """Design §3: a task that already waits keeps waiting until its own timeout."""
     lease = await there.acquire()
     waiters = [asyncio.ensure_future(here.acquire(timeout=seconds)) for seconds in (20.0, 600.0)]
     await trio.clock.advance(1.0)

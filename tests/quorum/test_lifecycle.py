@@ -1,4 +1,4 @@
-"""A quorum's beginning and end when others meddle with them."""
+"""A quorum's beginning and end when other tasks interfere."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ async def enter(manager: LockManager) -> LockManager:
     return await manager.__aenter__()
 
 
-async def test_closed_while_somebody_enters(trio: Trio, links: list[Link], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for servers is told at once, and nothing is left. Kept by Lifecycle.close."""
+async def test_closed_while_another_task_enters(trio: Trio, links: list[Link], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that waits for servers is told at once, and nothing is left. Kept by Lifecycle.close."""
 
     async def never(self: Link, **_: object) -> None:
         await asyncio.sleep(3600)
@@ -35,7 +35,7 @@ async def test_closed_while_somebody_enters(trio: Trio, links: list[Link], monke
         assert trio.held() == [True] * 3
 
 
-async def test_somebody_cancels_every_task_while_a_node_is_away(trio: Trio, links: list[Link]) -> None:
+async def test_every_task_is_cancelled_while_a_node_is_away(trio: Trio, links: list[Link]) -> None:
     """It is connected all the same when it is back. Kept by Worker."""
     links[2].down = True
     async with trio.manager(links) as manager:
@@ -50,10 +50,10 @@ async def test_somebody_cancels_every_task_while_a_node_is_away(trio: Trio, link
             assert trio.held() == [True] * 3
 
 
-def test_a_loop_that_was_closed_without_a_word(trio: Trio, links: list[Link]) -> None:
-    """The manager can be entered again, on another loop."""
+def test_a_loop_that_was_closed_without_notice(trio: Trio, links: list[Link]) -> None:
+    """You can enter the manager again, on another loop."""
     manager = trio.manager(links)
-    links[2].down = True  # somebody is still busy with that one
+    links[2].down = True  # a task is still busy with that one
     loop = asyncio.new_event_loop()
     loop.run_until_complete(enter(manager))
     for task in asyncio.all_tasks(loop):

@@ -15,12 +15,12 @@ from .world import Link, Trio
     ("terms", "lasting"),
     [
         ([(0.0, 10_000), (0.0, 20_000), (0.0, 30_000)], 20_000),  # from then on one node keeps it, and two may grant it
-        ([(0.0, 30_000), (0.0, 10_000)], 10_000),  # of the third nothing is known
+        ([(0.0, 30_000), (0.0, 10_000)], 10_000),  # nothing is known of the third
         ([(5.0, 10_000), (0.0, 12_000), (0.0, 1_000)], 12_000),  # 15 s, 12 s, 1 s
     ],
 )
 def test_until_the_second_of_three_ends(trio: Trio, terms: list[tuple[float, int]], lasting: int) -> None:
-    """Kept by Tally.lasting: `ends[-self.quorum]`. Broken by the greatest, which one node alone keeps."""
+    """Kept by Tally.lasting: `ends[-self.quorum]`. Broken by the greatest, which a single node keeps."""
     members = Members(
         [Node(number, Link(store, trio.clock)) for number, store in enumerate(trio.stores)], trio.clock, 1.0
     )

@@ -1,4 +1,4 @@
-"""When a process asks three nodes again: nobody keeps a queue, and whoever waits is told of releases, or looks."""
+"""When a process asks three nodes again: there is no queue, and waiters hear of releases, or look by themselves."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tests.support import locks as looks
 from .world import NAME, TTL, Link, Trio, calls_of, keys_of
 
 SOON = 0.3
-"""Seconds: more than the pause after a message."""
+"""Seconds: longer than the pause after a message."""
 
 
 def steal(trio: Trio, ttl: float = 600.0) -> None:
-    """A stranger has it on all nodes, whoever had it; nobody is told."""
+    """Put a stranger in place of the holder on all nodes, without telling anyone."""
     trio.drop(0, 1, 2)
     for store in trio.stores:
         Link(store, trio.clock)._execute(calls_of().acquire("thief:1", int(ttl * 1000), 0, "a thief"))
 
 
 def tell(trio: Trio, who: str) -> None:
-    """Somebody says that they released it; a stranger still has it."""
+    """Announce a release, although a stranger still has the lock."""
     for store in trio.stores:
         store.publish(keys_of().free, f"{who} 7")
 
@@ -33,7 +33,7 @@ def asked(link: Link) -> int:
 
 
 async def given_back(waiter: asyncio.Future[Lease]) -> None:
-    """It has been let in by now."""
+    """Check that it has been let in by now."""
     assert waiter.done()
     await waiter.result().release()
 
@@ -50,10 +50,10 @@ async def test_a_grant_needs_no_renewal(trio: Trio, links: list[Link], here: Loc
         assert set(links[0].calls) <= {"acquire", "confirm"}
 
 
-async def test_who_takes_the_place_of_one_who_is_gone_is_renewed(
+async def test_a_task_that_takes_over_a_place_is_renewed(
     trio: Trio, links: list[Link], locks: LockManager, here: Lock
 ) -> None:
-    """What was asked for has another's ttl. Kept by LocalQueue._give."""
+    """The request was made with another task's ttl. Kept by LocalQueue._give."""
     for link in links:
         link.hang("acquire")
     first = asyncio.ensure_future(here.acquire())
@@ -76,13 +76,14 @@ async def test_who_takes_the_place_of_one_who_is_gone_is_renewed(
 # What wakes a waiter.
 
 
-async def test_what_came_while_it_asked_counts(trio: Trio, links: list[Link], here: Lock) -> None:
-    """The nodes may have refused it before the release of which it heard meanwhile. Kept by Race.refused: it looks at
-    `_signalled`."""
+async def test_a_message_that_comes_during_an_attempt_counts(trio: Trio, links: list[Link], here: Lock) -> None:
+    """The nodes may have refused it before the release that it hears of now. Kept by Race.refused: it looks at
+    `_signalled`.
+    """
     steal(trio)
     waiter = asyncio.ensure_future(here.acquire())
     await trio.clock.advance(SOON)
-    assert asked(links[0]) == 2  # when its subscription was confirmed, a release may have been missed
+    assert asked(links[0]) == 2  # a release may have been missed before its subscription was confirmed
     for link in links:
         link.hang("acquire")
     tell(trio, "x:1")
@@ -98,7 +99,7 @@ async def test_what_came_while_it_asked_counts(trio: Trio, links: list[Link], he
     waiter.cancel()
 
 
-async def test_what_came_before_it_asked_does_not(trio: Trio, links: list[Link], here: Lock) -> None:
+async def test_a_message_from_before_the_attempt_does_not(trio: Trio, links: list[Link], here: Lock) -> None:
     """A message while this process has the lock. Kept by Race.ask: `_signalled = False`."""
     steal(trio, ttl=1.0)
     tasks = [asyncio.ensure_future(here.acquire()) for _ in range(2)]
@@ -127,7 +128,7 @@ async def test_a_forced_release_is_told(trio: Trio, here: Lock, there: Lock) -> 
 
 
 async def test_the_end_of_a_hold_is_waited_for(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Nobody tells of it. Kept by Race._pause: `pttl`."""
+    """It comes without a message. Kept by Race._pause: `pttl`."""
     steal(trio, ttl=20.0)
     waiter = asyncio.ensure_future(here.acquire())
     await trio.clock.advance(19.9)
@@ -136,7 +137,7 @@ async def test_the_end_of_a_hold_is_waited_for(trio: Trio, links: list[Link], he
     await given_back(waiter)
 
 
-async def test_it_looks_now_and_then(trio: Trio, links: list[Link]) -> None:
+async def test_it_looks_from_time_to_time(trio: Trio, links: list[Link]) -> None:
     """Kept by Race._pause: `recheck`."""
     async with trio.manager(links, recheck=5.0) as locks:
         steal(trio)
@@ -149,7 +150,7 @@ async def test_it_looks_now_and_then(trio: Trio, links: list[Link]) -> None:
         await given_back(waiter)
 
 
-async def test_who_polls_asks_less_and_less_often(trio: Trio, links: list[Link]) -> None:
+async def test_a_polling_waiter_asks_less_and_less_often(trio: Trio, links: list[Link]) -> None:
     """0.01 s, 0.02 s, 0.04 s … Kept by LocalQueue.refused: `attempts`."""
     async with trio.manager(links, waiting=Poll(first=0.01, cap=60.0, jitter=0.0)) as locks:
         steal(trio)
@@ -164,7 +165,7 @@ async def test_who_polls_asks_less_and_less_often(trio: Trio, links: list[Link])
 
 
 @pytest.mark.parametrize("limit", [0, 2])
-async def test_after_so_many_in_a_row_it_is_left_to_others(trio: Trio, links: list[Link], limit: int) -> None:
+async def test_after_a_streak_it_is_left_to_others(trio: Trio, links: list[Link], limit: int) -> None:
     """For 50 ms, in the order in which they came. Kept by Race.released, and Race.begin."""
     entered: list[int] = []
 
@@ -197,10 +198,10 @@ async def test_a_message_ends_the_pause(trio: Trio, links: list[Link]) -> None:
 
 
 async def test_only_votes_split_in_a_row_lengthen_the_pause(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Kept by QueueEntry.failures, which are not its `attempts`, and by Race.refused, which begins anew."""
+    """Kept by QueueEntry.failures, which are not its `attempts`, and by Race.refused, which starts again."""
 
     def divide() -> None:
-        """Each of two strangers has a node."""
+        """Give each of two strangers a node."""
         trio.drop(1, 2)
         Link(trio.stores[1], trio.clock)._execute(calls_of().acquire("other:1", 600_000, 0, "another"))
 

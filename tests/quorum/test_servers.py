@@ -1,4 +1,4 @@
-"""Quorums of real servers: restarted empty, hanging, behind a slow link, skewed, and no majority of them."""
+"""Quorums of real servers: restarted empty, hanging, behind a slow link, skewed, and without a majority."""
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
 
@@ -25,20 +25,20 @@ from tests.support.proxy import FaultProxy
 from .world import NAME, keys_of
 
 ENOUGH = 10.0
-"""Seconds: far more than anything here needs, far less than any ttl or recheck that could help instead."""
+"""Seconds: far longer than anything here needs, far shorter than any ttl or recheck that could help instead."""
 TTL = 60.0
 """Seconds: a node may take a twentieth of it and half the request timeout; a noisy machine stands still for less."""
 
 
 async def until(check: Callable[[], object], seconds: float = ENOUGH) -> None:
-    """Poll for what nobody announces."""
+    """Poll for a change that is not announced."""
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110 - what servers do sets no event here
             await asyncio.sleep(0.005)
 
 
 class Nodes:
-    """The servers, and a look at each from beside."""
+    """The servers, and a view of each from outside."""
 
     def __init__(self, servers: Sequence[RedisServer], links: Sequence[redis.Redis]) -> None:
         self.servers = servers
@@ -52,7 +52,7 @@ class Nodes:
         return [looks.state(link).fence for link in self.links]
 
     def tombstones(self) -> list[int]:
-        """Of the name: one that was released before may have left its own, if that was unanswered."""
+        """The fences of the name: a node that released one before may have kept its own, if that went unanswered."""
         return [len(link.keys(f"{keys_of().lock}:dead:*")) for link in self.links]  # type: ignore[arg-type]
 
     def connections(self) -> list[int]:
@@ -72,13 +72,13 @@ def nodes(three_servers: list[RedisServer], three_urls: list[str]) -> Iterator[N
 
 @pytest.fixture
 def own(three_servers: list[RedisServer]) -> Iterator[Nodes]:
-    """Servers of the test's own, to kill, freeze and restart."""
+    """Servers for this test alone, to kill, freeze and restart."""
     with ExitStack() as stack:
         yield looking([stack.enter_context(RedisServer.start(owned=True)) for _ in range(3)], stack)
 
 
 class Opener:
-    """Enters managers that are closed at the end of the test."""
+    """Enters managers, and closes them at the end of the test."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
@@ -113,7 +113,7 @@ async def enter(lock: Lock, timeout: float = ENOUGH) -> int:
 
 
 async def test_a_node_that_restarted_empty(own: Nodes, opened: Opener) -> None:
-    """One costs nothing; the second is a majority, and is noticed as soon as its connection is back."""
+    """One costs nothing; the second makes a majority, and is noticed as soon as its connection is back."""
     locks, others = await opened(own.urls), await opened(own.urls)
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(2 * ENOUGH), locks.lock(NAME) as lease:
@@ -136,7 +136,7 @@ async def test_a_node_that_restarted_empty(own: Nodes, opened: Opener) -> None:
 
 
 async def test_a_node_that_hangs(own: Nodes, opened: Opener) -> None:
-    """SIGSTOP: its connections stay, nothing is answered. Nobody waits for it."""
+    """SIGSTOP: its connections stay, nothing is answered. It is not waited for."""
     locks, others = await opened(own.urls), await opened(own.urls)
     fences = [await enter(locks.lock(NAME))]
     own.servers[0].freeze()
@@ -150,7 +150,7 @@ async def test_a_node_that_hangs(own: Nodes, opened: Opener) -> None:
     finally:
         own.servers[0].thaw()
     assert fences == sorted(set(fences))
-    # All that it was told meanwhile it does now, or finds buried: no key stays.
+    # Now it does all that it was told in the meantime, or finds tombstones: no key stays.
     await until(lambda: not any(own.held()))
 
 
@@ -158,7 +158,7 @@ async def test_a_node_that_hangs(own: Nodes, opened: Opener) -> None:
 
 
 async def test_a_node_behind_a_slow_link(nodes: Nodes, proxies: list[FaultProxy], opened: Opener) -> None:
-    """It is not waited for, and joins in its own time, under the same fence."""
+    """It is not waited for, and joins in its own time, with the same fence."""
     locks = await opened([*nodes.urls[:2], proxies[2].url])
     await enter(locks.lock("warm"))
     proxies[2].delay("requests", 0.5)
@@ -171,7 +171,7 @@ async def test_a_node_behind_a_slow_link(nodes: Nodes, proxies: list[FaultProxy]
 
 
 async def test_two_slow_links_are_waited_for(nodes: Nodes, proxies: list[FaultProxy], opened: Opener) -> None:
-    """And what that takes is taken off the lease."""
+    """The time that takes is taken off the lease."""
     locks = await opened([proxies[0].url, proxies[1].url, nodes.urls[2]])
     await enter(locks.lock("warm"))
     for proxy in proxies[:2]:
@@ -184,9 +184,11 @@ async def test_two_slow_links_are_waited_for(nodes: Nodes, proxies: list[FaultPr
 # A node with a skewed clock.
 
 
-async def test_a_fence_of_a_clock_that_is_ahead(nodes: Nodes, proxies: list[FaultProxy], opened: Opener) -> None:
-    """A server's clock cannot be set from here, but what it would have written can: a fence far ahead. It is passed on
-    to a node with a right clock, and so outlives its own. test_hold.py runs the twins by clocks that are skewed."""
+async def test_a_fence_from_a_clock_that_is_ahead(nodes: Nodes, proxies: list[FaultProxy], opened: Opener) -> None:
+    """You cannot set a server's clock from here, but you can write what it would write: a fence far ahead. It is passed
+    on
+    to a node with a correct clock, and so outlives its own. test_hold.py runs the twins with skewed clocks.
+    """
     ahead = 2**51
     looks.change(nodes.links[0], fence=ahead)
     for proxy in proxies:
@@ -200,7 +202,7 @@ async def test_a_fence_of_a_clock_that_is_ahead(nodes: Nodes, proxies: list[Faul
 
 
 async def test_a_node_whose_key_expires_early(nodes: Nodes, opened: Opener) -> None:
-    """As of a clock that was stepped forward: one vote less, and nobody gets in."""
+    """As with a clock that was stepped forward: one vote less, and no one gets in."""
     locks, others = await opened(nodes.urls), await opened(nodes.urls)
     async with locks.lock(NAME) as lease:
         await until(lambda: all(nodes.held()))
@@ -217,7 +219,9 @@ async def test_a_node_whose_key_expires_early(nodes: Nodes, opened: Opener) -> N
 
 
 async def test_no_majority(own: Nodes, opened: Opener) -> None:
-    """Who holds loses it before it is free; who asks is told; who waits goes on; and afterwards all is well."""
+    """A holder loses the lock before it is free; a new attempt gets an error; a waiter keeps waiting; afterwards all is
+    well.
+    """
     locks = await opened(own.urls, ttl=6.8, margin=2.3)
     others = await opened(own.urls)
     left: list[int] = []
@@ -262,7 +266,7 @@ async def test_no_majority(own: Nodes, opened: Opener) -> None:
 # Fences.
 
 
-async def test_h8_nobody_enters_before_a_majority_knows_the_fence(
+async def test_h8_no_one_enters_before_a_majority_knows_the_fence(
     nodes: Nodes, proxies: list[FaultProxy], opened: Opener
 ) -> None:
     """H8, step by step: A has nodes 1 and 2, with 10 and 12; the write-back to 1 is lost; B has 1 and 3."""
@@ -313,7 +317,7 @@ async def test_an_undo_whose_request_is_lost(nodes: Nodes, proxies: list[FaultPr
 
 
 async def test_waiting_and_costs(nodes: Nodes, opened: Opener) -> None:
-    """One connection a node and manager, whatever happens on it; a waiter is woken by a message."""
+    """One connection per node and manager, whatever happens on it; a message wakes a waiter."""
     locks, others = await opened(nodes.urls), await opened(nodes.urls)
     before = nodes.connections()
     async with locks.lock(NAME):

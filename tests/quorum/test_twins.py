@@ -22,7 +22,7 @@ async def test_one_server_under_two_names_is_refused(trio: Trio) -> None:
     assert all(link._loop is None for link in links)
 
 
-async def test_a_server_that_says_no_run_id_is_believed(trio: Trio) -> None:
+async def test_a_server_without_a_run_id_is_accepted(trio: Trio) -> None:
     links = [Link(trio.stores[i], trio.clock) for i in (0, 1, 0)]
     for link in links:
         link.run_id = ""
@@ -30,10 +30,10 @@ async def test_a_server_that_says_no_run_id_is_believed(trio: Trio) -> None:
         assert not await locks.lock(NAME).is_locked()
 
 
-async def test_a_name_that_comes_to_mean_another_server(
+async def test_a_name_that_starts_to_mean_another_server(
     trio: Trio, links: list[Link], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It has no vote until it means one of its own again. Kept by QuorumBackend._connected_again."""
+    """It has no vote until it means a server of its own again. Kept by QuorumBackend._connected_again."""
     own = links[2].run_id
     async with trio.manager(links) as locks:
         with away(links[2]):
@@ -51,7 +51,7 @@ async def test_a_name_that_comes_to_mean_another_server(
             assert trio.held() == [True] * 3
 
 
-async def test_real_servers_say_who_they_are(three_servers: list[RedisServer]) -> None:
+async def test_real_servers_identify_themselves(three_servers: list[RedisServer]) -> None:
     one, two, _ = three_servers
     port = one.url.rpartition(":")[2]
     urls = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", two.url]

@@ -1,4 +1,4 @@
-"""Three nodes in memory on one virtual clock, each with a server clock and faults of its own."""
+"""Three in-memory nodes on one virtual clock, each with a server clock and faults of its own."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def keys_of(name: str = NAME) -> NameKeys:
 
 
 def calls_of(name: str = NAME) -> LockCalls:
-    """What a quorum's manager asks each of its nodes."""
+    """What a quorum's manager asks of each of its nodes."""
     return LockCalls(locks.KEYS, name, 3_000, races=True)
 
 
 class Link(MemoryBackend):
-    """One manager's connection to a node: may hang, with all that was written to it unanswered.
+    """One manager's connection to a node. It may hang, with everything that was written to it unanswered.
 
     Args:
         store: the node's.
-        clock: everybody's.
+        clock: shared by all.
     """
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
@@ -65,11 +65,11 @@ class Link(MemoryBackend):
         return future
 
     def hang(self, script: str = "") -> None:
-        """From the next call (of that script) on nothing is executed."""
+        """Execute nothing from the next call (of that script) on."""
         self.hangs_on = lambda call: script in ("", call.script.name)
 
     def thaw(self) -> None:
-        """What was written is executed now, in order, and answered."""
+        """Execute and answer in order what was written."""
         self.hangs_on = lambda call: False
         stuck, self._stuck = self._stuck, []
         for call, future in stuck:
@@ -78,7 +78,7 @@ class Link(MemoryBackend):
             call.sent_at, call.writes = sent_at, writes
 
     def die(self, *, executed: bool) -> None:
-        """The connection is lost under what was written; it is back at once."""
+        """Lose the connection under what was written; it is back at once."""
         self.hangs_on = lambda call: False
         stuck, self._stuck = self._stuck, []
         if executed:
@@ -96,7 +96,7 @@ class Trio:
 
     Args:
         ahead: seconds by which each node's wall clock is ahead.
-        rates: how fast each node's wall clock goes.
+        rates: how fast each node's wall clock runs.
     """
 
     def __init__(self, ahead: tuple[float, ...] = (0, 0, 0), rates: tuple[float, ...] = (1, 1, 1)) -> None:
@@ -132,14 +132,14 @@ class Trio:
         return [len(locks.tombstones(store)) for store in self.stores]
 
     def drop(self, *nodes: int) -> None:
-        """The nodes, counted from 0, restart empty."""
+        """Restart these nodes empty, counted from 0."""
         for node in nodes:
             self.stores[node].flush()
 
 
 @contextmanager
 def away(*links: Link) -> Iterator[None]:
-    """The links have no connection inside the block: what is asked of them waits."""
+    """The links have no connection inside the block: requests to them wait."""
     outages = [link.outage() for link in links]
     for outage in outages:
         outage.__enter__()

@@ -1,1 +1,1 @@
-"""Locks that count only once replicas acknowledged them."""
+"""Locks that count only once replicas have acknowledged them."""

@@ -1,4 +1,4 @@
-"""A master and a replica, and managers that ask for its acknowledgement."""
+"""A master and a replica, and managers that wait for its acknowledgement."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ PLAIN = {"min_replicas": None}
 
 @pytest.fixture
 def server(replicated: Pair) -> Server:
-    """A look at the master."""
+    """A view of the master."""
     return Server(replicated.link)
 
 
 @pytest.fixture
 async def proxy(replicated: Pair) -> AsyncIterator[FaultProxy]:
-    """In front of the master."""
+    """A proxy in front of the master."""
     async with FaultProxy(replicated.master.host, replicated.master.port) as proxy:
         yield proxy
         proxy.heal()
@@ -60,7 +60,7 @@ async def hasty(opened: Opener) -> LockManager:
 
 @pytest.fixture
 async def others(opened: Opener) -> LockManager:
-    """Somebody who asks for no acknowledgement."""
+    """A manager that asks for no acknowledgement."""
     return await opened(**PLAIN)
 
 

@@ -1,4 +1,4 @@
-"""Two connections: what one waits for holds up nothing on the other, calls keep their order, either may die."""
+"""Two connections: a wait on one delays nothing on the other, calls keep their order, either may die."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ async def test_nothing_else_waits_for_the_replica(patient: LockManager, replicat
 
 
 async def test_what_is_called_meanwhile_leaves_together(patient: LockManager, replicated: Pair) -> None:
-    """One WAIT at a time, and one for all that came meanwhile. Kept by Session.flush: `elif self._replicas`."""
+    """One WAIT at a time, and one for everything that came in the meantime. Kept by Session.flush: `elif
+    self._replicas`.
+    """
     await enter(patient.lock(NAME))
     async with asking(replicated) as raw:
         stats = redis_cli.CommandStats(raw)
@@ -67,7 +69,7 @@ async def test_what_is_called_meanwhile_leaves_together(patient: LockManager, re
 
 
 async def test_what_is_called_in_one_turn_leaves_together(patient: LockManager, replicated: Pair) -> None:
-    """Else 50 grants that come in one read would be followed by a WAIT for the first and one for all others."""
+    """Otherwise 50 grants that come in one read would cause a WAIT for the first and one for all others."""
     await enter(patient.lock(NAME))
     async with asking(replicated) as raw:
         stats = redis_cli.CommandStats(raw)
@@ -135,7 +137,7 @@ async def test_an_undo_waits_for_what_it_undoes(patient: LockManager, replicated
 
 
 async def test_cancelled_before_it_was_written(patient: LockManager, replicated: Pair, server: Server) -> None:
-    """Behind a pending WAIT a call can still be taken back."""
+    """You can still take back a call behind a pending WAIT."""
     replicated.replica.freeze()
     first = asyncio.ensure_future(patient.lock("first").acquire())
     await replicated.waited_for()
@@ -150,7 +152,7 @@ async def test_cancelled_before_it_was_written(patient: LockManager, replicated:
 
 
 async def test_the_next_acquire_waits_for_the_release(proxy: FaultProxy, opened: Opener) -> None:
-    """Else it would be refused by the lease that this process gave back, of which nobody tells it. Kept by Lane."""
+    """Otherwise the lease that this process gave back would refuse it, and no message would follow. Kept by Lane."""
     locks = await opened(proxy.url)
     lock = locks.lock(NAME)
     lease = await lock.acquire()
@@ -168,7 +170,7 @@ async def test_the_next_acquire_waits_for_the_release(proxy: FaultProxy, opened:
 
 
 async def test_an_inner_release_comes_before_the_hand_over(proxy: FaultProxy, opened: Opener) -> None:
-    """Else it would find somebody else's lock, and report a loss."""
+    """Otherwise it would find another's lock, and report a loss."""
     locks = await opened(proxy.url)
     lock = locks.lock(NAME)
     outer = await lock.acquire()
@@ -199,7 +201,7 @@ async def kill_waiting(pair: Pair) -> None:
 async def test_a_copy_that_reads_its_own_grant_asks_again(
     patient: LockManager, replicated: Pair, server: Server
 ) -> None:
-    """The copy writes nothing, and WAIT on a new connection is content with nothing. Kept by Replicas.question."""
+    """The copy writes nothing, and WAIT on a new connection accepts that. Kept by Replicas.question."""
     lock = patient.lock(NAME)
     lease = await lock.acquire()
     waiting = asyncio.ensure_future(lock.acquire())
@@ -239,7 +241,7 @@ async def test_cancelled_and_then_the_connection_dies(patient: LockManager, repl
 async def test_either_dies_at_any_moment(
     word: bytes, fault: str, proxy: FaultProxy, opened: Opener, server: Server, there: Lock
 ) -> None:
-    """Its reply is lost with its connection, or it is with both: nothing stays held, nothing is stuck."""
+    """Its reply is lost with its connection, or it is lost with both: nothing stays held, nothing is stuck."""
     locks = await opened(proxy.url)
     lock = locks.lock(NAME)
     async with lock as lease:  # the scripts are loaded
@@ -300,7 +302,7 @@ async def test_closing_cancelled_while_a_grant_is_pending(opened: Opener, replic
 
 
 async def test_closing_with_a_frozen_master(opened: Opener, replicated: Pair, server: Server) -> None:
-    """What was written last on either connection runs when the master goes on, in any order. Kept by the tombstone."""
+    """The last writes on either connection run when the master continues, in any order. Kept by the tombstone."""
     locks = await opened()
     await enter(locks.lock(NAME))
     replicated.master.freeze()

@@ -1,4 +1,4 @@
-"""A user whom the server denies what the check needs: a clear error, and nothing held."""
+"""The server denies a user what the check needs: the error is clear, and nothing is held."""
 
 from __future__ import annotations
 

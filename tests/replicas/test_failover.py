@@ -18,21 +18,21 @@ TASKS = 8
 
 @pytest.fixture
 def replicated(own_pair: Pair) -> Pair:
-    """To be killed; what the fixtures of this folder stand on."""
+    """A pair to kill; the fixtures of this folder build on it."""
     return own_pair
 
 
 @pytest.fixture
 async def promoted(replicated: Pair, opened: Opener) -> LockManager:
-    """A process that talks to the replica, as all will once it is promoted."""
+    """A process that uses the replica, as all will once it is promoted."""
     return await opened(replicated.replica.url, **PLAIN)
 
 
 @pytest.mark.parametrize("lag", [False, True], ids=["in step", "behind"])
 async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: LockManager, replicated: Pair) -> None:
-    """The promise, while grants come as fast as they can: every one that was reported is on the replica.
+    """The promise, while grants come as fast as possible: every grant that was reported is on the replica.
 
-    On one machine a replica is hardly ever behind: the second time it hears nothing of the last tenth of a second.
+    On one machine a replica hardly ever lags: in the second round it hears nothing of the last tenth of a second.
     Broken by answering before WAIT does.
     """
     locks = await opened(**{**HASTY, "replica_timeout": 3.0, "request_timeout": 6.0})
@@ -72,7 +72,7 @@ async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: L
 
 
 async def test_with_and_without(opened: Opener, promoted: LockManager, replicated: Pair) -> None:
-    """The same failover twice at once: of an unchecked lock there are two holders, of a checked one none."""
+    """The same failover twice at once: an unchecked lock gets two holders, a checked one none."""
     checked, unchecked = await opened(**{**HASTY, "request_timeout": 5.0}), await opened(**PLAIN, request_timeout=5.0)
     replicated.leave()  # the replica does not hear of what the master grants now
     first = await unchecked.lock("unchecked").acquire()
@@ -86,10 +86,10 @@ async def test_with_and_without(opened: Opener, promoted: LockManager, replicate
     first._give_up("dirty")
 
 
-async def test_nobody_enters_before_the_deadline_of_the_last_acknowledged_renewal(
+async def test_no_one_enters_before_the_deadline_of_the_last_acknowledged_renewal(
     opened: Opener, promoted: LockManager, replicated: Pair
 ) -> None:
-    """A master cut off from its replica, and not killed: its holder stops in time."""
+    """A master that is cut off from its replica, but alive: its holder stops in time."""
     locks = await opened(**{**HASTY, "ttl": 1.5})
     lease = await locks.lock(NAME).acquire()
     await lease.renew()
@@ -101,7 +101,7 @@ async def test_nobody_enters_before_the_deadline_of_the_last_acknowledged_renewa
 
 
 async def test_demoted_while_a_grant_is_pending(opened: Opener, replicated: Pair) -> None:
-    """The server ends the WAIT with UNBLOCKED, or is read-only when it is asked again: both will pass."""
+    """The server ends the WAIT with UNBLOCKED, or is read-only when it is asked again: both are temporary."""
     locks = await opened()
     replicated.replica.freeze()
     acquiring = asyncio.ensure_future(locks.lock(NAME).acquire())

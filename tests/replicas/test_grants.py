@@ -16,7 +16,7 @@ from .conftest import HASTY
 
 
 async def test_a_grant_counts_once_it_is_acknowledged(patient: LockManager, replicated: Pair, server: Server) -> None:
-    """Kept by Acknowledgement: answers are delivered with WAIT's."""
+    """Kept by Acknowledgement: answers are delivered together with WAIT's."""
     replicated.replica.freeze()
     acquiring = asyncio.ensure_future(patient.lock(NAME).acquire())
     await replicated.waited_for()
@@ -29,7 +29,7 @@ async def test_a_grant_counts_once_it_is_acknowledged(patient: LockManager, repl
     assert not server.locked()
 
 
-async def test_what_nobody_acknowledged_is_undone_and_says_why(
+async def test_an_unacknowledged_grant_is_undone_and_the_error_says_why(
     hasty: LockManager, replicated: Pair, server: Server
 ) -> None:
     replicated.replica.freeze()
@@ -44,7 +44,7 @@ async def test_what_nobody_acknowledged_is_undone_and_says_why(
         assert not lease.abandoned
 
 
-async def test_without_replicas_the_manager_opens_and_no_lock_is_had(
+async def test_without_replicas_the_manager_opens_and_no_lock_is_granted(
     redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with LockManager(redis_url, **HASTY) as locks:
@@ -68,7 +68,7 @@ async def test_more_than_there_are(opened: Opener) -> None:
     await until_free(locks.lock(NAME))
 
 
-async def test_a_refusal_is_none_of_the_replicas_business(hasty: LockManager, there: Lock, replicated: Pair) -> None:
+async def test_a_refusal_does_not_concern_the_replicas(hasty: LockManager, there: Lock, replicated: Pair) -> None:
     """Contention stays contention. Kept by outcomes.no_grant."""
     async with there:
         replicated.replica.freeze()
@@ -77,7 +77,7 @@ async def test_a_refusal_is_none_of_the_replicas_business(hasty: LockManager, th
             await hasty.lock(NAME).acquire(timeout=2.0)
 
 
-async def test_who_waits_rides_it_out(hasty: LockManager, there: Lock, replicated: Pair, server: Server) -> None:
+async def test_a_waiter_survives_it(hasty: LockManager, there: Lock, replicated: Pair, server: Server) -> None:
     held = await there.acquire()
     waiting = asyncio.ensure_future(enter(hasty.lock(NAME)))
     await until(lambda: len(server.waiting()) == 1)
@@ -91,7 +91,7 @@ async def test_who_waits_rides_it_out(hasty: LockManager, there: Lock, replicate
         assert await waiting > held.fence
 
 
-async def test_who_waited_in_vain_is_told_why(
+async def test_a_waiter_that_gives_up_is_told_why(
     hasty: LockManager, there: Lock, replicated: Pair, server: Server
 ) -> None:
     held = await there.acquire()

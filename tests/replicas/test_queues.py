@@ -1,4 +1,4 @@
-"""A grant out of a queue that the server keeps: told by a message, and counted only once replicas know of it."""
+"""A grant from a queue on the server: a message announces it, and it counts only once replicas know of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .conftest import HASTY
 
 
 @pytest.mark.parametrize("kind", ["fair", "write", "semaphore"])
-async def test_a_turn_that_came_counts_once_it_is_acknowledged(
+async def test_a_turn_counts_once_it_is_acknowledged(
     opened: Opener, others: LockManager, replicated: Pair, kind: str
 ) -> None:
-    """Kept by QueueEntry.told: `checked`, and QueueEntry.judged: its own request is asked again."""
+    """Kept by QueueEntry.told: `checked`, and QueueEntry.judged: its own request is repeated."""
     patient = await opened()
     async with asyncio.timeout(ENOUGH):
         lease = await made(others, kind).acquire()
@@ -34,8 +34,8 @@ async def test_a_turn_that_came_counts_once_it_is_acknowledged(
         await lease.release()
 
 
-async def test_a_turn_that_nobody_acknowledged_is_undone(opened: Opener, others: LockManager, replicated: Pair) -> None:
-    """The lock does not stay with a waiter that gave up."""
+async def test_an_unacknowledged_turn_is_undone(opened: Opener, others: LockManager, replicated: Pair) -> None:
+    """A waiter that gave up does not keep the lock."""
     hasty = await opened(**HASTY)
     async with asyncio.timeout(ENOUGH):
         lease = await others.fair_lock(NAME).acquire()
@@ -48,7 +48,7 @@ async def test_a_turn_that_nobody_acknowledged_is_undone(opened: Opener, others:
         await (await others.fair_lock(NAME).acquire()).release()
 
 
-def test_what_grants_is_checked() -> None:
+def test_grants_are_checked() -> None:
     """A refresh is not: its order with an undo is that of one connection, and `QueueEntry` asks again."""
     assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew"}
     assert ENTER.unacknowledged is None

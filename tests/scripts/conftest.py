@@ -33,7 +33,7 @@ def lua(link: redis.Redis, redis_url: str) -> Iterator[LuaSide]:
 
 @pytest.fixture(scope="module")
 def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
-    """Makes the Lua side of each generated example, and closes the one before."""
+    """Makes the Lua side of each generated example, and closes the previous one."""
     made: list[LuaSide] = []
 
     def make() -> LuaSide:
@@ -63,7 +63,7 @@ def lock() -> Lock:
 
 @pytest.fixture
 def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], LuaSide]]:
-    """Gives the side of a user who may do everything but one command."""
+    """Returns the side of a user that may do everything but one command."""
     sides: list[LuaSide] = []
 
     def deny(command: str) -> LuaSide:

@@ -1,4 +1,4 @@
-"""The latch's scripts: what their headers promise, of the Lua and of its twin; that both do the same; and denials."""
+"""The latch's scripts: both sides keep the promises of the headers, both do the same, and denials are harmless."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SLACK = 20_000
 KEYS = Keys("aiolock")
 KEY = KEYS.of("latch", "n").lock
 ALPHA = LatchCalls(KEYS, "n", 2, TTL)
-"""The requests of one who says 2."""
+"""The requests of a client that says 2."""
 BETA = LatchCalls(KEYS, "n", 5, TTL // 2)
-"""And of one who says 5, and a shorter ttl."""
+"""And of one that says 5, with a shorter ttl."""
 DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
 
 
@@ -43,7 +43,7 @@ def commands(scripts: tuple[Any, ...]) -> set[str]:
 
 
 def test_a_latch_needs_no_more_rights_than_a_semaphore() -> None:
-    """So the ACL of redis.md is enough."""
+    """So the ACL of redis.md suffices."""
     assert commands(SCRIPTS) <= commands(QUEUE_SCRIPTS)
 
 
@@ -68,7 +68,7 @@ def test_a_copy_counts_nothing(side: Side) -> None:
 
 
 def test_an_open_latch_stays_open(side: Side) -> None:
-    """Guards `left > 0`: a late copy finds no id, as the ids went with the opening; a new id counts nothing."""
+    """Guards `left > 0`: a late copy finds no id, as the opening removed the ids; a new id counts nothing."""
     side.run(ALPHA.count_down("m:1"))
     side.run(ALPHA.count_down("m:2"))
     side.listen(ALPHA.channels[0])
@@ -78,7 +78,7 @@ def test_an_open_latch_stays_open(side: Side) -> None:
     assert side.heard() == []
 
 
-def test_who_comes_first_fixes_the_total(side: Side) -> None:
+def test_the_first_use_fixes_the_total(side: Side) -> None:
     assert side.run(ALPHA.count_down("m:1")) == LatchState(1, 2)
     assert side.run(BETA.query()) == LatchState(1, 2)
     assert side.run(BETA.count_down("m:2")) == LatchState(0, 2)
@@ -90,7 +90,7 @@ def test_who_comes_first_fixes_the_total(side: Side) -> None:
 @pytest.mark.parametrize("counted", [0, 1, 2], ids=["fresh", "closed", "open"])
 @pytest.mark.parametrize("use", [ALPHA.query(), ALPHA.count_down("m:1"), ALPHA.count_down("m:9")], ids=str)
 def test_every_use_refreshes_and_nothing_shortens(side: Side, counted: int, use: Call[LatchState]) -> None:
-    """Guards `math.max` and each PEXPIRE; also of a key whose expiry somebody took away."""
+    """Guards `math.max` and each PEXPIRE; also for a key that lost its expiry."""
     for number in range(counted):
         side.run(LatchCalls(KEYS, "n", 2, 1000).count_down(f"m:{number + 1}"))
     side.run(use)
@@ -131,7 +131,7 @@ def test_a_denied_deletion_changes_nothing(lua: LuaSide, denied: Callable[[str],
 
 
 def test_a_latch_of_one(side: Side) -> None:
-    """Opens with its first use; the key has an expiry."""
+    """Opens at its first use; the key has an expiry."""
     assert side.run(LatchCalls(KEYS, "n", 1, TTL).count_down("m:1")) == LatchState(0, 1)
     assert side.hash(KEY) == {"left": "0", "total": "1"}
     assert TTL - SLACK < side.pttl(KEY) <= TTL
@@ -257,7 +257,7 @@ def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence:
 @settings(deadline=None)
 @given(total=st.integers(1, 5), copies=st.lists(st.integers(1, 8), max_size=40))
 def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, copies: list[int]) -> None:
-    """Whatever is repeated and in whatever order; by the twin, which the Lua equals."""
+    """Whatever is repeated and in whatever order; run on the twin, which the Lua equals."""
     side, calls = TwinSide(), LatchCalls(KEYS, "n", total, TTL)
     distinct: set[int] = set()
     for number in copies:
@@ -270,7 +270,7 @@ def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, co
 
 @pytest.fixture
 def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], LuaSide]]:
-    """Gives the side of a user who may do everything but one command."""
+    """Return the side of a user that may do everything but one command."""
     sides: list[LuaSide] = []
 
     def deny(command: str) -> LuaSide:
@@ -298,7 +298,7 @@ CASES = [(name, command) for name in SITUATIONS for command in sorted(map(str.lo
 
 
 @pytest.mark.parametrize(("situation", "command"), CASES)
-def test_a_denied_command_counts_nothing_and_leaves_nothing_without_an_expiry(
+def test_a_denied_command_counts_nothing_and_leaves_no_key_without_an_expiry(
     situation: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]
 ) -> None:
     """Guards the order of commands, and both pcalls."""
@@ -325,7 +325,7 @@ def test_what_an_opening_can_do_without(command: str, lua: LuaSide, denied: Call
 
 
 def test_a_server_at_its_memory_limit_lets_it_open(own_server: RedisServer) -> None:
-    """A latch that others wait for can be counted down. Guards that PEXPIRE comes before HSET."""
+    """You can count down a latch that others wait for. Guards that PEXPIRE comes before HSET."""
     with redis_cli.client(own_server.url) as link:
         side = LuaSide(link)
         side.run(ALPHA.count_down("m:1"))

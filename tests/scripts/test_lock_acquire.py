@@ -43,7 +43,7 @@ class TestFree:
 
     @pytest.mark.parametrize("more", [(), ("m:f9",)])
     @pytest.mark.parametrize(("floor", "least"), [(0, 0), (HIGH, HIGH + 1), (MAX_FENCE, 0)])
-    def test_the_fence_is_above_all_that_is_known_and_believable(
+    def test_the_fence_is_above_all_that_are_known_and_believable(
         self, floor: int, least: int, more: tuple[str, ...], side: Side
     ) -> None:
         granted = side.run(NAME.acquire("m:1", TTL, floor, "", LIVENESS, True, more))
@@ -68,7 +68,7 @@ class TestFree:
         lasting(side, NAME)
 
     def test_text_that_is_no_state_is_an_error(self, side: Side) -> None:
-        """Guards `error` in `read`: somebody else's key is not free."""
+        """Guards `error` in `read`: a foreign key is not a free lock."""
         side.set(NAME.state, "a string")
         with pytest.raises(Failure, match="WRONGTYPE"):
             side.run(HELD)
@@ -76,7 +76,7 @@ class TestFree:
 
 
 class TestHeld:
-    def test_who_does_not_queue_is_refused(self, side: Side) -> None:
+    def test_a_request_that_does_not_queue_is_refused(self, side: Side) -> None:
         side.run(HELD)
         refused = side.run(NAME.acquire("m:2", TTL, 0, ""))
         assert isinstance(refused, Refused)
@@ -84,7 +84,7 @@ class TestHeld:
         assert TTL - 10_000 < refused.pttl <= TTL
         assert not side.exists(NAME.queue)
 
-    def test_who_queues_is_told_its_rank(self, side: Side) -> None:
+    def test_a_request_that_queues_is_told_its_rank(self, side: Side) -> None:
         side.run(HELD)
         for rank, owner in enumerate(("n:1", "o:1", "n:f2"), 1):
             queued = side.run(NAME.acquire(owner, TTL, 0, "", LIVENESS))
@@ -129,7 +129,7 @@ class TestHeld:
         assert waiters(side, NAME) == ["o:1"]
 
     def test_others_of_the_process_queue_whatever_becomes_of_the_first(self, side: Side) -> None:
-        """A late copy: the first and the third have ended since."""
+        """A late copy: the first and the third have ended in the meantime."""
         enter(side, NAME, "n:1")
         for owner in ("m:f1", "m:f3"):
             side.run(NAME.release(owner, TTL, 0, "undone", True))
@@ -139,13 +139,13 @@ class TestHeld:
         assert not side.hash(NAME.alive)["m"].endswith("+")
         lasting(side, NAME)
 
-    def test_one_that_holds_queues_no_more(self, side: Side) -> None:
-        """A late copy: of those who came together the second was granted since."""
+    def test_a_holder_does_not_queue(self, side: Side) -> None:
+        """A late copy: of those that came together, the second was granted in the meantime."""
         side.run(NAME.acquire("m:f2", TTL, HIGH, ""))
         side.run(NAME.acquire("m:f1", TTL, 0, "", LIVENESS, True, ("m:f2", "m:f3")))
         assert waiters(side, NAME) == ["m:f1", "m:f3"]
 
-    def test_what_was_said_a_moment_ago_is_not_said_again(self, side: Side) -> None:
+    def test_a_recent_sign_of_life_is_not_repeated(self, side: Side) -> None:
         side.run(HELD)
         assert isinstance(side.run(NAME.acquire("n:1", TTL, 0, "", -1)), Queued)
         assert not side.exists(NAME.alive)
@@ -153,7 +153,7 @@ class TestHeld:
 
 
 class TestExpiry:
-    """The keys of a queue live as long as somebody waits, though nobody refreshes who never waits long."""
+    """The keys of a queue live while it has waiters, although waiters with short waits never refresh."""
 
     def test_a_new_queue_lasts(self, side: Side) -> None:
         name = Lock(liveness_ms=10_000)
@@ -162,7 +162,7 @@ class TestExpiry:
         assert min(side.pttl(name.queue), side.pttl(name.alive)) > 190_000
 
     @pytest.mark.parametrize("passed", [False, True])
-    def test_it_is_put_off_by_who_comes_later(self, passed: bool, side: Side) -> None:
+    def test_later_waiters_extend_it(self, passed: bool, side: Side) -> None:
         """Guards the comparison of numbers in join: a queue that is never empty would be forgotten after a minute."""
         side.run(HELD)
         enter(side, NAME, "n:1")
@@ -171,7 +171,7 @@ class TestExpiry:
         side.shorten(NAME.alive, 20_000)
         if passed:
             side.score(NAME.queue, "n:1", number - 15_000_000)
-        else:  # in the same quarter, and ahead of who comes
+        else:  # in the same quarter, and ahead of the waiters that follow
             side.score(NAME.queue, "n:1", number - number % 15_000_000 + 14_999_000)
         enter(side, NAME, "n:2")
         for key in (NAME.queue, NAME.alive):
@@ -195,7 +195,7 @@ class TestExpiry:
 
 
 class TestFreeWithAQueue:
-    """Nobody was there to grant when the holder's time was over: hazard 10."""
+    """No release could grant when the holder's time was over: hazard 10."""
 
     def test_the_first_in_the_queue_gets_it(self, side: Side) -> None:
         hears(side, NAME, "n")
@@ -210,7 +210,7 @@ class TestFreeWithAQueue:
         assert waiters(side, NAME) == ["o:1"]
         assert state(side, NAME).holder == "n:1"
 
-    def test_who_does_not_queue_settles_it_for_others(self, side: Side) -> None:
+    def test_a_request_that_does_not_queue_settles_it_for_others(self, side: Side) -> None:
         hears(side, NAME, "n")
         side.run(HELD)
         enter(side, NAME, "n:1")
@@ -221,7 +221,7 @@ class TestFreeWithAQueue:
         assert state(side, NAME).holder == "n:1"
 
     @pytest.mark.parametrize("liveness", [0, LIVENESS, -1])
-    def test_where_all_are_dead_it_is_granted(self, liveness: int, side: Side) -> None:
+    def test_if_all_are_dead_it_is_granted(self, liveness: int, side: Side) -> None:
         hears(side, NAME, "n", "o")
         side.run(HELD)
         enter(side, NAME, "n:1", "n:2")
@@ -234,7 +234,7 @@ class TestFreeWithAQueue:
         assert side.heard() == []
 
     @pytest.mark.parametrize("liveness", [0, LIVENESS])
-    def test_who_does_not_hear_is_passed_over_and_keeps_its_place(self, liveness: int, side: Side) -> None:
+    def test_a_process_that_does_not_hear_is_passed_over_and_keeps_its_place(self, liveness: int, side: Side) -> None:
         """Hazard 1: it may be reconnecting."""
         side.run(HELD)
         enter(side, NAME, "n:1")
@@ -244,8 +244,8 @@ class TestFreeWithAQueue:
         assert side.scores(NAME.queue) == number
         assert state(side, NAME).before == FENCE
 
-    def test_where_too_many_do_not_hear_it_stays_free(self, side: Side) -> None:
-        """Guards the write at the end of settle: who was tried last does not hold it."""
+    def test_if_too_many_do_not_hear_it_stays_free(self, side: Side) -> None:
+        """Guards the write at the end of settle: the last one that was tried does not hold it."""
         side.run(HELD)
         enter(side, NAME, "n:1")
         for number in range(MOST_ENTRIES):
@@ -272,13 +272,13 @@ class TestAbandoned:
     @pytest.mark.parametrize("queue", [False, True])
     @pytest.mark.parametrize("told", ["0", "1"])
     def test_a_grant_that_was_never_confirmed_began_nothing(self, told: str, queue: bool, side: Side) -> None:
-        """Guards `depth` in what an expiry means: so the next is told what that one was told."""
+        """Guards `depth` in what an expiry means: the next holder is told what that one was told."""
         side.run(HELD)
         change(side, NAME, depth=0, dirty=told, expires=1)
         granted = side.run(NAME.acquire("m:2", TTL, 0, "", LIVENESS, True, ("m:3",) if queue else ()))
         assert granted == Granted(FENCE + 1, TTL, abandoned=told == "1")
 
-    def test_a_holder_that_vanished_is_told_to_the_next(self, side: Side) -> None:
+    def test_the_next_is_told_of_a_holder_that_vanished(self, side: Side) -> None:
         side.run(HELD)
         expire(side, NAME)
         assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=True)

@@ -1,4 +1,4 @@
-"""How many commands the server runs for the requests that are sent most often; EVALSHA is one of them."""
+"""How many commands the server runs for the most frequent requests; EVALSHA is one of them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_commands(case: str, lua: LuaSide) -> None:
         lua.run(HELD)
     if "others wait" in case or "another process" in case or case in ("acquire, queues", "acquire, queues again"):
         enter(lua, NAME, "n:1")
-        # Its number is one that no clock reaches, so the next one's is beside it: in the same quarter of the time that
-        # the keys last.
+        # No clock reaches this number, so the next one's is beside it: in the same quarter of the time that the keys
+        # last.
         lua.score(NAME.queue, "n:1", 15_000_000 * (HIGH // 15_000_000))
     if "another process" in case:
         lua.hset(NAME.alive, {"m": "1+"})
@@ -52,7 +52,7 @@ def test_commands(case: str, lua: LuaSide) -> None:
 
 
 def count(lua: LuaSide, call: Call[Any]) -> tuple[int, Any]:
-    """How many commands the server ran for it."""
+    """Return how many commands the server ran for it."""
     lua.link.config_resetstat()
     outcome = lua.run(call)
     stats: dict[str, Any] = lua.link.info("commandstats")  # type: ignore[assignment]

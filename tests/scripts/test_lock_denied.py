@@ -1,6 +1,6 @@
-"""What is left when the server denies a command inside a script of the lock: at worst somebody waits longer.
+"""What is left when the server denies a command inside a script of the lock: at worst a task waits longer.
 
-Redis does not roll a script back. So for each script, in each situation, each command that it issues is denied in turn.
+Redis does not roll a script back. So for each script, in each situation, each of its commands is denied in turn.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HELD = NAME.acquire("m:1", TTL, HIGH, "me")
 
 
 class Situation(NamedTuple):
-    """Who waits while `m:1` holds, or held; a request; what it answers; the commands without which it is done too."""
+    """Who waits while `m:1` holds, or held; a request; its answer; the commands without which it is done too."""
 
     waiting: tuple[str, ...]
     expired: bool
@@ -114,7 +114,7 @@ def prepare(lua: LuaSide, situation: Situation) -> State:
 
 
 def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, Any]:
-    """The error, if any, and the answer: of a batch, of the only one in it."""
+    """Return the error, if any, and the answer: of a batch, that of its only part."""
     try:
         result = side.run(call)
     except Failure as failure:
@@ -141,14 +141,14 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
     lasting(lua, NAME)
     left, told = state(lua, NAME), [payload for _, payload in lua.heard()]
     if left.holder != before.holder and left.holder[0] in "no" and error:
-        asks = left.holder in situation.call.args  # it does not know; a copy of its request says so
+        asks = left.holder in situation.call.args  # it does not know this; a copy of its request tells it
         assert asks or f"granted {left.holder} {left.fence} {left.dirty}" in told
     for payload in told:
         if payload.startswith("granted"):
             assert payload.split()[1:3] == [left.holder, str(left.fence)], "who is told enters"
     if before.live and error and situation.call.script.name not in ("release", "transfer", "force_release"):
         assert left.holder == "m:1"
-    # Whoever comes next finds all in order.
+    # The next request finds everything in order.
     if left.live:
         assert lua.run(NAME.release(left.holder, TTL, 0, "clean", False)) == Released(left.fence)
     assert left.holder not in waiters(lua, NAME)
@@ -160,7 +160,7 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
 
 
 def test_a_denied_message_counts_as_heard(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Hazard 12: nothing proves that nobody hears; who waits asks for itself."""
+    """Hazard 12: nothing proves that there is no listener; a waiter asks by itself."""
     lua.run(HELD)
     enter(lua, NAME, "n:1")
     assert denied("publish").run(NAME.release("m:1", TTL, 0, "clean", False)) == Released(FENCE)

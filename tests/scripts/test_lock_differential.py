@@ -1,8 +1,9 @@
-"""The Lua of the lock's scripts and its twins, run on the same requests, answer the same and leave the same; and what
-both leave keeps a queue's promises.
+"""The Lua of the lock's scripts and its twins, run on the same requests, answer the same and leave the same; and both
+keep
+the promises of a queue.
 
 Fences: floors are above every server's time, and so is the fence that a name starts with, so both sides mint the same
-ones. Time: nothing waits. That a holder's or a manager's time is over is written from outside.
+ones. Time: nothing waits. The test itself writes that a holder's or a manager's time is over.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FLOOR = 2**51
 OWNERS = ("a:1", "a:2", "a:f3", "b:1", "b:f2", "c:1", "d:1", "d:f2")
 LIVENESS = {"a": 100_000, "b": 200_000, "c": 300_000, "d": 400_000}
 HEARS = "ab"
-"""Managers that listen; `c` says so and does not, `d` polls."""
+"""Managers that listen; `c` says so but does not, `d` polls."""
 NAMES = 2
 UNIT = 100_000
 TOLERANCE = 20_000
@@ -80,7 +81,7 @@ mishaps = st.one_of(
 )
 kinds = st.sampled_from([arrivals] * 5 + [departures] * 3 + [turns] * 3 + [requests] * 4 + [mishaps])
 steps: st.SearchStrategy[Step] = kinds.flatmap(lambda kind: kind)
-"""As in life: most come and go."""
+"""As in practice: most come and go."""
 
 
 class Standing(NamedTuple):
@@ -92,7 +93,7 @@ class Standing(NamedTuple):
 
     def lives(self, owner: str) -> bool:
         known = self.alive.get(owner[0], "0").rstrip("+")
-        return int(known) > UNIT  # what is dead was written so
+        return int(known) > UNIT  # what is dead was written as dead
 
     def hears(self, owner: str) -> bool:
         return owner[0] in HEARS or not self.alive[owner[0]].endswith("+")
@@ -115,7 +116,7 @@ class World:
         return act(self.sides[0]), act(self.sides[1])
 
     def lose(self, name: Lock) -> None:
-        """All that is known of it but a fence, which would start again at each side's time."""
+        """Delete everything known of it but a fence, which would start again at each side's time."""
         fresh = State("-", FLOOR + 1000 * (len(self.sent) + 1), FLOOR, 0, "0", 0, "")
         self.both(lambda side: side.delete(name.state))
         self.both(lambda side: side.set(name.state, fresh.spell()))
@@ -232,7 +233,7 @@ class World:
         assert said == said_, f"the Lua tells {said}, its twin {said_}"
 
     def check(self, before: Standing, after: Standing, call: Call[Any]) -> None:
-        """What must hold behind every request, whatever happened to the keys."""
+        """Check what must hold after every request, whatever happened to the keys."""
         told = f"{call.args}: {before} became {after}"
         holder, held, kind = after.state.holder, before.state, call.script.name
         assert after.state.fence >= held.fence or kind == "confirm", told
@@ -267,12 +268,12 @@ def outcome(side: Side, call: Call[Any]) -> object:
 
 
 def close(one: int, other: int) -> bool:
-    """Of times: small ones say that there is none."""
+    """For times: small ones mean that there is none."""
     return one == other if min(one, other) < 2 else abs(one - other) < TOLERANCE
 
 
 def same(one: object, other: object) -> bool:
-    """Equal, but for what is left of a ttl, and what servers add to an error."""
+    """Whether both are equal, except the rest of a ttl, and what servers add to an error."""
     if type(one) is not type(other):
         return False
     if isinstance(one, list) and isinstance(other, list):

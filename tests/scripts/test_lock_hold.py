@@ -48,7 +48,7 @@ class TestNest:
         side.run(NAME.nest("m:1", FENCE, 2 * DIRTY_MS, 2))
         assert side.pttl(NAME.state) > 2 * DIRTY_MS + GRACE_MS - 10_000
 
-    def test_who_does_not_hold_is_told_why(self, side: Side) -> None:
+    def test_a_request_that_does_not_hold_is_told_why(self, side: Side) -> None:
         assert side.run(NAME.nest("m:1", FENCE, TTL, 2)) == Missing(LossReason.DELETED)
         side.run(HELD)
         assert side.run(NAME.nest("m:1", FENCE - 1, TTL, 2)) == Missing(LossReason.TAKEN_OVER)
@@ -83,8 +83,8 @@ class TestRenew:
         expire(side, NAME)
         assert renewed(side, ttl=0) == Renewed(0)
 
-    def test_what_nobody_took_goes_on(self, side: Side) -> None:
-        """Its fence is still the last, so nobody was let in since."""
+    def test_an_expired_hold_that_no_one_took_continues(self, side: Side) -> None:
+        """Its fence is still the last, so no one was let in since."""
         side.run(HELD)
         expire(side, NAME)
         assert renewed(side) == Renewed(2 * TTL)
@@ -121,8 +121,8 @@ class TestForceRelease:
         assert state(side, NAME).holder == "n:1"
 
     @pytest.mark.parametrize("depth", [0, 1])
-    def test_where_nobody_waits_it_is_free_and_dirty(self, depth: int, side: Side) -> None:
-        """Who was granted may have entered before its confirmation came."""
+    def test_without_waiters_it_is_free_and_dirty(self, depth: int, side: Side) -> None:
+        """A task that was granted the lock may have entered before its confirmation arrived."""
         side.run(HELD)
         change(side, NAME, depth=depth)
         assert side.run(NAME.force_release()) is True
@@ -131,7 +131,7 @@ class TestForceRelease:
         assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=True)
 
     @pytest.mark.parametrize("fence", [FENCE - 1, FENCE + 1])
-    def test_another_fence_ends_nobody(self, fence: int, side: Side) -> None:
+    def test_another_fence_ends_no_hold(self, fence: int, side: Side) -> None:
         assert side.run(NAME.force_release()) is False
         side.run(HELD)
         assert side.run(NAME.force_release(fence)) is False
@@ -163,13 +163,13 @@ class TestConfirm:
 
 
 class TestInfo:
-    def test_nobody(self, side: Side) -> None:
+    def test_free(self, side: Side) -> None:
         assert side.run(NAME.info()) == Standing(0, 0, 1, 0, 0, None, None)
         side.run(HELD)
         expire(side, NAME)
         assert side.run(NAME.info()).held is None
 
-    def test_a_holder_and_who_waits(self, side: Side) -> None:
+    def test_a_holder_and_waiters(self, side: Side) -> None:
         side.run(HELD)
         change(side, NAME, depth=0)
         enter(side, NAME, "n:1", "o:1")
@@ -181,7 +181,7 @@ class TestInfo:
         assert (standing.holders, standing.fence, standing.waiters, standing.rank) == (1, FENCE, 2, 2)
         assert side.run(NAME.info("m:1")).rank is None
 
-    def test_who_waits_for_a_free_name(self, side: Side) -> None:
+    def test_waiters_for_a_free_name(self, side: Side) -> None:
         side.run(HELD)
         enter(side, NAME, "n:1")
         expire(side, NAME)
@@ -191,7 +191,7 @@ class TestInfo:
 
 
 def test_a_frozen_head_costs_one_liveness(side: Side) -> None:
-    """Hazard 2: it was granted, and never confirmed. The next is told that nothing was abandoned."""
+    """Hazard 2: it was granted the lock, and never confirmed. The next is told that nothing was abandoned."""
     hears(side, NAME, "n", "o")
     side.run(HELD)
     enter(side, NAME, "n:1", "o:1")

@@ -1,4 +1,4 @@
-"""A server at its memory limit lets nobody new in, and all that hold and wait go on."""
+"""A server at its memory limit lets no one new in, and all holders and waiters continue."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def full(own_server: RedisServer) -> Iterator[tuple[LuaSide, Callable[[], None]]
 Full = tuple[LuaSide, Callable[[], None]]
 
 
-def test_nobody_is_let_in_and_nothing_is_left(full: Full) -> None:
+def test_no_one_is_let_in_and_nothing_is_left(full: Full) -> None:
     side, fill = full
     fill()
     with pytest.raises(Failure, match=OOM):
@@ -50,7 +50,7 @@ def test_nobody_is_let_in_and_nothing_is_left(full: Full) -> None:
     assert not any(side.exists(key) for key in NAME.keys)
 
 
-def test_nobody_new_queues(full: Full) -> None:
+def test_no_one_new_queues(full: Full) -> None:
     side, fill = full
     side.run(HELD)
     fill()
@@ -62,7 +62,7 @@ def test_nobody_new_queues(full: Full) -> None:
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("tainted", [False, True])
 def test_release_works(tainted: bool, waits: bool, full: Full) -> None:
-    """Guards PEXPIRE in `write`: after it, the limit no longer strikes (H11). The fence is kept."""
+    """Guards PEXPIRE in `write`: after it, the limit no longer applies (H11). The fence is kept."""
     side, fill = full
     side.run(HELD)
     enter(side, NAME, *["n:1"] * waits)
@@ -95,7 +95,7 @@ def test_a_hold_is_nested_renewed_and_lowered(full: Full) -> None:
     assert state(side, NAME).depth == 1
 
 
-def test_who_waits_stays_alive_and_is_granted(full: Full) -> None:
+def test_a_waiter_stays_alive_and_is_granted(full: Full) -> None:
     """Guards PEXPIRE before HSET in refresh."""
     side, fill = full
     side.run(HELD)

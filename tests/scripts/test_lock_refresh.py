@@ -1,4 +1,4 @@
-"""What refresh promises: who waits stays alive, a free name goes to the first, and nobody is put into a queue."""
+"""What refresh promises: waiters stay alive, a free name goes to the first, and no one is put into a queue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestHeldByAnother:
         assert int(side.hash(NAME.alive)["o"]) > state(side, NAME).expires - TTL
         assert min(side.pttl(NAME.queue), side.pttl(NAME.alive)) > 50_000
 
-    def test_nobody_is_put_into_the_queue(self, side: Side) -> None:
+    def test_no_one_is_put_into_the_queue(self, side: Side) -> None:
         side.run(HELD)
         assert refresh(side, "n:1") == Gone()
         enter(side, NAME, "o:1")
@@ -55,8 +55,8 @@ class TestHeldByAnother:
         assert waiters(side, NAME) == ["o:1"]
         assert side.hash(NAME.alive).keys() == {"o"}
 
-    def test_managers_that_are_gone_are_forgotten_where_they_are_many(self, side: Side) -> None:
-        """Guards the sweep: a queue that is never empty would remember all that ever waited."""
+    def test_managers_that_are_gone_are_forgotten_if_there_are_many(self, side: Side) -> None:
+        """Guards the sweep: a queue that is never empty would remember all waiters it ever had."""
         side.run(HELD)
         enter(side, NAME, "n:1")
         gone = {f"gone{number}": "1+" if number % 2 else "1" for number in range(MANY_MANAGERS)}
@@ -76,7 +76,7 @@ class TestItsOwn:
         assert state(side, NAME).depth == depth
 
     def test_a_grant_that_was_not_confirmed_in_time_is_gone(self, side: Side) -> None:
-        """Hazard 2: the client asks anew, and is told what nobody began."""
+        """Hazard 2: the client asks anew, and is told what was left undone."""
         side.run(HELD)
         change(side, NAME, depth=0, expires=1)
         assert refresh(side, "m:1") == Gone()
@@ -114,7 +114,7 @@ class TestFree:
         assert (found.holder, found.fence) == ("o:1", FENCE + 1)
         assert waiters(side, NAME) == ["n:1"]
 
-    def test_who_was_taken_for_dead_keeps_its_place_if_it_was_not_looked_at(self, side: Side) -> None:
+    def test_a_process_that_was_thought_dead_keeps_its_place_until_its_turn(self, side: Side) -> None:
         hears(side, NAME, "o")
         side.run(HELD)
         enter(side, NAME, "n:1", "o:1")

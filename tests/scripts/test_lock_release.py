@@ -1,4 +1,4 @@
-"""What release promises: the next in the queue that lives and hears is granted, told, and nobody else is."""
+"""What release promises: it grants to the next in the queue that lives and hears, and tells it, and no other."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestOneLevel:
             assert isinstance(side.run(NAME.release("m:1", TTL, left, "clean", False)), Kept)
             assert state(side, NAME).depth == depth
 
-    def test_who_does_not_hold_stays_in_the_queue(self, side: Side) -> None:
+    def test_a_request_that_does_not_hold_stays_in_the_queue(self, side: Side) -> None:
         side.run(HELD)
         enter(side, NAME, "n:1")
         assert side.run(NAME.release("n:1", TTL, 1, "clean", True)) == Missing(LossReason.TAKEN_OVER)
@@ -125,7 +125,7 @@ class TestSomebodyWaits:
         lasting(side, NAME)
 
     def test_the_grant_lasts_as_long_as_its_manager_counts_as_alive(self, side: Side) -> None:
-        """Hazard 2: not from now on."""
+        """Hazard 2: it does not start now."""
         hears(side, NAME, "n")
         side.run(HELD)
         enter(side, NAME, "n:1")
@@ -153,7 +153,7 @@ class TestSomebodyWaits:
         assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
         assert waiters(side, NAME) == []
 
-    def test_who_does_not_hear_is_passed_over_and_keeps_its_place(self, side: Side) -> None:
+    def test_a_process_that_does_not_hear_is_passed_over_and_keeps_its_place(self, side: Side) -> None:
         hears(side, NAME, "o")
         side.run(HELD)
         enter(side, NAME, "n:1", "n:2", "o:1", "o:2")
@@ -162,8 +162,8 @@ class TestSomebodyWaits:
         assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
         assert side.scores(NAME.queue) == {owner: numbers[owner] for owner in ("n:1", "n:2", "o:2")}
 
-    def test_who_polls_is_granted_though_nobody_hears(self, side: Side) -> None:
-        """Guards `counted`: a message that reaches nobody proves nothing of who does not listen."""
+    def test_a_polling_process_is_granted_although_no_one_hears(self, side: Side) -> None:
+        """Guards `counted`: a message without a receiver proves nothing about a process that does not listen."""
         side.run(HELD)
         enter(side, NAME, "n:1", counted=False)
         side.run(RELEASE)
@@ -171,7 +171,7 @@ class TestSomebodyWaits:
         assert waiters(side, NAME) == []
 
     @pytest.mark.parametrize("ending", ["clean", "dirty"])
-    def test_where_nobody_hears_it_is_free(self, ending: Ending, side: Side) -> None:
+    def test_if_no_one_hears_it_is_free(self, ending: Ending, side: Side) -> None:
         side.run(HELD)
         enter(side, NAME, "n:1")
         assert side.run(NAME.release("m:1", TTL, 0, ending, False)) == Released(FENCE)
@@ -180,8 +180,8 @@ class TestSomebodyWaits:
         assert waiters(side, NAME) == ["n:1"]
         assert (side.pttl(NAME.state) <= TTL + GRACE_MS) == (ending == "clean")
 
-    def test_who_ends_is_not_granted_again(self, side: Side) -> None:
-        """Guards `name.ended`: it may stand there by a late copy, or where it could not be taken out."""
+    def test_a_process_that_ends_is_not_granted_again(self, side: Side) -> None:
+        """Guards `name.ended`: it may be there because of a late copy, or because it could not be removed."""
         hears(side, NAME, "m", "n")
         side.run(HELD)
         enter(side, NAME, "n:1")
@@ -191,8 +191,8 @@ class TestSomebodyWaits:
         assert state(side, NAME).holder == "n:1"
         assert waiters(side, NAME) == []
 
-    def test_one_request_does_not_look_at_everybody(self, side: Side) -> None:
-        """Guards the bound; whoever asks next goes on where it ended."""
+    def test_one_request_does_not_look_at_all_of_them(self, side: Side) -> None:
+        """Guards the bound; the next request continues where it ended."""
         hears(side, NAME, "n")
         side.run(HELD)
         for number in range(MOST_ENTRIES):

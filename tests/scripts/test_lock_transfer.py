@@ -1,4 +1,6 @@
-"""What transfer promises: a turn goes on within the process, or ends and is the next's in the queue, in one request."""
+"""What transfer promises: a turn continues within the process, or ends and goes to the next in the queue, in one
+request.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class TestWithin:
         assert waiters(side, NAME) == ["n:1"] * waits
 
     @pytest.mark.parametrize("alive", [False, True])
-    def test_a_turn_does_not_end_where_nobody_else_can_be_granted(self, alive: bool, side: Side) -> None:
+    def test_a_turn_does_not_end_if_no_other_can_be_granted(self, alive: bool, side: Side) -> None:
         side.run(HELD)
         enter(side, NAME, "n:1")
         if not alive:
@@ -95,7 +97,7 @@ class TestPassing:
         assert side.exists(NAME.dead("m:1"))
         lasting(side, NAME)
 
-    def test_a_turn_ends_where_the_first_is_of_the_fair_rule(self, side: Side) -> None:
+    def test_a_turn_ends_at_the_first_with_the_fair_rule(self, side: Side) -> None:
         """Hazard 13."""
         hears(side, NAME, "n")
         side.run(HELD)
@@ -151,7 +153,7 @@ class TestACopy:
         assert side.scores(NAME.queue) == numbers
         assert side.hash(NAME.alive)["m"] == "1+"
 
-    def test_queues_nobody_who_has_left(self, side: Side) -> None:
+    def test_it_does_not_queue_a_process_that_has_left(self, side: Side) -> None:
         hears(side, NAME, "n")
         side.run(HELD)
         enter(side, NAME, "n:1")

@@ -16,7 +16,7 @@ PRELUDES = {
     "multi": {"acquire_free", "read", "take", "finish", "worse"},
     "queue": {*queue.ASK},
 }
-"""What stands in front of scripts: it need not answer by itself."""
+"""What goes in front of scripts: it need not answer by itself."""
 names = [file.relative_to(PACKAGE).with_suffix("").as_posix() for file in FILES]
 
 
@@ -25,7 +25,7 @@ def test_there_are_scripts() -> None:
 
 
 @pytest.mark.parametrize("family", [lock, multi, queue, latch], ids=lambda family: family.__name__)
-def test_every_file_is_a_script_or_stands_in_front_of_one(family: object) -> None:
+def test_every_file_is_a_script_or_goes_in_front_of_one(family: object) -> None:
     folder = Path(str(family.__file__)).parent  # type: ignore[attr-defined]
     files = {file.stem for file in FILES if file.parent == folder}
     scripts = {script.name for script in family.SCRIPTS}  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The multi lock's scripts on the keys of the plain lock: what their headers promise, on both sides."""
+"""The multi lock's scripts on the keys of the plain lock: both sides keep the promises of the headers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def leave(side: Side, name: Name, owner: str = "n:1") -> None:
 
 
 def reserve(side: Side, multi: Multi, owner: str, name: Name, held: str = "n:1") -> int:
-    """The owner queues for a name that is held, and is granted it; returns its number."""
+    """Queue the owner for a held name, and grant it; return its number."""
     side.listen(KEYS.manager(owner.partition(":")[0]))
     number = queued(ask(side, multi, owner)).queue_number
     assert waiting(side, name) == [owner]
@@ -76,7 +76,7 @@ def reserve(side: Side, multi: Multi, owner: str, name: Name, held: str = "n:1")
     return number
 
 
-# Nobody is in the way.
+# Free names.
 
 
 def test_all_are_granted_under_one_fence_above_every_earlier_one(side: Side) -> None:
@@ -124,11 +124,11 @@ def test_it_excludes_the_plain_lock_and_overlapping_sets(side: Side) -> None:
     assert not side.exists(C.state)
 
 
-# Somebody is.
+# Held names.
 
 
 @pytest.mark.parametrize("taken", [A, B])
-def test_who_does_not_wait_is_refused_and_nothing_is_changed(taken: Name, side: Side) -> None:
+def test_a_request_that_does_not_wait_is_refused_and_changes_nothing(taken: Name, side: Side) -> None:
     fence = hold(side, taken)
     refused = side.run(TAKE)
     assert isinstance(refused, Refused)
@@ -139,7 +139,7 @@ def test_who_does_not_wait_is_refused_and_nothing_is_changed(taken: Name, side: 
 
 
 def test_it_queues_for_the_name_that_is_held_longest(side: Side) -> None:
-    """Who holds nothing keeps nobody waiting. Kept by take.lua: `sooner`."""
+    """An owner that holds nothing delays no one. Kept by take.lua: `sooner`."""
     hold(side, B)
     hold(side, A, "n:2")
     outcome = queued(ask(side, AB, "m:+1"))
@@ -152,7 +152,7 @@ def test_it_queues_for_the_name_that_is_held_longest(side: Side) -> None:
     assert 60_000 < side.pttl(B.alive) <= 20 * LIVENESS
 
 
-def test_it_stays_where_it_stands(side: Side) -> None:
+def test_it_keeps_its_place(side: Side) -> None:
     """Kept by take.lua: `one.stands`."""
     hold(side, B)
     first = queued(ask(side, AB, "m:+1"))
@@ -177,7 +177,7 @@ def test_it_comes_back_to_where_it_stood(side: Side) -> None:
     assert waiting(side, B) == ["o:1"]
 
 
-def test_its_number_counts_in_queues_that_it_has_left(side: Side) -> None:
+def test_its_number_also_counts_in_queues_that_it_has_left(side: Side) -> None:
     """Kept by read.lua: `join`."""
     hold(side, B)
     number = queued(ask(side, AB, "m:+1")).queue_number
@@ -189,7 +189,7 @@ def test_its_number_counts_in_queues_that_it_has_left(side: Side) -> None:
     assert waiting(side, B) == ["o:1"]
 
 
-def test_a_free_name_goes_to_those_who_wait_for_it(side: Side) -> None:
+def test_a_free_name_goes_to_its_waiters(side: Side) -> None:
     hold(side, B)
     side.listen(KEYS.manager("o"))
     side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
@@ -212,7 +212,7 @@ def test_a_free_name_does_not_go_to_the_dead(side: Side) -> None:
 
 
 def test_a_release_reserves_the_name_for_it(side: Side) -> None:
-    """Told to its manager; the number in the queue is known of the reservation. Kept by settle.lua: WITHSCORES."""
+    """Its manager is told; the number in the queue is known from the reservation. Kept by settle.lua: WITHSCORES."""
     hold(side, A)
     reserve(side, AB, "m:+1", A)
     fence = state(side, A).fence
@@ -222,7 +222,7 @@ def test_a_release_reserves_the_name_for_it(side: Side) -> None:
     assert [state(side, name)[3:5] for name in (A, B)] == [(1, "0")] * 2
 
 
-def test_who_has_some_names_reserves_what_is_free_and_queues_for_all_others(side: Side) -> None:
+def test_with_some_names_it_reserves_what_is_free_and_queues_for_all_others(side: Side) -> None:
     """Kept by acquire.lua: `some`."""
     for i, name in enumerate((A, B)):
         hold(side, name, f"n:{i}")
@@ -243,8 +243,8 @@ def test_who_has_some_names_reserves_what_is_free_and_queues_for_all_others(side
     assert not any(side.exists(name.queue) for name in (A, B, C))
 
 
-def test_an_older_one_takes_what_a_younger_one_has_reserved(side: Side) -> None:
-    """And the younger stands where it stood. Kept by read.lua: `younger`, and take.lua: ZADD."""
+def test_an_older_one_takes_what_a_younger_one_reserved(side: Side) -> None:
+    """And the younger one gets its old place back. Kept by read.lua: `younger`, and take.lua: ZADD."""
     hold(side, A)
     older = queued(ask(side, AB, "m:+1")).queue_number
     hold(side, B, "n:2")
@@ -260,7 +260,7 @@ def test_an_older_one_takes_what_a_younger_one_has_reserved(side: Side) -> None:
     assert queued(ask(side, BC, "o:+1")).queue_number == younger
 
 
-def test_its_number_is_known_where_it_stands(side: Side) -> None:
+def test_its_number_is_known_in_its_queues(side: Side) -> None:
     """Kept by read.lua: `or name.stands`."""
     hold(side, A)
     ask(side, AB, "m:+1")
@@ -271,7 +271,7 @@ def test_its_number_is_known_where_it_stands(side: Side) -> None:
     assert waiting(side, B) == ["o:+1"]
 
 
-def test_a_younger_one_does_not_take_what_an_older_one_has_reserved(side: Side) -> None:
+def test_a_younger_one_does_not_take_what_an_older_one_reserved(side: Side) -> None:
     hold(side, C, "n:2")
     hold(side, A)
     reserve(side, AB, "m:+1", A)
@@ -281,7 +281,7 @@ def test_a_younger_one_does_not_take_what_an_older_one_has_reserved(side: Side) 
     assert holders(side, [A, C]) == ["m:+1", "o:+1"]
 
 
-def test_nobody_takes_what_was_granted_for_good(side: Side) -> None:
+def test_no_one_takes_what_was_granted_for_good(side: Side) -> None:
     hold(side, A)
     number = queued(ask(side, AB, "m:+1")).queue_number
     granted(side.run(BC.acquire("o:+1", TTL, 0, "they")))
@@ -292,7 +292,7 @@ def test_nobody_takes_what_was_granted_for_good(side: Side) -> None:
 
 
 def test_nor_what_was_granted_to_a_plain_lock(side: Side) -> None:
-    """Which enters before its confirmation is seen. Kept by read.lua: `':+'`."""
+    """A plain lock enters before its confirmation is seen. Kept by read.lua: `':+'`."""
     hold(side, A)
     number = queued(ask(side, AB, "m:+1")).queue_number
     hold(side, B, "n:2")
@@ -330,7 +330,7 @@ def test_it_refreshes_as_a_plain_lock(side: Side) -> None:
 
 
 def test_a_turn_ends_while_a_multi_lock_is_first(side: Side) -> None:
-    """It may keep other names. Kept by transfer_local.lua: `:[f+]`."""
+    """It may keep other names waiting. Kept by transfer_local.lua: `:[f+]`."""
     fence = hold(side, A)
     side.listen(KEYS.manager("m"))
     assert isinstance(ask(side, AB, "m:+1"), Queued)
@@ -388,7 +388,7 @@ def test_each_part_ends_as_a_plain_lock(ending: Any, side: Side) -> None:
     assert side.run(FREE) == Missing(LossReason.DELETED)  # a copy
 
 
-def test_a_release_grants_each_name_to_who_waits_for_it(side: Side) -> None:
+def test_a_release_grants_each_name_to_its_waiter(side: Side) -> None:
     side.run(TAKE)
     side.listen(KEYS.manager("o"), KEYS.manager("p"))
     side.run(A.acquire("o:1", TTL, 0, "", LIVENESS))
@@ -398,7 +398,7 @@ def test_a_release_grants_each_name_to_who_waits_for_it(side: Side) -> None:
     assert len(side.heard()) == 2
 
 
-def test_who_waits_is_gone_from_every_queue_and_reservation(side: Side) -> None:
+def test_a_waiter_leaves_every_queue_and_reservation(side: Side) -> None:
     for i, name in enumerate((A, B)):
         hold(side, name, f"n:{i}")
     reserve(side, ABC, "m:+1", A, "n:0")
@@ -411,7 +411,7 @@ def test_who_waits_is_gone_from_every_queue_and_reservation(side: Side) -> None:
 
 
 @pytest.mark.parametrize("lost", [A, B])
-def test_a_release_frees_what_is_left(lost: Name, side: Side) -> None:
+def test_a_release_frees_the_rest(lost: Name, side: Side) -> None:
     side.run(TAKE)
     crash(side, lost)
     hold(side, lost)
@@ -420,7 +420,7 @@ def test_a_release_frees_what_is_left(lost: Name, side: Side) -> None:
 
 
 @pytest.mark.parametrize("spoiled", [A, B])
-def test_a_part_that_cannot_be_read_keeps_no_other_from_being_freed(spoiled: Name, side: Side) -> None:
+def test_a_part_that_cannot_be_read_does_not_stop_the_others(spoiled: Name, side: Side) -> None:
     """Such as a hold of an earlier version. Kept by release.lua: `pcall`."""
     side.run(TAKE)
     side.delete(spoiled.state)
@@ -457,7 +457,7 @@ def test_depth_counts_in_every_part(side: Side) -> None:
 
 
 def test_renewals_are_judged_by_hold(side: Side) -> None:
-    """A hold is lost with one part, and its neighbours in the request are not."""
+    """A hold is lost with one part, but its neighbours in the request are not."""
     fence = granted(side.run(TAKE)).fence
     other = Multi(C)
     second = granted(side.run(other.acquire("m:+2", TTL, HIGH, ""))).fence
@@ -484,7 +484,7 @@ def test_a_renewal_answers_the_shortest_and_never_shortens(side: Side) -> None:
 
 
 def test_a_renewal_says_who_has_it_now(side: Side) -> None:
-    """Whoever of the process takes over what another asked for; else what was said stays."""
+    """A task that takes over a request of its process replaces the metadata; otherwise it stays."""
     fence = granted(side.run(TAKE)).fence
     for metadata in ("", "another"):
         before = state(side, A).metadata
@@ -516,7 +516,7 @@ def test_info_is_of_each_name(side: Side) -> None:
     assert text(side, A.state) is None
 
 
-def test_no_two_sets_are_called_alike() -> None:
+def test_no_two_sets_have_the_same_name() -> None:
     sets = [("a", "b"), ("a + b",), ("a +", "+ b"), ("a ", "b"), ("a", " b"), ("a+", "b"), ("a", "+b"), ("a++b",)]
     assert len({joined(names) for names in sets}) == len(sets)
 

@@ -1,4 +1,4 @@
-"""What the multi lock's requests cost the server: commands, the script's own among them."""
+"""What the multi lock's requests cost the server in commands, including those of the script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ N = len(NAMES)
 
 
 def commands(lua: LuaSide, call: Call[Any]) -> int:
-    """How many the server counts."""
+    """Return how many commands the server counts."""
     lua.link.config_resetstat()
     lua.run(call)
     stats: Any = lua.link.info("commandstats")
@@ -24,7 +24,7 @@ def commands(lua: LuaSide, call: Call[Any]) -> int:
 
 
 def test_free_names(lua: LuaSide) -> None:
-    """Kept by acquire_free.lua; in release.lua each name is read, its queue looked at, and written."""
+    """Kept by acquire_free.lua; release.lua reads each name, looks at its queue, and writes it."""
     for script in SCRIPTS:
         lua.load(script)
     assert commands(lua, ALL.acquire("m:+1", TTL, 0, "")) == 3 + 2 * N
@@ -35,7 +35,7 @@ def test_free_names(lua: LuaSide) -> None:
 
 
 def test_waiting(lua: LuaSide) -> None:
-    """What is contended costs more for each name that is, never for each who waits."""
+    """Contention costs more for each contended name, never for each waiter."""
     lua.listen(KEYS.manager("m"))
     counts = []
     for waiters in (0, 20):

@@ -32,7 +32,7 @@ FREE_A, FREE_B = A.release("n:1", TTL, 0, "clean", False), B.release("n:2", TTL,
 
 
 class Situation(NamedTuple):
-    """A request, what came before it, what it answers, and the commands without which it is done nevertheless."""
+    """A request, what came before it, its answer, and the commands without which it is done nevertheless."""
 
     before: list[Call[Any]]
     call: Call[Any]
@@ -95,7 +95,7 @@ def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, object]:
 
 
 def check_left(lua: LuaSide, told: str) -> None:
-    """No key is without an expiry; the next requests set right what else it left."""
+    """Check that no key is without an expiry; the next requests repair what else it left."""
     for name in NAMES:
         lasting(lua, name)
     lua.run(ABC.release("m:+1", TTL, 0, "undone", False))
@@ -112,7 +112,7 @@ def check_left(lua: LuaSide, told: str) -> None:
 
 
 def test_a_denied_set_grants_nothing(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Guards that a younger owner goes back to the queue before, and the owner leaves it after."""
+    """Guards that a younger owner is queued again before, and the owner leaves the queue after."""
     for each in SITUATIONS["acquire last"].before:
         lua.run(each)
     found = [state(lua, name) for name in NAMES]

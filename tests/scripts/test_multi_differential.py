@@ -125,7 +125,7 @@ class World:
         return outcome
 
     def request(self, step: Step) -> Callable[[Side], Call[Any]] | None:
-        """What makes the request for a side: numbers in queues are times of each."""
+        """Return the request for a side: numbers in queues are times of each side."""
         match step.kind, step.facts:
             case "ask", (which, owner, waits, known, longer, about):
                 liveness = liveness_of(owner) if waits else 0
@@ -208,7 +208,7 @@ class World:
         looks = []
         for i, name in enumerate(self.names):
             found = state(side, name)
-            known = found.before if found.before >= FLOOR else 0  # else a number in the queue, a time of each side
+            known = found.before if found.before >= FLOOR else 0  # otherwise a number in the queue, a time of each side
             hidden = found._replace(before=known)
             _, (queue, _), (alive, _) = parts = seen[3 * i : 3 * i + 3]
             until = {manager: int(known.rstrip("+")) for manager, known in sorted((alive or {}).items())}
@@ -217,7 +217,7 @@ class World:
         return looks
 
     def check(self, call: Call[Any], outcome: object, held: list[bool]) -> None:
-        """What must hold behind every request."""
+        """Check what must hold after every request."""
         side = self.sides[1]
         now = side.store.wall_us() // 1000  # type: ignore[attr-defined]
         for i, name in enumerate(self.names):
@@ -235,7 +235,7 @@ class World:
             assert all(call.args[0] not in waiting(side, name) for name in self.names if name.state in call.keys)
 
     def heard_of(self, name: Name, now: int) -> list[str]:
-        """Who waits, lives and hears."""
+        """The waiters that live and hear."""
         alive = self.sides[1].hash(name.alive)
         managers = [entry.partition(":")[0] for entry in waiting(self.sides[1], name)]
         return [one for one in managers if one in LISTENING and int(alive.get(one, "0").rstrip("+")) > now]
@@ -267,7 +267,7 @@ TIMES = ("pttl", "expires", "alive", "lasting", "queue_number")
 
 
 def same(one: object, other: object, times: bool = False) -> bool:
-    """Equal, but for what is a time of the server."""
+    """Whether both are equal, except for times of the server."""
     if type(one) is not type(other):
         return False
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):

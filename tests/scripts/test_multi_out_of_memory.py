@@ -28,7 +28,7 @@ def side(full: tuple[LuaSide, Callable[[], None]]) -> LuaSide:
     return full[0]
 
 
-def test_a_hold_is_nested_in_renewed_lowered_and_released_to_who_waits(
+def test_a_hold_is_nested_in_renewed_lowered_and_released_to_waiters(
     side: LuaSide, full: tuple[LuaSide, Callable[[], None]]
 ) -> None:
     """Guards PEXPIRE in state.lua: only the first write of a script is refused."""
@@ -46,7 +46,7 @@ def test_a_hold_is_nested_in_renewed_lowered_and_released_to_who_waits(
     assert side.exists(A.dead("m:+1"))
 
 
-def test_nothing_is_granted_and_nobody_queues(side: LuaSide, full: tuple[LuaSide, Callable[[], None]]) -> None:
+def test_nothing_is_granted_and_no_one_queues(side: LuaSide, full: tuple[LuaSide, Callable[[], None]]) -> None:
     side.run(B.acquire("n:1", TTL, 0, ""))
     full[1]()
     with pytest.raises(Failure, match=OOM):
@@ -58,7 +58,7 @@ def test_nothing_is_granted_and_nobody_queues(side: LuaSide, full: tuple[LuaSide
     assert holders(side, [A, B]) == ["-", "-"]
 
 
-def test_what_is_reserved_is_kept_and_given_back(side: LuaSide, full: tuple[LuaSide, Callable[[], None]]) -> None:
+def test_reservations_are_kept_and_given_back(side: LuaSide, full: tuple[LuaSide, Callable[[], None]]) -> None:
     for name in (A, B):
         side.run(name.acquire("n:1", TTL, 0, ""))
     side.listen(KEYS.manager("m"))

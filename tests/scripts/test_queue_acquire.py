@@ -1,4 +1,4 @@
-"""What the header of the queue family's acquire.lua promises, of the Lua and of its twin."""
+"""Both sides keep the promises in the header of the queue family's acquire.lua."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TTL = 30_000
 SLACK = 10_000
 DAY = 24 * 3600 * 1000
 HIGH = 2**51
-"""A floor above any server's time: what is minted is the floor and one."""
+"""A floor above any server's time: what is minted is the floor plus one."""
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_queues_behind_a_holder(side: Side, fair: Queue) -> None:
 
 
 def test_says_when_the_first_holder_expires(side: Side) -> None:
-    """Whoever is first looks then. Guards `first - NOW`."""
+    """The first waiter asks at that time. Guards `first - NOW`."""
     semaphore = Queue(SEMAPHORE)
     for owner, ttl in (("m:1", 3 * TTL), ("m:2", TTL), ("m:3", 2 * TTL)):
         side.run(semaphore.request(owner, ttl, HIGH, ""))
@@ -99,7 +99,7 @@ def test_says_when_the_first_holder_expires(side: Side) -> None:
     assert TTL - SLACK < queued.pttl <= TTL
 
 
-def test_refuses_who_does_not_queue(side: Side, fair: Queue) -> None:
+def test_refuses_a_request_that_does_not_queue(side: Side, fair: Queue) -> None:
     side.run(fair.request("m:1", TTL, HIGH, "the first"))
     refused = side.run(fair.request("m:2", TTL, 0, ""))
     assert isinstance(refused, Refused)
@@ -108,7 +108,7 @@ def test_refuses_who_does_not_queue(side: Side, fair: Queue) -> None:
     assert waiting(side, fair) == []
 
 
-def test_does_not_overtake_who_waits(side: Side) -> None:
+def test_does_not_overtake_waiters(side: Side) -> None:
     """Guards `state.waiters == 0`: a small request that would fit stays behind a large one."""
     small, large = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
     side.run(small.request("m:1", TTL, HIGH, ""))
@@ -142,7 +142,7 @@ def test_permits_are_counted(side: Side) -> None:
     assert summary(side, one).used == 3
 
 
-def test_more_than_there_is_is_impossible(side: Side) -> None:
+def test_more_than_the_capacity_is_impossible(side: Side) -> None:
     assert side.run(Queue(SEMAPHORE, want=2, capacity=2).request("m:1", TTL, 0, "", queue_number=0)) == Impossible(2)
     assert not side.exists(Queue(SEMAPHORE).order)
 
@@ -192,7 +192,7 @@ class TestAgain:
         assert first.abandoned == abandoned
 
     def test_a_copy_reads_its_own_number_and_keeps_its_place(self, side: Side, fair: Queue) -> None:
-        """Guards `known`: a refresh is no new entry."""
+        """Guards `known`: a refresh is not a new entry."""
         side.run(fair.request("m:1", TTL, HIGH, ""))
         call = fair.request("m:2", TTL, 0, "", queue_number=0)
         first = side.run(call)
@@ -224,7 +224,7 @@ class TestAgain:
         assert waiting(side, fair) == ["m:2", "m:3"]
 
     def test_one_that_comes_back_to_the_front_is_served_at_once(self, side: Side) -> None:
-        """Guards the second look behind `join`: nobody else may settle for a while."""
+        """Guards the second look after `join`: no other request may settle for a while."""
         read, write = Queue(RW), Queue(RW, want=1)
         side.run(read.request("m:1", TTL, HIGH, ""))
         enter(side, write, ["m:2"])
@@ -234,7 +234,7 @@ class TestAgain:
         assert waiting(side, read) == ["m:2"]
 
     def test_one_whose_own_grant_is_over_is_served_if_it_fits(self, side: Side) -> None:
-        """Guards `prune` in arrive: it is first in line with the number it comes back with, and nobody else may ask."""
+        """Guards `prune` in arrive: it is first in line with its old number, and no other may ask."""
         read, write = Queue(RW), Queue(RW, want=1)
         side.run(write.request("m:1", TTL, HIGH, ""))
         queue_numbers = [
@@ -248,7 +248,7 @@ class TestAgain:
         assert_sound(side, read)
 
     def test_one_whose_own_grant_is_over_is_not_overtaken(self, side: Side, fair: Queue) -> None:
-        """The same, of two that ask in one request."""
+        """The same for two that ask in one request."""
         side.run(fair.request("m:1", TTL, HIGH, ""))
         queued = [side.run(fair.request(owner, TTL, 0, "", queue_number=0)) for owner in ("m:2", "m:3")]
         side.run(fair.release("m:1", TTL, 0, "clean", False))
@@ -261,7 +261,7 @@ class TestAgain:
         assert_sound(side, fair)
 
     def test_one_that_was_granted_since_is_not_queued_again(self, side: Side, fair: Queue) -> None:
-        """Guards `read(name, owner)` before its number: the message of the grant and this crossed each other."""
+        """Guards `read(name, owner)` before its number: the message of the grant and this request crossed."""
         side.run(fair.request("m:1", TTL, HIGH, ""))
         queued = side.run(fair.request("m:2", TTL, 0, "", queue_number=0))
         side.run(fair.release("m:1", TTL, 0, "clean", False))
@@ -270,9 +270,7 @@ class TestAgain:
         assert set(holders(side, fair)) == {"m:2"}
         assert waiting(side, fair) == []
 
-    def test_whose_ticket_is_newer_than_all_that_is_known_is_not_tied_by_the_next(
-        self, side: Side, fair: Queue
-    ) -> None:
+    def test_the_next_does_not_tie_with_a_ticket_that_is_newer_than_the_state(self, side: Side, fair: Queue) -> None:
         """Guards `serial` in join: the state was lost, and the clock set back. Among equal numbers, names decide."""
         side.run(fair.request("m:1", TTL, HIGH, ""))
         change(side, fair, serial=HIGH + 1)
@@ -299,8 +297,8 @@ class TestAgain:
         assert not side.exists(fair.order)
 
     @pytest.mark.parametrize("batch", [False, True])
-    def test_a_refused_one_still_ends_those_whose_time_is_over(self, batch: bool, side: Side, fair: Queue) -> None:
-        """Guards `close` behind a request that is refused: what it found is written, what it healed expires."""
+    def test_a_refused_request_still_ends_expired_holders(self, batch: bool, side: Side, fair: Queue) -> None:
+        """Guards `close` after a request that is refused: what it found is written, what it repaired expires."""
         side.run(fair.request("m:1", TTL, 0, ""))
         side.run(fair.release("m:2", TTL, 0, "undone", True))
         side.delete(fair.order)
@@ -368,7 +366,7 @@ class TestBatch:
 
     @pytest.mark.parametrize("which", range(2))
     def test_one_bad_key_spoils_no_other(self, which: int, side: Side, fair: Queue) -> None:
-        """Guards `pcall` (C5). Nobody holds a name one of whose keys is another's."""
+        """Guards `pcall` (C5). A name with a key of another type has no holder."""
         other = Queue(FAIR, "other")
         side.set(fair.keys[which], "a string")
         failed, granted = side.run(fair.enter([q.refresh("m:2", TTL, 0, "", 0) for q in (fair, other)]))

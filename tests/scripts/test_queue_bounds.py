@@ -1,4 +1,4 @@
-"""One script lets in, ends or looks at a bounded number of owners, and what it leaves goes on at once."""
+"""One script lets in, ends or looks at a bounded number of owners, and the rest follows at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def refresh(side: Side, owner: str, name: Queue = READ) -> object:
 
 
 def test_a_release_lets_in_some_and_tells_the_next_to_look(side: Side, crowd: list[str]) -> None:
-    """Guards `room`, and `refresh` in settle: each that is told goes on, so nobody waits for a refresh."""
+    """Guards `room`, and `refresh` in settle: each one that is told continues the work, so no one waits for a
+    refresh.
+    """
     managers = {READ.manager(f"n{number}"): f"n{number}:1" for number in range(MANY)}
     side.listen(*managers)
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
@@ -60,8 +62,8 @@ def test_a_release_lets_in_some_and_tells_the_next_to_look(side: Side, crowd: li
     assert_sound(side, READ)
 
 
-def test_whoever_asks_is_told_to_ask_again_at_once(side: Side, crowd: list[str]) -> None:
-    """Guards `cut` in `pause`: those who were let in, and who is told to look, may all be dead."""
+def test_a_request_is_told_to_ask_again_at_once(side: Side, crowd: list[str]) -> None:
+    """Guards `cut` in `pause`: those that were let in, and the one told to look, may all be dead."""
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
     last, answers = crowd[-1], []
     while not answers or isinstance(answers[-1], Queued):
@@ -72,7 +74,7 @@ def test_whoever_asks_is_told_to_ask_again_at_once(side: Side, crowd: list[str])
     assert_sound(side, READ)
 
 
-def test_one_of_those_who_ask_together_is_enough(side: Side, crowd: list[str]) -> None:
+def test_one_of_several_that_ask_together_is_enough(side: Side, crowd: list[str]) -> None:
     """Guards `name.cut = false`."""
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
     parts = [READ.refresh(owner, TTL, 0, "", queue_numbers(side, READ)[owner]) for owner in crowd[-3:]]
@@ -107,7 +109,7 @@ def test_many_that_died_inside_are_ended_in_parts(side: Side, crowd: list[str]) 
     assert_sound(side, READ)
 
 
-def test_info_counts_many_whose_time_is_over(side: Side, crowd: list[str]) -> None:
+def test_info_counts_many_that_expired(side: Side, crowd: list[str]) -> None:
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
     while waiting(side, READ):
         refresh(side, crowd[-1])
@@ -117,8 +119,8 @@ def test_info_counts_many_whose_time_is_over(side: Side, crowd: list[str]) -> No
 
 
 class TestForceRelease:
-    def test_ends_many_in_parts_and_lets_nobody_in_between(self, side: Side, crowd: list[str]) -> None:
-        """Guards `shut`: who came in between would be ended with the rest."""
+    def test_ends_many_in_parts_and_lets_no_one_in_between(self, side: Side, crowd: list[str]) -> None:
+        """Guards `shut`: an owner that came in between would be ended with the rest."""
         side.run(WRITE.release("m:1", TTL, 0, "clean", False))
         while waiting(side, READ):
             refresh(side, crowd[-1])
@@ -141,10 +143,10 @@ class TestForceRelease:
 
 
 class TestEviction:
-    """A server at its memory limit may evict either key: what was in it is lost, and nobody is stuck."""
+    """A server at its memory limit may evict either key: its contents are lost, and no one is stuck."""
 
     def test_a_lost_order_is_written_again(self, side: Side) -> None:
-        """Guards `heal`: a dead holder's share comes back after its ttl, and who waits stays in line."""
+        """Guards `heal`: a dead holder's share comes back after its ttl, and waiters stay in line."""
         permits = Queue(SEMAPHORE)
         for owner in ("m:1", "m:2", "m:3"):
             side.run(permits.request(owner, TTL, HIGH, ""))
@@ -160,8 +162,8 @@ class TestEviction:
         assert set(holders(side, permits)) == {"m:3", "n:2", "n:1"}
         assert_sound(side, permits)
 
-    def test_what_was_written_since_does_not_hide_what_is_lost(self, side: Side) -> None:
-        """Guards ZCOUNT beside ZCARD in `open`: places without a record fill the order up."""
+    def test_later_writes_do_not_hide_what_is_lost(self, side: Side) -> None:
+        """Guards ZCOUNT beside ZCARD in `open`: places without a record fill up the order."""
         permits = Queue(SEMAPHORE, capacity=1)
         side.run(permits.request("m:1", TTL, HIGH, ""))
         side.run(permits.request("n:1", TTL, HIGH, "", queue_number=0))
@@ -185,8 +187,8 @@ class TestEviction:
         assert_sound(side, permits)
 
 
-def test_a_floor_that_no_fence_can_be_is_not_believed(side: Side) -> None:
-    """One forged message would else use up all fences of every name."""
+def test_an_impossible_floor_is_not_believed(side: Side) -> None:
+    """Otherwise one forged message would use up all fences of every name."""
     permits = Queue(SEMAPHORE)
     fences = [
         side.run(permits.request(f"m:{i}", TTL, floor, "")).fence for i, floor in enumerate((HIGH, 2**53, 10**20))
@@ -194,7 +196,7 @@ def test_a_floor_that_no_fence_can_be_is_not_believed(side: Side) -> None:
     assert fences == [HIGH + 1, HIGH + 2, HIGH + 3]
 
 
-def test_who_is_refused_beside_many_that_expired_hears_of_no_time_before_now(side: Side, crowd: list[str]) -> None:
+def test_a_refusal_beside_many_expired_holders_names_no_past_time(side: Side, crowd: list[str]) -> None:
     """Guards the least `pttl` of a refusal: below 0 it would mean a key without an expiry."""
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
     for owner in crowd[: 2 * ROOM]:

@@ -1,6 +1,6 @@
-"""What is left when the server denies a command inside a script of the queue family: at worst somebody waits longer.
+"""What is left when the server denies a command inside a script of the queue family: at worst a task waits longer.
 
-Redis does not roll a script back. So for each script, in each situation, each command that it issues is denied in turn.
+Redis does not roll a script back. So for each script, in each situation, each of its commands is denied in turn.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HIGH = 2**51
 FENCE = HIGH + 1
 NAME = Queue(FAIR)
 PERMITS = Queue(SEMAPHORE)
-"""One with several holders."""
+"""A name with several holders."""
 
 
 class Situation(NamedTuple):
-    """Who holds, vanished and waits; a request; what it answers; the commands without which it is done nevertheless."""
+    """Who holds, vanished and waits; a request; its answer; the commands without which it is done nevertheless."""
 
     held: tuple[str, ...]
     crashed: tuple[str, ...]
@@ -91,12 +91,12 @@ NEXT: dict[str, Call[Any]] = {
     "a release": NAME.release("z:1", TTL, 0, "clean", False),
     "force_release": NAME.force_release(),
 }
-"""Whichever request comes next sets everything right."""
+"""Whichever request comes next repairs everything."""
 
 
 @pytest.mark.parametrize("following", NEXT)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_next_request_sets_right_what_a_denied_command_left(
+def test_the_next_request_repairs_what_a_denied_command_left(
     command: str, following: str, lua: LuaSide, denied: Callable[[str], LuaSide]
 ) -> None:
     """Guards the order of commands in `close`, each `redis.pcall` there, and `heal`."""
@@ -136,7 +136,7 @@ def prepare(lua: LuaSide, situation: Situation) -> None:
 
 
 def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, Any]:
-    """The error, if any, and the answer: of a batch, of the only one in it."""
+    """Return the error, if any, and the answer: of a batch, that of its only part."""
     try:
         result = side.run(call)
     except Failure as failure:
@@ -146,7 +146,7 @@ def attempt(side: LuaSide, call: Call[Any]) -> tuple[str, Any]:
 
 
 def test_a_denied_part_spoils_no_other(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Guards `pcall` in batch.lua: ZSCORE is asked about a name with a hold only."""
+    """Guards `pcall` in batch.lua: ZSCORE runs only for a name with a hold."""
     other = Queue(FAIR, "other")
     lua.run(NAME.request("m:1", TTL, HIGH, ""))
     parts = [NAME.refresh("m:1", TTL, 0, "", 0), other.refresh("m:3", TTL, 0, "", 0)]
@@ -158,7 +158,7 @@ def test_a_denied_part_spoils_no_other(lua: LuaSide, denied: Callable[[str], Lua
 
 @pytest.mark.parametrize("command", ["hdel", "hset", "zrem", "del", "pexpire"])
 @pytest.mark.parametrize("name", [PERMITS, Queue(RW)], ids=lambda name: name.kind)
-def test_what_could_not_be_given_back_is_free_when_its_time_is_over(
+def test_what_could_not_be_given_back_is_free_after_its_ttl(
     name: Queue, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]
 ) -> None:
     """Broken by a count that is written apart from what it counts: the name would be full for a day."""

@@ -1,8 +1,8 @@
-"""The queue family's Lua and its twins, run on the same requests, answer the same and leave the same; and what both
-leave keeps the family's promises.
+"""The queue family's Lua and its twins, run on the same requests, answer the same and leave the same; and both keep the
+family's promises.
 
 Fences: floors are above every server's time, so both sides mint the same ones; serials: so is the one that a name
-starts with. Time: nothing waits. That a holder's or a waiter's time is over is written from outside; every owner has
+starts with. Time: nothing waits. The test itself writes that a holder's or a waiter's time is over; every owner has
 ttls of its own, so that the order of expiries is the same on both sides.
 """
 
@@ -100,7 +100,7 @@ mishaps = st.one_of(
 )
 kinds = st.sampled_from([arrivals] * 5 + [departures] * 2 + [requests] * 4 + [mishaps])
 steps: st.SearchStrategy[Step] = kinds.flatmap(lambda kind: kind)
-"""As in life: most come and go."""
+"""As in practice: most come and go."""
 
 
 class World:
@@ -123,7 +123,7 @@ class World:
         return act(self.sides[0]), act(self.sides[1])
 
     def lose(self, name: Queue) -> None:
-        """All that is known of it but the serial, which would start again at each side's time."""
+        """Delete everything known of it but the serial, which would start again at each side's time."""
         self.both(lambda side: side.delete(name.hash))
         self.both(lambda side: change(side, name, serial=FLOOR + 1000 * len(self.sent)))
 
@@ -230,13 +230,13 @@ class World:
         return standing(self.sides[1], self.names[i])
 
     def check(self, i: int, before: Standing, after: Standing, call: Call[Any]) -> None:
-        """What must hold behind every request, whatever happened to the keys; and see `assert_sound`."""
+        """Check what must hold after every request, whatever happened to the keys; see also `assert_sound`."""
         alone = len(after.holders) == 1 and after.holders.keys() == before.holders.keys()  # may nest with more
         most = max(after.summary.capacity, before.summary.used)
         assert alone or after.summary.used <= most, f"{after} holds more than it has"
         if self.shape is RW and any(holder.weight == FULL for holder in after.holders.values()):
             assert len(after.holders) == 1, f"{after}: a writer is not alone"
-        # Whoever was alive in the line, and is in it still, was overtaken by none but a hand-off.
+        # An owner that was alive in the line, and still is in it, was overtaken only by a hand-off.
         live = {one for one, wish in before.waiters.items() if wish.alive > 1 and wish.weight <= after.summary.capacity}
         stayed = live & after.waiters.keys()
         granted = [owner for owner in after.holders if not same_hold(before, after, owner)]
@@ -255,7 +255,7 @@ def same_hold(before: Standing, after: Standing, owner: str) -> bool:
 
 
 def old_queue_number(call: Call[Any], owner: str) -> int:
-    """With which a waiter that was forgotten comes back, in this request."""
+    """The number with which a forgotten waiter comes back in this request."""
     parts = [call.args[at : at + 11] for at in range(2, len(call.args), 11)] if call.script.name == "acquire" else []
     return min((int(part[8]) for part in parts if part[0] == owner and int(part[8]) > 0), default=0)
 
@@ -272,12 +272,12 @@ def outcome(side: Side, call: Call[Any]) -> object:
 
 
 def close(one: int, other: int) -> bool:
-    """Of times: those from -2 to -1 say that there is none."""
+    """For times: those from -2 to -1 mean that there is none."""
     return one == other if -2 <= min(one, other) < 0 else abs(one - other) < TOLERANCE
 
 
 def alike(name: Queue, key: str, one: Seen, other: Seen) -> bool:
-    """Equal, but for times of the server."""
+    """Whether both are equal, except for times of the server."""
     if one[0] is None or other[0] is None or key not in name.keys:
         return one[0] == other[0]
     if one[0].keys() != other[0].keys():
@@ -295,7 +295,7 @@ def parsed(owner: str, text: str) -> object:
 
 
 def same(one: object, other: object) -> bool:
-    """Equal, but for what is left of a ttl."""
+    """Whether both are equal, except for the rest of a ttl."""
     if type(one) is not type(other):
         return False
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
@@ -321,13 +321,15 @@ def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], shape: Sh
 crowds = st.sampled_from([arrivals] * 6 + [departures, requests] + [step("crash", owners)] * 2).flatmap(
     lambda kind: kind
 )
-"""More is to do at once: the time of all who hold is over."""
+"""More is to do at once: the time of all holders is over."""
 
 
 @examples(30)
 @given(sequence=st.lists(crowds, min_size=12, max_size=30))
-def test_so_it_does_where_one_request_is_not_enough(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
-    """Scripts let in or end but one. When those that follow have done the rest, all is as it must be."""
+def test_it_also_does_if_one_request_is_not_enough(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
+    """Scripts let in or end only one at a time. When the following requests have done the rest, everything is as it
+    must be.
+    """
 
     def narrow(lua: str) -> str:
         edited = lua.replace(f"local room = {ROOM}", "local room = 1")
@@ -343,7 +345,7 @@ def test_so_it_does_where_one_request_is_not_enough(sides: Callable[[], LuaSide]
                 world.take(step._replace(facts=(owner,)) if owner else step)
         for i in {0, 1} - world.spoilt:
             name = world.names[i]
-            for _ in OWNERS:  # each may be one that is to be let in or ended
+            for _ in OWNERS:  # each may be one that must be let in or ended
                 world.both(lambda side, name=name: side.run(name.batch([name.renewal("z:9", 1, 1)])))  # type: ignore[misc]
             if not summary(world.sides[1], name).shut:
                 world.both(lambda side, name=name: assert_sound(side, name))  # type: ignore[misc]

@@ -1,5 +1,6 @@
-"""What the headers of the queue family's other scripts promise: release, transfer, renew, force_release, set_capacity
-and info, of the Lua and of its twin."""
+"""Both sides keep the promises in the headers of the queue family's other scripts: release, transfer, renew,
+force_release, set_capacity and info.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ class TestRelease:
         assert holders(side, held)["m:1"].depth == 1
 
     def test_of_the_write_lets_in_readers(self, side: Side) -> None:
-        """A writer that goes on to read: less weight, and a vanished reader leaves no mess."""
+        """A writer that reads on: it weighs less, and a reader that vanishes leaves nothing half-done."""
         read, write = Queue(RW), Queue(RW, want=1)
         side.run(write.request("m:1", TTL, HIGH, ""))
         side.run(read.request("m:1", TTL, 0, "", depth=2, fence=FENCE))
@@ -113,7 +114,7 @@ class TestRelease:
         assert waiting(side, held) == list(standing(side, held).waiters) == ["m:3"]
         assert side.exists(held.dead("m:2")) == tainted
 
-    def test_of_a_head_lets_in_who_stood_behind_it(self, side: Side) -> None:
+    def test_of_a_head_lets_in_the_ones_behind_it(self, side: Side) -> None:
         one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
         side.run(one.request("m:1", TTL, HIGH, ""))
         enter(side, full, ["m:2"])
@@ -125,7 +126,7 @@ class TestRelease:
         assert side.run(fair.release("m:1", TTL, 0, "clean", False)) == Missing(LossReason.DELETED)
         assert not side.exists(fair.hash)
 
-    def test_a_copy_harms_nobody(self, side: Side, held: Queue) -> None:
+    def test_a_copy_harms_no_one(self, side: Side, held: Queue) -> None:
         call = held.release("m:1", TTL, 0, "clean", False)
         side.run(call)
         side.run(held.request("m:2", TTL, 0, ""))
@@ -156,7 +157,7 @@ class TestRelease:
         assert isinstance(granted, Granted)
         assert granted.abandoned == left
 
-    def test_who_holds_on_has_no_tombstone(self, side: Side, held: Queue) -> None:
+    def test_one_that_holds_on_has_no_tombstone(self, side: Side, held: Queue) -> None:
         """Guards `left == 0`."""
         side.run(held.request("m:1", TTL, 0, "", depth=2, fence=FENCE))
         side.run(held.release("m:1", TTL, 1, "clean", True))
@@ -184,7 +185,7 @@ class TestTransfer:
         assert side.run(read.resume("m:1", FENCE, "m:2", TTL, HIGH + 9, "", False)).fence == FENCE  # type: ignore[union-attr]
 
     def test_takes_the_next_out_of_the_line(self, side: Side, held: Queue) -> None:
-        """Guards `leave(name, next)`: who holds does not wait."""
+        """Guards `leave(name, next)`: a holder does not wait."""
         enter(side, held, ["m:3", "m:2"])
         side.run(held.resume("m:1", FENCE, "m:2", TTL, 0, "", False))
         assert set(holders(side, held)) == {"m:2"}
@@ -211,7 +212,7 @@ class TestTransfer:
         assert side.run(call) == Missing(LossReason.TAKEN_OVER)
 
     def test_to_one_that_holds_already_ends_the_owner(self, side: Side) -> None:
-        """Guards `drop` before that branch: its permit was granted while this was on its way."""
+        """Guards `drop` before that branch: its permit was granted while this request was on its way."""
         permits = Queue(SEMAPHORE, capacity=2)
         for owner in ("m:1", "m:2"):
             side.run(permits.request(owner, TTL, HIGH, ""))
@@ -269,7 +270,9 @@ class TestRenew:
         assert summary(side, held).dirty == "1"
 
     def test_a_longer_one_is_remembered(self, side: Side, held: Queue) -> None:
-        """Guards `longest` in `extend`: by it the keys of many holders last, and an order that was lost is written."""
+        """Guards `longest` in `extend`: it decides how long the keys of many holders last, and writes an order that was
+        lost.
+        """
         side.run(held.batch([held.renewal("m:1", FENCE, 3 * TTL)]))
         assert summary(side, held).longest == 3 * TTL
 
@@ -293,7 +296,7 @@ class TestForceRelease:
         assert side.run(fair.force_release()) == Ended(0, 0)
         assert not side.exists(fair.hash)
 
-    def test_does_not_count_who_vanished(self, side: Side, held: Queue) -> None:
+    def test_does_not_count_holders_that_vanished(self, side: Side, held: Queue) -> None:
         """Guards `prune` in force_release."""
         crash(side, held, "m:1")
         assert side.run(held.force_release()) == Ended(0, 0)
@@ -307,7 +310,7 @@ class TestSetCapacity:
         assert side.run(permits.request("m:1", TTL, 0, "")).capacity == 2  # type: ignore[union-attr]
         assert side.run(Queue(SEMAPHORE, want=2).request("m:2", TTL, 0, "")) == Impossible(2)
 
-    def test_more_lets_in_who_waits(self, side: Side) -> None:
+    def test_more_lets_in_waiters(self, side: Side) -> None:
         permits = Queue(SEMAPHORE, capacity=1)
         side.run(permits.request("m:1", TTL, HIGH, ""))
         enter(side, permits, ["m:2", "m:3", "m:4"])
@@ -325,7 +328,7 @@ class TestSetCapacity:
             assert isinstance(side.run(permits.request("m:4", TTL, 0, "")), Refused)
 
     def test_is_kept_for_a_day_after_the_last_use(self, side: Side) -> None:
-        """Guards `resized` in release: else it is forgotten with the clean state."""
+        """Guards `resized` in release: otherwise it is forgotten with the clean state."""
         permits = Queue(SEMAPHORE)
         side.run(permits.set_capacity(1))
         assert DAY - SLACK < side.pttl(permits.hash) <= DAY
@@ -339,7 +342,7 @@ class TestInfo:
         assert side.run(Queue(SEMAPHORE).info("m:1")) == Standing(0, 0, 3, 0, 0, None, None)
         assert not side.exists(Queue(SEMAPHORE).hash)
 
-    def test_says_who_holds_and_who_waits(self, side: Side) -> None:
+    def test_lists_holders_and_waiters(self, side: Side) -> None:
         one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
         side.run(two.request("m:1", 2 * TTL, HIGH, "the first"))
         side.run(one.request("m:2", TTL, HIGH, "the second"))
@@ -351,7 +354,7 @@ class TestInfo:
         assert seen._replace(held=seen.held._replace(pttl=0)) == Standing(2, 3, 3, FENCE + 1, 2, 2, held)
         assert side.run(one.info("m:1")).rank is None
 
-    def test_leaves_out_whose_time_is_over_and_changes_nothing(self, side: Side) -> None:
+    def test_leaves_out_expired_ones_and_changes_nothing(self, side: Side) -> None:
         one, two = Queue(SEMAPHORE), Queue(SEMAPHORE, want=1)
         side.run(two.request("m:1", 2 * TTL, HIGH, ""))
         side.run(one.request("m:2", TTL, HIGH, ""))
@@ -369,8 +372,8 @@ class TestInfo:
         assert side.run(write.info())[:3] == (1, FULL, FULL)
 
 
-def test_whoever_comes_back_after_a_lost_grant_is_first(side: Side, held: Queue) -> None:
-    """A grant whose message was lost and whose provisional ttl passed: its owner re-enters with its queue number."""
+def test_one_that_comes_back_after_a_lost_grant_is_first(side: Side, held: Queue) -> None:
+    """A grant whose message was lost and whose provisional ttl is over: its owner comes back with its queue number."""
     first = side.run(held.request("m:2", TTL, 0, "", queue_number=0))
     enter(side, held, ["m:3"])
     side.run(held.release("m:1", TTL, 0, "clean", False))

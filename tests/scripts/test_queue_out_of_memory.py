@@ -42,7 +42,7 @@ def full(own_server: RedisServer) -> Iterator[tuple[LuaSide, Callable[[], None]]
 Full = tuple[LuaSide, Callable[[], None]]
 
 
-def test_nobody_enters_and_nothing_is_left(full: Full) -> None:
+def test_no_one_enters_and_nothing_is_left(full: Full) -> None:
     """Guards that the state is written first."""
     side, fill = full
     fair = Queue(FAIR)
@@ -52,7 +52,7 @@ def test_nobody_enters_and_nothing_is_left(full: Full) -> None:
     assert not any(side.exists(key) for key in fair.keys)
 
 
-def test_a_hold_is_renewed_lowered_and_released_to_who_waits(full: Full) -> None:
+def test_a_hold_is_renewed_lowered_and_released_to_waiters(full: Full) -> None:
     """Guards PEXPIRE before ZADD in `extend`, before HSET in release, and DEL first in `drop`."""
     side, fill = full
     fair = Queue(FAIR)

@@ -1,4 +1,4 @@
-"""Who comes next, whichever script finds that it is somebody's turn: turn.lua, queue.lua and their twins."""
+"""Who comes next, whichever script finds out that it is their turn: turn.lua, queue.lua and their twins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.scripting import Side
 
 TTL = 30_000
 PROVISIONAL = 3_000
-"""The liveness of a waiter is how long a grant lasts that nobody was there to hear of."""
+"""The liveness of a waiter is how long a grant lasts if no one could hear of it."""
 SLACK = 10_000
 HIGH = 2**51
 
@@ -71,7 +71,9 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
 
 
 def test_a_grant_that_is_heard_lasts_for_the_ttl(side: Side, fair: Queue) -> None:
-    """Guards `hears > 0 and ttl`: the block may begin with blocking work, so it needs no renewal to be safe."""
+    """Guards `hears > 0 and ttl`: the block may begin with blocking work, so the grant must be safe without a
+    renewal.
+    """
     side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2"])
     side.listen(fair.manager("n"))
@@ -81,8 +83,8 @@ def test_a_grant_that_is_heard_lasts_for_the_ttl(side: Side, fair: Queue) -> Non
     assert TTL - SLACK < info.held.pttl <= TTL
 
 
-def test_a_grant_that_nobody_hears_lasts_as_long_as_a_waiter_counts_as_alive(side: Side, fair: Queue) -> None:
-    """Guards `provisional`: its process may be dead. What its manager asks for then extends it."""
+def test_a_grant_that_no_one_hears_lasts_as_long_as_a_waiter_counts_as_alive(side: Side, fair: Queue) -> None:
+    """Guards `provisional`: its process may be dead. The manager's next request extends it."""
     side.run(fair.request("m:1", TTL, HIGH, ""))
     side.listen(fair.manager("m"))
     enter(side, fair, ["n:2"])
@@ -105,7 +107,7 @@ def test_a_shorter_ttl_is_not_exceeded(side: Side, fair: Queue) -> None:
 
 
 def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, fair: Queue) -> None:
-    """Guards `serial`: by it a manager knows a grant from one of before."""
+    """Guards `serial`: it tells a manager a new grant from an old one."""
     side.run(fair.request("m:1", TTL, HIGH, ""))
     queued = side.run(fair.request("n:2", TTL, 0, "", queue_number=0))
     side.listen(fair.manager("n"))
@@ -115,8 +117,8 @@ def test_a_grant_is_newer_than_the_ticket_and_every_earlier_answer(side: Side, f
     assert int(told.split(" ")[2]) > queued.serial >= queued.queue_number
 
 
-def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair: Queue) -> None:
-    """Guards `state.serial + 1`, of a grant and of a queue number: the server's clock was set back."""
+def test_serials_and_tickets_grow_if_the_clock_stands_still(side: Side, fair: Queue) -> None:
+    """Guards `state.serial + 1`, for a grant and for a queue number: the server's clock was set back."""
     side.run(fair.request("m:1", TTL, HIGH, ""))
     change(side, fair, serial=HIGH + 1)
     enter(side, fair, ["m:2", "m:3"])
@@ -125,7 +127,7 @@ def test_serials_and_tickets_grow_where_the_clock_stands_still(side: Side, fair:
     assert summary(side, fair).serial == HIGH + 4
 
 
-def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Queue) -> None:
+def test_an_owner_whose_turn_it_is_gets_an_answer_not_a_message(side: Side, fair: Queue) -> None:
     """Guards `head ~= me`."""
     side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2"])
@@ -139,7 +141,7 @@ def test_whose_turn_it_is_when_it_asks_is_answered_not_told(side: Side, fair: Qu
 
 
 def test_the_dead_are_passed_over(side: Side, fair: Queue) -> None:
-    """Guards `alive`: a waiter that vanished must not hold up the others (redisson#1104)."""
+    """Guards `alive`: a waiter that vanished must not delay the others (redisson#1104)."""
     side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2", "n:3", "n:4", "n:5"])
     forget(side, fair, "n:2", "n:3")
@@ -149,7 +151,7 @@ def test_the_dead_are_passed_over(side: Side, fair: Queue) -> None:
     assert set(standing(side, fair).waiters) == {"n:5"}
 
 
-def test_the_dead_at_the_head_go_while_the_name_is_held(side: Side, fair: Queue) -> None:
+def test_dead_waiters_at_the_head_leave_while_the_name_is_held(side: Side, fair: Queue) -> None:
     side.run(fair.request("m:1", TTL, HIGH, ""))
     enter(side, fair, ["n:2", "n:3"])
     forget(side, fair, "n:2")
@@ -183,7 +185,7 @@ def test_as_many_as_fit_are_granted_in_order(side: Side) -> None:
 
 
 def test_the_small_wait_behind_a_large_head(side: Side) -> None:
-    """Guards `return` in settle: else many small ones starve a large one."""
+    """Guards `return` in settle: otherwise many small ones starve a large one."""
     one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
     for owner in ("m:1", "m:2"):
         side.run(one.request(owner, TTL, HIGH, ""))
@@ -210,7 +212,7 @@ def test_readers_behind_a_writer_wait_and_then_enter_together(side: Side) -> Non
 
 
 def test_a_writer_that_vanished_from_the_line_frees_the_readers(side: Side) -> None:
-    """The intent to write is leased (H16)."""
+    """A waiting writer's claim has a lease (H16)."""
     read, write = Queue(RW), Queue(RW, want=1)
     side.run(read.request("m:1", TTL, HIGH, ""))
     enter(side, write, ["n:2"])
@@ -220,7 +222,7 @@ def test_a_writer_that_vanished_from_the_line_frees_the_readers(side: Side) -> N
     assert set(holders(side, read)) == {"m:1", "n:3"}
 
 
-def test_a_head_that_can_never_be_served_is_dropped(side: Side) -> None:
+def test_a_head_that_can_never_fit_is_dropped(side: Side) -> None:
     """Guards `weight <= capacity` in settle."""
     one, full = Queue(SEMAPHORE), Queue(SEMAPHORE, want=2)
     side.run(one.request("m:1", TTL, HIGH, ""))
@@ -232,7 +234,7 @@ def test_a_head_that_can_never_be_served_is_dropped(side: Side) -> None:
 
 
 class TestAbandoned:
-    """A holder that minted a fence and vanished is told to the next that mints one."""
+    """If a holder that minted a fence vanishes, the next one that mints a fence is told."""
 
     def test_of_a_holder_that_vanished(self, side: Side, fair: Queue) -> None:
         side.run(fair.request("m:1", TTL, HIGH, ""))

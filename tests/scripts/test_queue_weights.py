@@ -1,4 +1,4 @@
-"""What a holder weighs when it nests, and when part of it comes back; what a look fixes. The Lua and its twin."""
+"""What a holder weighs when it nests, and when it gives a part back; what a look fixes. The Lua and its twin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.scripting import Side
 TTL = 30_000
 WRITER, READER = Queue(RW, want=1), Queue(RW, want=0)
 BOTH = WRITER.weighing(FULL + 1)
-"""Of one who writes and reads."""
+"""The weight of an owner that writes and reads."""
 
 
 def used(side: Side, name: QueueCalls) -> int:
@@ -26,7 +26,7 @@ def fence_of(side: Side, name: QueueCalls, owner: str = "a:1") -> int:
     return granted.fence
 
 
-def test_a_writer_that_reads_weighs_more_than_all_until_it_reads_no_more(side: Side) -> None:
+def test_a_writer_that_reads_weighs_more_than_all_until_it_stops_reading(side: Side) -> None:
     """A copy of each request changes nothing."""
     fence = fence_of(side, WRITER)
     for _ in range(2):
@@ -39,7 +39,7 @@ def test_a_writer_that_reads_weighs_more_than_all_until_it_reads_no_more(side: S
     assert used(side, WRITER) == 0
 
 
-def test_a_late_copy_makes_no_writer_of_one_who_only_reads_by_now(side: Side) -> None:
+def test_a_late_copy_does_not_turn_a_reader_into_a_writer(side: Side) -> None:
     """Guards `tonumber(held) >= name.capacity`."""
     fence = fence_of(side, WRITER)
     side.run(BOTH.request("a:1", TTL, 0, "", 2, fence))
@@ -50,14 +50,14 @@ def test_a_late_copy_makes_no_writer_of_one_who_only_reads_by_now(side: Side) ->
 
 
 @pytest.mark.parametrize("shape", [FAIR, SEMAPHORE], ids=["fair", "semaphore"])
-def test_nobody_else_gets_more_by_nesting(side: Side, shape: object) -> None:
+def test_no_one_else_gets_more_by_nesting(side: Side, shape: object) -> None:
     name = Queue(shape)  # type: ignore[arg-type]
     fence = fence_of(side, name)
     side.run(name.request("a:1", TTL, 0, "", 2, fence))
     assert used(side, name) == 1
 
 
-def test_nobody_gets_more_by_nesting_beside_another(side: Side) -> None:
+def test_no_one_gets_more_by_nesting_beside_another(side: Side) -> None:
     """Guards `name.holders == 1`; found by the differential test, where the number of permits was lowered."""
     one, two, three = (Queue(SEMAPHORE).weighing(weight) for weight in (1, 2, 3))
     fence = fence_of(side, two)
@@ -67,8 +67,8 @@ def test_nobody_gets_more_by_nesting_beside_another(side: Side) -> None:
     assert used(side, one) == 3
 
 
-def test_what_is_gone_where_nobody_holds_was_deleted(side: Side) -> None:
-    """Also for one who has more than all. Guards `state.used > 0`."""
+def test_what_is_gone_from_a_free_name_was_deleted(side: Side) -> None:
+    """Also for one with more than everything. Guards `state.used > 0`."""
     assert side.run(BOTH.request("a:1", TTL, 0, "", 2, 7)) == Lost(LossReason.DELETED)
     assert side.run(BOTH.release("a:1", TTL, 1, "clean", False)) == Missing(LossReason.DELETED)
     assert side.run(BOTH.batch([BOTH.renewal("a:1", 7, TTL)])) == [Missing(LossReason.DELETED)]
@@ -77,7 +77,7 @@ def test_what_is_gone_where_nobody_holds_was_deleted(side: Side) -> None:
 
 
 def test_a_part_comes_back_once(side: Side) -> None:
-    """The request says what is left: a copy, and one that comes late, take nothing more."""
+    """The request says how much stays: a copy, and one that comes late, take nothing more."""
     three, two, one = (Queue(SEMAPHORE).weighing(weight) for weight in (3, 2, 1))
     side.run(three.request("a:1", TTL, 0, ""))
     for name, left in ((two, 2), (two, 2), (one, 1), (two, 1)):
@@ -88,7 +88,7 @@ def test_a_part_comes_back_once(side: Side) -> None:
 
 
 def test_a_look_fixes_the_capacity_where_it_may(side: Side) -> None:
-    """And else reads only. The first number wins; nothing shortens the expiry."""
+    """Otherwise it only reads. The first number wins; nothing shortens the expiry."""
     ten, five = Queue(SEMAPHORE, capacity=10), Queue(SEMAPHORE, capacity=5)
     assert side.run(ten.info()).capacity == 10
     assert side.run(five.info()).capacity == 5

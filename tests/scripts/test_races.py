@@ -1,4 +1,4 @@
-"""What the lock's scripts tell of a release where nobody keeps a queue, as a quorum's managers ask them to."""
+"""What the lock's scripts announce of a release where there is no queue, as a quorum's managers ask them to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.scripting import Side
 
 TTL = 30_000
 FENCE = 2**51 + 1
-"""Of a grant that is asked for with the floor below."""
+"""The fence of a grant that was requested with the floor below."""
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def calls() -> LockCalls:
 
 @pytest.fixture
 def free(side: Side, calls: LockCalls) -> str:
-    """The channel on which releases are told, and m:1 holds the name."""
+    """The channel that announces releases, while m:1 holds the name."""
     (channel,) = calls.channels
     side.listen(channel)
     side.run(calls.acquire("m:1", TTL, FENCE - 1, "m 1"))
@@ -30,8 +30,8 @@ def free(side: Side, calls: LockCalls) -> str:
 
 
 @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
-def test_a_release_is_told_once(side: Side, calls: LockCalls, free: str, ending: Ending) -> None:
-    """Guards `PUBLISH` of ARGV[7]: a copy, which finds nothing to release, tells nobody."""
+def test_a_release_is_announced_once(side: Side, calls: LockCalls, free: str, ending: Ending) -> None:
+    """Guards `PUBLISH` of ARGV[7]: a copy, which finds nothing to release, announces nothing."""
     assert side.run(calls.release("m:1", TTL, 0, ending, False)) == Released(FENCE)
     assert isinstance(side.run(calls.release("m:1", TTL, 0, ending, True)), Missing)
     assert side.heard() == [(free, f"m:1 {FENCE}")]
@@ -49,7 +49,7 @@ def test_what_was_not_held_is_not(side: Side, calls: LockCalls, free: str) -> No
 
 
 def test_a_forced_release_is(side: Side, calls: LockCalls, free: str) -> None:
-    """Nobody's own, so that whoever hears of it asks. Guards `PUBLISH` of ARGV[3]."""
+    """In no owner's name, so that everyone who hears of it asks. Guards `PUBLISH` of ARGV[3]."""
     assert not side.run(calls.force_release(FENCE + 1))
     assert side.heard() == []
     assert side.run(calls.force_release())
@@ -59,8 +59,8 @@ def test_a_forced_release_is(side: Side, calls: LockCalls, free: str) -> None:
     assert side.heard() == []
 
 
-def test_others_are_told_nothing(side: Side, free: str) -> None:
-    """Where the server keeps a queue, it tells whose turn it is."""
+def test_nothing_is_announced_otherwise(side: Side, free: str) -> None:
+    """With a queue on the server, it tells the next in line."""
     calls = LockCalls(KEYS, "order:42", 3_000)
     assert calls.channels == ()
     side.run(calls.release("m:1", TTL, 0, "clean", False))

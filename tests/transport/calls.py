@@ -1,4 +1,4 @@
-"""Small scripts, so that a test sees what arrived, how often and in which order."""
+"""Small scripts that show a test what arrived, how often and in which order."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def echo(word: str | int, unanswered: Callable[[], bool] = lambda: False) -> Cal
 
 
 def append(value: str | int, unanswered: Callable[[], bool] = lambda: False) -> Call[int]:
-    """Leaves `value` at the end of the list `seen`."""
+    """Appends `value` to the list `seen`."""
     return Call("a name", APPEND, ("seen",), (value,), unanswered)
 
 
 class Log:
-    """A callback that keeps what it was given, and lets a test wait for it."""
+    """A callback that keeps what it gets, and lets a test wait for it."""
 
     def __init__(self) -> None:
         self.items: list[object] = []
@@ -67,7 +67,7 @@ class Log:
 
 
 async def result(future: asyncio.Future[R]) -> R | BackendError:
-    """What a call ended with; a test that waits for ever fails."""
+    """Return what a call ended with; fail a test that would wait for ever."""
     try:
         async with asyncio.timeout(20):
             return await future
@@ -76,7 +76,7 @@ async def result(future: asyncio.Future[R]) -> R | BackendError:
 
 
 async def until(check: Callable[[], object]) -> None:
-    """Wait for what nothing announces."""
+    """Wait for a change that is not announced."""
     async with asyncio.timeout(10):
         while not check():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

@@ -43,20 +43,20 @@ async def connect(redis_url: str, reconnected: Log) -> AsyncIterator[Connect]:
 
 @pytest.fixture
 async def backend(connect: Connect) -> RedisBackend:
-    """One on the shared server."""
+    """A backend on the shared server."""
     return await connect()
 
 
 @pytest.fixture
 async def proxy(redis_server: RedisServer) -> AsyncIterator[FaultProxy]:
-    """In front of the shared server."""
+    """A proxy in front of the shared server."""
     async with FaultProxy(redis_server.host, redis_server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture(params=["protocol", "stream"])
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways in which replies are read: by a `RespProtocol`, or through redis-py where that is not safe."""
+    """Both ways of reading replies: with a `RespProtocol`, or through redis-py where that is not safe."""
     if request.param == "stream":
         monkeypatch.setattr(connection, "_unread", lambda connection: True)
     return str(request.param)
@@ -64,7 +64,7 @@ def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a server's certificate, and that of who vouches for it."""
+    """A folder with a server's certificate, and that of its issuer."""
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "authority.pem"))

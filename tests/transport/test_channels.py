@@ -103,7 +103,7 @@ async def test_confirmed_by_its_own_confirmation(connect: Connect, proxy: FaultP
     assert second.items == [None]
 
 
-async def test_a_broken_wake_hurts_nobody(
+async def test_a_wake_that_raises_hurts_no_one(
     backend: RedisBackend, raw: redis.asyncio.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     def wake(payload: str | None) -> None:
@@ -173,16 +173,16 @@ async def test_subscribing_while_disconnected(own_server: RedisServer, connect: 
         assert await published(raw, "gone", "x") == 0
 
 
-async def test_refused_after_a_reconnect_is_told(
+async def test_a_refusal_after_a_reconnect_is_reported(
     connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer
 ) -> None:
-    """Kept by Channels.refuse: its owner was told that it listens. The others go on."""
+    """Kept by Channels.refuse: its owner believed that it was listening. The others continue."""
     rules = ("ACL", "SETUSER", "listener", "reset", "on", ">pw", "~*", "+@all")
     await raw.execute_command(*rules, "&c", "&d")
     backend = await connect(f"redis://listener:pw@{redis_server.host}:{redis_server.port}")
     refused, kept = Log(), Log()
     await asyncio.gather(backend.subscribe("c", refused), backend.subscribe("d", kept))
-    await raw.execute_command(*rules, "&d")  # the server closes the connections that this concerns
+    await raw.execute_command(*rules, "&d")  # the server closes the connections that this affects
     _, error = await refused.has(2)
     assert isinstance(error, BackendError)
     assert "ACL" in str(error)

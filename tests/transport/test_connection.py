@@ -1,4 +1,4 @@
-"""What a connection can be made from, and what becomes of servers that are none."""
+"""What you can make a connection from, and what happens with servers that are not Redis."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_database(url: str, db: int) -> None:
     assert RedisBackend(url).db == db
 
 
-async def test_clients_of_several_servers_are_turned_away() -> None:
+async def test_clients_of_several_servers_are_refused() -> None:
     sentinel = redis.asyncio.Sentinel([("localhost", 1)])
     sources: list[Any] = [sentinel, sentinel.master_for("main"), redis.Redis(), object(), None]
     for source in sources:
@@ -75,7 +75,7 @@ async def test_clients_of_several_servers_are_turned_away() -> None:
             RedisBackend(source)
 
 
-async def test_a_cluster_client_is_turned_away() -> None:
+async def test_a_cluster_client_is_refused() -> None:
     cluster = redis.asyncio.RedisCluster(host="localhost", port=1)
     with pytest.raises(ConfigurationError, match="Cluster"):
         RedisBackend(cluster)  # type: ignore[arg-type]
@@ -119,7 +119,9 @@ async def test_every_parser(
     assert backend.connections_opened == 2
 
 
-async def test_a_client_as_odd_as_can_be(connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer) -> None:
+async def test_a_client_with_odd_settings(
+    connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer
+) -> None:
     with pytest.deprecated_call():  # retry_on_timeout
         client = redis.asyncio.Redis(
             host=redis_server.host,
@@ -194,7 +196,7 @@ async def test_tls(
         assert read_by(backend) == reading
         await backend.aclose()
         with pytest.raises(BackendError):
-            await connect(proxy.url)  # nobody vouches for the certificate
+            await connect(proxy.url)  # the certificate has no trusted issuer
 
 
 @contextlib.asynccontextmanager
@@ -309,7 +311,7 @@ async def test_abandoned_with_a_reset_and_closed_without(abandoned: bool) -> Non
 
 @pytest.mark.any_loop
 async def test_a_server_that_ends_while_it_does_not_read(reading: str) -> None:
-    """Its end is seen although what is still to be sent keeps the connection from closing in order."""
+    """Its end is noticed although unsent data keeps the connection from closing in order."""
     ends: asyncio.Queue[str] = asyncio.Queue()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -339,7 +341,7 @@ async def test_a_server_that_ends_while_it_does_not_read(reading: str) -> None:
         await backend.aclose()
 
 
-async def test_nobody_listens() -> None:
+async def test_no_server_listens() -> None:
     async with fake(says_nothing) as url:
         pass
     with pytest.raises(BackendError) as caught:

@@ -37,7 +37,7 @@ async def test_a_frozen_server_is_noticed(
     future = backend.run(echo("x", lambda: note(asked))) if busy else None
     await until(lambda: "connected" not in repr(backend))
     took = time.monotonic() - began
-    assert TIMEOUT * 0.9 <= took <= 2 * NOTICED + LATE  # who stood still gives the server a fresh period
+    assert TIMEOUT * 0.9 <= took <= 2 * NOTICED + LATE  # a process that stood still gives the server a fresh period
     if future is not None:
         assert isinstance(await result(future), BackendError)
         assert len(asked) == 1
@@ -122,7 +122,7 @@ def note(times: list[float]) -> bool:
 
 
 class Manual:
-    """A heartbeat whose loop's time the test sets."""
+    """A heartbeat whose loop time the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 1.0) -> None:
         self.now = 0.0

@@ -24,7 +24,7 @@ from .conftest import Connect
 
 
 async def alone(raw: redis.asyncio.Redis) -> None:
-    """Wait until nobody but `raw` is connected."""
+    """Wait until only `raw` is connected."""
     async with asyncio.timeout(5):
         while len(await raw.client_list()) > 1:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -51,7 +51,7 @@ async def test_nothing_is_left(redis_url: str, raw: redis.asyncio.Redis) -> None
 
 
 async def test_a_connection_closed_in_order_is_not_killed(redis_url: str, commandstats: redis_cli.CommandStats) -> None:
-    """What it wrote last may still be on its way, and shall run."""
+    """Its last writes may still be on their way, and must run."""
     backend = RedisBackend(redis_url)
     for _ in range(2):
         await backend.open(timeout=5, reconnected=lambda: None)
@@ -91,7 +91,7 @@ async def test_waiting_for_replies_is_bounded(connect: Connect, proxy: FaultProx
     assert isinstance(call, BackendError)
     assert not call.transient
     assert isinstance(subscription, BackendError)
-    assert subscription.transient  # nobody refused it
+    assert subscription.transient  # no one refused it
 
 
 @pytest.mark.usefixtures("reading")
@@ -117,7 +117,7 @@ async def test_closing_while_disconnected(own_server: RedisServer) -> None:
 
 @pytest.mark.usefixtures("reading")
 async def test_closing_waits_for_a_slow_server(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For as long as answers may come; also for what the transport would not take yet. Kept by RedisBackend._finish."""
+    """As long as answers may come; also for what the transport did not take yet. Kept by RedisBackend._finish."""
     monkeypatch.setattr(redis_backend, "_LINGER", 0.05)
     backend = RedisBackend(own_server.url, request_timeout=10.0)
     await backend.open(timeout=5, reconnected=lambda: None)
@@ -135,7 +135,7 @@ async def test_closing_waits_for_a_slow_server(own_server: RedisServer, monkeypa
 
 @pytest.mark.usefixtures("reading")
 async def test_a_connection_lost_while_closing(connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis) -> None:
-    """What is to be written again is: one attempt to connect is waited for."""
+    """If something must be written again, closing waits for one attempt to connect."""
     backend = await connect(proxy.url)
     hold = proxy.hold("requests")
     future = backend.run(append("x", lambda: True))
@@ -208,7 +208,7 @@ async def test_closing_cancelled(redis_url: str, raw: redis.asyncio.Redis, turns
         await asyncio.sleep(0)
     closing.cancel()
     await asyncio.wait((closing,))
-    if turns:  # else it never began
+    if turns:  # otherwise it never began
         assert isinstance(await result(future), (BackendError, int))
         await alone(raw)
         assert await raw.lrange("seen", 0, -1) == [b"written"]
@@ -303,7 +303,7 @@ def test_two_loops_in_turn(redis_url: str) -> None:
 
 @pytest.mark.usefixtures("reading")
 def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
-    """Python warns of the connection, as of any; nothing hangs, and the backend can be used again."""
+    """Python warns about the connection, as about any other; nothing hangs, and you can use the backend again."""
     backend = RedisBackend(redis_url)
 
     async def forget() -> None:
@@ -330,7 +330,7 @@ def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
 async def test_a_signal_strikes_while_a_request_is_written(
     backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:
-    """Its handler's `sys.exit()`: nobody gets the answer to something else. Kept by Session._interrupted."""
+    """Its handler's `sys.exit()`: no one gets the answer to something else. Kept by Session._interrupted."""
 
     def strike(command: tuple[object, ...]) -> bytes:
         if "struck" in command:
@@ -355,8 +355,8 @@ async def test_a_signal_strikes_while_a_request_is_written(
     assert backend.connections_opened == 2
 
 
-def test_what_is_written_while_the_loop_stands_still(redis_url: str) -> None:
-    """It leaves at once, in order: there may be no other turn. Kept by `Session._schedule`: `is_running`."""
+def test_calls_made_while_the_loop_stands_still(redis_url: str) -> None:
+    """They leave at once, in order: there may be no other turn. Kept by `Session._schedule`: `is_running`."""
     backend = RedisBackend(redis_url)
 
     async def leave_one_unanswered() -> None:
@@ -379,7 +379,7 @@ def test_what_is_written_while_the_loop_stands_still(redis_url: str) -> None:
 
 
 async def cancel_all() -> None:
-    """A crude shutdown handler, which goes on until there is nothing to cancel."""
+    """A crude shutdown handler that continues until there is nothing to cancel."""
     while tasks := others():
         for task in tasks:
             task.cancel()
@@ -388,8 +388,8 @@ async def cancel_all() -> None:
 
 @pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("turns", range(4))
-async def test_somebody_cancels_every_task(redis_url: str, turns: int) -> None:
-    """What was asked is answered, and the connection goes on."""
+async def test_every_task_is_cancelled(redis_url: str, turns: int) -> None:
+    """Requests are answered, and the connection stays."""
     backend = RedisBackend(redis_url)
     await backend.open(timeout=5, reconnected=lambda: None)
     waiting = backend.run(echo("x"))
@@ -409,8 +409,8 @@ async def test_a_silent_connection_needs_no_task(backend: RedisBackend) -> None:
     assert others() == set()
 
 
-async def test_somebody_cancels_who_connects_again(own_server: RedisServer, connect: Connect) -> None:
-    """It is done again, and nobody who waits is forgotten."""
+async def test_the_task_that_reconnects_is_cancelled(own_server: RedisServer, connect: Connect) -> None:
+    """It starts again, and no waiter is forgotten."""
     backend = await connect(own_server.url)
     own_server.kill()
     await until(others)
@@ -424,7 +424,7 @@ async def test_somebody_cancels_who_connects_again(own_server: RedisServer, conn
     assert await result(future) == "x"
 
 
-async def test_somebody_cancels_the_writer(
+async def test_the_writer_is_cancelled(
     own_server: RedisServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is one only where the stream is read through redis-py."""
@@ -444,7 +444,7 @@ async def test_somebody_cancels_the_writer(
 
 @pytest.mark.usefixtures("reading")
 async def test_a_full_buffer_keeps_calls_back(own_server: RedisServer, connect: Connect) -> None:
-    """While the server does not read, what was not handed to the transport can still be withdrawn."""
+    """While the server does not read, you can still withdraw what the transport was not given."""
     backend = await connect(own_server.url)
     assert await backend.run(append("warm")) == 1
     own_server.freeze()

@@ -37,14 +37,14 @@ async def test_again_comes_before_what_was_never_written() -> None:
     assert words(outbox) == []
 
 
-async def test_nothing_overtakes_while_somebody_is_asked() -> None:
+async def test_nothing_overtakes_while_an_owner_is_asked() -> None:
     outbox = Outbox()
     asked: list[bool] = []
     outbox.unanswered(request("old", lambda: asked.append(not outbox.empty) or True), LOST)
     assert asked == [True]
 
 
-async def test_what_callbacks_put_takes_the_place() -> None:
+async def test_calls_from_callbacks_keep_their_place() -> None:
     outbox = Outbox()
 
     def also(answer: bool, word: str) -> Callable[[], bool]:

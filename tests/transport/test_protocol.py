@@ -1,4 +1,4 @@
-"""A transport read without a stream: each reply given out once, in order, until the end and not beyond it."""
+"""A transport read without a stream: each reply is delivered once, in order, until the end and not beyond it."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ async def protocol(stream: Stream) -> RespProtocol:
 
 
 class Reading:
-    """Somebody who reads a connection.
+    """A reader of a connection.
 
     Attributes:
         ends: why nothing more comes, each time that was said.
-        resumed: how often it was told to go on writing.
+        resumed: how often it was told to continue writing.
     """
 
     def __init__(self, protocol: RespProtocol | Link, receive: Any) -> None:
@@ -97,7 +97,7 @@ class Reading:
         return end
 
 
-async def test_what_came_before_anybody_asked_is_given_out_first(protocol: RespProtocol) -> None:
+async def test_replies_from_before_the_first_read_come_first(protocol: RespProtocol) -> None:
     got: list[object] = []
     protocol.data_received(b":1\r\n:")
     protocol.data_received(b"2\r\n")
@@ -109,7 +109,7 @@ async def test_what_came_before_anybody_asked_is_given_out_first(protocol: RespP
     assert reading.end is LOST
 
 
-async def test_what_came_before_anybody_asked_and_then_the_end(protocol: RespProtocol) -> None:
+async def test_replies_from_before_the_first_read_and_then_the_end(protocol: RespProtocol) -> None:
     got: list[object] = []
     protocol.data_received(b":1\r\n")
     protocol.eof_received()
@@ -149,7 +149,7 @@ async def test_thousands_in_one_read(protocol: RespProtocol) -> None:
     assert reading.end is LOST
 
 
-async def test_nothing_is_given_out_behind_a_failure(protocol: RespProtocol) -> None:
+async def test_nothing_is_delivered_after_a_failure(protocol: RespProtocol) -> None:
     got: list[object] = []
 
     def receive(reply: object) -> None:
@@ -166,7 +166,7 @@ async def test_nothing_is_given_out_behind_a_failure(protocol: RespProtocol) -> 
     assert got == [1, 2]
 
 
-async def test_what_is_no_resp_ends_it(protocol: RespProtocol) -> None:
+async def test_what_is_not_resp_ends_it(protocol: RespProtocol) -> None:
     got: list[object] = []
     reading = Reading(protocol, got.append)
     protocol.data_received(b":1\r\nHTTP/1.1 400 Bad Request\r\n")
@@ -186,8 +186,8 @@ async def test_stopped(protocol: RespProtocol, stream: Stream) -> None:
     assert stream.told == ["resume", LOST]
 
 
-async def test_interrupted_while_replies_are_given_out(protocol: RespProtocol) -> None:
-    """A signal handler's `sys.exit()`: nobody knows who got his reply, so nobody gets another."""
+async def test_interrupted_while_replies_are_delivered(protocol: RespProtocol) -> None:
+    """A signal handler's `sys.exit()`: it is unknown who got a reply, so no one gets another."""
     got: list[object] = []
 
     def receive(reply: object) -> None:
@@ -203,7 +203,7 @@ async def test_interrupted_while_replies_are_given_out(protocol: RespProtocol) -
     assert isinstance(reading.end, ConnectionError)
 
 
-async def test_whoever_writes_hears_when_to_go_on(protocol: RespProtocol) -> None:
+async def test_a_writer_hears_when_to_continue(protocol: RespProtocol) -> None:
     reading = Reading(protocol, lambda reply: None)
     protocol.pause_writing()
     assert (protocol.paused, reading.resumed) == (True, 0)
@@ -211,7 +211,7 @@ async def test_whoever_writes_hears_when_to_go_on(protocol: RespProtocol) -> Non
     assert (protocol.paused, reading.resumed) == (False, 1)
 
 
-async def test_the_end_of_what_the_server_says_is_the_end(protocol: RespProtocol, stream: Stream) -> None:
+async def test_the_end_of_the_servers_output_is_the_end(protocol: RespProtocol, stream: Stream) -> None:
     """Although unsent bytes may keep the transport from being lost for long."""
     reading = Reading(protocol, lambda reply: None)
     assert protocol.eof_received() is True
@@ -249,13 +249,13 @@ async def test_a_silent_connection_is_taken_over(link: Link) -> None:
 
 
 @pytest.mark.parametrize("came", [b"+left in the stream\r\n", b"+unfin"])
-async def test_not_while_something_is_left_in_the_stream(link: Link, came: bytes) -> None:
+async def test_not_while_data_is_left_in_the_stream(link: Link, came: bytes) -> None:
     protocol: Any = link._transport.get_protocol()
     protocol.data_received(came)
     assert not taken_over(link)
 
 
-async def test_not_while_something_is_left_in_the_parser(link: Link) -> None:
+async def test_not_while_data_is_left_in_the_parser(link: Link) -> None:
     protocol: Any = link._transport.get_protocol()
     protocol.data_received(b"+read\r\n+left in the parser\r\n")
     assert await link.read() == b"read"
@@ -269,7 +269,7 @@ async def test_not_past_the_end(link: Link) -> None:
     assert not taken_over(link)
 
 
-async def test_not_if_it_cannot_be_told_at_once(link: Link) -> None:
+async def test_not_if_the_reader_cannot_be_told_at_once(link: Link) -> None:
     async def can_read() -> bool:
         await asyncio.sleep(0)
         return False
@@ -279,7 +279,7 @@ async def test_not_if_it_cannot_be_told_at_once(link: Link) -> None:
 
 
 class OwnParser(_AsyncHiredisParser):
-    """Somebody's, who looks at what is read."""
+    """A user's own parser, which looks at what is read."""
 
 
 class OwnConnection(redis.asyncio.Connection):
@@ -288,7 +288,7 @@ class OwnConnection(redis.asyncio.Connection):
 
 
 @pytest.mark.parametrize("own", [{"parser_class": OwnParser}, {"connection_class": OwnConnection}])
-async def test_not_where_somebody_reads_in_a_way_of_his_own(redis_url: str, own: dict[str, Any]) -> None:
+async def test_not_where_a_user_reads_in_another_way(redis_url: str, own: dict[str, Any]) -> None:
     pool = redis.asyncio.ConnectionPool.from_url(redis_url, **own)
     link = await Connector(redis.asyncio.Redis(connection_pool=pool)).connect()
     assert not taken_over(link)
@@ -302,7 +302,7 @@ async def test_not_where_somebody_reads_in_a_way_of_his_own(redis_url: str, own:
 async def test_lost_just_before_it_would_be_taken_over(
     redis_server: RedisServer, certificate: Path, tls: bool, turns: int
 ) -> None:
-    """TLS tells its loss to the protocol it had then: whoever comes after that would never hear of it."""
+    """TLS reports its loss to the protocol it had then: a later one would never hear of it."""
     context: ssl.SSLContext | None = server_tls(certificate) if tls else None
     async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
         url = f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}" if tls else proxy.url
@@ -321,7 +321,7 @@ async def test_lost_just_before_it_would_be_taken_over(
 # What callbacks do while replies are given out:
 
 
-async def test_calls_made_while_replies_are_given_out_stay_in_step(backend: RedisBackend) -> None:
+async def test_calls_made_while_replies_are_delivered_stay_in_step(backend: RedisBackend) -> None:
     inner: list[tuple[str, asyncio.Future[str]]] = []
 
     def more(outcome: object) -> None:
@@ -360,7 +360,7 @@ async def test_calls_that_answer_each_other_pile_up_no_frames(backend: RedisBack
     assert max(depths) == min(depths)
 
 
-async def test_what_is_written_again_comes_before_what_a_callback_ran_meanwhile(
+async def test_repeated_calls_come_before_those_that_a_callback_ran(
     connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis, commandstats: CommandStats
 ) -> None:
     """Replies of one read: the first has a callback that runs a call, the second says that the script is unknown."""

@@ -24,7 +24,7 @@ async def seen(raw: redis.asyncio.Redis) -> list[str]:
 
 
 class Asked:
-    """Callbacks that note in which order they are asked."""
+    """Callbacks that record the order in which they are asked."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -49,7 +49,7 @@ async def test_killed_from_outside(backend: RedisBackend, raw: redis.asyncio.Red
 
 
 @pytest.mark.usefixtures("reading")
-async def test_unwritten_calls_stay_in_order_behind_those_written_again(
+async def test_unwritten_calls_stay_in_order_behind_repeated_ones(
     connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis
 ) -> None:
     backend = await connect(proxy.url)
@@ -100,7 +100,7 @@ async def test_asked_once_for_each_connection(connect: Connect, proxy: FaultProx
 
 
 @pytest.mark.usefixtures("reading")
-async def test_a_call_made_when_asked_takes_the_place(
+async def test_a_call_made_when_asked_keeps_the_place(
     connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis
 ) -> None:
     backend = await connect(proxy.url)
@@ -143,7 +143,7 @@ async def test_again_with_other_arguments(connect: Connect, proxy: FaultProxy, r
     assert await seen(raw) == ["first", "tainted"]
 
 
-async def test_a_broken_callback_means_no(
+async def test_a_callback_that_raises_means_no(
     connect: Connect, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unanswered() -> bool:
@@ -195,8 +195,10 @@ async def test_withdrawn_while_disconnected(own_server: RedisServer, connect: Co
     assert gone.writes == 0
 
 
-async def test_what_a_withdrawn_call_leads_to_comes_last(own_server: RedisServer, connect: Connect) -> None:
-    """Its callback may run a call, which must not get into the middle of the write that leaves it out."""
+async def test_calls_caused_by_a_withdrawal_come_last(own_server: RedisServer, connect: Connect) -> None:
+    """The callback of a withdrawn call may run a call, which must not get into the middle of the write that leaves it
+    out.
+    """
     backend = await connect(own_server.url)
     own_server.kill()
     await until(lambda: "open" in repr(backend))
@@ -298,7 +300,7 @@ async def test_reconnected_is_told_between_calls_and_subscriptions(
     await backend.aclose()
 
 
-async def test_a_broken_reconnected_hurts_nobody(
+async def test_a_reconnected_callback_that_raises_hurts_no_one(
     redis_url: str, raw: redis.asyncio.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     def reconnected() -> None:
@@ -355,7 +357,7 @@ async def test_many_kills_under_load(backend: RedisBackend, raw: redis.asyncio.R
     assert backend.connections_opened > 3
 
 
-async def test_a_changed_password_is_waited_out_and_said_once(
+async def test_a_changed_password_is_waited_out_and_logged_once(
     own_server: RedisServer, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with redis.asyncio.Redis.from_url(own_server.url) as raw:

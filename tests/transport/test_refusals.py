@@ -1,4 +1,4 @@
-"""Errors of the server: what passes, what stays, and what to do about it."""
+"""Errors of the server: which pass, which stay, and what to do about them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("reading")
 
 @pytest.fixture
 async def limited(raw: redis.asyncio.Redis) -> AsyncIterator[redis.asyncio.Redis]:
-    """Makes the ACL user `limited`, password `secret`; give its rules with `rules()`."""
+    """Makes the ACL user `limited`, password `secret`; set its rules with `rules()`."""
     yield raw
     await raw.acl_deluser("limited")
 
@@ -133,7 +133,7 @@ async def test_denied_client_commands_are_no_obstacle(
     assert "CLIENT KILL" not in caplog.text  # without an id there is nothing to kill
 
 
-async def test_denied_client_kill_is_said_once(
+async def test_denied_client_kill_is_logged_once(
     connect: Connect, limited: redis.asyncio.Redis, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     await rules(limited, "-client|kill")
@@ -145,7 +145,7 @@ async def test_denied_client_kill_is_said_once(
     assert caplog.text.count("CLIENT KILL was refused") == 1
 
 
-async def test_a_server_that_evicts_is_told_about(own_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_evicts_causes_a_warning(own_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     async with redis.asyncio.Redis.from_url(own_server.url) as raw:
         for limit, policy, warned in (
             ("0", "allkeys-lru", 0),

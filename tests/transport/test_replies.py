@@ -1,4 +1,4 @@
-"""The order of answers: whatever breaks it is noticed before anybody is given what is not his."""
+"""The order of answers: whatever breaks it is noticed before anyone gets another's answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def replies(channels: Channels) -> Replies:
     return Replies(channels)
 
 
-async def test_a_reply_nobody_asked_for(replies: Replies) -> None:
+async def test_a_reply_that_no_one_asked_for(replies: Replies) -> None:
     with pytest.raises(Desync):
         replies.receive(b"x")
 
@@ -33,7 +33,7 @@ async def test_an_echo(replies: Replies) -> None:
     for nonce in (b"1", b"2", b"3"):
         replies.pending.append(Echo(nonce))
     assert replies.receive(b"1")
-    assert replies.receive(BUSY)  # a sign of life as good as any
+    assert replies.receive(BUSY)  # a sign of life like any other
     with pytest.raises(Desync):
         replies.receive(b"2")
 
@@ -77,7 +77,7 @@ async def test_a_subscription_confirmed_out_of_place(channels: Channels, replies
     assert not listener.future.done()
 
 
-async def test_a_confirmation_for_one_who_left_wakes_nobody(channels: Channels, replies: Replies) -> None:
+async def test_a_confirmation_for_a_former_subscriber_wakes_no_one(channels: Channels, replies: Replies) -> None:
     woken: list[str] = []
     for word in ("first", "second"):
         listener = subscribing(channels, replies, b"c")
@@ -105,6 +105,6 @@ async def test_an_error_in_the_place_of_a_subscription(channels: Channels, repli
     assert channels.all() == []
 
 
-async def test_unknown_pushes_are_passed_over(replies: Replies) -> None:
+async def test_unknown_pushes_are_ignored(replies: Replies) -> None:
     assert not replies.receive(Push([b"invalidate", [b"key"]]))
     assert not replies.receive(Push([b"unsubscribe", b"c", 0]))

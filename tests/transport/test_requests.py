@@ -1,4 +1,4 @@
-"""Calls on a healthy connection: few writes, answers in order, errors to whom they belong."""
+"""Calls on a healthy connection: few writes, answers in order, errors for the right caller."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def test_all_others_of_the_turn_leave_in_one_write(backend: RedisBackend, 
 
 
 @pytest.mark.any_loop
-async def test_what_is_enough_leaves_before_the_end_of_the_turn(backend: RedisBackend, written: list[bytes]) -> None:
-    """So that the server works on it meanwhile. Kept by `Session.put`: `waiting >= ENOUGH`."""
+async def test_a_large_batch_leaves_before_the_end_of_the_turn(backend: RedisBackend, written: list[bytes]) -> None:
+    """So that the server can work on it meanwhile. Kept by `Session.put`: `waiting >= ENOUGH`."""
     futures = [backend.run(echo(i)) for i in range(3 * ENOUGH)]
     assert [data.count(b"EVALSHA") for data in written] == [1, ENOUGH, ENOUGH]
     assert await asyncio.gather(*futures) == [str(i) for i in range(3 * ENOUGH)]
@@ -157,7 +157,7 @@ async def test_settle_comes_first_and_may_run_more(backend: RedisBackend) -> Non
     assert order == [("outer", False)]
 
 
-async def test_a_broken_settle_hurts_nobody(backend: RedisBackend, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_settle_that_raises_hurts_no_one(backend: RedisBackend, caplog: pytest.LogCaptureFixture) -> None:
     def settle(outcome: object) -> None:
         raise RuntimeError("broken")
 
@@ -207,7 +207,7 @@ async def test_what_cannot_be_sent_fails_its_call_alone(backend: RedisBackend, w
     call = echo(word)
     call.settle = settled.append
     broken = backend.run(call)
-    assert (settled, broken.done()) == ([], False)  # not before whoever calls has what `run` returns
+    assert (settled, broken.done()) == ([], False)  # not before the caller has what `run` returns
     fine = backend.run(echo("fine"))
     error = await result(broken)
     assert isinstance(error, BackendError)
@@ -279,7 +279,7 @@ async def test_a_wrong_type_names_the_remedy(backend: RedisBackend, raw: redis.a
     assert error.name == "a name"
 
 
-async def test_an_error_nobody_awaits_is_silent(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
+async def test_an_error_that_is_not_awaited_is_silent(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     await raw.set("seen", "a string")
     backend.run(append(1))
     assert await backend.run(echo("behind it")) == "behind it"
