@@ -1,4 +1,4 @@
-"""A clock that goes when told."""
+"""A clock that goes when told, and, if it is running, by itself."""
 
 from __future__ import annotations
 
@@ -8,32 +8,47 @@ import itertools
 from collections.abc import Callable
 from datetime import timedelta
 
-from ..clock import in_seconds
+from ..clock import SystemClock, Timer, in_seconds
 
 TURNS = 60
 """Turns of the loop after which whatever could go on without time passing has done so."""
 
 
 class VirtualClock:
-    """Implements `aiolock.clock.Clock`; stands still until `advance()`."""
+    """Implements `aiolock.clock.Clock`; stands still until `advance()`.
 
-    def __init__(self) -> None:
-        self._now = 1_000.0
+    Args:
+        running: real time passes, too, and `advance()` and `jump()` go on top of it. For tests whose own code waits, or
+            that run in another thread than the event loop.
+
+    Example:
+        clock = VirtualClock()
+        async with LockManager(MemoryBackend(clock=clock)) as locks:
+            async with locks.lock("order:42", ttl=30.0) as lease:
+                await clock.advance(60.0)  # the lease is renewed six times
+    """
+
+    def __init__(self, *, running: bool = False) -> None:
+        self._told = 1_000.0
+        self._system = SystemClock() if running else None
+        self._started = self._system.now() if self._system else 0.0
         self._timers: list[tuple[float, int, VirtualTimer]] = []
         self._count = itertools.count()
 
     def now(self) -> float:
-        return self._now
+        return self._told + self._passed()
 
     def wall_us(self) -> int:
         """The server's wall clock, in microseconds since the epoch; goes with this clock."""
-        return 1_750_000_000_000_000 + round(self._now * 1_000_000)
+        return 1_750_000_000_000_000 + round(self.now() * 1_000_000)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> VirtualTimer:
         timer = VirtualTimer(callback)
         heapq.heappush(self._timers, (when, next(self._count), timer))
-        if when <= self._now:
+        if when <= self.now():
             asyncio.get_running_loop().call_soon(self._fire)
+        elif self._system is not None:
+            timer.alarm = self._system.call_at(when - self._told + self._started, timer.fire)
         return timer
 
     async def advance(self, seconds: float | timedelta) -> None:
@@ -42,21 +57,28 @@ class VirtualClock:
         Args:
             seconds: how much; 0 lets only what is ready run.
         """
-        end = self._now + in_seconds(seconds)
+        end = self.now() + in_seconds(seconds)
         await self._settle()
         while self._timers and self._timers[0][0] <= end:
-            self._now = max(self._now, self._timers[0][0])
+            self._go_to(self._timers[0][0])
             self._fire()
             await self._settle()
-        self._now = max(self._now, end)  # a task may have made it jump meanwhile
+        self._go_to(end)
 
     def jump(self, seconds: float | timedelta) -> None:
         """Let time pass while the loop does not run: a blocking call, or the process was stopped. Timers are late."""
-        self._now += in_seconds(seconds)
+        self._told += in_seconds(seconds)
         asyncio.get_running_loop().call_soon(self._fire)
 
+    def _passed(self) -> float:
+        """Seconds that passed by themselves."""
+        return 0.0 if self._system is None else self._system.now() - self._started
+
+    def _go_to(self, when: float) -> None:
+        self._told = max(self._told, when - self._passed())  # never back: a task may have made it jump meanwhile
+
     def _fire(self) -> None:
-        while self._timers and self._timers[0][0] <= self._now:
+        while self._timers and self._timers[0][0] <= self.now():
             _, _, timer = heapq.heappop(self._timers)
             timer.fire()
 
@@ -68,14 +90,17 @@ class VirtualClock:
 class VirtualTimer:
     """A pending callback of a `VirtualClock`."""
 
-    __slots__ = ("_callback",)
+    __slots__ = ("_callback", "alarm")
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback: Callable[[], None] | None = callback
+        self.alarm: Timer | None = None
 
     def cancel(self) -> None:
         """Forget the callback; harmless once it ran."""
         self._callback = None
+        if self.alarm is not None:
+            self.alarm.cancel()
 
     def fire(self) -> None:
         """Run the callback, once."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from ..backends.memory import MemoryBackend as PlainMemoryBackend
 from ..backends.memory import finish
-from ..errors import BackendError
+from ..errors import BackendError, ConfigurationError
 from ..primitives.rw_lock import FULL
 from ..scripts.base import Call
 from ..scripts.keys import Keys
@@ -40,6 +40,8 @@ class MemoryBackend(PlainMemoryBackend):
     Args:
         peer: a backend whose store and clock this one shares, as another process would.
         namespace: the managers' namespace.
+        clock: its time; without one, a clock that stands until you advance it. (The clock of the pytest fixture
+            `aiolock_memory` runs, unless the test asks for `aiolock_clock`.)
 
     Example:
         async with LockManager(backend := MemoryBackend()) as locks:
@@ -50,8 +52,13 @@ class MemoryBackend(PlainMemoryBackend):
 
     clock: VirtualClock
 
-    def __init__(self, peer: MemoryBackend | None = None, *, namespace: str = "aiolock") -> None:
-        clock = VirtualClock() if peer is None else peer.clock
+    def __init__(
+        self, peer: MemoryBackend | None = None, *, namespace: str = "aiolock", clock: VirtualClock | None = None
+    ) -> None:
+        if clock is None:
+            clock = VirtualClock() if peer is None else peer.clock
+        elif peer is not None:
+            raise ConfigurationError("", "a peer shares the other's clock: give it none")
         super().__init__(Store(clock.wall_us) if peer is None else peer.store, clock)
         self.calls: list[str] = []
         """Names of the scripts that ran, in order; clear it as you like."""

@@ -1,13 +1,32 @@
-"""Fixtures for users' tests; registered as a pytest plugin by the distribution."""
+"""Fixtures for users' tests.
+
+The wheel installs this file as the top-level module `aiolock_pytest`, and pytest loads that in every run of every user:
+so it imports aiolock, and with it the Redis client, only when a test asks for a fixture.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from .memory import MemoryBackend
+if TYPE_CHECKING:
+    from aiolock.testing import MemoryBackend, VirtualClock
 
 
 @pytest.fixture
-def aiolock_memory() -> MemoryBackend:
-    """A fresh `aiolock.testing.MemoryBackend`: pass it to `LockManager`, and its clock stands until you advance it."""
-    return MemoryBackend()
+def aiolock_clock() -> VirtualClock:
+    """The clock of `aiolock_memory`, if a test asks for it: an `aiolock.testing.VirtualClock` that stands still."""
+    from aiolock.testing import VirtualClock
+
+    return VirtualClock()
+
+
+@pytest.fixture
+def aiolock_memory(request: pytest.FixtureRequest) -> MemoryBackend:
+    """A new `aiolock.testing.MemoryBackend` for `LockManager`. Its time is real unless you ask for `aiolock_clock`."""
+    from aiolock.testing import MemoryBackend, VirtualClock
+
+    if "aiolock_clock" in request.fixturenames:
+        return MemoryBackend(clock=request.getfixturevalue("aiolock_clock"))
+    return MemoryBackend(clock=VirtualClock(running=True))

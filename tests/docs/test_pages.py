@@ -136,9 +136,9 @@ def test_every_test_tool_is_described() -> None:
 
 
 def test_the_plugin_is_registered() -> None:
-    """testing.md says that the fixture comes with the distribution."""
+    """testing.md says that the fixtures come with the distribution."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"]["pytest11"]["aiolock"] == "aiolock.testing.pytest_plugin"
+    assert "aiolock" in project["entry-points"]["pytest11"]
     assert f"pip install {project['name']}" in TEXTS[ROOT / "README.md"]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx
@@ -20,8 +21,11 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import Response
 
 from aiolock import AcquireTimeout, Lease, LockLost, LockManager, LossReason
-from aiolock.testing import MemoryBackend
+from aiolock.testing import MemoryBackend, VirtualClock
 from tests.unit.world import TTL, assert_empty, lock_keys, settle
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
 
 Next = Callable[[Request], Awaitable[Response]]
 
@@ -29,8 +33,10 @@ Next = Callable[[Request], Awaitable[Response]]
 class Shop:
     """An application, its manager, and what happens while a request is inside."""
 
-    def __init__(self, scope: str | None = None, middleware: bool = False) -> None:
-        self.backend = MemoryBackend()
+    def __init__(
+        self, scope: str | None = None, middleware: bool = False, backend: MemoryBackend | None = None
+    ) -> None:
+        self.backend = backend or MemoryBackend()
         self.locks = LockManager(self.backend)
         self.inside = asyncio.Event()
         self.go_on = asyncio.Event()
@@ -212,11 +218,16 @@ async def test_a_streaming_response(middleware: bool) -> None:
         assert lock_keys(shop.backend) == []
 
 
-def test_two_test_clients_in_one_process() -> None:
-    """`with TestClient(app)` has a loop of its own each time; the module-level manager follows."""
+def client_class() -> type[TestClient]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # starlette's, about the client it wraps
         from fastapi.testclient import TestClient
+    return TestClient
+
+
+def test_two_test_clients_in_one_process() -> None:
+    """`with TestClient(app)` has a loop of its own each time; the module-level manager follows."""
+    TestClient = client_class()  # noqa: N806
     shop = Shop()
     identities = set()
     for _ in range(2):
@@ -230,6 +241,38 @@ def test_two_test_clients_in_one_process() -> None:
             identities.add(shop.locks._runtime.id)
     assert len(identities) == 2
     assert lock_keys(shop.backend) == []
+
+
+def test_a_request_through_a_test_client_waits_in_real_time(aiolock_memory: MemoryBackend) -> None:
+    """Guards the fixture's clock: nobody can advance one while the test waits for the response."""
+    shop = Shop(backend=aiolock_memory)
+    with client_class()(shop.app) as client:
+        shop.go_on.set()
+        aiolock_memory.steal("42")
+        assert client.get("/handler/42").status_code == 409
+        aiolock_memory.give_back("42")
+        assert client.get("/handler/42").status_code == 200
+
+
+def test_time_can_pass_between_the_requests_of_a_test_client(aiolock_memory: MemoryBackend) -> None:
+    """testing.md's `client.portal.call(clock.advance, …)`."""
+    shop = Shop(backend=aiolock_memory)
+    with client_class()(shop.app) as client:
+        assert client.portal is not None
+        request = threading.Thread(target=client.get, args=("/handler/42",))
+        request.start()
+        client.portal.call(shop.inside.wait)
+        aiolock_memory.steal("42")
+        client.portal.call(aiolock_memory.clock.advance, TTL / 3)
+        request.join()
+    assert shop.log == ["cancelled"]
+
+
+async def test_the_virtual_clock_is_for_who_asks(aiolock_memory: MemoryBackend, aiolock_clock: VirtualClock) -> None:
+    assert aiolock_memory.clock is aiolock_clock
+    before = aiolock_clock.now()
+    await asyncio.to_thread(lambda: None)
+    assert aiolock_clock.now() == before
 
 
 async def test_shutdown_with_a_request_inside() -> None:

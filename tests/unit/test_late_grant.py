@@ -6,15 +6,15 @@ import asyncio
 
 from aiolock import LockManager
 from aiolock.core.manager_channel import ManagerChannel
-from aiolock.testing import MemoryBackend
+from aiolock.testing import MemoryBackend, VirtualClock
 
 LATE = 2.8
 """Seconds: past the deadline of a grant that lasts for the liveness of 3 s, and the waiter still counts as alive."""
 
 
-async def test_the_entry_is_kept(aiolock_memory: MemoryBackend) -> None:
+async def test_the_entry_is_kept(aiolock_memory: MemoryBackend, aiolock_clock: VirtualClock) -> None:
     """It asks the server, and ends nothing: a release in between would go past it. Kept by QueueEntry.told."""
-    clock = aiolock_memory.clock
+    clock = aiolock_clock
     async with LockManager(aiolock_memory) as locks:
         lock = locks.fair_lock("a")
         lease = await lock.acquire()

@@ -92,7 +92,44 @@ async def test_wall_clock_goes_with_it() -> None:
     assert clock.wall_us() - before == 1_500_000
 
 
-@pytest.mark.parametrize("clock", [VirtualClock(), SystemClock()], ids=["virtual", "system"])
+async def test_a_running_clock_goes_by_itself() -> None:
+    """Guards the alarm of a timer: nobody advances."""
+    clock, fired = VirtualClock(running=True), asyncio.Event()
+    start = clock.now()
+    clock.call_at(start + 0.01, fired.set)
+    async with asyncio.timeout(5):
+        await fired.wait()
+    assert 0.01 <= clock.now() - start < 5
+
+
+async def test_a_running_clock_goes_on_when_told() -> None:
+    """Guards both: what was told, and that a timer fires once."""
+    clock, seen = VirtualClock(running=True), []
+    start, wall = clock.now(), clock.wall_us()
+    clock.call_at(start + 60, lambda: seen.append(clock.now() - start))
+    clock.call_at(start + 30, lambda: seen.append(clock.now() - start))
+    await clock.advance(45)
+    assert len(seen) == 1
+    assert 30 <= seen[0] < 45
+    assert 45 <= clock.now() - start < 60
+    assert 45_000_000 <= clock.wall_us() - wall < 60_000_000
+    clock.jump(20)
+    await asyncio.sleep(0)
+    assert len(seen) == 2
+
+
+async def test_a_cancelled_timer_of_a_running_clock_leaves_nothing_in_the_loop() -> None:
+    """Guards the alarm's end."""
+    clock = VirtualClock(running=True)
+    timer = clock.call_at(clock.now() + 60, lambda: None)
+    timer.cancel()
+    assert timer.alarm is not None
+    assert timer.alarm._handle.cancelled()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "clock", [VirtualClock(), VirtualClock(running=True), SystemClock()], ids=["virtual", "running", "system"]
+)
 async def test_both_are_clocks(clock: Clock) -> None:
     fired = asyncio.Event()
     cancelled = clock.call_at(clock.now(), lambda: pytest.fail("was cancelled"))

@@ -1,0 +1,28 @@
+"""The pytest plugin costs those nothing who run pytest for something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support import plugin_run
+
+FOREIGN = """
+import sys
+
+def ours():
+    return {name.partition(".")[0] for name in sys.modules} & {"aiolock", "redis", "hiredis", "anyio"}
+
+def test_that_has_nothing_to_do_with_locks():
+    assert ours() == set()
+
+def test_that_has(aiolock_memory):
+    assert ours() >= {"aiolock", "redis"}
+"""
+
+
+def test_nothing_is_imported_before_a_test_asks_for_a_fixture(tmp_path: Path) -> None:
+    """Guards the imports inside of the fixtures, and the plugin's module outside of the package."""
+    (tmp_path / "test_foreign.py").write_text(FOREIGN, encoding="utf-8")
+    done = plugin_run.pytest(tmp_path, "-q", "-p", "no:cacheprovider", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout

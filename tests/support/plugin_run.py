@@ -1,0 +1,31 @@
+"""pytest as a user runs it, with aiolock's plugin as the wheel installs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def pytest(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests in `folder`, in a process of their own."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    module = settings["project"]["entry-points"]["pytest11"]["aiolock"]
+    files = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    (source,) = (source for source, target in files.items() if target == f"{module}.py")
+    installed = folder / "installed"
+    installed.mkdir()
+    shutil.copy(ROOT / source, installed / f"{module}.py")
+    # Whatever is installed here, if anything, may be older: it is passed over.
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:aiolock", "-p", module, *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(ROOT)]), **environment},
+        capture_output=True,
+        text=True,
+    )
