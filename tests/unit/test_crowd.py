@@ -1,4 +1,4 @@
-"""More wait than one request lets in: they follow each other without a pause."""
+"""More waiters than one request lets in: they follow each other without a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What who still asks about a lease hears when it has ended: released, detached, or its manager closed."""
+"""What you hear if you ask about a lease that has ended: released, detached, or its manager closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDINGS = pytest.mark.parametrize(("end", "said"), [(release, "released"), (deta
 
 
 @ENDINGS
-async def test_nobody_waits_for_the_loss_of_what_was_given_back(
+async def test_you_cannot_wait_for_the_loss_of_a_released_lease(
     locks: LockManager, end: Callable[[Lease], Awaitable[None]], said: str
 ) -> None:
     lease = await locks.lock("a").acquire()
@@ -35,7 +35,7 @@ async def test_nobody_waits_for_the_loss_of_what_was_given_back(
 
 
 @ENDINGS
-async def test_who_waits_for_a_loss_is_told_of_the_end(
+async def test_a_wait_for_a_loss_reports_the_end(
     locks: LockManager, backend: MemoryBackend, crew: Crew, end: Callable[[Lease], Awaitable[None]], said: str
 ) -> None:
     lease = await locks.lock("a").acquire()
@@ -50,7 +50,7 @@ async def test_who_waits_for_a_loss_is_told_of_the_end(
             await task
 
 
-async def test_a_block_that_ends_tells_it(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+async def test_the_end_of_a_block_reports_it(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
     holder = Holder(crew, locks.lock("a"))
     watching = crew.start((await holder.entered).wait_lost())
     await settle(backend)
@@ -84,7 +84,7 @@ async def test_a_loss_stays_one_after_the_release(locks: LockManager, backend: M
     assert await lease.wait_lost() is LossReason.EXPIRED
 
 
-async def test_closing_is_a_loss_of_what_is_open_only(backend: MemoryBackend) -> None:
+async def test_closing_is_a_loss_only_of_open_leases(backend: MemoryBackend) -> None:
     async with LockManager(backend) as locks:
         gone, kept = await locks.lock("gone").acquire(), await locks.lock("kept").acquire()
         await gone.release()
@@ -96,8 +96,8 @@ async def test_closing_is_a_loss_of_what_is_open_only(backend: MemoryBackend) ->
         await gone.wait_lost()
 
 
-async def test_a_renewal_that_a_release_overtakes_says_so(locks: LockManager, crew: Crew) -> None:
-    """Whether it was extended or not, it is not held any more when the answer comes."""
+async def test_a_renewal_that_a_release_overtakes_reports_it(locks: LockManager, crew: Crew) -> None:
+    """Whether it was extended or not, it is no longer held when the answer arrives."""
     lease = await locks.lock("a").acquire()
     renewing = crew.start(lease.renew())
     await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_a_renewal_that_a_release_overtakes_says_so(locks: LockManager, cr
     await releasing
 
 
-async def test_a_nested_renewal_says_so_too(locks: LockManager, crew: Crew) -> None:
+async def test_a_nested_renewal_reports_it_too(locks: LockManager, crew: Crew) -> None:
     lock = locks.lock("a")
     outer, inner = await lock.acquire(), await lock.acquire()
     renewing, other = crew.start(inner.renew()), crew.start(outer.renew())

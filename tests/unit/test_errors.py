@@ -1,4 +1,4 @@
-"""Errors survive pickling and copying, say what they were told, and form one tree."""
+"""Errors survive pickling and copying, keep their message, and form one tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fork duplicates a manager; its owner ids must not be."""
+"""A fork duplicates a manager; its owner ids must not be duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An error that cannot be changed, such as a frozen dataclass, takes no note; it goes on all the same."""
+"""An error that cannot be changed, such as a frozen dataclass, takes no note, but is raised all the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_loss_does_not_hide_it(locks: LockManager) -> None:
         await work()
 
 
-async def test_a_clean_up_that_was_cut_off_does_not_hide_it(
+async def test_a_clean_up_that_was_cancelled_does_not_hide_it(
     locks: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""One name in one process: the local queue, what is asked of the server, and the hand-off."""
+"""One name in one process: the local queue, the requests to the server, and the hand-off."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class Counting(MemoryBackend):
-    """Counts subscriptions beside scripts: all that goes over the wire."""
+    """Counts subscriptions beside scripts: everything that is sent."""
 
     def __init__(self, peer: MemoryBackend | None = None) -> None:
         super().__init__(peer)
@@ -67,7 +67,7 @@ async def test_first_come_first_served(locks: LockManager, backend: Counting, cr
         await settle(backend)
 
 
-async def test_a_release_is_a_transfer_while_somebody_waits(locks: LockManager, backend: Counting, crew: Crew) -> None:
+async def test_a_release_is_a_transfer_while_a_task_waits(locks: LockManager, backend: Counting, crew: Crew) -> None:
     """§6 Local hand-off: one round trip, and the fence rises."""
     holders = await queue_up(crew, locks.lock("a"), 5, backend)
     for holder in holders:
@@ -82,7 +82,7 @@ async def test_a_release_is_a_transfer_while_somebody_waits(locks: LockManager, 
 async def test_waiting_costs_next_to_nothing(
     backend: Counting, crew: Crew, locks: LockManager, peer: LockManager
 ) -> None:
-    """200 tasks that wait for a lock of another process: one place in its queue, one sign of life a second."""
+    """200 tasks that wait for a lock of another process: one place in its queue, one sign of life per second."""
     async with peer.lock("a"):
         backend.reset()
         holders = await queue_up(crew, locks.lock("a"), 200, backend)
@@ -97,7 +97,7 @@ async def test_waiting_costs_next_to_nothing(
 async def test_waiting_behind_a_task_of_this_process_costs_nothing(
     locks: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """H14, `obtain`: ① only if nobody of this process holds or queues."""
+    """H14, `obtain`: ① only if no task of this process holds or queues."""
     async with locks.lock("a"):
         backend.reset()
         await queue_up(crew, locks.lock("a"), 200, backend)
@@ -106,7 +106,7 @@ async def test_waiting_behind_a_task_of_this_process_costs_nothing(
 
 
 async def test_one_attempt_costs_one_command(locks: LockManager, peer: LockManager, backend: Counting) -> None:
-    """Refused, it leaves nothing that would have to be undone. Kept by QueueEntry.end."""
+    """If it is refused, it leaves nothing to undo. Kept by QueueEntry.end."""
     async with peer.lock("a"):
         backend.reset()
         async with locks.lock("a").try_acquire() as lease:
@@ -142,7 +142,7 @@ async def test_woken_by_a_release_elsewhere(
 async def test_woken_by_the_holders_expiry(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """Nobody says anything: the first in the queue asks when the holder's time is over. Kept by QueueEntry._free_at."""
+    """There is no message: the first in the queue asks when the holder's time is over. Kept by QueueEntry._free_at."""
     lease = await peer.lock("a", renew=False, ttl=0.7).acquire()
     holder = Holder(crew, locks.lock("a"))
     await settle(backend)
@@ -157,11 +157,11 @@ async def test_woken_by_the_holders_expiry(
 async def test_a_lost_message_costs_a_second_at_most(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """Invariant 5: whoever waits says so once in a third of the liveness, and is told then."""
+    """Invariant 5: a waiter asks every third of the liveness, and learns of it then."""
     lease = await peer.lock("a").acquire()
     holder = Holder(crew, locks.lock("a"))
     await settle(backend)
-    backend.expire("a")  # of which nobody is told
+    backend.expire("a")  # without a message
     await settle(backend)
     assert not holder.entered.done()
     await backend.clock.advance(1.01)
@@ -173,7 +173,7 @@ async def test_a_lost_message_costs_a_second_at_most(
 async def test_a_release_while_the_answer_is_on_its_way_is_not_missed(
     peer: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """Whenever it comes. What the message of the grant overtakes is in test_queue_entry.py."""
+    """Whenever it comes. test_queue_entry.py has what the message of the grant overtakes."""
     for moment in range(10):
         async with LockManager(SlowBackend(backend)) as slow:
             lease = await peer.lock("a").acquire()
@@ -185,10 +185,8 @@ async def test_a_release_while_the_answer_is_on_its_way_is_not_missed(
             await holder.end()
 
 
-async def test_outage_while_waiting_is_ridden_out(
-    locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
-) -> None:
-    """§3 Outage policy: a task already waiting rides it out."""
+async def test_waiting_survives_an_outage(locks: LockManager, peer: LockManager, backend: Counting, crew: Crew) -> None:
+    """§3 Outage policy: a task that already waits keeps waiting."""
     lease = await peer.lock("a").acquire()
     holder = Holder(crew, locks.lock("a"))
     await settle(backend)
@@ -251,7 +249,7 @@ async def test_a_waiter_cancelled_in_the_middle_of_a_transfer(
     assert not state_of(backend, "a").dirty
 
 
-async def test_a_transfer_to_the_last_one_who_is_cancelled(
+async def test_a_transfer_to_a_last_waiter_that_is_cancelled(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
 ) -> None:
     first, gone = await queue_up(crew, locks.lock("a"), 2, backend)
@@ -267,7 +265,7 @@ async def test_a_transfer_to_the_last_one_who_is_cancelled(
 
 
 async def test_a_transfer_of_a_lock_that_is_gone(locks: LockManager, backend: Counting, crew: Crew) -> None:
-    """H2 (d), H10: the releaser is told; the next in the queue tries for itself."""
+    """H2 (d), H10: the releaser is told; the next in the queue asks for itself."""
     first, second = await queue_up(crew, locks.lock("a"), 2, backend)
     backend.expire("a")
     with expect_loss(LossReason.DELETED):
@@ -282,7 +280,9 @@ async def test_a_transfer_of_a_lock_that_is_gone(locks: LockManager, backend: Co
 async def test_a_transfer_whose_connection_dies(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew, lost: Any
 ) -> None:
-    """H2 (a): the repeat finds the successor holding, and answers the same grant; the releaser's owner is tainted."""
+    """H2 (a): the repetition finds the successor holding, and answers with the same grant; the releaser's owner is
+    tainted.
+    """
     first, second = await queue_up(crew, locks.lock("a"), 2, backend)
     backend.fail_next(lost)
     await first.end()
@@ -299,7 +299,7 @@ async def test_a_transfer_whose_connection_dies(
 async def test_a_transfer_whose_connection_dies_after_the_successor_left(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew, lost: Any
 ) -> None:
-    """H2 (b), (c), `_Transfer._unanswered`: nobody wants it any more, so **both** owners end."""
+    """H2 (b), (c), `_Transfer._unanswered`: no one wants it any more, so **both** owners end."""
     first, gone = await queue_up(crew, locks.lock("a"), 2, backend)
     with backend.outage():
         first.leave.set()
@@ -389,7 +389,7 @@ def _copy(call: Any, args: Any) -> Any:
 
 
 class Busy(MemoryBackend):
-    """Answers BUSY to the next so many calls of a script; `executed` ones had run before."""
+    """Answers BUSY to the next calls of a script; `executed` of them had run before."""
 
     def __init__(self, peer: MemoryBackend | None = None) -> None:
         super().__init__(peer)
@@ -408,7 +408,7 @@ class Busy(MemoryBackend):
 
 
 async def test_an_undo_cannot_hit_the_next_attempt(peer: LockManager, backend: Counting, crew: Crew) -> None:
-    """Of an attempt in doubt; one that comes late would free a live lease. Kept by LocalQueue.renew_owner."""
+    """The undo of an attempt in doubt would free a live lease if it came late. Kept by LocalQueue.renew_owner."""
     slow = Busy(backend)
     async with LockManager(slow) as locks:
         lost = await peer.lock("a").acquire()
@@ -430,7 +430,7 @@ async def test_an_undo_cannot_hit_the_next_attempt(peer: LockManager, backend: C
 async def test_a_release_that_had_to_be_repeated_wakes_the_queue(
     locks: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """Invariant 5: the server grants to the first in its queue whenever the release comes."""
+    """Invariant 5: the server grants to the first in its queue whenever the release arrives."""
     slow = Busy(backend)
     async with LockManager(slow) as locks_of_busy:
         first, second = await queue_up(crew, locks_of_busy.lock("a"), 2, backend)
@@ -446,8 +446,8 @@ async def test_a_release_that_had_to_be_repeated_wakes_the_queue(
             await settle(backend)
 
 
-async def test_a_transfer_in_doubt_to_one_who_left(backend: Counting, peer: LockManager, crew: Crew) -> None:
-    """H2 (b), (c), `_Transfer._judge`: both owners end, and the releaser, whose body ended well, is told nothing."""
+async def test_a_transfer_in_doubt_to_a_task_that_left(backend: Counting, peer: LockManager, crew: Crew) -> None:
+    """H2 (b), (c), `_Transfer._judge`: both owners end; the releaser, whose body ended well, is told nothing."""
     for lost in ("request", "reply"):
         slow = SlowBackend(backend)
         async with LockManager(slow) as locks:
@@ -480,7 +480,7 @@ async def test_memory_per_name_goes_away(locks: LockManager, backend: Counting) 
 
 
 async def test_memory_of_a_task_that_holds_much_grows_with_what_it_holds(locks: LockManager) -> None:
-    """Not with its square: `Gate.lease`, whose callback keeps no context of its own."""
+    """It does not grow with the square: `Gate.lease`, whose callback keeps no context of its own."""
     leases = [await locks.lock(f"name {i}").acquire() for i in range(50)]
     gc.collect()
     ours = {id(lease._hold) for lease in leases}
@@ -491,7 +491,7 @@ async def test_memory_of_a_task_that_holds_much_grows_with_what_it_holds(locks: 
 
 
 async def test_waiters_leave_nothing(locks: LockManager, peer: LockManager, backend: Counting, crew: Crew) -> None:
-    """Invariant 8: the place in the server's queue goes with the last of them."""
+    """Invariant 8: the place in the server's queue goes with the last waiter."""
     async with peer.lock("a"):
         tasks = [crew.start(_acquire(locks, timeout=1)) for _ in range(5)]
         await settle(backend)
@@ -508,7 +508,7 @@ async def test_waiters_leave_nothing(locks: LockManager, peer: LockManager, back
 async def test_a_release_wakes_one_task(
     backend: Counting, crew: Crew, locks: LockManager, peer: LockManager, peer_backend: MemoryBackend
 ) -> None:
-    """Thundering herd: of fifty waiters of two processes one is granted, and confirms it; nobody else asks."""
+    """Thundering herd: of fifty waiters of two processes one is granted, and confirms it; no other asks."""
     async with LockManager(MemoryBackend(backend)) as other:
         async with other.lock("a"):
             holders = await queue_up(crew, locks.lock("a"), 50, backend)
@@ -520,7 +520,7 @@ async def test_a_release_wakes_one_task(
         assert sum(holder.entered.done() for holder in holders + others) == 1
 
 
-async def test_handoff_goes_on_while_nobody_else_waits(backend: Counting, crew: Crew, locks: LockManager) -> None:
+async def test_handoff_continues_while_no_one_else_waits(backend: Counting, crew: Crew, locks: LockManager) -> None:
     async with LockManager(MemoryBackend(backend), handoff_limit=3) as greedy:
         own = greedy._runtime.backend
         assert isinstance(own, MemoryBackend)
@@ -558,7 +558,7 @@ async def test_contended_by_many(backend: Counting, crew: Crew, locks: LockManag
     assert len(fences) == 60
 
 
-async def test_loss_lets_the_local_queue_go_on(locks: LockManager, backend: Counting, crew: Crew) -> None:
+async def test_after_a_loss_the_local_queue_continues(locks: LockManager, backend: Counting, crew: Crew) -> None:
     """`Gate.lost`: the slot is free at once; the server decides when the next one may enter."""
     first, second = await queue_up(crew, locks.lock("a"), 2, backend)
     backend.expire("a")

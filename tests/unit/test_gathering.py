@@ -1,4 +1,4 @@
-"""How a multi lock's entry waits: it stands, gathers and gives back; and what goes wrong with any of these."""
+"""How a multi lock's entry waits: it queues, gathers and gives back; and what can go wrong with each of these."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Busy(Deaf):
 
 
 class Overtaking(SlowBackend):
-    """Its messages come before the answers that were on their way."""
+    """Its messages arrive before the answers that were on their way."""
 
     def _deliver(self, channel: str, payload: str) -> None:
         MemoryBackend._deliver(self, channel, payload)
@@ -53,13 +53,13 @@ async def third(backend: MemoryBackend) -> AsyncIterator[LockManager]:
 
 
 def reserved(backend: MemoryBackend, name: str, manager: LockManager) -> bool:
-    """The manager has the name, and does not hold it."""
+    """The manager has the name, but does not hold it."""
     seen = state(backend, name)
     return (seen.manager, seen.depth) == (runtime_of(manager).id, 0)
 
 
 async def stand(backend: MemoryBackend, locks: LockManager, crew: Crew, **options: float | None) -> Holder:
-    """Somebody else holds a and b, longest a, where a multi lock stands."""
+    """Another owner holds a and b, a for longer, and a multi lock queues there."""
     backend.steal("a")
     await backend.clock.advance(0.001)
     backend.steal("b")
@@ -103,7 +103,7 @@ async def test_it_gives_back_in_time(
     assert [reserved(backend, name, locks) for name in "abc"] == [True, False, True]
     await backend.clock.advance(0.004)
     assert all(one.entered.done() for one in plain)
-    assert [len(waiting(backend, name)) for name in "abc"] == [0, 1, 0]  # it stands at the older hold
+    assert [len(waiting(backend, name)) for name in "abc"] == [0, 1, 0]  # it queues at the older hold
     for one in plain:
         await one.end()
     backend.give_back("b")
@@ -115,7 +115,7 @@ async def test_it_gives_back_in_time(
 async def test_its_number_is_for_all_names_and_for_good(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew
 ) -> None:
-    """Who gave back stands before all who came after it, in every queue. Kept by Gathering.queued: `_number`."""
+    """An owner that gave back precedes all that came after it, in every queue. Kept by Gathering.queued: `_number`."""
     holder = await gather(backend, locks, crew)
     await backend.clock.advance(2 * SHORTEST)
     assert state(backend, "a").holder == ""
@@ -137,7 +137,7 @@ async def test_its_number_is_for_all_names_and_for_good(
 async def test_another_owner_has_the_same_number(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew
 ) -> None:
-    """A request without a verdict ends the owner id, and not the place. Kept by Gathering.ask: `number`."""
+    """A request without a verdict ends the owner id, but not the place. Kept by Gathering.ask: `number`."""
     assert isinstance(backend, Busy)
     holder = await gather(backend, locks, crew)
     late = Holder(crew, peer.lock("b"))
@@ -163,7 +163,7 @@ async def test_another_owner_has_the_same_number(
 async def test_saturated_names_let_it_in(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, third: LockManager, crew: Crew
 ) -> None:
-    """Two processes of three tasks at each name, that never pause: it waits for a few turns of theirs."""
+    """Two processes with three tasks at each name, without a pause: it waits for a few of their turns."""
     entries = dict.fromkeys("ab", 0)
 
     async def crowd(manager: LockManager, name: str) -> None:
@@ -226,7 +226,7 @@ async def test_the_older_of_two_takes_what_the_younger_reserved(
 async def test_a_cycle_with_nested_plain_locks_ends_at_the_limit(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew
 ) -> None:
-    """It has b, and waits for a; who has a waits for b. Kept by Gathering._give_back."""
+    """It has b, and waits for a; the holder of a waits for b. Kept by Gathering._give_back."""
     backend.steal("b")
     await backend.clock.advance(0.001)
     lease = await peer.lock("a").acquire()
@@ -256,8 +256,10 @@ async def test_plain_locks_of_other_names_nest_inside(locks: LockManager, backen
 
 
 async def test_tasks_of_a_process_share_one_entry(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
-    """Who is first when it is granted takes it, on terms of its own. Kept by MultiCalls.ordered; and by its renewal,
-    which says who has it, where the one that asked is gone."""
+    """The task that is first when the grant arrives takes it, with its own options. Kept by MultiCalls.ordered; and by
+    its
+    renewal, which says who has it, if the task that asked is gone.
+    """
     asker = await gather(backend, locks, crew)
     others = [Holder(crew, locks.multi_lock("a", "b", "c", ttl=60.0, metadata=text)) for text in ("one", "two")]
     await settle(backend)
@@ -300,7 +302,7 @@ async def test_sets_that_overlap_in_a_process_are_strangers(
 
 @in_each_phase
 @pytest.mark.parametrize("way", ["cancel", "timeout", "close"])
-async def test_nothing_is_left_of_who_gives_up(
+async def test_a_waiter_that_gives_up_leaves_nothing(
     backend: MemoryBackend, peer: LockManager, crew: Crew, phase: Phase, way: str
 ) -> None:
     """Kept by Gathering.end: one request, for all names and queues."""
@@ -334,7 +336,7 @@ async def test_nothing_is_left_of_who_gives_up(
 async def test_the_dead_keep_nothing(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew, phase: Phase
 ) -> None:
-    """A process that is gone says nothing more: its place and what it has reserved end with its time."""
+    """A process that is gone sends nothing more: its place and its reservations end with its time."""
     dead = Busy(backend)
     async with LockManager(dead) as other:
         gone = await PHASES[phase](backend, other, crew)  # type: ignore[misc]
@@ -369,8 +371,8 @@ async def test_an_outage_is_waited_out(backend: MemoryBackend, locks: LockManage
 # What gets lost.
 
 
-async def test_a_message_that_is_lost_is_made_up_for(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
-    """By the next refresh while it stands, by the next request while it gathers."""
+async def test_a_lost_message_is_compensated(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
+    """By the next refresh while it queues, by the next request while it gathers."""
     deaf = backend
     assert isinstance(deaf, Busy)
     holder = await stand(backend, locks, crew)
@@ -393,7 +395,9 @@ async def test_a_message_that_is_lost_is_made_up_for(backend: MemoryBackend, loc
 async def test_a_connection_that_dies_at_any_request(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew, script: int, lost: str
 ) -> None:
-    """From the first request to the release, with what it gives back between: it gets in, and nothing is left."""
+    """From the first request to the release, including what it gives back in between: it gets in, and nothing is
+    left.
+    """
     backend.steal("a")
     await backend.clock.advance(0.001)
     backend.steal("b")
@@ -427,7 +431,7 @@ async def test_a_connection_that_dies_at_any_request(
 async def test_it_asks_again_when_the_connection_is_back(
     backend: MemoryBackend, locks: LockManager, crew: Crew
 ) -> None:
-    """What it has may have changed, and nobody could tell it. Kept by Gathering.verify."""
+    """What it has may have changed without a message reaching it. Kept by Gathering.verify."""
     holder = await stand(backend, locks, crew)
     with backend.outage():
         for name in "ab":
@@ -438,7 +442,7 @@ async def test_it_asks_again_when_the_connection_is_back(
 
 
 async def test_a_message_before_the_answer_is_remembered(backend: MemoryBackend, crew: Crew) -> None:
-    """A grant told while a request is on its way: it asks again behind that. Kept by `_again`."""
+    """A grant is announced while a request is on its way: it asks again after that. Kept by `_again`."""
     async with LockManager(Overtaking(backend, turns=4)) as locks:
         backend.steal("a")
         holder = Holder(crew, locks.multi_lock("a", "b"))
@@ -456,7 +460,7 @@ async def test_a_message_before_the_answer_is_remembered(backend: MemoryBackend,
 async def test_what_is_taken_by_force_is_asked_for_again(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew
 ) -> None:
-    """Kept by ManagerChannel.on_message: `revoked`, of who does not hold yet."""
+    """Kept by ManagerChannel.on_message: `revoked`, for an owner that does not hold yet."""
     holder = await gather(backend, locks, crew)
     assert await peer.lock("a").force_release()
     await settle(backend)
@@ -468,8 +472,9 @@ async def test_what_is_taken_by_force_is_asked_for_again(
 
 
 async def test_a_grant_that_was_lost_in_part_is_ended(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
-    """The answer that it holds all was lost, and somebody took a part before it is asked for again: it begins anew,
-    under another id. Kept by QueueEntry.take: `Lost`."""
+    """The answer that it holds all was lost, and another owner took a part before it asked again: it starts anew, under
+    another id. Kept by QueueEntry.take: `Lost`.
+    """
     backend.fail_next("reply")
     holder = Holder(crew, locks.multi_lock("a", "b"))
     for _ in range(20):

@@ -27,7 +27,7 @@ async def test_a_block_begins_with_its_lease_and_releases_it(
 
 @pytest.mark.parametrize("nested", [False, True])
 async def test_a_loss_cancels_the_block(locks: LockManager, backend: MemoryBackend, crew: Crew, nested: bool) -> None:
-    """The outer one, where another is inside. Kept by Lease.__aenter__: `Guard`."""
+    """The outer block, if another is inside it. Kept by Lease.__aenter__: `Guard`."""
     inside = asyncio.Event()
     reached: list[str] = []
 
@@ -54,7 +54,7 @@ async def test_a_loss_cancels_the_block(locks: LockManager, backend: MemoryBacke
 async def test_a_lost_lease_is_not_entered_but_given_up(
     locks: LockManager, backend: MemoryBackend, peer: LockManager
 ) -> None:
-    """Nobody else would: the block that would release it never begins. Kept by Lease.__aenter__: `_give_up`."""
+    """No one else would: the block that would release it never begins. Kept by Lease.__aenter__: `_give_up`."""
     lease = await locks.lock("a", renew=False).acquire()
     backend.clock.jump(TTL - MARGIN)
     with expect_loss(LossReason.EXPIRED):
@@ -89,7 +89,7 @@ async def test_what_cannot_be_entered(locks: LockManager, backend: MemoryBackend
 
 
 async def test_the_task_that_enters_has_it(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """A loss cancels that one; the other holds nothing any more. Kept by Lease.__aenter__: `tasks.add`."""
+    """A loss cancels that task; the other holds nothing any more. Kept by Lease.__aenter__: `tasks.add`."""
     lock = locks.lock("a")
     lease = await lock.acquire()
     inside = asyncio.Event()
@@ -113,7 +113,7 @@ async def test_the_task_that_enters_has_it(locks: LockManager, backend: MemoryBa
 
 
 async def test_acquired_by_a_task_that_has_ended(locks: LockManager, backend: MemoryBackend) -> None:
-    """As `asyncio.wait_for` does it on Python 3.11: it is renewed, and guards. Kept by Holds.remove: `strays`."""
+    """As `asyncio.wait_for` does on Python 3.11: it is renewed, and guards. Kept by Holds.remove: `strays`."""
     lease = await asyncio.create_task(locks.lock("a").acquire())
     await settle(backend)
     assert lease._task is None
@@ -148,7 +148,7 @@ async def test_released_inside(locks: LockManager, backend: MemoryBackend) -> No
     assert backend.calls == ["acquire", "release"]
 
 
-async def test_an_error_of_the_block_goes_on(locks: LockManager, backend: MemoryBackend) -> None:
+async def test_an_error_of_the_block_passes(locks: LockManager, backend: MemoryBackend) -> None:
     lease = await locks.lock("a").acquire()
     with pytest.raises(ZeroDivisionError):
         async with lease:
@@ -183,7 +183,9 @@ async def test_without_cancellation(locks: LockManager, backend: MemoryBackend) 
 
 
 async def test_over_a_yield(locks: LockManager) -> None:
-    """An async generator that holds it is warned of, as with `async with lock`. Kept by Lease.__aenter__: `caller`."""
+    """An async generator that holds it gets a warning, as with `async with lock`. Kept by Lease.__aenter__:
+    `caller`.
+    """
 
     async def pages() -> object:
         async with await locks.lock("a").acquire():

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Lagging(MemoryBackend):
-    """Takes `lag` seconds of virtual time to bring a request, and as many to bring its answer."""
+    """Takes `lag` seconds of virtual time to bring a request, and the same to bring its answer."""
 
     lag = 0.0
 
@@ -77,7 +77,7 @@ async def test_deadline_counts_from_when_the_request_was_written(crew: Crew) -> 
         await lease.release()
 
 
-async def test_a_grant_past_its_own_deadline_is_undone_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_grant_past_its_own_deadline_is_undone_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
     """H5, `Gate.admit`: a grant that took longer than it lasts guards nothing."""
     backend = Lagging()
     async with LockManager(backend, ttl=3.0, request_timeout=60) as locks:
@@ -96,7 +96,7 @@ async def test_a_grant_past_its_own_deadline_is_undone_and_asked_again(caplog: p
 
 
 async def test_nothing_shortens(locks: LockManager, backend: MemoryBackend) -> None:
-    """H5, `_nest`: an owner has one ttl, the largest asked for; a nested shorter one changes nothing."""
+    """H5, `_nest`: an owner has one ttl, the largest one requested; a shorter nested one changes nothing."""
     long, short = locks.lock("a", ttl=60), locks.lock("a", ttl=1)
     async with long as lease:
         before = lease.remaining()
@@ -117,7 +117,7 @@ async def test_a_longer_nested_ttl_stays(locks: LockManager, backend: MemoryBack
         assert lease.remaining() == pytest.approx(59)
 
 
-async def test_unknown_is_asked_again_until_it_works(
+async def test_unknown_is_repeated_until_it_works(
     locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`Hold.unknown`: an error is no verdict; with backoff until the deadline."""
@@ -133,7 +133,7 @@ async def test_unknown_is_asked_again_until_it_works(
 async def test_unreachable_at_the_deadline_and_not_before(
     locks: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Invariant 6, `Hold.on_due`: the loss is told at the deadline, `margin` before the server lets go."""
+    """Invariant 6, `Hold.on_due`: you learn of the loss at the deadline, `margin` before the server lets go."""
     left: list[int] = []
 
     async def guarded() -> None:
@@ -154,7 +154,7 @@ async def test_unreachable_at_the_deadline_and_not_before(
     assert left == [MARGIN * 1000]
 
 
-async def test_just_before_the_deadline_it_lives(locks: LockManager, backend: MemoryBackend) -> None:
+async def test_it_lives_just_before_the_deadline(locks: LockManager, backend: MemoryBackend) -> None:
     lease = await locks.lock("a", renew=False).acquire()
     await backend.clock.advance(DEADLINE - 0.001)
     assert not lease.lost
@@ -206,7 +206,7 @@ async def test_a_short_block_loses_nothing(locks: LockManager, backend: MemoryBa
 
 
 async def test_without_a_margin_an_outage_is_still_an_outage(backend: MemoryBackend) -> None:
-    """`Hold._cause`: with margin=0 no lateness at all must not read as a blocked loop."""
+    """`Hold._cause`: with margin=0 a loop that is not late at all must not count as blocked."""
     async with LockManager(backend, margin=0) as locks:
         lease = await locks.lock("a").acquire()
         with backend.outage():
@@ -276,7 +276,7 @@ async def test_the_first_loss_counts(locks: LockManager, backend: MemoryBackend)
 
 
 async def test_a_renewal_after_the_deadline_revives_nothing(backend: MemoryBackend) -> None:
-    """H5, `Hold.judged`: a loss is absorbing, though the server answers 'renewed' later."""
+    """H5, `Hold.judged`: a loss is absorbing, even if the server answers 'renewed' later."""
     backend = Lagging()
     async with LockManager(backend) as locks:
         lease = await locks.lock("a").acquire()
@@ -298,7 +298,7 @@ async def test_a_renewal_after_the_deadline_revives_nothing(backend: MemoryBacke
 
 
 async def test_a_verdict_on_a_released_hold_is_ignored(locks: LockManager, backend: MemoryBackend) -> None:
-    """H10, `Hold.judged`: `self.ended`; a renewal crossing a release is no loss, and nothing watches on."""
+    """H10, `Hold.judged`: `self.ended`; a renewal that crosses a release is no loss, and nothing stays scheduled."""
     lease = await locks.lock("a").acquire()
     with backend.outage():
         await backend.clock.advance(TTL / 3)
@@ -310,7 +310,7 @@ async def test_a_verdict_on_a_released_hold_is_ignored(locks: LockManager, backe
 
 
 async def test_a_flushed_server_is_noticed_on_reconnect(locks: LockManager, backend: MemoryBackend) -> None:
-    """§6, `Lifecycle._verify`: after a reconnect every hold is asked for at once."""
+    """§6, `Lifecycle._verify`: after a reconnect every hold is verified at once."""
     renewed, fixed = await locks.lock("a").acquire(), await locks.lock("b", renew=False).acquire()
     with backend.outage():
         backend.flush()

@@ -22,7 +22,7 @@ MANY = 300
 
 
 def chain() -> list[TaskHolds]:
-    """What the context refers to, also what holds nothing."""
+    """What the context refers to, including tasks that hold nothing."""
     found, link = [], holds._current.get()
     while link is not None:
         found.append(link)
@@ -30,10 +30,10 @@ def chain() -> list[TaskHolds]:
     return found
 
 
-async def test_a_task_that_holds_much_looks_at_little(
+async def test_a_task_that_holds_many_looks_at_few(
     locks: LockManager, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`TaskHolds.leases` is looked up by name: nothing walks over all leases of a task, or over those of a name."""
+    """`TaskHolds.leases` is a lookup by name: nothing walks over all leases of a task, or over those of a name."""
     kept = [await locks.lock(f"n{i}").acquire() for i in range(MANY)]
     permits = locks.semaphore("s", 10 * MANY)
     kept += [await permits.acquire() for _ in range(MANY)]
@@ -63,8 +63,8 @@ async def test_a_release_out_of_order(locks: LockManager) -> None:
     assert inner.released
 
 
-async def test_a_task_that_holds_nothing_any_more_keeps_nothing(locks: LockManager) -> None:
-    """Kept by Holds.remove: `leases.clear()`; websocket tasks live for days after they took a lock once."""
+async def test_a_task_that_holds_nothing_more_keeps_nothing(locks: LockManager) -> None:
+    """Kept by Holds.remove: `leases.clear()`; websocket tasks live for days after they held a lock once."""
     for name in "abc":
         async with locks.lock(name) as lease:
             hold = weakref.ref(lease)
@@ -74,8 +74,8 @@ async def test_a_task_that_holds_nothing_any_more_keeps_nothing(locks: LockManag
     assert [(list(link), sys.getsizeof(link.leases)) for link in chain()] == [([], sys.getsizeof({}))]
 
 
-async def test_a_task_after_the_other(locks: LockManager) -> None:
-    """Each starts the next one inside its block: the chain is as long as what is held. Kept by holds._pruned."""
+async def test_one_task_after_another(locks: LockManager) -> None:
+    """Each starts the next one inside its block: the chain is as long as the list of holds. Kept by holds._pruned."""
     lengths = []
 
     async def generation(left: int) -> asyncio.Task[None] | None:
@@ -96,7 +96,7 @@ async def test_a_task_after_the_other(locks: LockManager) -> None:
 
 
 async def test_an_ancestor_of_an_ancestor_holds_it(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
-    """And the one between them once held something else. Kept by holds.lineage."""
+    """And the one between them used to hold something else. Kept by holds.lineage."""
 
     async def between() -> str:
         async with locks.lock("b"):
@@ -146,7 +146,7 @@ async def test_a_task_that_released_as_it_ended(locks: LockManager, backend: Mem
     assert not runtime_of(locks).holds
 
 
-async def test_what_overlaps_is_known_after_another_release(locks: LockManager) -> None:
+async def test_overlaps_are_known_after_another_release(locks: LockManager) -> None:
     """A task that holds a multi lock has released something else. Kept by Holds.remove: `contention.overlapping`."""
     async with locks.multi_lock("a", "b"):
         async with locks.lock("c"):

@@ -1,4 +1,4 @@
-"""Keys: any name works, all keys of a name share a slot, different names never meet."""
+"""Keys: any name works, all keys of a name share a slot, different names never collide."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BAD = ["", "x" * (MAX_NAME_BYTES + 1), "é" * (MAX_NAME_BYTES // 2 + 1), "\ud800
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_keys_of_a_name_share_a_slot(name: str) -> None:
-    """`_ENCODED` in keys.py: unescaped, `}x` leaves an empty hash tag, and lock and state part ways."""
+    """`_ENCODED` in keys.py: unescaped, `}x` leaves an empty hash tag, and lock and state are separated."""
     keys = Keys("aiolock").of("lock", name)
     slots = {key_slot(key.encode()) for key in (keys.lock, keys.state, keys.free, keys.dead("m:1"))}
     assert len(slots) == 1
@@ -82,7 +82,7 @@ def test_bad_names(name: object) -> None:
         check_name(name)
     assert caught.value.name or name == ""
     assert "name" in str(caught.value)
-    str(caught.value).encode()  # can be printed, whatever was in the name
+    str(caught.value).encode()  # printable, whatever was in the name
     with pytest.raises(ConfigurationError):
         LockManager(MemoryBackend()).lock(name)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The latch in one process, on a server in memory: waiting, cancelling, closing, outages; nothing sleeps."""
+"""The latch in one process, on an in-memory server: waiting, cancelling, closing, outages; nothing sleeps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def queries(backend: MemoryBackend) -> int:
 
 
 async def waiting(crew: Crew, backend: MemoryBackend, latch: Latch, **options: Any) -> asyncio.Task[None]:
-    """A task that waits, and has come as far as it can."""
+    """Return a task that waits, and has got as far as it can."""
     task = crew.start(latch.wait(**options))
     await settle(backend)
     return task
@@ -76,7 +76,7 @@ async def test_an_open_latch_costs_one_query_and_no_subscription(latch: Latch, b
 async def test_many_waiters_share_two_queries_and_a_subscription(
     latch: Latch, there: Latch, locks: LockManager, crew: Crew, backend: MemoryBackend
 ) -> None:
-    """Kept by LatchWatcher: it asks, not its waiters."""
+    """Kept by LatchWatcher: it asks, its waiters do not."""
     tasks = [crew.start(locks.latch(NAME, 2).wait()) for _ in range(100)]
     await settle(backend)
     tasks += [crew.start(latch.wait()) for _ in range(100)]
@@ -147,7 +147,7 @@ async def test_its_own_opening_needs_no_message(
     assert task.done()
 
 
-async def test_a_timeout_says_what_is_missing(latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend) -> None:
+async def test_a_timeout_names_what_is_missing(latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend) -> None:
     task = await waiting(crew, backend, latch, timeout=20.0)
     await there.count_down()
     await backend.clock.advance(19.9)
@@ -162,7 +162,7 @@ async def test_a_timeout_says_what_is_missing(latch: Latch, there: Latch, crew: 
     assert backend.store.numsub(FREE) == 0
 
 
-async def test_a_timeout_ends_one_waiter_only(
+async def test_a_timeout_ends_only_one_waiter(
     latch: Latch, there: Latch, locks: LockManager, crew: Crew, backend: MemoryBackend
 ) -> None:
     short = await waiting(crew, backend, latch, timeout=1.0)
@@ -182,7 +182,7 @@ async def test_a_timeout_ends_one_waiter_only(
 # Expiry.
 
 
-async def test_who_waits_keeps_it_alive(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
+async def test_waiting_keeps_it_alive(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
     """Kept by LatchWatcher._next_query: a third of a short ttl; and by LatchWatcher.join: the longest ttl."""
     latch = locks.latch(NAME, 2, ttl=3.0)
     task = await waiting(crew, backend, latch)
@@ -218,7 +218,7 @@ async def test_unused_it_expires_and_its_name_is_fresh(locks: LockManager, backe
 # Outages.
 
 
-async def test_who_waits_rides_out_an_outage(latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend) -> None:
+async def test_waiting_survives_an_outage(latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend) -> None:
     task = await waiting(crew, backend, latch)
     with backend.outage():
         for _ in range(2):
@@ -231,7 +231,7 @@ async def test_who_waits_rides_out_an_outage(latch: Latch, there: Latch, crew: C
 
 
 async def test_a_reconnect_is_a_reason_to_ask(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
-    """What was missed meanwhile is found at once. Kept by ReleaseListener._on_message, which takes confirmations."""
+    """A missed message is compensated at once. Kept by ReleaseListener._on_message, which takes confirmations."""
     task = await waiting(crew, backend, latch)
     with backend.outage():
         backend.store.hset(KEY, {"left": "0"})
@@ -240,7 +240,7 @@ async def test_a_reconnect_is_a_reason_to_ask(latch: Latch, crew: Crew, backend:
 
 
 async def test_a_first_query_without_an_answer_raises(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
-    """Also for who came second, and though both have a longer timeout."""
+    """Also for a second waiter, and even if both have a longer timeout."""
     with backend.outage():
         first = await waiting(crew, backend, latch, timeout=60.0)
         await backend.clock.advance(1.0)
@@ -266,10 +266,10 @@ async def test_a_lost_query_is_written_again(latch: Latch, there: Latch, crew: C
     await task
 
 
-async def test_a_passing_error_is_passed_over(
+async def test_a_temporary_error_is_ignored(
     latch: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LOADING, say: who waits tries again. Who did not have an answer before is told."""
+    """LOADING, for example: a waiter tries again. A waiter that never had an answer gets the error."""
     task = await waiting(crew, backend, latch)
     failing = True
     original = backend._execute
@@ -312,7 +312,7 @@ async def test_an_unwritten_count_down_is_withdrawn(latch: Latch, crew: Crew, ba
     assert await latch.count() == 2
 
 
-async def test_a_wrong_type_is_told(latch: Latch, backend: MemoryBackend) -> None:
+async def test_a_wrong_type_is_reported(latch: Latch, backend: MemoryBackend) -> None:
     backend.store.set(KEY, "a string", 60_000)
     for use in (latch.count(), latch.count_down(), latch.wait(), latch.wait(timeout=0)):
         with pytest.raises(BackendError, match="another type") as caught:
@@ -322,7 +322,7 @@ async def test_a_wrong_type_is_told(latch: Latch, backend: MemoryBackend) -> Non
     assert backend.store.pttl(KEY) == 60_000
 
 
-async def test_where_no_subscription_is_allowed_it_polls(
+async def test_without_subscriptions_it_polls(
     latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kept by ReleaseListener._on_confirmed and LatchWatcher._next_query."""
@@ -344,7 +344,7 @@ async def test_where_no_subscription_is_allowed_it_polls(
 # Closing.
 
 
-async def test_closing_ends_who_waits(backend: MemoryBackend, crew: Crew) -> None:
+async def test_closing_ends_the_waits(backend: MemoryBackend, crew: Crew) -> None:
     """At once, and without a BackendError. Kept by LatchWatcher.close and LatchWatcher.change."""
     locks = LockManager(MemoryBackend(backend))
     async with locks:
@@ -382,7 +382,7 @@ async def test_outside_of_the_manager(backend: MemoryBackend) -> None:
     for use in (latch.count(), latch.count_down(), latch.wait(), latch.wait(timeout=0)):
         with pytest.raises(ConfigurationError, match="before its manager was entered"):
             await use
-    for _ in range(2):  # a manager that is entered again has the latch still
+    for _ in range(2):  # a manager that is entered again still has the latch
         async with locks:
             assert await latch.count_down() == 0
             await latch.wait()
@@ -410,7 +410,7 @@ async def query(locks: LockManager) -> None:
 @pytest.mark.parametrize("others_wait", [False, True], ids=["alone", "with others"])
 @pytest.mark.parametrize("scenario", [count_and_wait, query])
 async def test_a_cancel_at_any_await_leaves_nothing(scenario: Scenario, others_wait: bool) -> None:
-    """No subscription, no timer, no memory; and nobody else is disturbed."""
+    """No subscription, no timer, no memory; and no other waiter is disturbed."""
     suspensions = await run_once(scenario, {}, others_wait)
     assert suspensions >= 2
     for number in range(1, suspensions + 1):
@@ -458,14 +458,14 @@ async def test_a_cancelled_count_down_that_was_written_counts(latch: Latch, crew
 
 
 async def test_a_name_counts_once(latch: Latch, there: Latch) -> None:
-    """Kept by Latch._counter; a name and the library's own ids never meet."""
+    """Kept by Latch._counter; a name and the library's own ids never collide."""
     assert await latch.count_down(by="left") == 1
     assert await there.count_down(by="left") == 1
     assert await there.count_down(by="total") == 0
 
 
 async def test_the_first_count_counts(locks: LockManager, there: Latch, caplog: pytest.LogCaptureFixture) -> None:
-    """Others are told once, in the log. Kept by Latch._agree."""
+    """Others get a warning in the log, once. Kept by Latch._agree."""
     assert await there.count() == 2
     other = locks.latch(NAME, 5)
     with caplog.at_level(logging.WARNING, "aiolock"):
@@ -489,7 +489,7 @@ def test_bad_counts(count: Any) -> None:
 
 
 @pytest.mark.parametrize("by", ["", "x" * 513, 7, "\ud800"])
-async def test_bad_names_of_who_counts(latch: Latch, by: Any) -> None:
+async def test_bad_counter_names(latch: Latch, by: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"by= of latch 'import:7' must be text of 1 to 512 bytes") as caught:
         await latch.count_down(by=by)
     assert caught.value.name == NAME
@@ -512,7 +512,7 @@ async def test_bad_timeouts(latch: Latch, timeout: Any) -> None:
         await latch.wait(timeout=timeout)
 
 
-def test_it_says_what_it_is(locks: LockManager) -> None:
+def test_its_repr(locks: LockManager) -> None:
     latch = locks.latch(NAME, 2)
     assert repr(latch) == "<Latch 'import:7' count=2>"
     assert latch.name == NAME
@@ -521,6 +521,6 @@ def test_it_says_what_it_is(locks: LockManager) -> None:
             leave(latch)
 
 
-def test_a_lock_and_a_latch_of_one_name_never_mix(locks: LockManager) -> None:
+def test_a_lock_and_a_latch_with_the_same_name_are_independent(locks: LockManager) -> None:
     keys = runtime_of(locks).keys
     assert LatchCalls(keys, NAME, 1, 1).channels[0] == FREE != keys.of("lock", NAME).free

@@ -1,4 +1,4 @@
-"""A grant that is told past its deadline: the loop stood still, and the server has passed it on meanwhile."""
+"""A grant that arrives past its deadline: the loop stood still, and the server has meanwhile granted to another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiolock.core.manager_channel import ManagerChannel
 from aiolock.testing import MemoryBackend, VirtualClock
 
 LATE = 2.8
-"""Seconds: past the deadline of a grant that lasts for the liveness of 3 s, and the waiter still counts as alive."""
+"""Seconds: past the deadline of a grant that lasts for the liveness of 3 s, while the waiter still counts as alive."""
 
 
 async def test_the_entry_is_kept(aiolock_memory: MemoryBackend, aiolock_clock: VirtualClock) -> None:

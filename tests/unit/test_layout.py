@@ -52,7 +52,7 @@ def test_imports_go_down_only() -> None:
     upwards = []
     for path, names in IMPORTS.items():
         here = path.relative_to(PACKAGE).with_suffix("").parts[0]
-        if here == "__init__":  # offers what stands anywhere below, but nothing for tests
+        if here == "__init__":  # it offers names from anywhere below, but nothing for tests
             upwards += [(name_of(path), name) for name in names if name[:2] == ["aiolock", "testing"]]
             continue
         assert here in RANK, f"{name_of(path)} is not in the agreed layout"

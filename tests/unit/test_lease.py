@@ -1,4 +1,4 @@
-"""A lease: releasing it, asking it, and what becomes of one that nobody can release."""
+"""A lease: releasing it, asking it, and what becomes of one that no one can release."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_release_is_sent_when_called(locks: LockManager, peer: LockManager
 
 
 async def test_releasing_a_nested_lease_twice_leaves_the_outer_one(locks: LockManager, peer: LockManager) -> None:
-    """Review "Hold versus Lease": distinct handles make a repeat decidable."""
+    """Review "Hold versus Lease": distinct handles tell a repeated release from a new one."""
     lock = locks.lock("a")
     outer, inner = await lock.acquire(), await lock.acquire()
     await inner.release()
@@ -169,7 +169,9 @@ async def test_release_after_a_loss(locks: LockManager, backend: MemoryBackend) 
 async def test_not_owned_before_the_deadline_is_a_loss(
     locks: LockManager, backend: MemoryBackend, happened: str, reason: LossReason, plain: bool
 ) -> None:
-    """H10, `ReleaseResult.settle`: `now < hold.deadline`; else the exit looks clean though a successor overlapped."""
+    """H10, `ReleaseResult.settle`: `now < hold.deadline`; otherwise the exit looks clean though a successor
+    overlapped.
+    """
     lock = locks.lock("a")
     if plain:
         lease = await lock.acquire()
@@ -198,7 +200,7 @@ async def test_not_owned_does_not_mask_the_bodys_error(locks: LockManager, backe
 async def test_not_owned_by_a_repeated_release_is_no_loss(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
-    """H10: the first copy did it, its reply was lost, and the name went on to somebody else."""
+    """H10: the first copy did it, its reply was lost, and the name went to another owner."""
     lease = await locks.lock("a").acquire()
     backend.fail_next("reply")
     await lease.release()
@@ -210,7 +212,7 @@ async def test_not_owned_by_a_repeated_release_is_no_loss(
 async def test_outage_at_release_is_a_warning(
     locks: LockManager, backend: MemoryBackend, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """§6 Release: a valid body end + unreachable server is no error; it goes on in the background."""
+    """§6 Release: a valid body end with an unreachable server is no error; the release continues in the background."""
     holder = Holder(crew, locks.lock("a"))
     await holder.entered
     with backend.outage():
@@ -329,7 +331,7 @@ async def test_a_kept_lease_of_a_task_that_ended_is_renewed(locks: LockManager, 
 async def test_a_task_that_ends_inside_the_block(
     locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Invariant 9, `Holds._end`: released, ERROR; nobody renews what nobody leaves."""
+    """Invariant 9, `Holds._end`: released, with an ERROR; a block that is never left is not renewed."""
 
     async def enter() -> Lease:
         return await locks.lock("a").__aenter__()
@@ -387,7 +389,7 @@ async def test_a_generator_closed_by_another_task(locks: LockManager, backend: M
 async def test_leaving_a_generator_elsewhere_spares_another_task(
     locks: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """`Blocks.leave`: of blocks entered in other tasks, the generator's own is meant, and not one that runs."""
+    """`Blocks.leave`: of blocks entered in other tasks, the generator's own is meant, and not one that still runs."""
     lock = locks.lock("a", cancel_on_loss=False)
 
     async def one() -> AsyncIterator[int]:
@@ -454,7 +456,7 @@ async def lose_in_transaction(locks: LockManager, transaction: Transaction, shie
 
 
 async def test_shielded_rolls_back_within_the_margin(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """Review e, `Shielded.__aexit__`: level cancellation would cut the ROLLBACK at its first await."""
+    """Review e, `Shielded.__aexit__`: level cancellation would cancel the ROLLBACK at its first await."""
     transaction = Transaction(asyncio.Event())
     task = crew.start(lose_in_transaction(locks, transaction, shielded=True))
     await settle(backend)
@@ -466,7 +468,7 @@ async def test_shielded_rolls_back_within_the_margin(locks: LockManager, backend
     assert transaction.ended == "rolled back"
 
 
-async def test_unshielded_is_cut_off(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+async def test_unshielded_is_cancelled_half_way(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
     transaction = Transaction(asyncio.Event())
     task = crew.start(lose_in_transaction(locks, transaction, shielded=False))
     await settle(backend)
@@ -477,7 +479,7 @@ async def test_unshielded_is_cut_off(locks: LockManager, backend: MemoryBackend,
 
 
 async def test_shielded_ends_with_the_servers_expiry(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """`_Expiry`: the clean-up is cut off when the next holder may come in."""
+    """`_Expiry`: the clean-up is cancelled when the next holder may come in."""
     transaction = Transaction(asyncio.Event())
     task = crew.start(lose_in_transaction(locks, transaction, shielded=True))
     await settle(backend)
@@ -540,8 +542,10 @@ async def test_fences_rise_and_abandonment_shows(locks: LockManager, peer: LockM
     assert fences == sorted(set(fences))
 
 
-async def test_the_floor_is_the_highest_fence_heard_of(locks: LockManager, backend: MemoryBackend) -> None:
-    """H7, `Runtime.heard`: data lost and the server's clock back; who saw the last fence still gets a higher one."""
+async def test_the_floor_is_the_highest_known_fence(locks: LockManager, backend: MemoryBackend) -> None:
+    """H7, `Runtime.heard`: data lost and the server's clock back; a manager that saw the last fence still gets a higher
+    one.
+    """
     async with locks.lock("a") as first:
         pass
     backend.flush()
@@ -554,7 +558,7 @@ async def test_the_floor_is_the_highest_fence_heard_of(locks: LockManager, backe
 async def test_an_undone_grant_keeps_the_evidence(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """H3 (2): `release(… 'undone')` restores the flag it found; nobody has repaired the mess yet."""
+    """H3 (2): `release(… 'undone')` restores the flag it found; nothing has been repaired yet."""
     gone = await peer.lock("a").acquire()
     backend.expire("a")
     holder = Holder(crew, locks.lock("a"))
@@ -570,7 +574,7 @@ async def test_an_undone_grant_keeps_the_evidence(
 
 
 async def test_a_replay_reads_its_own_grant(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """H3 (1): the resend of a grant whose reply was lost must not see its own dirty mark, nor miss the crash."""
+    """H3 (1): the repetition of a grant whose reply was lost must not see its own dirty mark, nor miss the crash."""
     backend.fail_next("reply")
     async with locks.lock("a") as lease:
         assert not lease.abandoned

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Busy(MemoryBackend):
-    """Refuses the next so many releases, for the moment."""
+    """Refuses the next releases, temporarily."""
 
     refusals = 0
 
@@ -39,8 +39,8 @@ async def locks(backend: Busy) -> AsyncIterator[LockManager]:
         yield manager
 
 
-async def test_one_that_is_repeated_after_the_whole_was_released_is_no_loss(backend: Busy, locks: LockManager) -> None:
-    """Kept by PendingRelease._settle: who ends the hold afterwards is told of losses."""
+async def test_a_copy_after_the_whole_was_released_is_no_loss(backend: Busy, locks: LockManager) -> None:
+    """Kept by PendingRelease._settle: the release that ends the hold afterwards reports losses."""
     lock = locks.lock("order:42")
     outer, inner = await lock.acquire(), await lock.acquire()
     backend.refusals = 1
@@ -54,7 +54,7 @@ async def test_one_that_is_repeated_after_the_whole_was_released_is_no_loss(back
     await outer.release()
 
 
-async def test_one_that_finds_nothing_says_so(backend: Busy, locks: LockManager) -> None:
+async def test_one_that_finds_nothing_reports_it(backend: Busy, locks: LockManager) -> None:
     """Kept by ReleaseResult.settle: `self._loss = hold.loss()`."""
     lock = locks.lock("order:42")
     outer, inner = await lock.acquire(), await lock.acquire()
@@ -68,7 +68,7 @@ async def test_one_that_finds_nothing_says_so(backend: Busy, locks: LockManager)
 async def test_a_part_whose_release_died_unanswered_comes_back_once(
     backend: Busy, locks: LockManager, lost: Literal["request", "reply"]
 ) -> None:
-    """It says what is left, so that a copy of it takes nothing more."""
+    """It says how much stays, so that a copy of it takes nothing more."""
     semaphore = locks.semaphore("api", 5)
     lease = await semaphore.acquire(4)
     backend.fail_next(lost)
@@ -95,8 +95,8 @@ async def test_parts_that_are_refused_and_written_again_come_back_in_any_order(
     await lease.release()
 
 
-async def test_what_is_renewed_is_what_is_left(locks: LockManager) -> None:
-    """So that a lost one is judged by its own weight. Kept by Gate._write_rest."""
+async def test_the_rest_is_renewed(locks: LockManager) -> None:
+    """So a loss is judged by its own weight. Kept by Gate._write_rest."""
     lease = await locks.semaphore("api", 5).acquire(4)
     lease.release(3)
     _, (_, (*_, weight)) = lease._hold.part()

@@ -1,4 +1,4 @@
-"""A manager's life when others end it: closed while somebody enters, its loop closed first, its task cancelled."""
+"""A manager's life when others end it: closed while a task enters, its loop closed first, its task cancelled."""
 
 from __future__ import annotations
 
@@ -46,16 +46,18 @@ asyncio.run(main())
 
 
 def test_the_first_block_of_a_process_imports_nothing() -> None:
-    """All others would wait meanwhile, and the loop stand still. Kept by Lifecycle._open: `new_scope`."""
+    """All other tasks would wait for the import, and the loop would stand still. Kept by Lifecycle._open:
+    `new_scope`.
+    """
     done = subprocess.run([sys.executable, "-c", FIRST_BLOCK], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n[]\n"
 
 
-# Closed while somebody enters.
+# Closed while a task enters.
 
 
 @pytest.mark.parametrize("count", range(12))
-async def test_closed_while_somebody_enters(count: int) -> None:
+async def test_closed_while_a_task_enters(count: int) -> None:
     """At whatever await: a clear error there, and nothing is left. Kept by Lifecycle.close: `reschedule`."""
     backend = SlowBackend()
     manager = LockManager(backend)
@@ -104,7 +106,7 @@ async def test_an_entry_that_would_wait_for_long_ends_at_once() -> None:
     assert_nothing_left(manager, backend)
 
 
-async def test_closed_twice_while_somebody_enters() -> None:
+async def test_closed_twice_while_a_task_enters() -> None:
     backend = SlowBackend()
     manager = LockManager(backend)
     entering = asyncio.create_task(enter(manager))
@@ -116,7 +118,7 @@ async def test_closed_twice_while_somebody_enters() -> None:
 
 
 async def test_entering_is_cancelled_and_closed_at_once() -> None:
-    """Whoever is cancelled is told so."""
+    """The cancelled task is told so."""
     backend = SlowBackend()
     manager = LockManager(backend)
     entering = asyncio.create_task(enter(manager))
@@ -128,7 +130,7 @@ async def test_entering_is_cancelled_and_closed_at_once() -> None:
     assert_nothing_left(manager, backend)
 
 
-async def test_a_second_entry_while_somebody_enters() -> None:
+async def test_a_second_entry_while_a_task_enters() -> None:
     manager = LockManager(SlowBackend())
     entering = asyncio.create_task(enter(manager))
     await turns(2)
@@ -139,7 +141,7 @@ async def test_a_second_entry_while_somebody_enters() -> None:
 
 
 async def test_entered_while_it_closes() -> None:
-    """Another call of aclose() does not wait for the first one; an entry then says what it is too early for."""
+    """A second aclose() does not wait for the first one; an entry then says that it is too early."""
     backend = SlowBackend()
     manager = await enter(LockManager(backend))
     closing = asyncio.create_task(manager.aclose())
@@ -158,7 +160,7 @@ async def test_entered_while_it_closes() -> None:
 
 
 async def test_opened_and_closed_by_tasks_that_end() -> None:
-    """As a framework's hooks do it: neither is the task that uses the locks."""
+    """As a framework's hooks do: neither is the task that uses the locks."""
     backend = MemoryBackend()
     manager = LockManager(backend)
     await manager.close()  # was never opened
@@ -181,14 +183,14 @@ async def test_opened_twice() -> None:
     with pytest.raises(ConfigurationError, match="open already"):
         async with manager:
             pass
-    async with manager.lock("a"):  # it is not closed by that
+    async with manager.lock("a"):  # that does not close it
         pass
     await manager.close()
 
 
 @pytest.mark.parametrize("count", range(8))
 async def test_opening_is_cancelled(count: int) -> None:
-    """At whatever await: nothing stays open, and it can be opened again."""
+    """At whatever await: nothing stays open, and you can open it again."""
     backend = SlowBackend()
     manager = LockManager(backend)
     opening = asyncio.create_task(manager.open())
@@ -206,7 +208,7 @@ async def test_opening_is_cancelled(count: int) -> None:
 
 @pytest.mark.parametrize("call", [LockManager.open, LockManager.close])
 async def test_on_another_loop(call: Callable[[LockManager], Awaitable[object]]) -> None:
-    """A clear error, and the manager goes on where it is open. Kept by Lifecycle: `runtime.loop is not loop`."""
+    """A clear error, and the manager stays open where it is. Kept by Lifecycle: `runtime.loop is not loop`."""
     manager = LockManager(MemoryBackend())
     await manager.open()
 
@@ -245,7 +247,8 @@ def test_under_trio() -> None:
 
 @pytest.mark.parametrize("owner_first", [True, False])
 async def test_the_closing_task_and_the_blocks_are_cancelled_together(owner_first: bool) -> None:
-    """A second Ctrl-C, while closing waits for the blocks: each is released that ends in the same turns of the loop.
+    """A second Ctrl-C, while closing waits for the blocks: each block that ends in the same turns of the loop is
+    released.
 
     Kept by Lifecycle._drain.
     """
@@ -253,7 +256,7 @@ async def test_the_closing_task_and_the_blocks_are_cancelled_together(owner_firs
     class Abrupt(MemoryBackend):
         async def aclose(self) -> None:
             closing = super().aclose()
-            closing.send(None)  # as a connection on which all is answered
+            closing.send(None)  # as a connection on which everything is answered
             closing.close()
 
     backend = Abrupt()
@@ -303,7 +306,7 @@ def run(main: Callable[[], Awaitable[Any]], *, then: Callable[[asyncio.AbstractE
 
 
 def test_a_manager_left_open_is_closed_with_the_loop() -> None:
-    """As `asyncio.run()` does it, also where the lease was dropped. Kept by Lifecycle._close_with_loop."""
+    """As `asyncio.run()` does it, even if the lease was dropped. Kept by Lifecycle._close_with_loop."""
     backend = MemoryBackend()
     manager = LockManager(backend)
     leases: list[object] = []
@@ -320,8 +323,8 @@ def test_a_manager_left_open_is_closed_with_the_loop() -> None:
     assert lock_keys(backend) == []
 
 
-def test_a_loop_that_was_closed_without_a_word() -> None:
-    """The manager can be entered again, on another loop. Kept by Lifecycle._forget_dead_loop."""
+def test_a_loop_that_was_closed_without_notice() -> None:
+    """You can enter the manager again, on another loop. Kept by Lifecycle._forget_dead_loop."""
     backend = MemoryBackend()
     manager = LockManager(backend)
     for _ in range(3):
@@ -342,13 +345,13 @@ def test_closing_after_the_loop() -> None:
     assert not runtime_of(manager).bound
 
 
-async def test_what_watched_over_a_former_entry_leaves_the_next_alone() -> None:
+async def test_the_watch_over_a_former_entry_leaves_the_next_alone() -> None:
     """Kept by Lifecycle._close_with_loop: `entered`."""
     manager = LockManager(MemoryBackend())
     await enter(manager)
     former = manager._lifecycle._with_loop
     assert former is not None
-    manager._lifecycle._with_loop = None  # as if closing had been cancelled before it came to that
+    manager._lifecycle._with_loop = None  # as if closing had been cancelled before that point
     await manager.aclose()
     async with manager:
         await former.aclose()

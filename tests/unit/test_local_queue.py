@@ -1,4 +1,4 @@
-"""Who of a process waits: tasks that come and give up share one place in the server's queue."""
+"""Which tasks of a process wait: tasks that come and give up share one place in the server's queue."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .world import (
 
 
 class Tricky(SlowBackend):
-    """Does things before it executes a script, or says something else instead.
+    """Does things before it executes a script, or gives another answer instead.
 
     Attributes:
-        before: what to do before the next so named script is executed.
-        instead: what to answer to the next so named script, which is not executed.
+        before: what to do before the next script with this name is executed.
+        instead: the answer to the next script with this name, which is not executed.
     """
 
     def __init__(self, peer: MemoryBackend | None = None, turns: int = 2) -> None:
@@ -96,10 +96,10 @@ async def test_one_place_for_all(mine: LockManager, peer: LockManager, slow: Tri
         await holder.end()
 
 
-async def test_who_gives_up_leaves_the_place_to_the_others(
+async def test_a_task_that_gives_up_leaves_the_place_to_the_others(
     mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew
 ) -> None:
-    """Also the one who asked for it; nobody of another process comes before them then."""
+    """Even if it is the one that asked for the place; no other process gets in before them."""
     lease = await peer.lock("a").acquire()
     first, second, third = await queue_up(crew, mine.lock("a"), 3, slow)
     others = await queue_up(crew, peer.lock("a"), 1, slow)
@@ -118,10 +118,10 @@ async def test_who_gives_up_leaves_the_place_to_the_others(
 
 
 @pytest.mark.parametrize("after", range(8))
-async def test_who_gives_up_while_the_request_is_on_its_way_leaves_it_to_the_others(
+async def test_a_task_that_gives_up_during_the_request_leaves_it_to_the_others(
     mine: LockManager, slow: Tricky, crew: Crew, after: int
 ) -> None:
-    """And the lock that it gets: one request, whoever takes what it gets."""
+    """And the lock that it gets: there is one request, whoever takes the result."""
     first, second = Holder(crew, mine.lock("a")), Holder(crew, mine.lock("a"))
     for _ in range(after):
         await turns(1)
@@ -142,10 +142,10 @@ async def test_the_last_one_leaves_the_queue(mine: LockManager, peer: LockManage
 
 
 @pytest.mark.parametrize("after", range(12))
-async def test_a_grant_that_nobody_waits_for_is_passed_on(
+async def test_a_grant_that_no_task_waits_for_is_passed_on(
     mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew, after: int
 ) -> None:
-    """Whenever the last one gives up around the moment of the grant; nobody sees an abandoned lock then."""
+    """Whenever the last one gives up around the moment of the grant; no one then sees an abandoned lock."""
     lease = await peer.lock("a").acquire()
     (gone,) = await queue_up(crew, mine.lock("a"), 1, slow)
     (other,) = await queue_up(crew, peer.lock("a"), 1, slow)
@@ -170,7 +170,7 @@ async def test_a_grant_goes_to_the_next_of_the_process(
     await second.end()
 
 
-async def test_who_comes_again_after_the_last_one_left_asks_anew(
+async def test_a_task_that_comes_after_the_last_one_left_asks_anew(
     mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew
 ) -> None:
     lease = await peer.lock("a").acquire()
@@ -186,7 +186,7 @@ async def test_who_comes_again_after_the_last_one_left_asks_anew(
     await holder.end()
 
 
-async def test_timeouts_of_those_who_share_a_place_are_their_own(
+async def test_tasks_that_share_a_place_have_their_own_timeouts(
     mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew
 ) -> None:
     lease = await peer.lock("a").acquire()
@@ -201,11 +201,13 @@ async def test_timeouts_of_those_who_share_a_place_are_their_own(
     await lease.release()
 
 
-# Who takes what another has asked for.
+# Taking what another task has asked for.
 
 
-async def test_the_taker_says_how_long_and_who(mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew) -> None:
-    """Another than the asker: the confirmation carries its ttl and its metadata. Kept by LocalQueue._give."""
+async def test_the_taker_sets_ttl_and_metadata(mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew) -> None:
+    """It is another task than the one that asked: the confirmation carries its ttl and metadata. Kept by
+    LocalQueue._give.
+    """
     lease = await peer.lock("a").acquire()
     (asker,) = await queue_up(crew, mine.lock("a", metadata="asker"), 1, slow)
     (taker,) = await queue_up(crew, mine.lock("a", ttl=60.0, metadata="taker"), 1, slow)
@@ -221,10 +223,10 @@ async def test_the_taker_says_how_long_and_who(mine: LockManager, peer: LockMana
 
 
 @pytest.mark.parametrize("ttl", [10.0, 60.0])
-async def test_the_taker_of_a_grant_at_once_says_so_too(
+async def test_the_taker_of_an_immediate_grant_does_so_too(
     mine: LockManager, slow: Tricky, crew: Crew, ttl: float
 ) -> None:
-    """What the request got was meant for another, with another ttl."""
+    """The request's grant was meant for another task, with another ttl."""
     asker = Holder(crew, mine.lock("a", metadata="asker"))
     taker = Holder(crew, mine.lock("a", ttl=ttl, metadata="taker"))
     await turns(3)
@@ -237,7 +239,7 @@ async def test_the_taker_of_a_grant_at_once_says_so_too(
     await taker.end()
 
 
-async def test_the_next_of_a_turn_says_how_long_and_who(mine: LockManager, slow: Tricky, crew: Crew) -> None:
+async def test_the_next_of_a_turn_sets_ttl_and_metadata(mine: LockManager, slow: Tricky, crew: Crew) -> None:
     (first,) = await queue_up(crew, mine.lock("a", metadata="first"), 1, slow)
     (second,) = await queue_up(crew, mine.lock("a", ttl=60.0, metadata="second"), 1, slow)
     await first.end()
@@ -248,7 +250,7 @@ async def test_the_next_of_a_turn_says_how_long_and_who(mine: LockManager, slow:
     await second.end()
 
 
-# What a release that hands on is answered.
+# The answers to a release that hands on.
 
 
 async def test_a_turn_that_is_over_is_passed_and_the_process_waits_again(
@@ -273,10 +275,10 @@ async def test_a_turn_that_is_over_is_passed_and_the_process_waits_again(
 
 
 @pytest.mark.parametrize("after", range(1, 8))
-async def test_the_heir_gives_up_while_the_turn_is_passed(
+async def test_the_successor_gives_up_while_the_turn_is_passed(
     peer: LockManager, slow: Tricky, crew: Crew, after: int
 ) -> None:
-    """The place that the process was given meanwhile is given back."""
+    """The place that the process got in the meantime is given back."""
     async with LockManager(slow, handoff_limit=0) as modest:
         first, second = await queue_up(crew, modest.lock("a"), 2, slow)
         (other,) = await queue_up(crew, peer.lock("a"), 1, slow)
@@ -318,7 +320,7 @@ async def test_what_is_handed_on_was_deleted(mine: LockManager, slow: Tricky, cr
 
 @pytest.mark.parametrize("executed", [False, True])
 async def test_no_verdict_on_what_is_handed_on(mine: LockManager, slow: Tricky, crew: Crew, executed: bool) -> None:
-    """Whoever has it, neither keeps it: the next one asks anew, under another id. Nobody is told of an error."""
+    """Whoever has it, neither keeps it: the next one asks anew, under another id. No error is reported."""
     first, second = await queue_up(crew, mine.lock("a"), 2, slow)
     if executed:
         doubt(slow, "transfer")
@@ -333,8 +335,8 @@ async def test_no_verdict_on_what_is_handed_on(mine: LockManager, slow: Tricky, 
     await second.end()
 
 
-async def test_a_refusal_of_what_is_handed_on_is_told(mine: LockManager, slow: Tricky, crew: Crew) -> None:
-    """Such as of an ACL that denies the script: to the next one, too; those behind it ask for themselves."""
+async def test_a_refused_hand_off_is_reported(mine: LockManager, slow: Tricky, crew: Crew) -> None:
+    """Such as by an ACL that denies the script: to the next task, too; the tasks behind it ask for themselves."""
     first, second, third = await queue_up(crew, mine.lock("a"), 3, slow)
     slow.instead["transfer"] = BackendError("a", "NOPERM this user has no permissions", transient=False)
     await first.end()
@@ -395,7 +397,7 @@ async def test_a_gone_entry_asks_anew(mine: LockManager, peer: LockManager, slow
 async def test_an_outage_longer_than_the_liveness_keeps_the_place(
     mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew
 ) -> None:
-    """Nobody took its turn meanwhile: who is not reached, and not passed over, keeps its number."""
+    """No one took its turn in the meantime: a process that is not reached, and not passed over, keeps its number."""
     lease = await peer.lock("a").acquire()
     (holder,) = await queue_up(crew, mine.lock("a"), 1, slow)
     place = waiting(slow, "a")
@@ -410,7 +412,7 @@ async def test_an_outage_longer_than_the_liveness_keeps_the_place(
 
 
 def doubt(slow: Tricky, script: str) -> None:
-    """The next so named script is executed, and its answer says that there is no verdict."""
+    """The next script with this name is executed, and its answer says that there is no verdict."""
     execute = slow._execute
 
     def once(call: Call[Any]) -> Any:

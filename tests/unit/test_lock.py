@@ -185,7 +185,9 @@ async def test_the_owner_of_something_else(locks: LockManager, peer: LockManager
         await locks.lock("a").acquire(owner=a.owner)
 
 
-async def test_a_stranger_timed_out_is_told_who_holds_it(locks: LockManager, peer: LockManager, crew: Crew) -> None:
+async def test_a_stranger_that_times_out_is_told_who_holds_it(
+    locks: LockManager, peer: LockManager, crew: Crew
+) -> None:
     holder = Holder(crew, peer.lock("a", metadata="the nightly import"))
     await holder.entered
     with pytest.raises(AcquireTimeout, match=f"{os.getpid()} the nightly import") as caught:
@@ -194,7 +196,7 @@ async def test_a_stranger_timed_out_is_told_who_holds_it(locks: LockManager, pee
     assert "pass owner=" not in str(caught.value)
 
 
-async def test_a_neighbour_timed_out_is_told_that_it_is_one(locks: LockManager, crew: Crew) -> None:
+async def test_a_neighbour_that_times_out_is_told_that_it_is_one(locks: LockManager, crew: Crew) -> None:
     holder = Holder(crew, locks.lock("a"))
     await holder.entered
     with pytest.raises(AcquireTimeout, match="another task of this process"):
@@ -213,7 +215,7 @@ async def test_grandchildren_know_their_ancestors(locks: LockManager, peer: Lock
             await asyncio.create_task(child())
 
 
-async def test_an_ancestor_that_has_released_is_none(locks: LockManager, peer: LockManager) -> None:
+async def test_an_ancestor_that_has_released_does_not_count(locks: LockManager, peer: LockManager) -> None:
     async with locks.lock("a"):
         pass
     async with peer.lock("a"):
@@ -308,7 +310,7 @@ async def test_try_acquire_in_an_outage(locks: LockManager, backend: MemoryBacke
     assert lock_keys(backend) == []
 
 
-async def test_lock_release_is_an_rlocks(locks: LockManager, peer: LockManager) -> None:
+async def test_lock_release_works_as_an_rlocks(locks: LockManager, peer: LockManager) -> None:
     lock = locks.lock("a")
     outer, inner = await lock.acquire(), await lock.acquire()
     await lock.release()
@@ -338,7 +340,7 @@ async def test_lock_release_of_a_lost_lease(locks: LockManager, backend: MemoryB
 
 
 async def test_lock_release_after_wait_for(locks: LockManager, peer: LockManager) -> None:
-    """On Python 3.11 `wait_for` acquires in a task that has ended by then: whose lease it is cannot be told."""
+    """On Python 3.11 `wait_for` acquires in a task that has then ended: whose lease it is cannot be decided."""
     lock = locks.lock("a")
     lease = await asyncio.wait_for(_get(lock), 5)
     if sys.version_info < (3, 12):
@@ -390,7 +392,7 @@ async def test_force_release(locks: LockManager, peer: LockManager, backend: Mem
     assert not waiter.entered.result().lost
 
 
-async def test_force_release_of_ones_own(locks: LockManager, backend: MemoryBackend) -> None:
+async def test_force_release_of_your_own_lock(locks: LockManager, backend: MemoryBackend) -> None:
     with expect_loss(LossReason.REVOKED):
         async with locks.lock("a") as lease:
             assert await locks.lock("a").force_release()
@@ -419,7 +421,7 @@ async def test_an_acquisition_is_used_once(locks: LockManager) -> None:
     assert lease.released
 
 
-async def test_an_acquisition_that_nobody_awaits_warns(locks: LockManager, backend: MemoryBackend) -> None:
+async def test_an_acquisition_that_is_not_awaited_warns(locks: LockManager, backend: MemoryBackend) -> None:
     with pytest.warns(RuntimeWarning, match="lock 'a' was never awaited"):
         locks.lock("a").acquire()
     with pytest.warns(RuntimeWarning, match="never awaited"):

@@ -1,4 +1,4 @@
-"""What is logged cannot stop whoever logs it."""
+"""A log handler that fails cannot stop the code that logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def say_all() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_broken_handler(told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its error goes where the logging package's own go: stderr, unless `logging.raiseExceptions` is off."""
+    """Its error goes where the logging package's own errors go: to stderr, unless `logging.raiseExceptions` is off."""
     logger = logging.getLogger("aiolock.test")
     monkeypatch.setattr(logger, "handlers", [Broken()])
     monkeypatch.setattr(logger, "level", logging.DEBUG)
@@ -39,7 +39,7 @@ def test_a_broken_handler(told: bool, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err.count("RuntimeError: the handler") == 5 * told
 
 
-def test_what_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "aiolock.test"):
         say_all()
     assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO", "WARNING", "ERROR", "ERROR"]

@@ -1,4 +1,4 @@
-"""A look changes nothing, in whatever thread; what changes something is for the manager's loop."""
+"""Looking changes nothing, in whatever thread; anything that changes something belongs to the manager's loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def look(lease: Lease, how: str) -> object:
 
 
 def elsewhere(call: Callable[[], object]) -> object:
-    """What `call` returns or raises in another thread, while the loop stands still."""
+    """Return or raise what `call` does in another thread, while the loop stands still."""
     said: list[object] = []
 
     def work() -> None:
@@ -144,7 +144,7 @@ async def test_what_changes_something_raises_in_another_thread(
 
 
 async def test_a_block_that_is_left_in_another_thread(locks: LockManager, backend: MemoryBackend) -> None:
-    """It says so, and ends with its task. Kept by Guard.exit: `check_here`."""
+    """It reports it, and ends with its task. Kept by Guard.exit: `check_here`."""
 
     async def guarded() -> Lease:
         block = locks.lock("a").acquire()
@@ -191,12 +191,12 @@ def test_between_two_runs_of_the_loop() -> None:
 
 
 async def test_an_answer_that_is_read_past_the_deadline_revives_nothing() -> None:
-    """Somebody may have looked: lost stays lost. Kept by Hold.judged: `self.check()`."""
+    """A thread may have looked: lost stays lost. Kept by Hold.judged: `self.check()`."""
     backend = Lagging()
     async with LockManager(backend) as locks:
         lease = await locks.lock("a").acquire()
         backend.lag = 0.5
-        await backend.clock.advance(TTL / 3 + 0.75)  # the server has done it, and its answer is on its way
+        await backend.clock.advance(TTL / 3 + 0.75)  # the server has executed it, and its answer is on its way
         backend.clock.jump(DEADLINE - TTL / 3)
         assert lease.reason is LossReason.LOOP_BLOCKED
         await settle(backend)

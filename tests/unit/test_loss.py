@@ -1,4 +1,4 @@
-"""Losing: why, when, and that nothing of a user's can stop it."""
+"""Losing: why, when, and that no user code can stop it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def broken_logging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     handler = BrokenHandler() if request.param == "handler" else logging.NullHandler()
     handler.addFilter(BrokenFilter())
     logger = logging.getLogger("aiolock")
-    monkeypatch.setattr(logging, "raiseExceptions", False)  # else it is told on stderr
+    monkeypatch.setattr(logging, "raiseExceptions", False)  # otherwise it goes to stderr
     logger.addHandler(handler)
     yield
     logger.removeHandler(handler)
@@ -75,7 +75,7 @@ class BrokenScope:
 async def test_an_error_while_one_block_is_cancelled(
     locks: LockManager, backend: MemoryBackend, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The blocks that share the hold are cancelled, and who waits for the loss hears of it. Kept by hold._call."""
+    """The blocks that share the hold are cancelled, and tasks that wait for the loss hear of it. Kept by hold._call."""
     holder = Holder(crew, locks.lock("a", renew=False))
     lease = await holder.entered
     told = crew.start(lease.wait_lost())
@@ -102,7 +102,7 @@ async def test_waiting_for_the_loss_on_a_loop_that_is_closed(locks: LockManager,
 
 
 @pytest.mark.parametrize("awaits", [False, True])
-async def test_a_blocked_loop_with_an_answer_that_lies_there(awaits: bool) -> None:
+async def test_a_blocked_loop_with_an_unread_answer(awaits: bool) -> None:
     """The renewal was on its way when the loop stood still. Kept by Hold._patience."""
     backend = Lagging()
     async with LockManager(backend) as locks:
@@ -149,7 +149,7 @@ async def test_nesting_in_a_fixed_lease_does_not_extend_it(locks: LockManager, b
 async def test_max_hold_counts_from_the_grant(
     kind: str, locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Not from the last sign of life of the waiter that was granted. Kept by Hold.__init__: `clock.now()`."""
+    """Not from the last sign of life of the waiter that was granted the lock. Kept by Hold.__init__: `clock.now()`."""
     here, there = (getattr(manager, kind)("a", max_hold=20.0) for manager in (locks, peer))
     if kind == "rw_lock":
         here, there = here.write, there.write

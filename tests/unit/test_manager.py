@@ -1,4 +1,4 @@
-"""The manager: entering, closing, coming back, and being used where it must not be."""
+"""The manager: entering, closing, entering again, and use where it must not be used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def enter(manager: LockManager) -> LockManager:
 
 
 def assert_closed(manager: LockManager, backend: MemoryBackend) -> None:
-    """No task, subscription or state of it is left."""
+    """Check that no task, subscription or state of it is left."""
     runtime = runtime_of(manager)
     assert not runtime.bound
     assert backend._wakes == {}
@@ -40,7 +40,7 @@ async def use(manager: LockManager) -> None:
         pass
 
 
-def test_made_at_import_time() -> None:
+def test_created_at_import_time() -> None:
     """Construction needs no loop and does no I/O."""
     backend = MemoryBackend()
     manager = LockManager(backend)
@@ -103,7 +103,7 @@ async def test_entered_twice_at_once() -> None:
 
 
 async def test_entered_again(backend: MemoryBackend) -> None:
-    """Re-enterable, with a fresh identity (C1): owner ids are never sent again."""
+    """You can enter it again, with a fresh identity (C1): owner ids are never sent again."""
     manager, ids = LockManager(backend), set()
     lock = manager.lock("a")
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_two_loops_in_turn(backend: MemoryBackend) -> None:
 
 
 def test_identity_is_drawn_on_entry(backend: MemoryBackend) -> None:
-    """C1, `Runtime.bind`: at construction it would be shared by every forked worker."""
+    """C1, `Runtime.bind`: drawn at construction, it would be shared by every forked worker."""
     assert runtime_of(LockManager(backend)).id == ""
 
 
@@ -232,7 +232,7 @@ async def test_a_body_that_outlasts_closing_ends_after_reentry(backend: MemoryBa
         assert_empty(manager)
 
 
-async def test_closing_turns_waiters_away(backend: MemoryBackend, crew: Crew) -> None:
+async def test_closing_ends_the_waits(backend: MemoryBackend, crew: Crew) -> None:
     manager, other = LockManager(backend), LockManager(MemoryBackend(backend))
     async with other, other.lock("a"), other.lock("b"):
         await enter(manager)
@@ -291,7 +291,7 @@ async def test_closing_from_inside_a_body(backend: MemoryBackend) -> None:
 
 
 async def test_closing_in_a_scope_that_is_cancelled(backend: MemoryBackend) -> None:
-    """anyio cancels at every await: still unbound, nothing left, and it can be entered again."""
+    """anyio cancels at every await: still unbound, nothing left, and you can enter it again."""
     manager = LockManager(backend)
     await enter(manager)
     lease = await manager.lock("a").acquire()
@@ -306,7 +306,7 @@ async def test_closing_in_a_scope_that_is_cancelled(backend: MemoryBackend) -> N
 
 
 async def test_closing_in_the_middle_of_a_release(backend: MemoryBackend, crew: Crew) -> None:
-    """A release that waits for an answer in an outage is told that there will be none."""
+    """A release that waits for an answer in an outage is told that none will come."""
     manager = LockManager(backend)
     await enter(manager)
     holder = Holder(crew, manager.lock("a"))
@@ -332,7 +332,7 @@ async def observe(lease: Lease) -> None:
 async def test_a_first_request_without_an_answer_while_the_manager_closes(
     backend: MemoryBackend, crew: Crew, cancelled: bool
 ) -> None:
-    """That it was closed is the news, not that Redis is silent. `_attempt`: `runtime.closing`, twice."""
+    """The error says that it was closed, not that Redis is silent. `_attempt`: `runtime.closing`, twice."""
     manager = LockManager(backend)
     await enter(manager)
     with backend.outage():

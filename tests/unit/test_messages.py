@@ -1,4 +1,4 @@
-"""What a message may change: anybody who may publish can send one."""
+"""What a message may change: anyone who may publish can send one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONSENSE = [
     "1e15",
     "nan",
     "12 34",
-    f"{2**53 - 1}",  # some 230 years ahead
+    f"{2**53 - 1}",  # about 230 years ahead
 ]
 
 
@@ -38,7 +38,7 @@ def doubts(caplog: pytest.LogCaptureFixture) -> int:
 
 
 @pytest.mark.parametrize("fence", NONSENSE, ids=range(len(NONSENSE)))
-async def test_a_fence_that_cannot_be_is_not_believed(
+async def test_an_impossible_fence_is_not_believed(
     locks: LockManager,
     peer: LockManager,
     backend: MemoryBackend,
@@ -46,7 +46,7 @@ async def test_a_fence_that_cannot_be_is_not_believed(
     caplog: pytest.LogCaptureFixture,
     fence: str,
 ) -> None:
-    """Every later fence, on every name, would be higher yet. Kept by Runtime.told."""
+    """Otherwise every later fence, on every name, would be higher still. Kept by Runtime.told."""
     holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
     await settle(backend)
     floor = runtime_of(locks).floor
@@ -65,7 +65,7 @@ async def test_a_fence_that_cannot_be_is_not_believed(
 async def test_a_fence_of_a_clock_that_is_somewhat_ahead_is_believed(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of the server's: what it answers counts, however far it is. Kept by Runtime.told: `AHEAD_US`."""
+    """The server's answers count, however far its clock is ahead. Kept by Runtime.told: `AHEAD_US`."""
     step_wall(backend, 100 * 365 * 24 * 3600)
     holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
     await settle(backend)
@@ -122,10 +122,10 @@ async def test_a_message_that_makes_no_sense_changes_nothing(
     await waiting.end()
 
 
-async def test_an_answer_that_cannot_be_stays_with_its_name(
+async def test_an_impossible_answer_stays_with_its_name(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
-    """Somebody wrote into a state by hand. Kept by Runtime.heard: `MAX_FENCE`."""
+    """A user wrote into a state by hand. Kept by Runtime.heard: `MAX_FENCE`."""
     change(backend, "a", fence=10**20)
     async with locks.lock("a"):
         pass

@@ -13,10 +13,10 @@ from .world import DEADLINE, TTL, Crew, Holder, assert_empty, expect_loss, insid
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_whoever_waits_elsewhere_is_not_kept_out(
+async def test_waiters_elsewhere_are_not_kept_out(
     backend: MemoryBackend, locks: LockManager, peer: LockManager, crew: Crew, elsewhere: bool
 ) -> None:
-    """Each entry of a process stands at the end of the queues. Kept by MultiCalls.transfers: a release is a release."""
+    """Each entry of a process goes to the end of the queues. Kept by MultiCalls.transfers: a release is a release."""
     order: list[str] = []
 
     async def enter(lock: MultiLock, who: str) -> None:
@@ -37,7 +37,7 @@ async def test_whoever_waits_elsewhere_is_not_kept_out(
     assert_empty(locks)
 
 
-async def test_nobody_else_no_pause(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
+async def test_no_pause_without_other_waiters(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
     """No time has to pass."""
     holders = [Holder(crew, locks.multi_lock("a", "b")) for _ in range(40)]
     for holder in holders:
@@ -48,7 +48,7 @@ async def test_nobody_else_no_pause(backend: MemoryBackend, locks: LockManager, 
 
 
 async def test_the_queue_of_each_set_is_one_step(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
-    """No local deadlock: whoever waits for {a, b} holds neither."""
+    """No local deadlock: a task that waits for {a, b} holds neither."""
     holders = [Holder(crew, locks.lock("a")), Holder(crew, locks.multi_lock("a", "b"))]
     await settle(backend)
     holders.append(Holder(crew, locks.lock("b")))
@@ -63,7 +63,7 @@ async def test_the_queue_of_each_set_is_one_step(backend: MemoryBackend, locks: 
     await holders[1].end()
 
 
-async def test_one_attempt_a_release(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
+async def test_one_attempt_per_release(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
     """The release and the next one's request, and nothing else."""
     holders = [Holder(crew, locks.multi_lock("a", "b")) for _ in range(3)]
     await settle(backend)
@@ -94,7 +94,7 @@ async def test_it_lives_by_the_deadline_in_an_outage(backend: MemoryBackend, loc
     assert lock_keys(backend) == []
 
 
-async def test_two_managers_of_two_servers_do_not_meet(locks: LockManager) -> None:
+async def test_managers_of_two_servers_do_not_collide(locks: LockManager) -> None:
     """Names of another server are other locks. Kept by acquisition._overlapping: `runtime.holds`."""
     async with LockManager(MemoryBackend()) as elsewhere, locks.lock("a"), elsewhere.multi_lock("a", "b") as lease:
         assert not lease.lost

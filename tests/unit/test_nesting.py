@@ -26,7 +26,7 @@ async def test_a_semaphore_of_one_does_not(locks: LockManager) -> None:
 
 
 async def test_a_writer_that_nests_while_another_task_downgrades_still_writes() -> None:
-    """The downgrade is written behind the nested request, whose lease is not there yet. Kept by Hold.nesting."""
+    """The downgrade is written after the nested request, whose lease does not exist yet. Kept by Hold.nesting."""
     backend = SlowBackend()
     async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as others:
         here, there = locks.rw_lock("catalogue"), others.rw_lock("catalogue")

@@ -1,4 +1,4 @@
-"""One attempt does not wait: whatever the server answers it, or others meanwhile, ends it."""
+"""One attempt does not wait: whatever the server answers, to it or to others meanwhile, ends it."""
 
 from __future__ import annotations
 

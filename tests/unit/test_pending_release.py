@@ -1,4 +1,4 @@
-"""How an owner's end reaches the server, and when that is given up."""
+"""How the end of an owner reaches the server, and when it is given up."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Middlebox(MemoryBackend):
 
 @pytest.mark.usefixtures("backend")
 async def test_a_release_that_is_written_again_names_its_tombstone() -> None:
-    """A clean one has no need of any. Kept by PendingRelease.taint: `_call.keys`."""
+    """A clean release needs none. Kept by PendingRelease.taint: `_call.keys`."""
     backend = Middlebox()
     async with LockManager(backend, ttl=10.0) as locks:
         lease = await locks.lock("poison").acquire()

@@ -1,4 +1,4 @@
-"""Bad durations and options are refused before anything is held, in words that name the lock and the remedy."""
+"""Bad durations and options are refused before anything is held, with an error that names the lock and the remedy."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ def test_unknown_keyword() -> None:
     ],
 )
 async def test_acquire_says_what_to_do_instead(locks: LockManager, call: Any, ours: str) -> None:
-    """And is no acquisition that nobody awaits."""
+    """And does not become an acquisition that is never awaited."""
     with pytest.raises(TypeError, match=ours):
         call(locks)
 
 
-async def test_a_timedelta_is_as_good_as_seconds(backend: MemoryBackend) -> None:
-    """Wherever seconds are taken. Kept by `check_duration`, and by `in_seconds` of what checks nothing."""
+async def test_a_timedelta_works_like_seconds(backend: MemoryBackend) -> None:
+    """Wherever seconds are taken. Kept by `check_duration`, and by `in_seconds` where nothing is checked."""
 
     def span(seconds: float) -> timedelta:
         return timedelta(seconds=seconds)

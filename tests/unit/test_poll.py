@@ -1,4 +1,4 @@
-"""Waiting without messages, on the virtual clock: when a waiter asks, what it costs, when a manager begins to."""
+"""Waiting without messages, on the virtual clock: when a waiter asks, what it costs, when a manager starts polling."""
 
 # ruff: noqa: PT012 - what raises is the whole guarded block
 
@@ -31,7 +31,7 @@ ATTEMPTS = [0, 0.01, 0.03, 0.07, 0.15, 0.31, 0.63, 1.13, 1.63]
 
 
 class Server(MemoryBackend):
-    """Notes when each script ran and what was subscribed to; refuses subscriptions if told so."""
+    """Notes when each script ran and what was subscribed to; refuses subscriptions if you ask it to."""
 
     def __init__(self, peer: MemoryBackend | None = None) -> None:
         super().__init__(peer)
@@ -131,7 +131,7 @@ def test_jitter_shortens_by_its_share_at_most(jitter: float) -> None:
 
 
 async def test_asks_at_growing_intervals(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
-    """Kept by QueueEntry.schedule: `poll.pause`. And nothing is subscribed to."""
+    """Kept by QueueEntry.schedule: `poll.pause`. And there is no subscription."""
     server = server_of(polling)
     async with peer.lock("a"):
         began = backend.clock.now()
@@ -158,7 +158,7 @@ async def test_what_polling_costs_by_default(backend: Server, peer: LockManager,
         await crew.dismiss()
 
 
-async def test_one_of_a_process_asks(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
+async def test_one_task_of_a_process_asks(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
     """However many of its tasks wait."""
     server = server_of(polling)
     async with peer.lock("a"):
@@ -209,7 +209,7 @@ async def test_processes_do_not_ask_in_step(backend: Server, peer: LockManager, 
 
 
 async def test_patience_is_not_forgotten(polling: LockManager, peer: LockManager, crew: Crew, backend: Server) -> None:
-    """Pauses grow over one acquisition, and are short again in the next. Kept by `attempts` being the waiter's."""
+    """Pauses grow during one acquisition, and are short again in the next. Kept by `attempts` being the waiter's."""
     server = server_of(polling)
     for _ in range(2):
         server.ran.clear()
@@ -226,7 +226,7 @@ async def test_patience_is_not_forgotten(polling: LockManager, peer: LockManager
         await waiter.end()
 
 
-# What is not told.
+# What no message tells.
 
 
 async def test_a_revocation_is_noticed_at_the_next_renewal(
@@ -261,10 +261,10 @@ async def test_a_queues_grant_is_seen_by_asking(
     assert server_of(polling).subscribed == []
 
 
-async def test_who_waits_in_queues_asks_together(
+async def test_waiters_in_queues_ask_together(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
-    """40 tasks, who came at 40 moments, in one request. Kept by Runtime.next_refresh."""
+    """40 tasks that came at 40 moments, in one request. Kept by Runtime.next_refresh."""
     async with peer.fair_lock("a"):
         for _ in range(40):
             Holder(crew, polling.fair_lock("a"))
@@ -281,10 +281,10 @@ async def test_who_waits_in_queues_asks_together(
 
 
 @pytest.mark.parametrize("body", [0.001, 0.1, 1.0])
-async def test_hand_offs_of_who_listens_leave_it_a_turn(
+async def test_hand_offs_of_a_listening_process_leave_it_a_turn(
     polling: LockManager, locks: LockManager, crew: Crew, backend: Server, body: float
 ) -> None:
-    """The other process's queue is never empty. The one that polls stands in the server's queue, and its turn comes."""
+    """The other process's queue is never empty. The polling process is in the server's queue, and its turn comes."""
     done = 0
 
     async def greedy() -> None:
@@ -306,7 +306,7 @@ async def test_hand_offs_of_who_listens_leave_it_a_turn(
     await crew.dismiss()
 
 
-async def test_nothing_is_left_of_who_polled(
+async def test_nothing_is_left_of_a_polling_process(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
     """Invariant 8."""
@@ -331,10 +331,10 @@ async def sleep(backend: Server, seconds: float) -> None:
         timer.cancel()
 
 
-# When a manager begins to poll by itself.
+# When a manager starts polling by itself.
 
 
-async def test_a_server_that_refuses_to_tell(
+async def test_a_server_that_refuses_subscriptions(
     backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Refused at entry. Kept by ManagerChannel.listen, and Subscriptions._on_confirmed."""
@@ -375,7 +375,7 @@ async def test_a_manager_that_is_entered_again_asks_again(backend: Server, caplo
 async def test_a_refusal_after_a_reconnect(
     backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server's mind has changed, or it is another one. Kept by Subscriptions._deliver."""
+    """The server has changed its mind, or it is another one. Kept by Subscriptions._deliver."""
     server = Server(backend)
     async with LockManager(server, recheck=60.0) as locks:
         holder, fair = Holder(crew, peer.lock("a")), Holder(crew, peer.fair_lock("a"))

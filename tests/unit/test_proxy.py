@@ -1,4 +1,4 @@
-"""The fault proxy does what it says, or the fault tests prove nothing."""
+"""The fault proxy does what it says; otherwise the fault tests prove nothing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import aiolock.testing
 FROZEN = Path(__file__).with_name("public_api.txt")
 HAND_MADE = ("__init__", "__await__", "__aenter__", "__aexit__")
 FACTORIES_ONLY = ("Acquisition", "FairLock", "Latch", "Lease", "Lock", "Owner", "RWLock", "RWLockSide", "Semaphore")
-"""Classes that users never make by hand: how they are made is ours to change."""
+"""Classes that users never create: we may change their constructors."""
 
 
 def surface() -> str:
@@ -31,7 +31,7 @@ def of_module(module: ModuleType) -> Iterator[str]:
 
 
 def members(cls: type) -> dict[str, Any]:
-    """What a class has, with what it has from bases that are not public themselves."""
+    """What a class has, including what it has from bases that are not public themselves."""
     inherited = [base for base in cls.__mro__[1:] if base.__module__.startswith("aiolock.primitives")]
     return {name: member for base in (*reversed(inherited), cls) for name, member in vars(base).items()}
 
@@ -89,8 +89,8 @@ def test_everything_public_is_documented() -> None:
     assert [name for name in undocumented if name.rpartition(".")[2] not in inherited] == []
 
 
-async def test_what_event_loops_call_is_not_offered(locks: aiolock.LockManager) -> None:
-    """To whoever completes names in a shell. Kept by OnDemand.__dir__."""
+async def test_methods_for_event_loops_are_not_offered(locks: aiolock.LockManager) -> None:
+    """To anyone who completes names in a shell. Kept by OnDemand.__dir__."""
     acquisition = locks.lock("a").try_acquire()
     assert [name for name in dir(acquisition) if not name.startswith("_")] == []
     lease = await acquisition

@@ -1,4 +1,4 @@
-"""An entry in a queue that the server keeps: its refreshes, its grant, and what goes wrong with either."""
+"""An entry in a queue on the server: its refreshes, its grant, and what can go wrong with either."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from .world import (
 
 
 class Overtaking(SlowBackend):
-    """Its messages come over another connection than its answers.
+    """Its messages take another connection than its answers.
 
     Attributes:
-        answered: the first request was.
+        answered: whether the first request was.
     """
 
     answered = False
@@ -71,7 +71,7 @@ def backend() -> Deaf:
 
 
 def entries(manager: LockManager) -> list[QueueEntry]:
-    """The entries of a manager, in no order."""
+    """The entries of a manager, in no particular order."""
     return list(runtime_of(manager).queue_entries.values())
 
 
@@ -84,7 +84,7 @@ def queue_numbers(backend: MemoryBackend, name: str = "a") -> dict[str, int]:
 # Its refreshes.
 
 
-async def test_all_waiters_of_a_manager_cost_one_command_a_beat(
+async def test_all_waiters_of_a_manager_cost_one_command_per_beat(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
     """However many, on however many names, and whenever each came. Kept by `QueueEntry.schedule`."""
@@ -161,7 +161,7 @@ async def test_a_waiter_that_keeps_to_the_beat_keeps_its_place(
 async def test_a_handoff_is_one_script_and_one_message(
     locks: LockManager, peer: LockManager, backend: Deaf, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """However many wait: no time passes, and nobody sends anything but the one who releases and the one who enters."""
+    """However many wait: no time passes, and only the one that releases and the one that enters send anything."""
     lease = await peer.fair_lock("a").acquire()
     holders = await queue_up(crew, locks.fair_lock("a"), 20, backend)
     backend.calls.clear()
@@ -178,7 +178,7 @@ async def test_a_handoff_is_one_script_and_one_message(
     assert backend.calls == ["renew", *["transfer"] * 19, "release"]
 
 
-async def test_a_lost_message_is_made_up_for_by_the_next_refresh(
+async def test_a_lost_message_is_compensated_by_the_next_refresh(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
     """H6. Kept by `QueueEntry.judged`."""
@@ -234,7 +234,7 @@ async def test_a_message_that_says_nothing_new_is_ignored(
 async def test_a_second_message_of_one_grant_changes_nothing(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Make
 ) -> None:
-    """It may come twice, and late: after another task has what it told. Kept by `QueueEntry.told`."""
+    """It may come twice, and late: after another task has what it announced. Kept by `QueueEntry.told`."""
     heard: list[str] = []
     backend.store.subscribe(runtime_of(locks).keys.manager(runtime_of(locks).id), heard.append)
     lease = await make(peer).acquire()
@@ -259,7 +259,7 @@ async def test_a_second_message_of_one_grant_changes_nothing(
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, crew: Crew, make: Make) -> None:
-    """They come over two connections in a cluster. The answer says "queued", and is older. Kept by QueueEntry.told."""
+    """They use two connections in a cluster. The answer says "queued", and is older. Kept by QueueEntry.told."""
     slow = Overtaking(backend, turns=6)
     async with LockManager(slow) as locks:
         lease = await make(peer).acquire()
@@ -299,12 +299,12 @@ async def test_a_confirmation_that_died_is_repeated(
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 @pytest.mark.parametrize("late", [2.8, 2.99, 3.5, 30.5, 100.0])
-async def test_a_grant_that_is_told_past_its_deadline_is_asked_for(
+async def test_a_grant_that_arrives_past_its_deadline_is_requested(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Make, late: float
 ) -> None:
-    """The loop stood still while the message lay there: by now somebody else may hold it. Nobody enters on it.
+    """The loop stood still while the message was unread: by now another may hold it. No task enters with it.
 
-    The process asks at once, without a pause, and gets in: by the same grant, or anew. Kept by QueueEntry.told.
+    The process asks at once, without a pause, and gets in: with the same grant, or anew. Kept by QueueEntry.told.
     """
     lease = await make(peer).acquire()
     first, second = await queue_up(crew, make(locks), 2, backend)
@@ -313,7 +313,7 @@ async def test_a_grant_that_is_told_past_its_deadline_is_asked_for(
     backend.clock.jump(late)
     await settle(backend)
     assert backend.calls[0] == "refresh"
-    if late < LIVENESS:  # the grant was still good on the server: nobody was overtaken
+    if late < LIVENESS:  # the grant was still good on the server: no one was overtaken
         assert inside([first, second]) == [True, False]
     left = [first, second]
     while left:
@@ -328,7 +328,7 @@ async def test_a_grant_that_is_told_past_its_deadline_is_asked_for(
 async def test_a_confirmation_that_comes_too_late_loses_the_lease(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """Somebody else has it by then. Kept by Confirmation.judged: owner and fence are compared by the server."""
+    """Another owner has it by then. Kept by Confirmation.judged: the server compares owner and fence."""
     lease = await peer.lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.lock("a"), 1, backend)
     with backend.outage():
@@ -374,7 +374,7 @@ async def test_a_brief_grant_is_renewed_at_once(
     await waiter.end()
 
 
-async def test_a_fixed_lease_is_given_its_ttl_once(
+async def test_a_fixed_lease_gets_its_ttl_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
     """Not the liveness, and no more after that. Kept by Confirmation.part."""
@@ -420,10 +420,12 @@ async def test_a_brief_grant_whose_renewals_fail_is_lost_before_the_server_ends_
 # What goes wrong.
 
 
-async def test_a_waiter_that_stalls_is_skipped_and_queues_anew(
+async def test_a_stalled_waiter_is_passed_over_and_queues_anew(
     locks: LockManager, peer: LockManager, backend: Deaf, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """H6: skipped within the liveness, without a pause for those behind it; alive again, it asks for another place."""
+    """H6: passed over within the liveness, without a pause for those behind it; alive again, it asks for another
+    place.
+    """
     lease = await peer.fair_lock("a").acquire()
     (stalled,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     behind = await queue_up(crew, peer.fair_lock("a"), 2, backend)
@@ -444,10 +446,10 @@ async def test_a_waiter_that_stalls_is_skipped_and_queues_anew(
         await holder.end()
 
 
-async def test_one_that_was_not_reached_keeps_its_place(
+async def test_a_process_that_was_not_reached_keeps_its_place(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """It reconnects: nobody heard the message, so the next one is granted at once. Kept by settle.lua: `at`."""
+    """It reconnects: no one heard the message, so the next one is granted at once. Kept by settle.lua: `at`."""
     lease = await peer.fair_lock("a").acquire()
     (away,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     behind = await queue_up(crew, peer.fair_lock("a"), 2, backend)
@@ -468,10 +470,10 @@ async def test_one_that_was_not_reached_keeps_its_place(
     await behind[1].end()
 
 
-async def test_a_dead_waiter_is_skipped_by_whoever_waits_behind_it(
+async def test_a_dead_waiter_is_passed_over_by_the_next(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """The lock is free and nobody releases anything: a refresh grants. Kept by refresh.lua: `settle`."""
+    """The lock is free and no release comes: a refresh grants. Kept by refresh.lua: `settle`."""
     lease = await peer.fair_lock("a").acquire()
     await queue_up(crew, peer.fair_lock("a"), 1, backend)
     (behind,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
@@ -488,7 +490,7 @@ async def test_a_dead_waiter_is_skipped_by_whoever_waits_behind_it(
         await lease.release()
 
 
-async def test_a_waiter_rides_out_an_outage(locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew) -> None:
+async def test_a_waiter_survives_an_outage(locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew) -> None:
     lease = await peer.fair_lock("a").acquire()
     waiters = await queue_up(crew, locks.fair_lock("a"), 3, backend)
     order = list(queue_numbers(backend))
@@ -506,7 +508,9 @@ async def test_a_waiter_rides_out_an_outage(locks: LockManager, peer: LockManage
 async def test_a_new_connection_refreshes_at_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """A grant may have been told meanwhile. Kept by Lifecycle._verify and ManagerChannel.on_message(None), each."""
+    """A grant may have been announced meanwhile. Kept by Lifecycle._verify and ManagerChannel.on_message(None),
+    each.
+    """
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     with backend.outage():
@@ -554,7 +558,7 @@ async def test_closing_while_queued_leaves_the_queue(peer: LockManager, backend:
 async def test_a_connection_that_dies_at_any_script(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, script: str, lost: Any
 ) -> None:
-    """Invariant 4: order is kept, everybody gets in, nothing is left."""
+    """Invariant 4: order is kept, every task gets in, nothing is left."""
     lease = await peer.fair_lock("a").acquire()
     if script == "acquire":
         backend.fail_next(lost)
@@ -589,7 +593,7 @@ async def test_a_connection_that_dies_at_any_script(
 async def test_a_refresh_that_died_is_remembered_when_the_owner_ends(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, lost: Any
 ) -> None:
-    """It may still come to the server, and queue or hold for nobody. Kept by `QueueEntry.unknown`: a tombstone."""
+    """It may still reach the server, and queue or hold for no one. Kept by `QueueEntry.unknown`: a tombstone."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     backend.fail_next(lost)
@@ -601,7 +605,7 @@ async def test_a_refresh_that_died_is_remembered_when_the_owner_ends(
     assert backend.store.exists(f"aiolock:lock:{{a}}:dead:{owner}")
 
 
-async def test_a_refresh_that_dies_behind_its_own_grant_is_remembered_too(
+async def test_a_refresh_that_dies_after_its_own_grant_is_remembered_too(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
     """The message overtook its answer. Kept by `QueueEntry.unknown`."""
@@ -617,7 +621,7 @@ async def test_a_refresh_that_dies_behind_its_own_grant_is_remembered_too(
 
 
 async def test_a_flush_while_queued(locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew) -> None:
-    """Everybody comes back by itself; who holds finds out, and those who wait enter one after the other."""
+    """Every waiter comes back by itself; the holder finds out, and the waiters enter one after the other."""
     holder = Holder(crew, peer.fair_lock("a", ttl=6.0))
     await holder.entered
     waiters = await queue_up(crew, locks.fair_lock("a"), 3, backend)
@@ -656,10 +660,10 @@ async def test_a_forced_release_grants_to_the_next(
     assert not waiters[1].entered.result().abandoned
 
 
-async def test_a_key_that_becomes_another_type_is_told_to_who_waits(
+async def test_waiters_are_told_if_a_key_becomes_another_type(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """And to nobody else: others' entries in the same request are kept. Kept by refresh.lua's `pcall`."""
+    """And no one else: others' entries in the same request are kept. Kept by refresh.lua's `pcall`."""
     kept = [await peer.fair_lock(name).acquire() for name in "ab"]
     (bad,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     (good,) = await queue_up(crew, locks.fair_lock("b"), 1, backend)

@@ -1,4 +1,4 @@
-"""When a waiter in a queue that the server keeps asks by itself, besides its signs of life."""
+"""When a waiter in a queue on the server asks by itself, besides its signs of life."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
 async def test_the_first_in_line_asks_when_the_holder_expires(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Callable[..., Any]
 ) -> None:
-    """Whoever held it died, and its lease is fixed. Kept by QueueEntry.queued: `_free_at`."""
+    """The holder died, and its lease is fixed. Kept by QueueEntry.queued: `_free_at`."""
     lease = await make(peer, ttl=0.7, renew=False).acquire()
     waiter, other = await queue_up(crew, make(locks), 2, backend, timeout=30.0)
     await backend.clock.advance(0.69)
@@ -49,7 +49,7 @@ async def test_the_first_in_line_asks_when_the_holder_expires(
 async def test_it_asks_again_if_the_holder_was_renewed(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """One request at each expiry that it was told of, and no more."""
+    """One request at each expiry that it knows of, and no more."""
     lease = await peer.fair_lock("a", ttl=0.7, renew=False).acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     backend.calls.clear()
@@ -79,7 +79,7 @@ async def test_holders_that_are_renewed_cause_no_looks(
     await waiter.end()
 
 
-async def test_it_looks_once_before_it_gives_up(
+async def test_it_asks_once_more_before_it_gives_up(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Callable[..., Any]
 ) -> None:
     """The message of its grant was lost. Kept by `obtain`: `final_refresh`."""

@@ -1,4 +1,4 @@
-"""How a lease is given back: at once, by its own task, not under a block; and how a task goes on after a loss."""
+"""How a lease is given back: at once, by its own task, not under a block; and how a task continues after a loss."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_task_of_it_is_told_the_loss(locks: LockManager, backend: Memory
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stranger_releases_nothing(locks: LockManager, backend: MemoryBackend, kind: str) -> None:
-    """Issue 9, `Gate.find`: also when the task that acquired has ended."""
+    """Issue 9, `Gate.find`: even if the task that acquired has ended."""
     lock = of(locks, kind)
     keep: list[Lease] = []
 
@@ -93,7 +93,7 @@ async def test_a_stranger_releases_nothing(locks: LockManager, backend: MemoryBa
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_lock_is_not_released_under_its_block(locks: LockManager, backend: MemoryBackend, kind: str) -> None:
-    """Issue 9: the rest of the body ran without the lock, and nobody was told."""
+    """Issue 9: the rest of the body ran without the lock, and no one was told."""
     lock = of(locks, kind)
     async with lock as lease:
         with pytest.raises(NotOwned, match="Leave the block"):
@@ -111,7 +111,7 @@ async def test_a_lease_may_be_released_early(locks: LockManager, peer: LockManag
     async with locks.lock("a") as lease:
         await lease.release()
         async with peer.lock("a").acquire(timeout=0):
-            await backend.clock.advance(DEADLINE)  # no loss of what is not held
+            await backend.clock.advance(DEADLINE)  # nothing is held, so nothing is lost
         assert (lease.released, lease.lost) == (True, False)
     assert held(backend) == []
 
@@ -133,7 +133,7 @@ async def test_permits_may_be_given_back_under_a_block(locks: LockManager, backe
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_owned_counts_the_tasks_leases(locks: LockManager, backend: MemoryBackend, kind: str) -> None:
+async def test_owned_counts_the_leases_of_the_task(locks: LockManager, backend: MemoryBackend, kind: str) -> None:
     lock = of(locks, kind)
     backend.calls.clear()
     assert lock.owned() == 0
@@ -152,7 +152,7 @@ async def _owned(lock: Any) -> int:
     return int(lock.owned())
 
 
-async def test_owned_is_of_a_side(locks: LockManager) -> None:
+async def test_owned_counts_one_side(locks: LockManager) -> None:
     rw = locks.rw_lock("a")
     async with rw.write, rw.read:
         assert (rw.write.owned(), rw.read.owned()) == (1, 1)
@@ -185,10 +185,10 @@ async def test_a_shared_hold_is_owned_by_each_task(locks: LockManager) -> None:
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock", "read", "write"])
 @pytest.mark.parametrize("attempt", ["acquire", "try_acquire", "block"])
-async def test_a_worker_goes_on_after_a_loss(
+async def test_a_worker_continues_after_a_loss(
     locks: LockManager, backend: MemoryBackend, kind: str, attempt: str
 ) -> None:
-    """Issue 9: each later acquire() raised LockLost, until a release() that raised it, too. It is told once."""
+    """Issue 9: each later acquire() raised LockLost, until a release() that raised it, too. It is raised once."""
     lock = of(locks, kind, renew=False)
     lease = await lock.acquire()
     await backend.clock.advance(DEADLINE + 5)
@@ -205,13 +205,13 @@ async def test_a_worker_goes_on_after_a_loss(
     assert again.released
     assert lease.released
     with expect_loss(LossReason.EXPIRED):
-        await lease.release()  # what it stood for was lost
+        await lease.release()  # its meaning was lost
     await settle(backend)
     assert held(backend) == []
 
 
 @pytest.mark.parametrize("told", ["ensure", "wait_lost", "renew"])
-async def test_it_may_have_been_told_another_way(locks: LockManager, backend: MemoryBackend, told: str) -> None:
+async def test_it_may_have_learned_of_it_in_another_way(locks: LockManager, backend: MemoryBackend, told: str) -> None:
     lock = locks.lock("a", renew=False)
     lease = await lock.acquire()
     await backend.clock.advance(DEADLINE + 5)
@@ -227,7 +227,7 @@ async def test_it_may_have_been_told_another_way(locks: LockManager, backend: Me
     await again.release()
 
 
-async def test_a_release_after_the_failed_acquire_says_lost(locks: LockManager, backend: MemoryBackend) -> None:
+async def test_a_release_after_the_failed_acquire_raises_lock_lost(locks: LockManager, backend: MemoryBackend) -> None:
     """`finally: await lock.release()` does not turn the loss into NotOwned."""
     lock = locks.lock("a", renew=False)
     await lock.acquire()
@@ -252,7 +252,7 @@ async def test_the_old_key_is_not_waited_for(locks: LockManager, backend: Memory
 
 
 async def test_a_lost_block_is_left_first(locks: LockManager, backend: MemoryBackend) -> None:
-    """A block runs on in the loss: nobody of its task enters anew under it."""
+    """A block runs on in the loss: none of its tasks enters anew under it."""
     lock = locks.lock("a", renew=False, cancel_on_loss=False)
     with expect_loss(LossReason.EXPIRED):
         async with lock:
@@ -262,7 +262,9 @@ async def test_a_lost_block_is_left_first(locks: LockManager, backend: MemoryBac
                     await lock.acquire()
 
 
-async def test_others_that_share_the_hold_are_not_ended(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+async def test_other_tasks_that_share_the_hold_are_not_ended(
+    locks: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
     lock = locks.lock("a", renew=False)
     lease = await lock.acquire()
     child_has, end = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Two sides of one server: calls about one name keep their order, others do not wait for each other."""
+"""Two sides of one server: calls about one name keep their order, other calls do not wait for each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELEASED = Released(1)
 
 
 class Side:
-    """Keeps what it is to run, and answers when the test says so."""
+    """Keeps what it must run, and answers when the test says so."""
 
     db = 0
 
@@ -85,12 +85,12 @@ async def both() -> Both:
     return Both()
 
 
-async def test_what_stays_on_its_side_does_not_wait(both: Both) -> None:
+async def test_calls_that_stay_on_their_side_do_not_wait(both: Both) -> None:
     calls = [both.acquire()[0], both.acquire()[0], both.release("other")[0]]
     assert both.written == calls
 
 
-async def test_what_changes_sides_waits(both: Both) -> None:
+async def test_calls_that_change_sides_wait(both: Both) -> None:
     """Kept by Lane._advance: `not self._under_way or …`."""
     first, granted = both.acquire()
     second, _ = both.acquire()
@@ -107,8 +107,8 @@ async def test_what_changes_sides_waits(both: Both) -> None:
     assert await released == RELEASED
 
 
-async def test_an_awaiter_that_left_lets_nobody_pass(both: Both) -> None:
-    """Cancelling a future un-sends nothing."""
+async def test_an_awaiter_that_left_lets_no_call_pass(both: Both) -> None:
+    """Cancelling a future does not take back what was sent."""
     first, granted = both.acquire()
     granted.cancel()
     undo, _ = both.release()
@@ -117,7 +117,7 @@ async def test_an_awaiter_that_left_lets_nobody_pass(both: Both) -> None:
     assert both.written == [first, undo]
 
 
-async def test_what_the_end_of_a_call_brings_goes_before_what_waits(both: Both) -> None:
+async def test_calls_at_the_end_of_a_call_go_before_those_that_wait(both: Both) -> None:
     """As in the outbox: a transfer that failed is followed by the end of both owners, then by the next acquire."""
     transfer = LockCalls(Keys("aiolock"), "n", 3_000).resume("m:1", 1, "m:2", 1000, 0, "", False)
     instead = [both.release_call(), both.release_call()]
@@ -128,7 +128,7 @@ async def test_what_the_end_of_a_call_brings_goes_before_what_waits(both: Both) 
     assert both.written == [transfer, *instead, late]
 
 
-async def test_a_callback_that_fails_stops_nobody(both: Both) -> None:
+async def test_a_callback_that_raises_stops_no_other(both: Both) -> None:
     first = LockCalls(Keys("aiolock"), "n", 3_000).acquire("m:1", 1000, 0, "")
 
     def fail(result: object) -> None:
@@ -145,8 +145,8 @@ async def test_a_callback_that_fails_stops_nobody(both: Both) -> None:
     assert not both.backend._lanes
 
 
-async def test_what_was_withdrawn_does_not_pile_up(both: Both) -> None:
-    """A release is without an answer for long, and attempts behind it time out."""
+async def test_withdrawn_calls_do_not_pile_up(both: Both) -> None:
+    """A release goes unanswered for long, and attempts behind it time out."""
     both.release()
     futures = []
     for _ in range(3):
@@ -161,7 +161,7 @@ async def test_what_was_withdrawn_does_not_pile_up(both: Both) -> None:
     assert both.written[1:] == [last]
 
 
-async def test_renewals_of_many_wait_for_nobody(both: Both) -> None:
+async def test_renewals_of_many_wait_for_nothing(both: Both) -> None:
     release, _ = both.release()
     calls = LockCalls(Keys("aiolock"), "n", 3_000)
     renewal = calls.batch([calls.renewal("m:1", 1, 1000)])
@@ -177,7 +177,7 @@ async def test_names_are_forgotten(both: Both) -> None:
     assert not both.backend._lanes
 
 
-async def test_if_one_side_does_not_open_neither_is() -> None:
+async def test_if_one_side_does_not_open_neither_does() -> None:
     plain = Side([])
     backend = ReplicatedBackend(plain, Side([], broken=True))
     with pytest.raises(BackendError, match="no server"):
@@ -212,7 +212,7 @@ def test_what_needs_an_acknowledgement() -> None:
     assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew", "nest"}
 
 
-async def test_a_result_nobody_awaits_is_dropped() -> None:
+async def test_a_result_that_is_not_awaited_is_dropped() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     future.cancel()
     resolve(future, 1)
@@ -236,13 +236,13 @@ URL = "redis://localhost:6379/0"
         ({"replica_timeout": 0.6, "request_timeout": 1.0}, "half of request_timeout"),
     ],
 )
-def test_options_that_cannot_work(options: dict[str, Any], words: str) -> None:
+def test_options_that_do_not_work(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         LockManager(URL, **{"min_replicas": 1, **options})
 
 
 def test_a_ttl_too_short_for_the_replicas() -> None:
-    """A renewal that was not acknowledged must have time for another."""
+    """After a renewal that was not acknowledged, there must be time for another."""
     locks = LockManager(URL, min_replicas=1, replica_timeout=0.1)
     with pytest.raises(ConfigurationError, match=r"'order:42'.*lower it, or raise the ttl"):
         locks.lock("order:42", ttl=0.9)

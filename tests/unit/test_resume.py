@@ -45,7 +45,7 @@ KEY = "aiolock:lock:{a}"
 
 
 async def ticket_of(manager: LockManager, ttl: float | None = None) -> str:
-    """A process takes the lock and detaches it."""
+    """Have a process acquire the lock and detach it."""
     lease = await manager.lock("a").acquire()
     return await lease.detach(ttl)
 
@@ -64,7 +64,7 @@ async def test_moves_under_a_higher_fence(locks: LockManager, peer: LockManager,
         assert not resumed.abandoned
         assert state_of(backend, "a")[:2] == (resumed._hold.owner, 1)
         assert state_of(backend, "a").fence == resumed.fence
-        await backend.clock.advance(10 * TTL)  # renewed by the other process now
+        await backend.clock.advance(10 * TTL)  # the other process renews it now
         assert not resumed.lost
     assert lock_keys(backend) == []
     assert not state_of(backend, "a").dirty
@@ -93,7 +93,7 @@ async def test_the_old_lease_is_over(locks: LockManager, peer: LockManager, back
     assert not lease.lost
 
 
-async def test_nothing_warns_of_a_detached_lease(locks: LockManager, backend: MemoryBackend) -> None:
+async def test_a_detached_lease_causes_no_warning(locks: LockManager, backend: MemoryBackend) -> None:
     """Kept by Lease.__del__: it has a result. Warnings are errors."""
     ticket = await ticket_of(locks)
     gc.collect()
@@ -109,12 +109,12 @@ async def test_a_ticket_has_a_whole_ttl(locks: LockManager, backend: MemoryBacke
     assert state_of(backend, "a").pttl < TTL * 1000
     await lease.detach()
     assert state_of(backend, "a").pttl == TTL * 1000
-    await backend.clock.advance(TTL - 1)  # nobody renews it
+    await backend.clock.advance(TTL - 1)  # it is not renewed
     assert state_of(backend, "a").pttl == 1000
 
 
 @pytest.mark.parametrize(("ttl", "left"), [(300.0, 300_000), (1.0, 30_000)])
-async def test_a_ticket_may_travel_for_longer(
+async def test_a_ticket_may_take_longer(
     ttl: float, left: int, locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
     """And never shorter than the lease's ttl; the next holder has its own."""
@@ -165,7 +165,7 @@ async def test_back_and_forth(locks: LockManager, peer: LockManager) -> None:
     assert fences == sorted(set(fences))
 
 
-async def test_the_resuming_manager_says_how_it_is_held(
+async def test_the_resuming_manager_sets_the_options(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
     ticket = await ticket_of(locks)
@@ -206,7 +206,7 @@ async def test_force_release_reaches_the_new_holder(
 # The block around it.
 
 
-async def test_a_block_goes_on_and_releases_nothing(
+async def test_a_block_continues_and_releases_nothing(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
     """Kept by Gate.detach: `_end`, so nothing cancels the block; and by Lease._give_up: it is settled."""
@@ -278,8 +278,8 @@ async def test_a_lease_shared_with_a_child_task_stays(locks: LockManager, crew: 
         lease.ensure()
 
 
-async def test_nested_meanwhile(crew: Crew) -> None:
-    """Somebody nests while the renewal is on its way. Kept by the second look."""
+async def test_nested_in_the_meantime(crew: Crew) -> None:
+    """A task nests while the renewal is on its way. Kept by the second look."""
     backend = SlowBackend()
     async with LockManager(backend) as locks:
         lease = await locks.lock("a").acquire()
@@ -309,7 +309,7 @@ async def test_two_detach_it_at_once() -> None:
         await (await locks.resume(one)).release()
 
 
-async def test_released_meanwhile() -> None:
+async def test_released_in_the_meantime() -> None:
     backend = SlowBackend()
     async with LockManager(backend) as locks:
         lease = await locks.lock("a").acquire()
@@ -354,7 +354,7 @@ async def test_unreachable_and_still_held(
         with pytest.raises(BackendError) as caught:
             await lease.detach()
         assert caught.value.transient
-        await backend.clock.advance(5 * TTL)  # renewed as ever
+        await backend.clock.advance(5 * TTL)  # renewed as usual
         lease.ensure(1.0)
         assert lease.depth == 1
         assert await peer.lock("a").try_acquire() is None
@@ -364,7 +364,7 @@ async def test_unreachable_and_still_held(
 
 
 async def test_a_longer_ttl_that_may_have_arrived_stays_in_force(locks: LockManager, backend: MemoryBackend) -> None:
-    """Else a release in an outage would be given up while the key lives on."""
+    """Otherwise a release in an outage would be given up while the key lives on."""
     async with locks.lock("a") as lease:
         backend.fail_next("reply")
         with pytest.raises(BackendError):
@@ -373,7 +373,7 @@ async def test_a_longer_ttl_that_may_have_arrived_stays_in_force(locks: LockMana
     assert lock_keys(backend) == []
 
 
-# A ticket that is no good.
+# A ticket that is invalid.
 
 
 async def test_twice(locks: LockManager, peer: LockManager) -> None:
@@ -402,14 +402,14 @@ async def test_late(locks: LockManager, peer: LockManager, backend: MemoryBacken
     with pytest.raises(NotOwned, match="came after its ttl"):
         await peer.resume(ticket)
     async with peer.lock("a") as lease:
-        assert lease.abandoned  # nobody finished what the ticket stood for
+        assert lease.abandoned  # what the ticket stood for was never finished
         with pytest.raises(NotOwned, match="came after its ttl"):
             await locks.resume(ticket)
         lease.ensure()
 
 
 async def test_made_up(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """Of the right shape: only the owner's 128 random bits are not to be had."""
+    """It has the right shape, but no one can guess the owner's 128 random bits."""
     real = Ticket.read(await ticket_of(locks))
     made_up = [replace(real, owner=f"{'0' * 32}:1"), replace(real, fence=real.fence - 1), replace(real, name="b")]
     for ticket in made_up:
@@ -420,7 +420,7 @@ async def test_made_up(locks: LockManager, peer: LockManager, backend: MemoryBac
 
 
 async def test_not_for_this_manager(locks: LockManager, peer: LockManager) -> None:
-    """Refused before anything is asked, and the text is never quoted."""
+    """Refused before any request, and the text is never quoted."""
     text = await ticket_of(locks)
     real = Ticket.read(text)
     wrong = [
@@ -458,12 +458,12 @@ async def test_never_awaited(locks: LockManager, peer: LockManager) -> None:
     ticket = await ticket_of(locks)
     with pytest.warns(RuntimeWarning, match=r"resume\(\) of lock 'a' was never awaited"):
         peer.resume(ticket)
-    lease = await peer.resume(ticket)  # as good as before
+    lease = await peer.resume(ticket)  # still valid
     assert not lease.lost
     await lease.release()
 
 
-# Whoever else wants the lock.
+# Others that want the lock.
 
 
 async def test_waiters_of_the_old_process_wait_for_the_server(
@@ -488,7 +488,7 @@ async def test_waiters_of_the_old_process_wait_for_the_server(
     await second.end()
 
 
-async def test_waiters_of_the_old_process_go_on_when_the_ticket_is_dropped(
+async def test_waiters_of_the_old_process_continue_when_the_ticket_is_dropped(
     locks: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
     async with locks.lock("a") as lease:
@@ -515,7 +515,7 @@ async def test_the_task_itself_is_kept_out(locks: LockManager, peer: LockManager
 async def test_waiters_of_the_new_process_keep_their_order(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """The head talked to the server before; now it is handed the lock first. Kept by LocalQueue.join."""
+    """The head talked to the server before; now it gets the lock first. Kept by LocalQueue.join."""
     ticket = await ticket_of(locks)
     first, second = Holder(crew, peer.lock("a")), Holder(crew, peer.lock("a"))
     await settle(backend)
@@ -531,7 +531,7 @@ async def test_waiters_of_the_new_process_keep_their_order(
     assert peer_backend.calls == ["transfer", "transfer", "release"]
 
 
-async def test_waiters_of_the_new_process_go_on_after_a_loss(
+async def test_waiters_of_the_new_process_continue_after_a_loss(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
     ticket = await ticket_of(locks)
@@ -545,10 +545,10 @@ async def test_waiters_of_the_new_process_go_on_after_a_loss(
     await waiter.end()
 
 
-async def test_whoever_waits_behind_a_resumed_lease_rides_out_an_outage(
+async def test_a_waiter_behind_a_resumed_lease_survives_an_outage(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """The server has spoken to this process. Kept by `gate.answered = True`."""
+    """The server has answered this process before. Kept by `gate.answered = True`."""
     ticket = await ticket_of(locks)
 
     async def hold() -> None:
@@ -589,7 +589,7 @@ async def test_a_release_does_not_hand_the_lock_to_a_resume(backend: MemoryBacke
 # Old requests.
 
 
-async def test_late_requests_of_the_old_owner_hurt_nobody(
+async def test_late_requests_of_the_old_owner_hurt_no_one(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
     lease = await locks.lock("a").acquire()
@@ -610,7 +610,7 @@ async def test_late_requests_of_the_old_owner_hurt_nobody(
 
 
 async def test_a_tainted_owner_never_comes_back(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """A copy of its acquire may still be on its way when the new holder has gone. Kept by `Ticket.tainted`."""
+    """A copy of its acquire may still be on its way when the new holder has left. Kept by `Ticket.tainted`."""
     backend.fail_next("reply")
     lease = await locks.lock("a").acquire()
     owner = lease._hold.owner
@@ -627,7 +627,7 @@ async def test_a_tainted_owner_never_comes_back(locks: LockManager, peer: LockMa
 async def test_resume_over_a_connection_that_dies(
     lost: str, locks: LockManager, peer: LockManager, backend: MemoryBackend, peer_backend: MemoryBackend
 ) -> None:
-    """It is asked again, and reads its own grant. Kept by `unanswered`."""
+    """The request is repeated, and reads its own grant. Kept by `unanswered`."""
     ticket = await ticket_of(locks)
     peer_backend.fail_next(lost)  # type: ignore[arg-type]
     async with peer.resume(ticket) as lease:
@@ -640,7 +640,7 @@ async def test_resume_over_a_connection_that_dies(
 async def test_resume_in_an_outage(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, peer_backend: MemoryBackend
 ) -> None:
-    """The server never saw it: the ticket is as good as before. Kept by `call.withdraw()`."""
+    """The server never saw it: the ticket is still valid. Kept by `call.withdraw()`."""
     ticket = await ticket_of(locks)
     with peer_backend.outage():
         resuming = crew_task(peer.resume(ticket))
@@ -654,7 +654,7 @@ async def test_resume_in_an_outage(
 
 
 async def test_resume_unanswered_and_given_up(backend: MemoryBackend) -> None:
-    """The server saw it, its answer is overdue: undone, also if the connection dies first, and nothing is held."""
+    """The server saw it, its answer is overdue: undone, even if the connection dies first, and nothing is held."""
     for dies in (False, True):
         slow = SlowBackend(backend, turns=40)
         async with LockManager(MemoryBackend(backend)) as first, LockManager(slow) as second:
@@ -714,7 +714,7 @@ async def test_a_grant_past_its_own_deadline_is_undone(backend: MemoryBackend) -
 
 
 async def test_a_cancelled_resume_frees_the_lock_for_others(backend: MemoryBackend, crew: Crew) -> None:
-    """Kept by `undoing = "dirty"`: what was begun is not finished, and the next holder is told."""
+    """Kept by `undoing = "dirty"`: the work is unfinished, and the next holder is told."""
     slow = SlowBackend(backend)
     async with LockManager(MemoryBackend(backend)) as first, LockManager(slow) as second:
         ticket = await ticket_of(first)

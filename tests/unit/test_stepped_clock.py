@@ -1,4 +1,4 @@
-"""The server's wall clock is set back or forward while somebody holds: what the lease believes of it."""
+"""The server's wall clock is set back or forward while a lock is held: what the lease believes of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
 async def test_no_lease_lasts_longer_than_its_ttl(
     locks: LockManager, backend: MemoryBackend, make: Callable[..., Any]
 ) -> None:
-    """Set back by an hour, the server says that it keeps it for so much longer; but that may be put right again.
+    """Set back by an hour, the server says that it keeps the key for that much longer; but the clock may be corrected
+    again.
 
     Kept by Hold.extend: `min(pttl, self.ttl_ms)`.
     """
@@ -67,7 +68,7 @@ async def test_a_fixed_lease_ends_in_its_own_time(
 async def test_fences_rise_over_a_step_back(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, make: Callable[..., Any]
 ) -> None:
-    """On the name by what is stored, on others by the floor."""
+    """On the name by the stored fence, on others by the floor."""
     fences = []
     for step in (HOUR, -2 * HOUR, 0.0):
         step_wall(backend, step)

@@ -1,4 +1,4 @@
-"""The store that twins run over behaves as Redis does, command by command."""
+"""The store that twins run over behaves like Redis, command by command."""
 
 from __future__ import annotations
 

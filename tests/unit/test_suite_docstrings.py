@@ -23,7 +23,7 @@ Tree = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def trees(tree: Tree) -> Iterator[Tree]:
-    """A module, and the classes and functions in it."""
+    """Yield a module, and the classes and functions in it."""
     yield tree
     for node in tree.body:
         if isinstance(node, Tree):
@@ -45,7 +45,7 @@ class Code:
             self._read(path, package=False)
 
     def has(self, owner: str, name: str) -> bool:
-        """Whether that class, or one that it extends, has such a member; any name of a foreign class is good."""
+        """Whether that class, or one that it extends, has such a member; any name of a foreign class is accepted."""
         if owner not in self._members:
             return owner in self.known
         bases = self._bases[owner]
@@ -75,7 +75,7 @@ def code() -> Code:
     return Code()
 
 
-def test_what_docstrings_name_exists(code: Code) -> None:
+def test_names_in_docstrings_exist(code: Code) -> None:
     """Broken by moving or renaming a method that the docstring of a test names."""
     stale = []
     for path, text in code.texts:

@@ -1,4 +1,4 @@
-"""The suite's own guards: a green run means that something was tested, and a red one names who is to blame."""
+"""The suite's own guards: a green run means that something was tested, and a red one names the culprit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(folder: Path, source: str, *args: str) -> tuple[int, str]:
 
 
 def failures(output: str) -> dict[str, str]:
-    """What is told of each test that failed."""
+    """What is reported of each test that failed."""
     parts = re.split(r"^_+ (?:ERROR at \w+ of )?(test_\w+) _+$", output, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -88,7 +88,7 @@ def test_what_fails_a_test(tmp_path: Path) -> None:
 
 
 def test_what_fails_a_run(tmp_path: Path) -> None:
-    """Though each of its tests passes; its workers tell the run what they saw."""
+    """Although each of its tests passes; its workers tell the run what they saw."""
     code, output = run(tmp_path, GREEN, "-n1")
     assert "2 passed, 1 skipped" in output
     assert "no test met a real server" in output

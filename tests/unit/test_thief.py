@@ -44,7 +44,7 @@ async def test_a_stolen_lock_is_lost_at_the_next_renewal(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_expired_is_free_and_was_abandoned(
+async def test_an_expired_name_is_free_and_was_abandoned(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, kind: Kind
 ) -> None:
     lease = await made(locks, kind).acquire()
@@ -58,7 +58,7 @@ async def test_what_expired_is_free_and_was_abandoned(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_nobody_holds_can_be_stolen(locks: LockManager, backend: MemoryBackend, kind: Kind) -> None:
+async def test_a_free_name_can_be_stolen(locks: LockManager, backend: MemoryBackend, kind: Kind) -> None:
     backend.steal("a", kind)
     assert await made(locks, kind).try_acquire() is None
     backend.give_back("a", kind)

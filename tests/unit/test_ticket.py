@@ -1,4 +1,4 @@
-"""A ticket's text: what it carries, how long it gets, and what is refused as none."""
+"""A ticket's text: what it carries, how long it gets, and what is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = Ticket("semaphore", "\n" * 512, f"{'f' * 32}:{2**63}", 2**31 - 1, 2**5
 
 
 def packed(body: str) -> str:
-    """A ticket of whatever body, undamaged."""
+    """A ticket with any body, undamaged."""
     raw = body.encode()
     return PREFIX + base64.urlsafe_b64encode(zlib.crc32(raw).to_bytes(4, "big") + raw).decode().rstrip("=")
 
@@ -41,7 +41,7 @@ def test_reads_what_it_encoded(ticket: Ticket) -> None:
 
 
 def test_is_short_plain_text() -> None:
-    """Kept by packing it in lines, the name last: JSON would spell a control character in six."""
+    """Kept by packing it in lines, the name last: JSON would need six characters for a control character."""
     text = LONGEST.encode()
     assert len(text) < 900
     assert text.isascii()
@@ -49,9 +49,11 @@ def test_is_short_plain_text() -> None:
 
 
 @pytest.mark.parametrize("tail", ["", " ", "\n", "=", "A"])
-def test_no_damaged_one_is_read(tail: str) -> None:
-    """Cut anywhere, one character changed anywhere, or something behind it. Kept by the checksum and by encoding it
-    again: the last character of base64 has bits that nobody reads."""
+def test_a_damaged_one_is_refused(tail: str) -> None:
+    """Cut anywhere, one character changed anywhere, or text added at the end. Kept by the checksum and by encoding it
+    again:
+    the last character of base64 has bits that are never read.
+    """
     text = TICKET.encode()
     damaged = [text + tail] if tail else [text[:length] for length in range(len(text))]
     damaged += [f"{text[:at]}{'A' if text[at] != 'A' else 'B'}{text[at + 1 :]}{tail}" for at in range(len(text))]
@@ -84,7 +86,7 @@ def test_no_damaged_one_is_read(tail: str) -> None:
         PREFIX + base64.urlsafe_b64encode(zlib.crc32(b"\xff").to_bytes(4, "big") + b"\xff").decode(),
     ],
 )
-def test_what_is_no_ticket(text: object) -> None:
+def test_what_is_not_a_ticket(text: object) -> None:
     with pytest.raises(ConfigurationError, match="pass the text that lease") as caught:
         Ticket.read(text)
     assert OWNER not in str(caught.value)

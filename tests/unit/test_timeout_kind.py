@@ -1,4 +1,4 @@
-"""Which error a wait ends with: the caller's timeout is one thing, a server that does not answer another."""
+"""Which error a wait ends with: the caller's timeout is one, a server that does not answer is another."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_timeout_before_the_first_answer(
 async def test_a_timeout_before_the_first_answer_behind_another_task(
     locks: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Who waits behind it in this process had no answer either. Kept by `obtain`: `_timeout`."""
+    """A task that waits behind it in this process had no answer either. Kept by `obtain`: `_timeout`."""
     with backend.outage():
         tasks = [crew.start(acquire(locks.lock("a"), timeout=timeout)) for timeout in (2.0, 0.5)]
         await backend.clock.advance(2.1)
@@ -62,7 +62,9 @@ async def test_a_timeout_before_the_first_answer_behind_another_task(
 async def test_no_answer_within_request_timeout(
     locks: LockManager, backend: MemoryBackend, crew: Crew, lock: Any, timeout: float | None
 ) -> None:
-    """One attempt, by `timeout=0`, waits for its answer as long as any request does. Kept by `_attempt`: `patience`."""
+    """One attempt, with `timeout=0`, waits for its answer as long as any request does. Kept by `_attempt`:
+    `patience`.
+    """
     with backend.outage():
         task = crew.start(acquire(lock, timeout=timeout))
         await backend.clock.advance(4.9)
@@ -76,7 +78,7 @@ async def test_no_answer_within_request_timeout(
 
 
 @pytest.mark.parametrize(("timeout", "error"), [(0.05, WaitTimeout), (None, BackendError), (60.0, BackendError)])
-async def test_a_latch_that_is_not_answered(
+async def test_a_latch_without_an_answer(
     locks: LockManager, backend: MemoryBackend, crew: Crew, timeout: float | None, error: type[Exception]
 ) -> None:
     """Kept by Latch.wait: `expires <= patience`."""
@@ -90,7 +92,7 @@ async def test_a_latch_that_is_not_answered(
 
 
 @pytest.mark.parametrize(("timeout", "error"), [(0.05, AcquireTimeout), (0, BackendError), (60.0, BackendError)])
-async def test_a_nested_one_that_is_not_answered(
+async def test_a_nested_acquire_without_an_answer(
     locks: LockManager, backend: MemoryBackend, crew: Crew, timeout: float, error: type[Exception]
 ) -> None:
     """The outer one lives on, one level deep. Kept by `_nest`: `timeout < seconds`."""

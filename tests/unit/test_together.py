@@ -18,7 +18,7 @@ MANY = 7
 
 
 class Refusing(SlowBackend):
-    """Gives no verdict on the next so many requests to acquire."""
+    """Gives no verdict on the next requests to acquire."""
 
     refusals = 0
 
@@ -47,7 +47,7 @@ async def many(slow: Refusing, crew: Crew) -> AsyncIterator[LockManager]:
 
 
 async def serve(backend: MemoryBackend, holders: list[Holder]) -> None:
-    """They enter one after the other, in this order, without a pause, and leave."""
+    """Check that they enter one after the other, in this order, without a pause, and leave."""
     for at, holder in enumerate(holders):
         await settle(backend)
         assert inside(holders) == [one <= at for one in range(len(holders))]
@@ -55,7 +55,7 @@ async def serve(backend: MemoryBackend, holders: list[Holder]) -> None:
     await settle(backend)
 
 
-async def test_all_who_came_meanwhile_are_queued_by_one_request(
+async def test_all_that_came_meanwhile_are_queued_by_one_request(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
 ) -> None:
     lease = await peer.fair_lock("a").acquire()
@@ -73,7 +73,7 @@ async def test_the_first_holds_at_once(many: LockManager, slow: Refusing, crew: 
     assert slow.calls.count("acquire") == 2
 
 
-async def test_who_comes_while_the_name_is_handed_on_is_queued(many: LockManager, slow: Refusing, crew: Crew) -> None:
+async def test_a_task_that_comes_during_a_hand_off_is_queued(many: LockManager, slow: Refusing, crew: Crew) -> None:
     """The answer that it waits for may be that of a release, too."""
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(2)]
     await settle(slow)
@@ -104,7 +104,7 @@ async def test_one_that_gives_up_stops_no_other(
 async def test_the_first_gives_up_before_its_request_is_written(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
 ) -> None:
-    """Its request is not written at all, and those behind it were to go out with its answer."""
+    """Its request is not written at all, and those behind it were to be sent with its answer."""
     lease = await peer.fair_lock("a").acquire()
     with slow.outage():
         holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
@@ -139,7 +139,7 @@ async def test_the_first_of_a_request_for_many_gives_up_before_it_is_written(
 async def test_the_connection_dies_under_a_request_for_many(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, lost: Any, after: int
 ) -> None:
-    """It is written again, and they stand once in the queue. Kept by QueueEntry._unanswered."""
+    """It is written again, and they are in the queue once. Kept by QueueEntry._unanswered."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await turns(after)
@@ -155,7 +155,7 @@ async def test_the_connection_dies_under_a_request_for_many(
 async def test_its_first_has_given_up_when_the_connection_dies(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, lost: Any
 ) -> None:
-    """Its request is not written again, and the others are told of no error. Kept by QueueEntry._answered."""
+    """Its request is not written again, and the others get no error. Kept by QueueEntry._answered."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await written(slow, 2)
@@ -171,7 +171,7 @@ async def test_its_first_has_given_up_when_the_connection_dies(
 async def test_an_owner_that_was_ended_asks_anew(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
 ) -> None:
-    """With those behind it, but for one that has given up. Kept by QueueEntry.behind."""
+    """With those behind it, except one that has given up. Kept by QueueEntry.behind."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await written(slow, 2)
@@ -190,7 +190,7 @@ async def test_an_owner_that_was_ended_asks_anew(
 async def test_no_verdict_on_a_request_for_many(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
 ) -> None:
-    """Who has had an answer rides it out; each asks again by itself."""
+    """A task that has had an answer keeps waiting; each asks again by itself."""
     lease = await peer.fair_lock("a").acquire()
     first = Holder(crew, many.fair_lock("a"))
     await settle(slow)
@@ -212,7 +212,7 @@ async def test_no_verdict_on_a_request_for_many(
 
 
 async def written(slow: SlowBackend, requests: int) -> None:
-    """Wait until so many requests of the process were written, and the last one was not executed."""
+    """Wait until this many requests of the process were written, and the last one was not executed."""
     while len(slow.calls) + sum(flight.result is None and flight.call.writes for flight in slow._flights) < requests:
         await turns(1)
     assert len(slow.calls) < requests

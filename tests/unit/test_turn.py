@@ -26,7 +26,7 @@ def hand_offs(turn: Turn, now: float = 0.0) -> int:
 @pytest.mark.parametrize(
     ("limit", "waiting", "expected"), [(16, 0, 0), (16, 5, 5), (16, 16, 16), (16, 40, 16), (0, 9, 0)]
 )
-def test_it_serves_those_who_waited_when_it_began_up_to_its_limit(limit: int, waiting: int, expected: int) -> None:
+def test_it_serves_the_tasks_that_waited_when_it_began_up_to_its_limit(limit: int, waiting: int, expected: int) -> None:
     assert hand_offs(Turn(0.0, waiting, limit)) == expected
 
 
@@ -51,14 +51,14 @@ async def greedy(backend: MemoryBackend, crew: Crew) -> AsyncIterator[LockManage
 
 
 async def come(crew: Crew, manager: LockManager, count: int, backend: MemoryBackend) -> list[Holder]:
-    """So many tasks that want it, one after the other."""
+    """Start this many tasks that want it, one after the other."""
     holders = [Holder(crew, manager.lock("a")) for _ in range(count)]
     await settle(backend)
     return holders
 
 
 async def served(backend: MemoryBackend, tasks: dict[str, list[Holder]], pause: float = 0.0) -> str:
-    """Let one after the other enter and leave, in the order in which they enter; says whose each was."""
+    """Let one after the other enter and leave, in the order in which they enter; return whose each was."""
     order = ""
     left = {id(one): (name, one) for name, ones in tasks.items() for one in ones}
     while left:
@@ -72,7 +72,7 @@ async def served(backend: MemoryBackend, tasks: dict[str, list[Holder]], pause: 
 
 
 async def test_processes_take_turns(greedy: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """Those who wait in the same process share its place in the queue."""
+    """Tasks that wait in the same process share its place in the queue."""
     mine = await come(crew, greedy, 8, backend)
     others = await come(crew, peer, 3, backend)
     assert await served(backend, {"m": mine, "o": others}) == "mmmm" + "ooo" + "mmmm"
@@ -97,7 +97,7 @@ async def test_its_age_ends_a_turn(greedy: LockManager, peer: LockManager, backe
 async def test_a_newcomer_in_a_turn_waits_for_the_next(
     greedy: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Who came when it had begun is not served in it while others wait."""
+    """A task that came after it began is not served in it while others wait."""
     (first,) = await come(crew, peer, 1, backend)
     mine = await come(crew, greedy, 2, backend)
     others = await come(crew, peer, 1, backend)
@@ -107,7 +107,7 @@ async def test_a_newcomer_in_a_turn_waits_for_the_next(
     assert await served(backend, {"m": mine, "o": others}) == "mmomm"
 
 
-async def test_a_turn_goes_on_while_nobody_else_waits(
+async def test_a_turn_continues_while_no_one_else_waits(
     greedy: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
     mine = await come(crew, greedy, 12, backend)
@@ -119,7 +119,7 @@ async def test_a_turn_goes_on_while_nobody_else_waits(
 
 
 async def test_no_hand_off_at_limit_zero(backend: MemoryBackend, peer: LockManager, crew: Crew) -> None:
-    """Whoever waits elsewhere is next, and the process's own tasks stand behind."""
+    """A waiter elsewhere is next, and the process's own tasks go behind it."""
     async with LockManager(MemoryBackend(backend), handoff_limit=0) as modest:
         mine = await come(crew, modest, 3, backend)
         others = await come(crew, peer, 3, backend)
@@ -136,7 +136,7 @@ async def test_two_modest_processes_alternate(backend: MemoryBackend, crew: Crew
 async def test_a_fair_task_that_is_first_ends_a_turn(
     greedy: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Hazard 13: whoever holds passes on at once. Kept by transfer.lua: `:f`."""
+    """Hazard 13: the holder passes on at once. Kept by transfer.lua: `:f`."""
     (first,) = await come(crew, peer, 1, backend)
     mine = await come(crew, greedy, 3, backend)
     fair = Holder(crew, peer.fair_lock("a"))
@@ -146,10 +146,10 @@ async def test_a_fair_task_that_is_first_ends_a_turn(
     assert await served(backend, {"m": mine, "f": [fair]}) == "mfmm"
 
 
-async def test_fair_tasks_enter_in_the_order_in_which_they_came(
+async def test_fair_tasks_enter_in_order_of_arrival(
     greedy: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Whatever process they are of, and nobody's turn lasts."""
+    """Whatever process they belong to, and no turn lasts."""
     fair: dict[str, list[Holder]] = {}
     for name, manager in zip("abcdef", [greedy, peer, peer, greedy, greedy, peer], strict=True):
         fair[name] = [Holder(crew, manager.fair_lock("x"))]

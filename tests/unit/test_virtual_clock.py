@@ -1,4 +1,4 @@
-"""The virtual clock stands until told, fires in order, and can be late."""
+"""The virtual clock stands still until you move it, fires in order, and can be late."""
 
 from __future__ import annotations
 

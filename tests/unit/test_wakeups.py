@@ -1,4 +1,4 @@
-"""Whatever happens in one wake-up, the next one comes, in time and in nobody's name."""
+"""Whatever happens in one wake-up, the next one comes, in time and in no user's context."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ whose = ContextVar("whose", default="nobody's")
 
 
 class Fatal(BaseException):
-    """Not an `Exception`: as `KeyboardInterrupt`, and `SystemExit` from `sys.exit()` in a callback."""
+    """Not an `Exception`: like `KeyboardInterrupt`, and `SystemExit` from `sys.exit()` in a callback."""
 
 
 class Deaf(MemoryBackend):
@@ -94,7 +94,7 @@ def clock_of(watchdog: Watchdog) -> VirtualClock:
     return clock
 
 
-async def test_what_escapes_from_one_stops_no_other(watchdog: Watchdog) -> None:
+async def test_an_escaping_error_stops_no_other(watchdog: Watchdog) -> None:
     """Kept by Watchdog._run: `finally: self._wake_next()`."""
     clock = clock_of(watchdog)
     fatal, same, later = Item(clock), Item(clock), Item(clock)
@@ -122,7 +122,7 @@ class Broken(logging.Handler):
 @pytest.fixture
 def broken_logging(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
     handler, logger = Broken(), logging.getLogger("aiolock")
-    monkeypatch.setattr(logging, "raiseExceptions", False)  # else it is told on stderr
+    monkeypatch.setattr(logging, "raiseExceptions", False)  # otherwise it goes to stderr
     logger.addHandler(handler)
     yield
     logger.removeHandler(handler)
@@ -140,7 +140,7 @@ async def test_an_error_that_cannot_be_logged(watchdog: Watchdog) -> None:
 
 
 async def test_renewals_that_cannot_be_written_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """Kept by Watchdog.renew: `except Exception`; else the hold would wait for an answer until its deadline."""
+    """Kept by Watchdog.renew: `except Exception`; otherwise the hold would wait for an answer until its deadline."""
     backend = Deaf()
     async with LockManager(backend) as locks, locks.lock("a") as lease:
         backend.broken = True
@@ -151,8 +151,10 @@ async def test_renewals_that_cannot_be_written_are_tried_again(caplog: pytest.Lo
     assert "cannot be written" in caplog.text
 
 
-async def test_a_wake_up_is_in_no_users_context(watchdog: Watchdog) -> None:
-    """A renewal's log line is none of the request that took the lock. Kept by Watchdog._wake: `self._context.run`."""
+async def test_a_wake_up_has_no_users_context(watchdog: Watchdog) -> None:
+    """A renewal's log line does not belong to the request that took the lock. Kept by Watchdog._wake:
+    `self._context.run`.
+    """
     clock = clock_of(watchdog)
     item = Item(clock)
     seen: list[str] = []
@@ -185,7 +187,7 @@ async def test_nothing_is_kept_of_the_last_renewals(locks: LockManager, backend:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_against_a_simple_model(watchdog: Watchdog, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time goes in steps of all sizes: nobody is looked at too early, too late, twice, or not at all."""
+    """Time passes in steps of all sizes: no item is looked at too early, too late, twice, or not at all."""
     dice = random.Random(seed)
     clock = clock_of(watchdog)
     monkeypatch.setattr(watchdog, "renew", lambda batch, asked: None)

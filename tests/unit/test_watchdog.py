@@ -141,7 +141,7 @@ def kept(watchdog: Watchdog) -> int:
         pytest.param(3600, 1, id="in many seconds"),  # `_sweep`
     ],
 )
-async def test_nothing_is_kept_of_what_is_over(dog: tuple[Watchdog, VirtualClock], pause: float, step: float) -> None:
+async def test_nothing_is_kept_of_finished_items(dog: tuple[Watchdog, VirtualClock], pause: float, step: float) -> None:
     watchdog, clock = dog
     await clock.advance(0)
     lasting = [Item(clock) for _ in range(100)]
@@ -163,8 +163,8 @@ async def test_many_short_leases_leave_nothing(locks: LockManager) -> None:
     assert kept(runtime_of(locks).watchdog) < 200
 
 
-async def test_an_order_within_a_second(dog: tuple[Watchdog, VirtualClock]) -> None:
-    """Also of what comes when that second has begun, or is put off, or brought forward from another one."""
+async def test_the_order_within_a_second(dog: tuple[Watchdog, VirtualClock]) -> None:
+    """Also for items that come when that second has begun, or are put off, or brought forward from another one."""
     watchdog, clock = dog
     first, last, moved, late, gone = (Item(clock) for _ in range(5))
     watchdog.schedule(last, clock.now() + 2.75)
@@ -183,7 +183,7 @@ async def test_an_order_within_a_second(dog: tuple[Watchdog, VirtualClock]) -> N
     assert gone.seen == []
 
 
-async def test_a_stop_looks_at_all_a_last_time() -> None:
+async def test_a_stop_looks_at_all_items_a_last_time() -> None:
     clock = VirtualClock()
     watchdog = Watchdog(clock)
     watchdog.start(MemoryBackend())
@@ -229,7 +229,7 @@ async def test_renewals_of_almost_one_moment_leave_together() -> None:
         item = Item(backend.clock)
         runtime_of(locks).watchdog.schedule(item, backend.clock.now() + TTL / 3 - MAX_EARLY)
         await backend.clock.advance(TTL / 3 - MAX_EARLY * 1.1)
-        assert item.seen == []  # whoever did not agree to it is not looked at early
+        assert item.seen == []  # a lease that did not agree to it is not looked at early
         assert backend.batches == [2]  # at the first one's time; the third is too early
         await backend.clock.advance(MAX_EARLY)
         assert backend.batches == [2]
@@ -250,7 +250,7 @@ async def test_a_short_lease_is_not_renewed_with_long_ones_early() -> None:
             assert backend.batches == [1, 1]  # the long one in time, without one that is due in 0.85 s
 
 
-async def test_a_chunk_has_so_many_keys_at_most() -> None:
+async def test_a_chunk_has_a_maximum_of_keys() -> None:
     """`_chunks`: a renewal of a multi lock is as large as those of all its names."""
     backend = Choosy()
     async with LockManager(backend) as locks, AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A task that others can interrupt, and only its owner can end."""
+"""A task that others can interrupt, but only its owner can end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiolock.backends.worker import Worker
 
 
 class Job:
-    """Counts its beginnings; each ends as it is told."""
+    """Counts its starts; each ends as it is told."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -39,15 +39,15 @@ def task_of(job: Worker[str]) -> asyncio.Task[str]:
     return job._task
 
 
-async def test_its_result_is_told() -> None:
+async def test_its_result_is_delivered() -> None:
     told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     job = Worker(lambda: asyncio.sleep(0, 42), told.set_result, "job")
     assert await told == 42
     await job.stopped()
 
 
-async def test_a_stranger_cancels_it_for_a_moment() -> None:
-    """There is a moment without a task: whoever cancels until none is left comes to an end."""
+async def test_another_task_cancels_it_for_a_moment() -> None:
+    """There is a moment without a task: a shutdown that cancels until none is left comes to an end."""
     job = Job()
     hands = Worker(job.work, job.results.append, "job")
     for count in range(1, 4):
@@ -62,7 +62,7 @@ async def test_a_stranger_cancels_it_for_a_moment() -> None:
     assert job.results == []
 
 
-async def test_stopped_between_two_beginnings() -> None:
+async def test_stopped_between_two_starts() -> None:
     job = Job()
     hands = Worker(job.work, job.results.append, "job")
     await job.beginnings(1)
@@ -75,7 +75,7 @@ async def test_stopped_between_two_beginnings() -> None:
     assert job.begun == 1
 
 
-async def test_an_error_is_logged_and_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_is_logged_and_it_continues(caplog: pytest.LogCaptureFixture) -> None:
     job = Job()
     job.ends = [ValueError("a bug")]
     hands = Worker(job.work, job.results.append, "job")
@@ -88,7 +88,7 @@ async def test_an_error_is_logged_and_it_goes_on(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_signal_strikes_in_it() -> None:
-    """`sys.exit()` ends the loop's run, and it goes on in the next one."""
+    """`sys.exit()` ends the loop's run, and it continues in the next one."""
     job: Job
     hands: Worker[str]
 

@@ -1,4 +1,4 @@
-"""A process or two on one store, and what must be true of them when everybody has gone home."""
+"""A process or two on one store, and what must be true of them when all tasks have ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARGIN = 3.0
 DEADLINE = TTL - MARGIN
 LIVENESS = 3.0
 BEAT = LIVENESS / 3
-"""Seconds between two signs of life of who waits."""
+"""Seconds between two signs of life of a waiter."""
 
 
 class Deaf(MemoryBackend):
@@ -83,7 +83,7 @@ class SlowBackend(MemoryBackend):
         self._wakes.pop(channel, None)
 
     def _deliver(self, channel: str, payload: str) -> None:
-        # A message comes behind the answers that were on their way before it: they share the connection.
+        # A message comes after the answers that were on their way before it: they share the connection.
         later(self.turns, super()._deliver, channel, payload)
 
     async def aclose(self) -> None:
@@ -99,7 +99,7 @@ class SlowBackend(MemoryBackend):
             await super().aclose()
 
     def die(self, lost: Literal["request", "reply"]) -> None:
-        """The connection dies under all that was written and not answered; it is back at once."""
+        """Lose the connection under everything that was written and not answered; it is back at once."""
         left, self._flights = self._flights, []
         for flight in left:
             if lost == "reply" and flight.call.writes:
@@ -132,7 +132,7 @@ class SlowBackend(MemoryBackend):
         self._running().call_soon(self._step, flight, turn + 1)
 
     def _fly(self, flight: _Flight) -> None:
-        """Execute it, if it was not yet and nobody took it back."""
+        """Execute it, if it was not executed yet and not withdrawn."""
         if flight.result is None and not flight.call.withdrawn:
             call = flight.call
             writes, sent_at = max(1, call.writes), call.sent_at
@@ -150,13 +150,13 @@ class _Flight:
 
 
 async def turns(count: int) -> None:
-    """So many turns of the loop."""
+    """Wait for this many turns of the loop."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 def later(turns: int, callback: Callable[..., None], *args: Any) -> None:
-    """Call back after so many turns of the loop."""
+    """Call back after this many turns of the loop."""
     loop = asyncio.get_running_loop()
     if turns:
         loop.call_soon(later, turns - 1, callback, *args)
@@ -165,13 +165,13 @@ def later(turns: int, callback: Callable[..., None], *args: Any) -> None:
 
 
 def step_wall(backend: MemoryBackend, seconds: float) -> None:
-    """The server's wall clock is set forward, or back; nobody's own clock notices."""
+    """Set the server's wall clock forward, or back; no client's own clock notices."""
     before = backend.store.wall_us
     backend.store.wall_us = lambda: before() + round(seconds * 10**6)
 
 
 def runtime_of(manager: LockManager) -> Runtime:
-    """The manager's insides, which tests may look at."""
+    """The manager's internals, which tests may look at."""
     return manager._runtime
 
 
@@ -189,7 +189,7 @@ async def settle(backend: MemoryBackend) -> None:
 
 
 def lock_keys(backend: MemoryBackend) -> list[str]:
-    """The keys of what is held on the server, and of the queues in which somebody waits; and of what never expires."""
+    """The keys of what is held on the server, of the queues that are not empty, and of what never expires."""
     return sorted({*locks.held_names(backend), *locks.all_waiting(backend), *locks.unlimited(backend)})
 
 
@@ -204,21 +204,21 @@ def state_of(backend: MemoryBackend, name: str) -> locks.LockState:
 
 
 def assert_empty(manager: LockManager) -> None:
-    """Nothing of any name is left in this process."""
+    """Check that nothing of any name is left in this process."""
     runtime = runtime_of(manager)
     assert (runtime.gates, runtime.holds, runtime.queue_entries) == ({}, {}, {})
 
 
 @contextmanager
 def expect_loss(reason: LossReason, saying: str = "") -> Iterator[None]:
-    """The block ends with `LockLost` for `reason`."""
+    """Check that the block ends with `LockLost` for `reason`."""
     with pytest.raises(LockLost, match=re.escape(saying or reason.name)) as caught:
         yield
     assert caught.value.reason is reason
 
 
 class Crew:
-    """Tasks that a test started, ended with it."""
+    """Tasks that a test started; they end with it."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[Any]] = []
@@ -235,7 +235,7 @@ class Crew:
 
 
 class Holder:
-    """A task inside `async with` on a lock until it is told to leave."""
+    """A task inside `async with` on a lock until you tell it to leave."""
 
     def __init__(self, crew: Crew, lock: Any, **options: Any) -> None:
         self.entered: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
@@ -253,7 +253,7 @@ class Holder:
 
 
 async def queue_up(crew: Crew, lock: Any, count: int, backend: MemoryBackend, **options: Any) -> list[Holder]:
-    """So many tasks, each behind the one before."""
+    """This many tasks, each behind the one before."""
     holders = []
     for _ in range(count):
         holders.append(Holder(crew, lock, **options))
@@ -262,5 +262,5 @@ async def queue_up(crew: Crew, lock: Any, count: int, backend: MemoryBackend, **
 
 
 def inside(holders: list[Holder]) -> list[bool]:
-    """Who has entered."""
+    """The tasks that have entered."""
     return [holder.entered.done() for holder in holders]
