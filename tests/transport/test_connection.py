@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from redis.backoff import ExponentialBackoff
 from aiolock.backends.redis import RedisBackend
 from aiolock.backends.redis.protocol import RespProtocol
 from aiolock.errors import BackendError, ConfigurationError
-from aiolock.testing.server import RedisServer
+from aiolock.testing.server import DOCKER_VARIABLE, RedisServer
 from tests.support.proxy import FaultProxy
 
 from .calls import Log, append, echo, result
@@ -165,6 +166,7 @@ def socket_server(tmp_path: Path) -> Iterator[tuple[RedisServer, Path]]:
         yield server, path
 
 
+@pytest.mark.skipif(os.environ.get(DOCKER_VARIABLE) == "1", reason="a container's files are its own")
 @pytest.mark.any_loop
 async def test_a_unix_socket(connect: Connect, socket_server: tuple[RedisServer, Path], reading: str) -> None:
     server, path = socket_server
