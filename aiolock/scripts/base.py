@@ -21,37 +21,37 @@ Ending = Literal["clean", "undone", "dirty"]
 """How an owner ends: after a body that was valid to its end; without having entered; after a loss."""
 
 MAX_FENCE = 2**53
-"""What Lua counts exactly is below."""
+"""Lua counts exactly below this."""
 JOIN = 0
 DONT_QUEUE = -1
 """Where a server keeps the queue: join it at its end; do not join it, and be refused if it is not your turn."""
 
 
 def believable(floor: str) -> int:
-    """The floor; 0 if it is more than any fence can be."""
+    """Return the floor; 0 if it is more than any fence can be."""
     return int(floor) if int(floor) < MAX_FENCE else 0
 
 
 class Part(NamedTuple):
-    """One line of a request that is made of many."""
+    """One line of a request that consists of many."""
 
     keys: tuple[str, ...]
     args: tuple[Arg, ...]
 
 
 class Script(Generic[R]):
-    """Lua for a server, its twin for the memory backend, and the decoder of what either answers.
+    """Lua for a server, its twin for the memory backend, and the decoder for the answers of both.
 
-    The twin is the executable specification: both sides are run on the same calls by the differential tests.
+    The twin is the executable specification: the differential tests run both sides on the same calls.
 
     Args:
         package: the package that holds the Lua file.
-        name: the Lua file's name without its ending; also how errors and logs call the script.
+        name: the Lua file's name without its ending; errors and logs use it for the script.
         twin: the same steps in Python over a `Store`.
         decode: turns the raw reply into what callers get.
-        prelude: names of Lua files that stand in front of it; those of another family as `family/name`.
-        unacknowledged: for a script that grants or extends: what its result is worth if too few replicas have it, the
-            error given being the reason. None for one that does neither.
+        prelude: names of Lua files that go in front of it; those of another family as `family/name`.
+        unacknowledged: for a script that grants or extends: returns what its result is worth if too few replicas have
+            it, with the error as the reason. None for one that does neither.
     """
 
     __slots__ = ("decode", "lua", "name", "sha", "twin", "unacknowledged")
@@ -88,7 +88,7 @@ def drop() -> bool:
 
 
 class Call(Generic[R]):
-    """One request to run a script: made by a primitive, written by a backend.
+    """One request to run a script: a primitive makes it, a backend writes it.
 
     Attributes:
         name: the lock the request is about, for errors.
@@ -98,8 +98,8 @@ class Call(Generic[R]):
         unanswered: asked once for each connection that died after the call was written and before its reply came:
             True writes it again on the next connection, in the old order and before newer calls; False gives up, and
             the future fails with a transient `BackendError`. It may `run` another call, which takes this one's place.
-        settle: told the result or the `BackendError`, exactly once, the moment the call is over; also when whoever
-            awaited its future was cancelled. What must happen on a reply hangs here. It may `run` other calls.
+        settle: gets the result or the `BackendError` exactly once, the moment the call is over, even if whoever
+            awaited its future was cancelled. Put here what must happen on a reply. It may `run` other calls.
         sent_at: clock time, in seconds, just before the write whose reply this is; 0.0 until then.
         writes: how often it was written. 0: the server cannot have seen it.
         withdrawn: set it while `writes` is 0, and the call is never written.
@@ -126,7 +126,7 @@ class Call(Generic[R]):
         self.withdrawn: bool = False
 
     def withdraw(self) -> bool:
-        """Take the call back; False if a server may have seen it."""
+        """Take the call back; return False if a server may have seen it."""
         if self.writes == 0:
             self.withdrawn = True
         return self.withdrawn
@@ -136,15 +136,15 @@ class Call(Generic[R]):
 
 
 def as_text(value: Reply) -> str:
-    """A raw reply that is text."""
+    """Return a raw reply that is text."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def as_number(value: Reply) -> int:
-    """A raw reply that is a whole number, or text of one."""
+    """Return a raw reply that is a whole number, or the text of one."""
     return int(value) if isinstance(value, (int, bytes)) else 0
 
 
 def as_list(reply: Reply) -> list[Reply]:
-    """A raw reply that is a list."""
+    """Return a raw reply that is a list."""
     return reply if isinstance(reply, list) else [reply]

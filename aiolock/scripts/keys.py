@@ -1,4 +1,4 @@
-"""The only place where keys and channels are named."""
+"""The only place that names keys and channels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Keys:
     """Names keys and channels for one namespace and database.
 
     Every key of a name carries the name as its hash tag, so that all of them land in one cluster slot. The kind is in
-    the key: a lock and a semaphore of one name never mix; a fair lock is the lock of its name. Pub/sub knows no
-    databases: channels carry theirs.
+    the key: a lock and a semaphore with the same name are independent, but a fair lock is the lock of its name. Pub/sub
+    has no databases, so channels carry theirs.
 
     Args:
         namespace: prefix of every key, without braces.
@@ -45,11 +45,11 @@ class Keys:
         self.managers: str = f"{namespace}:manager:{db}:" if db else f"{namespace}:manager:"
 
     def of(self, kind: str, name: str) -> NameKeys:
-        """Keys of one name of one kind."""
+        """Return the keys of one name of one kind."""
         return NameKeys(f"{self.namespace}:{kind}:{{{name.translate(_ENCODED)}}}", self._channel_end)
 
     def manager(self, manager_id: str) -> str:
-        """The channel on which one manager is told things."""
+        """Return the channel for messages to one manager."""
         return self.managers + manager_id
 
 
@@ -64,26 +64,26 @@ class NameKeys:
 
     @property
     def state(self) -> str:
-        """All that is known of a name with a capacity."""
+        """The key of all that is known of a name with a capacity."""
         return f"{self.lock}:state"
 
     @property
     def free(self) -> str:
-        """The channel on which a release is told to all who wait."""
+        """The channel that announces a release to all waiters."""
         return f"{self.lock}:free{self._channel_end}"
 
     @property
     def queue(self) -> tuple[str, str]:
-        """What a name with a queue has: a hash of all that is known, with who holds and who waits, and their order."""
+        """The keys of a name with a capacity: a hash with its state, holders and waiters, and their order."""
         return self.state, f"{self.lock}:order"
 
     @property
     def of_lock(self) -> tuple[str, str, str]:
-        """What a name with one holder and a queue has: its state, its queue, and which managers are alive."""
+        """The keys of a name with one holder and a queue: its state, its queue, and which managers are alive."""
         return self.lock, f"{self.lock}:queue", f"{self.lock}:alive"
 
     def dead(self, owner: str) -> str:
-        """The tombstone of an owner that must never hold again."""
+        """Return the tombstone of an owner that must never hold again."""
         return f"{self.lock}:dead:{owner}"
 
 

@@ -12,8 +12,8 @@ T = TypeVar("T")
 class Granted(NamedTuple):
     """The owner holds the lock; `pttl` ms were left after the script.
 
-    `others` managers listen for a release; for `mark` ms more somebody who polls counts as waiting, if it is above 0;
-    `capacity` is the stored one, and `weight` what was moved to the owner, where the kind has any.
+    `others` managers listen for a release; for `mark` ms more a polling waiter counts, if it is above 0; `capacity` is
+    the stored one, and `weight` what was moved to the owner, if the kind has either.
     """
 
     fence: int
@@ -26,11 +26,11 @@ class Granted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Somebody else holds it, for `pttl` ms more (-1: without expiry); `holder` is what they said of themselves.
+    """Another owner holds it for `pttl` ms more (-1: without expiry); `holder` is what it said of itself.
 
     `spent`: some servers of a quorum granted it, or may have, so the owner must be ended and never sent again. With
-    `pttl` 0 nobody has it: a split vote.
-    `part` is the name they hold, where several were asked for.
+    `pttl` 0 no one has it: a split vote.
+    `part` is the name they hold, if several were requested.
     """
 
     pttl: int
@@ -41,11 +41,11 @@ class Refused(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """The owner waits on the server, `rank` from 1. A grant that is told later has a higher serial than `serial`.
+    """The owner waits on the server, `rank` from 1. A later grant has a higher serial than `serial`.
 
-    The first of those who hold expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in
-    or end, so another shall follow at once. Locks have no serials; only multi locks tell the number.
-    `part` is the name in the way for the longest, where several were asked for.
+    The first holder expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in or end, so
+    another must follow at once. Locks have no serials; only multi locks report the number.
+    `part` is the name that is in the way for the longest, if several were requested.
     """
 
     serial: int = 0
@@ -58,7 +58,7 @@ class Queued(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """Somebody else of the queue was granted, for `pttl` ms; the one that was to be next is in the queue."""
+    """Another owner of the queue was granted the lock, for `pttl` ms; the intended successor is in the queue."""
 
     pttl: int
 
@@ -68,7 +68,7 @@ class Gone(NamedTuple):
 
 
 class Impossible(NamedTuple):
-    """More was asked for than the name has."""
+    """The request asked for more than the name has."""
 
     capacity: int
 
@@ -86,7 +86,7 @@ class Finished(NamedTuple):
 class Released(NamedTuple):
     """The lock is free, or was freed by an earlier copy of this request.
 
-    `others` managers listened for it, where the request counts them.
+    `others` managers listened for it, if the request counts them.
     """
 
     fence: int
@@ -112,14 +112,14 @@ class Renewed(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The server could not judge this key: `error` is its text. Not a verdict; `transient`: the next may be one."""
+    """The server could not judge this key: `error` is its text. Not a verdict; if `transient`, the next may be one."""
 
     error: str
     transient: bool = False
 
 
 class Held(NamedTuple):
-    """A look at a held lock."""
+    """A view of a held lock."""
 
     owner: str
     depth: int
@@ -134,14 +134,16 @@ class Held(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """So many holds were ended by force, and so many are left for the next request: one does not end too many."""
+    """This many holds were ended by force, and this many are left for the next request: one request ends only some."""
 
     ended: int
     left: int
 
 
 class Standing(NamedTuple):
-    """A look at a name with a queue: `held` is who holds it longest from now; `rank` that of one waiter, from 1."""
+    """A view of a name with a queue: `held` is the holder that holds it longest from now; `rank` is that of one waiter,
+    from 1.
+    """
 
     holders: int
     used: int
@@ -159,7 +161,7 @@ TransferOutcome = Granted | Passed | Missing | Finished
 RenewOutcome = Renewed | Missing | Failed
 
 
-# What an outcome is worth that too few replicas have. Only grants and extensions are promises: the rest stays.
+# What an outcome is worth if too few replicas have it. Only grants and extensions are promises: the rest stays.
 
 
 def no_grant(outcome: T, doubt: BackendError) -> T | BackendError:

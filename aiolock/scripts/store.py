@@ -1,4 +1,4 @@
-"""The tiny typed store that twins run over: the handful of commands the scripts use, with their Redis meaning."""
+"""The small typed store that twins run over: the few commands that scripts use, with their Redis meaning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Scores(dict[str, int]):
         super().__delitem__(member)
 
     def between(self, least: int, most: float) -> tuple[int, int]:
-        """From where to where in `ranked` those with these scores are."""
+        """Return where in `ranked` the members with these scores begin and end."""
         return bisect_left(self.ranked, (least, "")), bisect_left(self.ranked, (most + 1, ""))
 
 
@@ -116,7 +116,7 @@ class Store:
         return self._typed(key, Scores).get(member)
 
     def zrank(self, key: str, member: str) -> int:
-        """From 0; -1 if it is not there."""
+        """Return the rank from 0; -1 if it is not there."""
         scores = self._typed(key, Scores)
         return scores.between(scores[member], scores[member])[0] if member in scores else -1
 
@@ -128,11 +128,11 @@ class Store:
         return stop - start
 
     def zrange(self, key: str, start: int, stop: int) -> list[str]:
-        """Members by rank, both ends included; -1 is the last."""
+        """Return the members by rank, both ends included; -1 is the last."""
         return [member for _, member in self._typed(key, Scores).ranked[start : stop + 1 or None]]
 
     def zrangebyscore(self, key: str, least: int, most: float = inf, *, skip: int = 0, limit: float = inf) -> list[str]:
-        """Members by rank whose score is one of these, both ends included."""
+        """Return the members by rank whose score is in this range, both ends included."""
         scores = self._typed(key, Scores)
         start, stop = scores.between(least, most)
         return [member for _, member in scores.ranked[start + skip : int(min(stop, start + skip + limit))]]
@@ -162,7 +162,7 @@ class Store:
         self._expiries.clear()
 
     def keys(self) -> list[str]:
-        """Every live key, in no particular order."""
+        """Return every live key, in no particular order."""
         return [key for key in list(self._values) if self.exists(key)]
 
     def _hash(self, key: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The latch's scripts, and how a request to each is written."""
+"""The latch's scripts, and how to write a request to each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LatchCalls:
     """Requests about one latch.
 
     Args:
-        keys: how keys are named.
+        keys: names the keys.
         name: the latch's name.
         total: how many counts open it, if this request is the first about it.
         ttl_ms: how long the server keeps it from this request on.
@@ -36,7 +36,7 @@ class LatchCalls:
         self._key = names.lock
 
     def count_down(self, counter: str) -> Call[LatchState]:
-        """Count once for `counter`, however often this is executed; so it is written again if it died unanswered."""
+        """Count once for `counter`, however often this is executed; so it is written again if it went unanswered."""
         args = (counter, self.total, self.ttl_ms, self.channels[0])
         return Call(self.name, COUNT_DOWN, (self._key,), args, unanswered=lambda: True)
 
@@ -44,5 +44,5 @@ class LatchCalls:
         return Call(self.name, QUERY, (self._key,), (self.total, self.ttl_ms))
 
     def delete(self) -> Call[bool]:
-        """Never written again if it died unanswered: by then the name may mean a latch that somebody made since."""
+        """Delete it. Never written again if it went unanswered: by then the name may mean a newer latch."""
         return Call(self.name, DELETE, (self._key,), ())

@@ -1,4 +1,4 @@
-"""Raw replies of the latch's scripts, read."""
+"""Decodes the raw replies of the latch's scripts."""
 
 from __future__ import annotations
 

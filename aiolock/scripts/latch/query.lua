@@ -1,9 +1,9 @@
--- query: says what is left of a latch, makes it if there is none, and refreshes its expiry.
+-- query: returns what is left of a latch, creates it if there is none, and refreshes its expiry.
 -- KEYS    latch
 -- ARGV    total (of a new latch), ttl ms
 -- returns {left, total}
 -- The stored total wins, and nothing shortens the expiry.
--- If a command is denied: reads and PEXPIRE come before HSET, so nothing is left without an expiry.
+-- If a command is denied: reads and PEXPIRE come before HSET, so no key is left without an expiry.
 local latch = redis.call('HMGET', KEYS[1], 'left', 'total')
 local left, total = latch[1] or ARGV[1], latch[2] or ARGV[1]
 local ttl = string.format('%.0f', math.max(ARGV[2], redis.call('PTTL', KEYS[1]))) -- some servers write 1e+8

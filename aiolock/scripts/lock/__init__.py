@@ -1,7 +1,7 @@
 """The scripts of the lock and the fair lock: a name with one holder and a queue of processes and fair tasks.
 
-An owner id is `<manager id>:<counter>`, of a task that waits under the fair rule `<manager id>:f<counter>`. Each script
-is composed of its files in order: what is needed most often stands in front of all that defines functions.
+An owner id is `<manager id>:<counter>`, or `<manager id>:f<counter>` for a task that waits under the fair rule. Each
+script is composed of its files in order: what is needed most often comes before everything that defines functions.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class LockCalls:
     """Requests about one lock name.
 
     Args:
-        keys: how keys are named.
+        keys: names the keys.
         name: the lock's name.
         liveness_ms: how long a waiter counts as alive without a refresh.
-        ordered: each acquisition waits in the queue by itself; else its process does, for all its tasks.
-        races: nobody keeps a queue, so a release is told to whoever waits, and they race.
+        ordered: each acquisition waits in the queue by itself; otherwise its process does, for all its tasks.
+        races: there is no queue, so a release is announced to all waiters, and they race.
     """
 
     __slots__ = ("_channel", "_keys", "_liveness_ms", "_tombstones", "channels", "mark", "name", "ordered")
@@ -67,7 +67,7 @@ class LockCalls:
     def __init__(self, keys: Keys, name: str, liveness_ms: int, *, ordered: bool = False, races: bool = False) -> None:
         self.name: str = name
         self.ordered: bool = ordered
-        self.mark: str = "f" if ordered else ""  # by which scripts end a turn while such an owner is first
+        self.mark: str = "f" if ordered else ""  # scripts end a turn while an owner marked like this is first
         found = keys.of(self.kind, name)
         self.channels: tuple[str, ...] = (found.free,) if races else ()
         self._keys = found.of_lock
@@ -82,12 +82,12 @@ class LockCalls:
 
     @property
     def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
-        """What makes one request of many renewals."""
+        """Returns one request for many renewals."""
         return renew
 
     @property
     def enter(self) -> Refresh:
-        """What makes one request of many waiters' refreshes."""
+        """Returns one request for many waiters' refreshes."""
         return Refresh(self._channel)
 
     def acquire(
@@ -102,21 +102,22 @@ class LockCalls:
     ) -> Call[AcquireOutcome]:
         """Hold the name, or queue for it.
 
-        A copy of the request may find that the queue granted the name meanwhile: a `pttl` below `ttl_ms` then says that
-        it must be confirmed by a renewal, as every grant from a queue.
+        A copy of the request may find that the queue has granted the name meanwhile: a `pttl` below `ttl_ms` then says
+        that
+        a renewal must confirm it, like every grant from a queue.
 
         Args:
             owner: who wants it.
             ttl_ms: how long it holds without a renewal.
             floor: the highest fence that this manager has seen.
             metadata: what others are told of the holder.
-            liveness_ms: 0 refuses instead of queueing; -1 queues without saying that the manager lives, which another
-                request said a moment ago; else for how long it says so.
-            counted: the manager listens on its channel, so a message that reaches nobody proves that it is gone.
-            more: owners of the same manager that queue behind it in this order, whatever becomes of the first.
+            liveness_ms: 0 refuses instead of queueing; -1 queues without saying that the manager lives, because another
+                request just said so; otherwise for how long it says so.
+            counted: the manager listens on its channel, so a message that reaches no one proves that it is gone.
+            more: owners of the same manager that queue behind it in this order, whatever happens to the first.
         """
         managers = self._channel
-        if liveness_ms:  # one word for three: each costs its packing
+        if liveness_ms:  # three values in one argument: each argument costs time to pack
             managers = f"{managers} {liveness_ms if liveness_ms > 0 else -self._liveness_ms} {'1' if counted else '0'}"
         keys, args = (*self._keys, self._tombstones.dead(owner)), (owner, ttl_ms, floor, metadata, managers)
         if more:
@@ -133,7 +134,7 @@ class LockCalls:
         liveness_ms: int,
         counted: bool = True,
     ) -> Part:
-        """A sign of life of a manager; `owner` is the first of its entries in the queue."""
+        """Return a sign of life of a manager; `owner` is the first of its entries in the queue."""
         return Part(self._keys, (owner, liveness_ms, int(counted)))
 
     def transfer(
@@ -149,10 +150,10 @@ class LockCalls:
         counted: bool,
         tainted: bool,
     ) -> Call[TransferOutcome]:
-        """End `owner`, and hand the name to `successor` or, if the turn is over, to whoever the queue says.
+        """End `owner`, and hand the name to `successor` or, if the turn is over, to the next in the queue.
 
         A turn that is not `over` ends nevertheless while the first in the queue waits under the fair rule. `successor`
-        is a new owner, or a task of the fair rule that stands in the queue already.
+        is a new owner, or a task with the fair rule that is already in the queue.
         """
         args = (int(over), self._channel, liveness_ms, int(counted))
         return self._transfer(owner, fence, successor, ttl_ms, floor, metadata, args, tainted)
@@ -160,7 +161,7 @@ class LockCalls:
     def resume(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]:
-        """Move a detached hold to `successor`, whoever waits; one whose time is over ends with it."""
+        """Move a detached hold to `successor`, even past waiters; a hold whose time is over ends."""
         args = (2, self._channel, self._liveness_ms, 0)
         return self._transfer(owner, fence, successor, ttl_ms, floor, metadata, args, tainted)
 
@@ -180,14 +181,14 @@ class LockCalls:
         return Call(self.name, TRANSFER, keys, (*args, ttl_ms + GRACE_MS) if tainted else args)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
-        """Lower the owner's depth to `left`; at 0 it is gone from the name and from its queue.
+        """Lower the owner's depth to `left`; at 0 it leaves the name and its queue.
 
         Args:
-            owner: who ends; one that waits leaves the queue.
+            owner: the one that ends; if it waits, it leaves the queue.
             ttl_ms: its ttl.
             left: levels left.
             ending: how the last one ends.
-            tainted: a request of this owner died unanswered: leave a tombstone.
+            tainted: a request of this owner went unanswered: leave a tombstone.
         """
         grace = ttl_ms + GRACE_MS
         args = (owner, grace, self._channel)
@@ -198,30 +199,30 @@ class LockCalls:
         return Call(self.name, RELEASE, self._keys, args)
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
-        """Raise the depth of a hold, and put its end off."""
+        """Raise the depth of a hold, and extend it."""
         return Call(self.name, NEST, self._keys[:1], (owner, fence, ttl_ms, depth))
 
     def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
-        """An extension of a hold; of a grant from the queue also the confirmation, which says the holder's metadata."""
+        """Extend a hold; for a grant from the queue this is also the confirmation, with the holder's metadata."""
         return Part(self._keys[:1], (owner, fence, ttl_ms, metadata))
 
     def force_release(self, fence: int = 0) -> Call[bool]:
-        """End a hold, or that of one fence, whoever has it."""
+        """End a hold, whoever has it, or only one with this fence."""
         return Call(self.name, FORCE_RELEASE, self._keys, (fence, self._channel, *self.channels))
 
     def info(self, waiting: str = "") -> Call[Standing]:
-        """Who holds and who waits; `waiting` is the owner whose rank is asked for."""
+        """Ask who holds and who waits; `waiting` is the owner whose rank you ask for."""
         return Call(self.name, INFO, self._keys[:2], (waiting,))
 
 
 def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
-    """One request that extends many holds, each judged by itself."""
+    """Return one request that extends many holds, each judged by itself."""
     return Call("", RENEW, *_joined((), parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Makes one request of many waiters' refreshes.
+    """Combines many waiters' refreshes into one request.
 
     Args:
         channel: managers' channels, without their ids.
@@ -234,7 +235,7 @@ class Refresh:
 
 
 def confirm(acquire: Call[AcquireOutcome], minted: int, agreed: int) -> Call[bool]:
-    """What follows an `acquire` that was granted under the fence `minted`, where a quorum agreed on another."""
+    """Return what follows an `acquire` that was granted with the fence `minted`, if a quorum agreed on another."""
     return Call(acquire.name, CONFIRM, acquire.keys[:1], (acquire.args[0], minted, agreed))
 
 

@@ -1,11 +1,11 @@
--- acquire: grants a name to an owner, puts it into the queue, or says who has the name. Stands behind acquire_free.
--- KEYS    state, queue, alive, tombstone of the owner; then of each that stands behind it
--- ARGV    owner, ttl ms, floor, metadata, channel of managers, which if it shall queue is followed by ' <liveness ms
---         (below 0: said a moment ago)> <1 if its manager subscribes>'; then owners of that manager that queue behind it
+-- acquire: grants a name to an owner, queues the owner, or says who has the name. Follows acquire_free.
+-- KEYS    state, queue, alive, tombstone of the owner; then of each that queues behind it
+-- ARGV    owner, ttl ms, floor, metadata, channel of managers, followed if it may queue by ' <liveness ms
+--         (below 0: already said)> <1 if its manager subscribes>'; then owners of that manager that queue behind it
 -- returns 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>'
 --         | 'refused <pttl> <fence> <metadata>' | 'finished'
 -- A copy of the request reads its own grant, or finds its place in the queue.
--- If a command is denied: see join and settle. Who was granted and could not leave the queue does when it ends.
+-- If a command is denied: see join and settle. A granted owner that could not leave the queue does when it ends.
 local channel, ms, counted = string.match(ARGV[5], '^(%S+) ?(%S*) ?(%S*)$')
 local name, liveness = read(1, state), tonumber(ms) or 0
 name.last = busy > 0 and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or '0'

@@ -1,8 +1,8 @@
--- acquire_free: grants a free name that nobody queues for. Stands behind clock, in front of all that defines functions:
--- a script that runs cold pays for those. Every other case is left to acquire.
+-- acquire_free: grants a free name without a queue. Follows clock, and precedes all files that define functions:
+-- a script that runs cold pays for those. All other cases are left to acquire.
 -- KEYS    state, queue, alive, tombstone of the owner
 -- ARGV    as acquire
--- returns 'granted <fence> <pttl> <abandoned>', or goes on
+-- returns 'granted <fence> <pttl> <abandoned>', or continues
 -- If a command is denied: nothing was changed.
 local owner, ttl = ARGV[1], tonumber(ARGV[2])
 local busy, state = redis.call('EXISTS', KEYS[4], KEYS[2]), redis.call('GET', KEYS[1])
@@ -11,9 +11,9 @@ if busy == 0 and not ARGV[6] then
   if state then holder, last, depth, dirty, expires = string.match(state, '^(%S+) (%d+) %d+ (%d+) (%d) (%d+) ') end
   if tonumber(expires or now + 1) <= now then
     local abandoned = holder ~= '-' and depth ~= '0' and '1' or dirty
-    local floor = tonumber(ARGV[3]) < 2 ^ 53 and ARGV[3] or 0 -- nobody was given more
+    local floor = tonumber(ARGV[3]) < 2 ^ 53 and ARGV[3] or 0 -- no fence is greater
     local least = math.max(last, floor) + 1
-    local is_now = time[1] * 1000000 + time[2] > least -- as nearly always, and then its text is cheap
+    local is_now = time[1] * 1000000 + time[2] > least -- as nearly always, and then the text is cheap
     local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', least)
     local text = string.format('%s %s %s 1 %s %.0f ', owner, fence, last, abandoned, now + ttl) .. ARGV[4]
     redis.call('SET', KEYS[1], text, 'PX', ttl > 86340000 and string.format('%.0f', ttl + 60000) or '86400000')

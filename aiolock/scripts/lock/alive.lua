@@ -1,16 +1,16 @@
--- alive: says that a manager lives. Stands behind clock.
+-- alive: records that a manager is alive. Follows clock.
 -- KEYS    state, queue, alive; from KEYS[at]
--- returns whether it was not known
--- If a command is denied: nothing was changed; or fields stay of managers that are gone.
+-- returns whether this was news
+-- If a command is denied: nothing was changed, or fields of managers that are gone stay.
 local function lives(name, owner, liveness, counted)
   local known = string.format('%.0f%s', now + liveness, counted == '1' and '+' or '')
   return redis.call('HSET', KEYS[name.at + 2], string.match(owner, '^[^:]*'), known) == 1
 end
--- Never shortens, unless the key is `new`: a manager with a longer liveness refreshes seldom.
+-- Never shortens, unless the key is `new`: a manager with a longer liveness refreshes less often.
 local function keep(key, ms, new)
   redis.call('PEXPIRE', key, string.format('%.0f', new and ms or math.max(ms, redis.call('PTTL', key))))
 end
--- Forgets managers that are gone, where they are many.
+-- If many managers are gone, forgets them.
 local function sweep(name)
   local alive = KEYS[name.at + 2]
   if redis.call('HLEN', alive) <= redis.call('ZCARD', KEYS[name.at + 1]) + 64 then return end

@@ -1,6 +1,6 @@
 """ARGV of the scripts that a quorum reads and changes, by name; in the order of the Lua's header.
 
-A request leaves out at its end what is default: each word costs its packing and the server's reading.
+A request leaves out defaults at its end: each word costs time to pack and to read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class AcquireArgs(NamedTuple):
 
     @classmethod
     def of(cls, call: Call[Any]) -> AcquireArgs:
-        """What `call` says."""
+        """Read the ARGV of `call`."""
         words: Any = call.args
         return cls(*words)
 
 
 class ReleaseArgs(NamedTuple):
-    """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone, `channel` '' tells nobody."""
+    """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone, `channel` '' announces nothing."""
 
     owner: str
     clean_ms: int
@@ -39,6 +39,6 @@ class ReleaseArgs(NamedTuple):
 
     @classmethod
     def of(cls, call: Call[Any]) -> ReleaseArgs:
-        """What `call` says, and leaves out."""
+        """Read the ARGV of `call`, with its defaults."""
         words: Any = call.args
         return cls(*words)

@@ -1,9 +1,9 @@
--- force_release: ends a hold whoever has it, tells its manager, and grants to who comes next.
+-- force_release: ends a hold, whoever has it, tells its manager, and grants to the next in line.
 -- KEYS    state, queue, alive
--- ARGV    fence (0: any), channel of managers; if it is told: channel to tell that it is free
--- returns 1 | 0 (free already, or held under another fence)
+-- ARGV    fence (0: any), channel of managers; where waiters race: channel to announce that it is free
+-- returns 1 | 0 (already free, or held with another fence)
 -- Leaves the name dirty: the next is told `abandoned`.
--- If a command is denied: see settle; messages are tried, never needed.
+-- If a command is denied: see settle; messages may fail.
 local name = read(1, redis.call('GET', KEYS[1]))
 if not name.live or (ARGV[1] ~= '0' and ARGV[1] ~= name.fence) then return 0 end
 local holder, fence = name.holder, name.fence

@@ -1,7 +1,7 @@
--- info: says who holds a name, and how long its queue is; reads only.
+-- info: returns who holds a name, and how long its queue is; reads only.
 -- KEYS    state, queue
 -- ARGV    an owner that waits, or ''
--- returns {} (nobody holds it or waits) | {holder ('' if nobody), depth, pttl, fence, metadata, waiters, rank of the
+-- returns {} (free, and no one waits) | {holder ('' if free), depth, pttl, fence, metadata, waiters, rank of the
 --         owner that waits, 0 if it does not}
 -- If a command is denied: nothing was changed.
 local name, waiters = read(1, redis.call('GET', KEYS[1])), redis.call('ZCARD', KEYS[2])

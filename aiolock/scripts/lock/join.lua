@@ -1,8 +1,8 @@
--- join: puts an owner at the end of a queue, unless it stands in it. Stands behind alive.
+-- join: puts an owner at the end of a queue, unless it is in it. Follows alive.
 -- KEYS    state, queue, alive; from KEYS[at]
--- `liveness` ms is how long its manager counts as alive from now; below 0: so it was said a moment ago. `number`: the
--- place it had; else it gets the next. `name.last` is the last number, '0' if nobody queues, nil if it was not read.
--- The keys' expiry is put off when the queue is new, and when a quarter of it is over: what is read already tells.
+-- `liveness` ms is how long its manager counts as alive from now; below 0: another request just said so. `number`: the
+-- place it had; otherwise it gets the next. `name.last` is the last number, '0' if the queue is empty, nil if unread.
+-- The keys' expiry is extended when the queue is new, and when a quarter of it is over, as the known numbers tell.
 -- returns nothing
 -- If a command is denied: nothing was changed, or only that its manager lives; so what may be denied comes before ZADD,
 -- and what has no expiry is taken back.

@@ -1,4 +1,4 @@
-"""A name as the Lua's preludes see it, as Python over a `Store`: its state, its queue and its living managers."""
+"""A name as the Lua's preludes see it, in Python over a `Store`: its state, its queue and its living managers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..store import Store, WrongType
 MOST_ENTRIES = 1000
 """How many entries of a queue one request looks at."""
 MANY_MANAGERS = 64
-"""How many more managers than waiters are known, before those that are gone are forgotten."""
+"""How many more managers than waiters are known before those that are gone are forgotten."""
 LEAST_KEPT_MS = 60_000
 _STATE = re.compile(r"(\S+) (\d+) (\d+) (\d+) (\d) (\d+) (.*)", re.DOTALL)
 
@@ -26,15 +26,15 @@ class Name:
 
     Attributes:
         now: the server's time, in ms; `now_us` in µs.
-        holder: who holds it, or held it last and is past its time; '-' if nobody does.
+        holder: who holds it, or who held it last and is past its time; '-' if no one.
         fence: of the last grant.
-        before: the fence known before that one was minted; of a grant from the queue, its number there.
+        before: the fence known before that one was minted; for a grant from the queue, its number there.
         depth: 0: granted from the queue, and not confirmed.
-        dirty: what the holder was told as `abandoned`; of a free name what the next is told.
+        dirty: what the holder was told as `abandoned`; for a free name what the next holder is told.
         expires: when the hold ends, in ms.
         metadata: what the holder says of itself.
         ended: who held it before this request ended it.
-        last: the last number in the queue, 0 if nobody waits.
+        last: the last number in the queue, 0 if it is empty.
     """
 
     key: str
@@ -66,17 +66,17 @@ class Name:
 
     @property
     def live(self) -> bool:
-        """Somebody's hold on it lasts."""
+        """Whether a hold on it lasts."""
         return self.expires > self.now
 
     @property
     def pttl(self) -> int:
-        """How long, in ms; 0 if nobody's does."""
+        """For how long it is held, in ms; 0 if it is free."""
         return max(0, self.expires - self.now)
 
     @property
     def gone(self) -> str:
-        """Why one who should hold it does not."""
+        """Why an owner that should hold it does not."""
         return "taken_over" if self.live else "deleted"
 
     @property
@@ -90,11 +90,11 @@ class Name:
         return f"granted {self.fence} {self.pttl} {self.dirty}"
 
     def queued(self, owner: str) -> str:
-        """The answer to one who waits."""
+        """The answer to a waiter."""
         return f"queued {self.store.zrank(self.queue, owner) + 1} {self.pttl} {self.fence} {self.metadata}"
 
     def vacate(self, dirty: str | None = None) -> None:
-        """Nobody holds it any more; unless `dirty` is given, the next is told what an expiry means. Not written yet."""
+        """End the hold; by default the next holder is told what an expiry means. Not written yet."""
         self.dirty = dirty or ("1" if self.holder != "-" and self.depth else self.dirty)
         self.ended, self.holder, self.depth, self.expires, self.metadata = self.holder, "-", 0, 0, ""
 
@@ -104,7 +104,7 @@ class Name:
         self.store.set(self.key, " ".join(map(str, facts)), lasting if px is None else px)
 
     def grant(self, owner: str, depth: int, expires: int, metadata: str, floor: str, number: int | None = None) -> None:
-        """Give a free name to an owner; its fence is minted once, whoever is tried."""
+        """Give a free name to an owner; its fence is minted once, however many are tried."""
         if self.last_fence is None:
             self.last_fence, self.fence = self.fence, max(self.fence + 1, believable(floor) + 1, self.now_us)
         self.before = self.last_fence if number is None else number
@@ -115,7 +115,7 @@ class Name:
         """Give a free name to the first in its queue that lives and hears.
 
         Returns:
-            That one, told; or `me`, who is first and has yet to be granted; None if nobody is; '' if that is not known.
+            That one, told; or `me`, which is first and must still be granted; None if there is none; '' if unknown.
         """
         at, answer = 0, ""
         for _ in range(MOST_ENTRIES):
@@ -141,18 +141,18 @@ class Name:
         return answer
 
     def lives(self, owner: str, liveness: int, counted: str) -> bool:
-        """Say that the owner's manager lives; whether it was not known."""
+        """Record that the owner's manager lives; return whether that was news."""
         manager = owner.partition(":")[0]
         unknown = self.store.hget(self.alive, manager) is None
         self.store.hset(self.alive, {manager: f"{self.now + liveness}{'+' if counted == '1' else ''}"})
         return unknown
 
     def keep(self, key: str, ms: int, new: bool = False) -> None:
-        """Put a key's expiry off, never forward, unless it is `new`."""
+        """Extend a key's expiry, never shorten it, unless it is `new`."""
         self.store.pexpire(key, ms if new else max(ms, self.store.pttl(key)))
 
     def sweep(self) -> None:
-        """Forget managers that are gone, where they are many."""
+        """If many managers are gone, forget them."""
         if self.store.hlen(self.alive) <= self.store.zcard(self.queue) + MANY_MANAGERS:
             return
         for manager, known in self.store.hgetall(self.alive).items():
@@ -160,7 +160,7 @@ class Name:
                 self.store.hdel(self.alive, manager)
 
     def join(self, owner: str, liveness: int, counted: str, number: int | None = None) -> None:
-        """Put an owner at the end of the queue, or at the place it had, unless it stands in it."""
+        """Put an owner at the end of the queue, or at the place it had, unless it is in the queue."""
         ms, last = kept(liveness), self.last
         if number is None:
             number = max(last + 1, self.now_us)
@@ -175,5 +175,5 @@ class Name:
 
 
 def kept(liveness: int) -> int:
-    """How long, in ms, a queue outlives the last word about it."""
+    """How long, in ms, a queue outlives the last request about it."""
     return max(LEAST_KEPT_MS, 20 * abs(liveness))

@@ -1,8 +1,8 @@
--- nest: raises an owner's depth, and puts its end off.
+-- nest: raises an owner's depth, and extends its hold.
 -- KEYS    state
 -- ARGV    owner, fence, ttl ms, depth
 -- returns 'kept <pttl>' | 'missing <deleted or taken_over>'
--- Nothing lowers or shortens, so a copy of the request changes nothing.
+-- It never lowers or shortens, so a copy of the request changes nothing.
 -- If a command is denied: nothing was changed.
 local name = read(1, redis.call('GET', KEYS[1]))
 if name.holder ~= ARGV[1] or name.fence ~= ARGV[2] then

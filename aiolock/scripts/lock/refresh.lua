@@ -1,9 +1,9 @@
--- refresh: says for many waiters that they live, and grants a free name to the first of its queue; judges each alone.
+-- refresh: records that many waiters live, and grants a free name to the first in its queue; judges each alone.
 -- KEYS    state, queue, alive; repeated
 -- ARGV    channel of managers; then owner, liveness ms, 1 if its manager subscribes; repeated
--- returns one answer a name: 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>' | 'gone'
+-- returns an answer per name: 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>' | 'gone'
 --         | 'error …'
--- It never puts anybody into a queue. What it grants lasts as long as the waiter counts as alive, as every grant from a
+-- It never queues anyone. What it grants lasts as long as the waiter counts as alive, like every grant from a
 -- queue. PEXPIRE comes before HSET: at the memory limit the first write decides.
 -- If a command is denied: that name's answer is the error; see settle.
 local function refresh(at, owner, liveness, counted)

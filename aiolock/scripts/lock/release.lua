@@ -1,10 +1,10 @@
--- release: lowers an owner's depth; at 0 it is gone from the name and its queue, and who comes next is granted.
--- KEYS    state, queue, alive; tombstone of the owner, where ARGV says more than 3 words
+-- release: lowers an owner's depth; at 0 it leaves the name and its queue, and the next in line is granted the name.
+-- KEYS    state, queue, alive; tombstone of the owner, if ARGV has more than 3 words
 -- ARGV    owner, clean state ttl ms, channel of managers; if not 'clean', 0, 0, '': ending ('clean', 'undone',
---         'dirty'), depth left, tombstone ttl ms (0: none), channel to tell that it is released
+--         'dirty'), depth left, tombstone ttl ms (0: none), channel to announce the release
 -- returns 'released <fence>' | 'kept <pttl>' | 'missing <deleted or taken_over>'
--- 'undone' leaves what the owner was told as abandoned to the next, 'dirty' leaves the name marked as abandoned.
--- If a command is denied: see settle; the owner holds, or is gone. What follows is tried, never needed.
+-- 'undone' passes on what the owner was told as abandoned; 'dirty' leaves the name marked as abandoned.
+-- If a command is denied: see settle; the owner holds, or is gone. What follows may fail.
 local name, ending, left = read(1, state), ARGV[4] or 'clean', tonumber(ARGV[5] or 0)
 local fence, answer = name.fence, nil
 if name.holder ~= owner then

@@ -1,8 +1,8 @@
--- release_free: frees a name that nobody queues for. Stands in front of all that defines functions: a script that runs
--- cold pays for those. Every other case is left to release.
+-- release_free: frees a name without a queue. Precedes all files that define functions: a script that runs
+-- cold pays for those. All other cases are left to release.
 -- KEYS    state, queue, alive
 -- ARGV    owner, clean state ttl ms, channel of managers
--- returns 'released <fence>', or goes on
+-- returns 'released <fence>', or continues
 -- If a command is denied: nothing was changed.
 local owner, state = ARGV[1], redis.call('GET', KEYS[1])
 if not ARGV[4] then

@@ -1,10 +1,10 @@
--- settle: gives a free name to the first in its queue that lives and hears. Stands behind state.
--- `channel` is that of managers, without their ids; `me` who asks, if it may be granted without a message.
+-- settle: gives a free name to the first in its queue that lives and hears. Follows state.
+-- `channel` is that of managers, without their ids; `me` is the owner that asks, if it needs no message.
 -- KEYS    state, queue, alive; from KEYS[at]
--- returns that one, and its grant is written and told; or `me`, whose request this is: it is first, and has yet to be
---         granted and taken from the queue; or nil, nobody is; or '', that is not known yet: too many are dead
--- An entry that is dead leaves the queue; one that lives but does not hear is passed over, and keeps its place.
--- If a command is denied: PUBLISH counts as heard, as nothing proves the contrary. ZREM: who was granted and told holds
+-- returns that one, with its grant written and announced; or `me`, whose request this is: it is first, and has to be
+--         granted and taken from the queue; or nil, no one is; or '', unknown yet: too many are dead
+-- A dead entry leaves the queue; one that lives but does not hear is passed over, and keeps its place.
+-- If a command is denied: PUBLISH counts as heard, as nothing proves the contrary. ZREM: an owner that was told holds
 -- the name, and leaves the queue when it ends.
 local function settle(name, channel, me, floor)
   local queue, alive, at, answer = KEYS[name.at + 1], KEYS[name.at + 2], 0, ''
@@ -19,7 +19,7 @@ local function settle(name, channel, me, floor)
     if tonumber(known) <= now or entry == name.ended then
       redis.call('ZREM', queue, entry)
     else
-      -- Written before it is told: whoever is told enters at once.
+      -- Written before it is announced: the new holder enters at once.
       grant(name, entry, '0', tonumber(known), '', floor, number)
       local told = string.format('granted %s %s %s', entry, name.fence, name.dirty)
       if redis.pcall('PUBLISH', channel .. manager, told) ~= 0 or counted == '' then

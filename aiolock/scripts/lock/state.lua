@@ -1,6 +1,6 @@
--- state: a name as a table: what its state says, and how that changes. Stands behind clock.
+-- state: a name as a table: what its state says, and how that changes. Follows clock.
 -- KEYS    state; KEYS[at]
--- A name is `live` while somebody's hold on it lasts. `text` is what GET answered. Numbers stay text, but `expires`.
+-- A name is `live` while a hold on it lasts. `text` is the answer of GET. Numbers stay text, except `expires`.
 -- If a command is denied: a write raises, and the state is as it was.
 local function read(at, text)
   local name = { at = at }
@@ -10,7 +10,7 @@ local function read(at, text)
   name.live = name.expires > now
   return name
 end
--- Nobody holds it any more. `dirty`: what the next is told; unless given, what an expiry means. Not written yet.
+-- Ends the hold. `dirty`: what the next holder is told; by default what an expiry means. Not written yet.
 local function vacate(name, dirty)
   name.dirty = dirty or (name.holder ~= '-' and name.depth ~= '0' and '1') or name.dirty
   name.ended, name.holder, name.depth, name.expires, name.metadata, name.live = name.holder, '-', '0', 0, '', false
@@ -24,11 +24,11 @@ local function write(name, px)
     redis.call('SET', KEYS[name.at], text, 'PX', px)
   end
 end
--- Gives a free name to an owner. Its fence is minted once, whoever is tried. `number`: its place in the queue, which
--- stands in for the fence before until the grant is confirmed.
+-- Gives a free name to an owner. Its fence is minted once, however many are tried. `number`: its queue number, which
+-- replaces the previous fence until the grant is confirmed.
 local function grant(name, owner, depth, expires, metadata, floor, number)
   if not name.minted then
-    local known = math.max(name.fence, tonumber(floor) < 2 ^ 53 and floor or 0) -- nobody was given more
+    local known = math.max(name.fence, tonumber(floor) < 2 ^ 53 and floor or 0) -- no fence is greater
     name.last_fence, name.minted = name.fence, true
     name.fence = string.format('%.0f', math.max(known + 1, time[1] * 1000000 + time[2]))
   end

@@ -1,13 +1,13 @@
--- transfer: ends an owner and hands its name on, in its process or, if its turn is over, to whom the queue says.
+-- transfer: ends an owner and hands its name on, in its process or, if its turn is over, to the next in the queue.
 -- KEYS    state, queue, alive, tombstone of the owner, tombstone of the next
--- ARGV    owner, fence, next, ttl ms, floor, metadata, over (1; 0: only if the first in the queue is of the fair rule;
+-- ARGV    owner, fence, next, ttl ms, floor, metadata, over (1; 0: only if the first in the queue has the fair rule;
 --         2: no, and the owner's time must not be over), channel of managers, liveness ms, 1 if its manager subscribes;
 --         if tainted: tombstone ttl ms
--- returns 'granted <fence> <pttl> <abandoned>' | 'passed <pttl>': somebody else has it, and the next is in the queue
+-- returns 'granted <fence> <pttl> <abandoned>' | 'passed <pttl>': another has it, and the next is in the queue
 --         | 'missing <deleted or taken_over>' | 'finished'
--- The owner must have ended cleanly. The next is new, or a task of the fair rule that waits already. A copy of the
+-- The owner must have ended cleanly. The next is new, or a task with the fair rule that already waits. A copy of the
 -- request reads what became of the next.
--- If a command is denied: see settle and join; the owner holds, or the next, or whom the queue said.
+-- If a command is denied: see settle and join; the owner holds it, or the next, or the one from the queue.
 local name, answer = read(1, state), nil
 if held then
   vacate(name, name.depth == '0' and name.dirty or '0') -- a grant that was never confirmed began nothing

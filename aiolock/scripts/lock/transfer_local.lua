@@ -1,8 +1,8 @@
--- transfer_local: hands a name on within a process whose turn goes on. Stands behind clock, in front of all that
--- defines functions. Every other case is left to transfer.
+-- transfer_local: hands a name on within a process whose turn continues. Follows clock, and precedes all files that
+-- define functions. All other cases are left to transfer.
 -- KEYS    as transfer
 -- ARGV    as transfer
--- returns 'granted <fence> <pttl> <abandoned>' | 'finished', or goes on
+-- returns 'granted <fence> <pttl> <abandoned>' | 'finished', or continues
 -- If a command is denied: nothing was changed.
 if redis.call('EXISTS', KEYS[5]) == 1 then return 'finished' end
 local owner, next, ttl = ARGV[1], ARGV[3], tonumber(ARGV[4])
@@ -14,9 +14,9 @@ local over = head and (ARGV[7] == '1' or (ARGV[7] == '0' and string.find(head, '
 if held and not over and not ARGV[11] and not (head and string.find(next, ':f', 1, true)) then
   local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')
   local abandoned = depth == '0' and dirty or '0'
-  local floor = tonumber(ARGV[5]) < 2 ^ 53 and ARGV[5] or 0 -- nobody was given more
+  local floor = tonumber(ARGV[5]) < 2 ^ 53 and ARGV[5] or 0 -- no fence is greater
   local least = math.max(ARGV[2], floor) + 1
-  local is_now = time[1] * 1000000 + time[2] > least -- as nearly always, and then its text is cheap
+  local is_now = time[1] * 1000000 + time[2] > least -- as nearly always, and then the text is cheap
   local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', least)
   local text = string.format('%s %s %s 1 %s %.0f ', next, fence, ARGV[2], abandoned, now + ttl) .. ARGV[6]
   local px = ttl > 86340000 and string.format('%.0f', ttl + 60000) or '86400000'

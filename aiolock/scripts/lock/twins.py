@@ -1,6 +1,6 @@
-"""The lock's scripts as Python over a `Store`: the executable specification of the Lua beside it.
+"""The lock's scripts in Python over a `Store`: the executable specification of the Lua beside it.
 
-What the Lua files share, their preludes, is `Name`.
+`Name` has what the Lua files share, their preludes.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def judged(
     keys: Sequence[str],
     args: Sequence[str],
 ) -> TwinReply:
-    """One answer of many, or why there is none."""
+    """Return one answer of many, or why there is none."""
     try:
         return script(store, keys, args)
     except WrongType as error:
@@ -194,5 +194,5 @@ def judged(
 
 
 def filled(args: Sequence[str], least: int, *defaults: str) -> list[str]:
-    """ARGV with what the request left out at its end."""
+    """Return ARGV with the defaults that the request left out at its end."""
     return [*args, *defaults[len(args) - least :]]

@@ -1,7 +1,7 @@
-"""The multi lock's scripts: several plain locks at once, all or none. They work on the very keys of the plain lock.
+"""The multi lock's scripts: several plain locks at once, all or none. They work on the same keys as the plain lock.
 
 An owner id is `<manager id>:+<counter>`. While it waits for some names it may keep others provisionally: *reserved*. It
-has one number in all queues, that of its first; whoever has a lesser one takes what a greater one has reserved.
+has one number in all queues, that of its first; an owner with a lower number takes what a higher one has reserved.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SCRIPTS = (ACQUIRE, RELEASE, NEST, RENEW, INFO)
 
 
 def joined(names: Sequence[str]) -> str:
-    """One name for several; no two sets have the same."""
+    """Return one name for several; no two sets have the same."""
     return " + ".join(name.replace("+", "++") for name in names)
 
 
@@ -62,7 +62,7 @@ class MultiCalls:
     """Requests about several lock names at once.
 
     Args:
-        keys: how keys are named.
+        keys: names the keys.
         names: the locks' names, sorted, each once.
     """
 
@@ -70,8 +70,8 @@ class MultiCalls:
 
     kind = "multi"
     weight = 1
-    channels: tuple[str, ...] = ()  # a grant is told to the manager
-    mark = "+"  # by which scripts end a turn while such an owner is first
+    channels: tuple[str, ...] = ()  # the manager gets a message for a grant
+    mark = "+"  # scripts end a turn while an owner marked like this is first
     ordered = False
     transfers = False
     one_refresh = False
@@ -86,12 +86,12 @@ class MultiCalls:
 
     @property
     def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
-        """What makes one request of many renewals."""
+        """Returns one request for many renewals."""
         return renew
 
     @property
     def enter(self) -> Refresh:
-        """What makes one request of many waiters' refreshes, also those of plain locks."""
+        """Returns one request for many waiters' refreshes, including those of plain locks."""
         return Refresh(self._channel)
 
     def acquire(
@@ -107,8 +107,9 @@ class MultiCalls:
     ) -> Call[AcquireOutcome]:
         """Hold all names, or queue.
 
-        An owner that has none of them queues for one, `Queued.part`, the one whose hold is the oldest. When it is
-        granted that, it has a reservation: the same request keeps it for another `liveness_ms`, reserves what is free,
+        An owner that has none of the names queues for one, `Queued.part`: the one with the oldest hold. When it is
+        granted that, it has a reservation. The same request then keeps it for another `liveness_ms`, reserves what is
+        free,
         takes what younger owners have reserved, and queues for all others. Only `Granted` says that the names are held.
 
         Args:
@@ -117,9 +118,9 @@ class MultiCalls:
             floor: the highest fence that this manager has seen.
             metadata: what others are told of the holder.
             liveness_ms: how long the manager counts as alive from now; 0 refuses instead of queueing.
-            counted: the manager listens on its channel, so a message that reaches nobody proves that it is gone.
-            more: nobody; each owner has a request of its own.
-            number: what `Queued.queue_number` said before: the owner stands where it stood, also in other queues.
+            counted: the manager listens on its channel, so a message that reaches no one proves that it is gone.
+            more: always empty; each owner has a request of its own.
+            number: what `Queued.queue_number` said before: the owner keeps its place, in other queues, too.
         """
         args: tuple[Arg, ...] = (owner, ttl_ms, floor, metadata, liveness_ms, int(counted), self._channel)
         return Call(self.name, ACQUIRE, (self._dead(owner), *self._keys), (*args, number, *self.names))
@@ -135,21 +136,21 @@ class MultiCalls:
         counted: bool,
         part: str = "",
     ) -> Part:
-        """A sign of life of an owner that has none of the names, and queues for `part`; '' is the first name.
+        """Return a sign of life of an owner that has none of the names, and queues for `part`; '' is the first name.
 
-        Answered as that of a plain lock's waiter: `Granted` is a reservation of the one name.
+        The answer is that to a plain lock's waiter: `Granted` is a reservation of the one name.
         """
         at = 3 * self.names.index(part) if part else 0
         return Part(self._keys[at : at + 3], (owner, liveness_ms, int(counted)))
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
-        """Lower the owner's depth to `left`; at 0 it is gone from all names and from their queues."""
+        """Lower the owner's depth to `left`; at 0 it leaves all names and their queues."""
         return self._release(owner, ttl_ms, left, ending, ttl_ms + GRACE_MS if tainted else 0)
 
     def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
-        """End what the owner has reserved, and leave all queues but that of the name `keep`.
+        """End what the owner has reserved, and leave all queues except that of the name `keep`.
 
-        What it holds for good stays, so a copy that comes late changes nothing. The answer means nothing.
+        What it holds for good stays, so a late copy changes nothing. The answer means nothing.
         """
         call = self._release(owner, ttl_ms, 0, "back", 0)
         at = 1 + 3 * self.names.index(keep)
@@ -161,20 +162,20 @@ class MultiCalls:
         return Call(self.name, RELEASE, (self._dead(owner), *self._keys), args)
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
-        """Raise the depth of a hold in all names, and put its end off."""
+        """Raise the depth of a hold in all names, and extend it."""
         return Call(self.name, NEST, self._keys[::3], (owner, fence, ttl_ms, depth))
 
     def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
-        """An extension of a hold, which may say other metadata; never for what is only reserved."""
+        """Extend a hold, with new metadata if you wish; never for what is only reserved."""
         return Part(self._keys[::3], (owner, fence, ttl_ms, metadata, len(self.names)))
 
     def info(self) -> Call[list[Held | None]]:
-        """Who holds which of the names."""
+        """Ask who holds which of the names."""
         return Call(self.name, INFO, self._keys[::3], ())
 
 
 def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
-    """One request that extends many holds of several names each."""
+    """Return one request that extends many holds of several names each."""
     keys: list[str] = []
     args: list[Arg] = []
     for part in parts:

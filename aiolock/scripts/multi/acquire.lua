@@ -1,11 +1,11 @@
--- acquire: grants all names to an owner under one fence, or none, and says which is in the way. Stands behind take.
+-- acquire: grants all names to an owner with one fence, or none, and says which is in the way. Follows take.
 -- KEYS    tombstone of the owner; then state, queue, alive; repeated
 -- ARGV    owner, ttl ms, floor, metadata, liveness ms (0: does not queue), 1 if its manager subscribes, channel of
---         managers, its number in queues (0: not known); then the names
+--         managers, its number in queues (0: unknown); then the names
 -- returns 'granted <fence> <pttl> <abandoned>' | 'finished' | 'lost <deleted or taken_over>'
 --         | {'queued', number, rank, pttl, fence, metadata, name} | {'refused', pttl, fence, metadata, name}
--- Who has none of the names queues for one; who has some keeps them for `liveness` ms, and queues for all others.
--- If a command is denied: what the owner has by then stays so, until it ends or that time is over.
+-- An owner without any of the names queues for one; with some, it keeps them for `liveness` ms and queues for the rest.
+-- If a command is denied: what the owner has by then stays until it ends or that time is over.
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'finished' end
 local names, whole, some = read_all()
 local pttl, abandoned, same, blocker, gone = math.huge, '0', true, nil, 'deleted'

@@ -1,16 +1,16 @@
--- acquire_free: grants all names at once where nobody holds one and nobody waits. Stands behind clock, in front of all
--- that defines functions: a script that runs cold pays for those. Every other case is left to acquire.
+-- acquire_free: grants all names at once if none is held and no one waits. Follows clock, and precedes all files
+-- that define functions: a script that runs cold pays for those. All other cases are left to acquire.
 -- KEYS    tombstone of the owner; then state, queue, alive; repeated
 -- ARGV    owner, ttl ms, floor, metadata
--- returns 'granted <fence> <pttl> <abandoned>', or goes on
--- If a command is denied: nothing was changed; if it is denied for some of the keys only, a release ends the others.
+-- returns 'granted <fence> <pttl> <abandoned>', or continues
+-- If a command is denied: nothing was changed; if only some of the keys are denied, a release ends the others.
 local owner, ttl, least = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local busy, states, parts = { KEYS[1] }, {}, {}
 for at = 2, #KEYS, 3 do
   states[#states + 1], busy[#busy + 1] = redis.call('GET', KEYS[at]), KEYS[at + 1]
 end
 busy = redis.call('EXISTS', unpack(busy)) > 0
-least = least < 2 ^ 53 and least or 0 -- nobody was given more
+least = least < 2 ^ 53 and least or 0 -- no fence is greater
 for i, state in ipairs(states) do
   local holder, last, depth, dirty, expires = '-', '0', '0', '0', '0'
   if state then holder, last, depth, dirty, expires = string.match(state, '^(%S+) (%d+) %d+ (%d+) (%d) (%d+) ') end
@@ -18,7 +18,7 @@ for i, state in ipairs(states) do
   parts[i], least = { last, holder ~= '-' and depth ~= '0' and '1' or dirty }, math.max(least, last)
 end
 if not busy then
-  local is_now = time[1] * 1000000 + time[2] > least + 1 -- as nearly always, and then its text is cheap
+  local is_now = time[1] * 1000000 + time[2] > least + 1 -- as nearly always, and then the text is cheap
   local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', least + 1)
   local px, abandoned = ttl > 86340000 and string.format('%.0f', ttl + 60000) or '86400000', '0'
   for i, part in ipairs(parts) do

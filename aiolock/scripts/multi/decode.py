@@ -1,4 +1,4 @@
-"""Raw replies of the multi lock's scripts, read."""
+"""Decodes the raw replies of the multi lock's scripts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
--- finish: what becomes of one name when a level of its owner ends, or all that it has of it. Stands behind settle.
+-- finish: ends a level of an owner in one name, or all that the owner has of it. Follows settle.
 -- KEYS    state, queue, alive; from KEYS[at]
--- returns its fence, nil and what is left of its time; or nil and why it is not the owner's
--- If a command is denied: see settle; the owner holds the name, or is gone from it.
+-- returns its fence, nil and the rest of its time; or nil and why it is not the owner's
+-- If a command is denied: see settle; the owner holds the name, or has left it.
 local function finish(at, left, ending, clean)
   local owner, name = ARGV[1], read(at, redis.call('GET', KEYS[at]))
   if name.holder ~= owner then

@@ -1,6 +1,6 @@
--- info: says who holds each of the names; reads only.
+-- info: returns who holds each of the names; reads only.
 -- KEYS    state; repeated
--- returns one answer a name: {} | {owner, depth, pttl, fence, metadata}
+-- returns one answer per name: {} | {owner, depth, pttl, fence, metadata}
 -- If a command is denied: nothing was changed.
 local answers = {}
 for at = 1, #KEYS do

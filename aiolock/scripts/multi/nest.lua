@@ -1,8 +1,8 @@
--- nest: raises an owner's depth in all its names, and puts their end off.
+-- nest: raises an owner's depth in all its names, and extends the hold.
 -- KEYS    state; repeated
 -- ARGV    owner, fence, ttl ms, depth
 -- returns 'kept <pttl>' | 'missing <deleted or taken_over>'
--- Nothing lowers or shortens, so a copy of the request changes nothing. If one name is missing, none is changed.
+-- It never lowers or shortens, so a copy of the request changes nothing. If one name is missing, none changes.
 -- If a command is denied: some names may be deeper than others, until the owner ends.
 local names, gone, pttl = {}, nil, math.huge
 for at = 1, #KEYS do

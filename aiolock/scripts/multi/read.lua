@@ -1,4 +1,4 @@
--- read: reads all names, and what stands against granting each to the owner. Stands behind join.
+-- read: reads all names, and what prevents granting each to the owner. Follows join.
 -- KEYS    tombstone of the owner; then state, queue, alive; repeated
 -- ARGV    as acquire
 -- A name is `mine` if the owner holds it, `given` if the owner is first in its queue, `younger` if a multi lock with a

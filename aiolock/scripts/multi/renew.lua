@@ -1,8 +1,8 @@
 -- renew: extends many holds of several names each; a hold is lost if one of its names is.
 -- KEYS    state; repeated
--- ARGV    owner, fence, ttl ms (0: only read), metadata ('': as it is), how many names; repeated
--- returns one answer a hold: pttl | 'deleted' | 'taken_over' | 'error …'
--- Never creates a hold and never shortens one. One whose time is over, but that nobody took, goes on under its fence.
+-- ARGV    owner, fence, ttl ms (0: only read), metadata ('': unchanged), how many names; repeated
+-- returns one answer per hold: pttl | 'deleted' | 'taken_over' | 'error …'
+-- Never creates a hold and never shortens one. One whose time is over, but that no one took, continues with its fence.
 -- If a command is denied: that hold's answer is the error, and the other names and holds are renewed.
 local function renew(at, owner, fence, ttl, metadata)
   local name = read(at, redis.call('GET', KEYS[at]))

@@ -1,4 +1,4 @@
-"""The multi lock's scripts as Python over a `Store`: the executable specification of the Lua beside it."""
+"""The multi lock's scripts in Python over a `Store`: the executable specification of the Lua beside it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..store import Store, WrongType
 
 
 class Part(Name):
-    """One of the names, and what stands against granting it to the owner.
+    """One of the names, and what prevents granting it to the owner.
 
     Args:
         store: where it is.
         keys: its state, queue and alive.
-        name: what it is called.
+        name: the name itself.
         owner: who asks.
 
     Attributes:
         mine: the owner holds it.
-        given: the owner is the first in its queue, and nobody holds it.
+        given: the owner is the first in its queue, and the name is free.
         younger: a multi lock that has waited for less time has reserved it.
         number: the owner's in the queue, None if it does not wait there.
     """
@@ -35,7 +35,7 @@ class Part(Name):
 
     @property
     def blocked(self) -> bool:
-        """Somebody has it who does not give way."""
+        """Whether another owner has it and does not give way."""
         return self.live and not self.mine and not self.younger
 
 
@@ -87,7 +87,7 @@ class Request:
         part.join(self.owner, self.liveness, self.counted, self.number)
 
     def take(self, part: Part, depth: int, expires: int, metadata: str) -> None:
-        """One name becomes the owner's: until it has them all, or for good."""
+        """Give one name to the owner: until it has them all, or for good."""
         if part.younger:
             part.keep(part.alive, kept(self.liveness))
             self.store.zadd(part.queue, part.before, part.holder)
@@ -167,7 +167,7 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
 
 
 def finish(name: Name, channel: str, ending: str, clean_ttl: int) -> None:
-    """End a hold or what was only reserved, and grant to who comes next."""
+    """End a hold or a reservation, and grant to the next in line."""
     name.vacate({"clean": "0", "dirty": "1"}.get(ending, name.dirty) if name.depth else name.dirty)
     if not name.settle(channel, None, "0"):
         name.write(clean_ttl if name.dirty == "0" else max(DIRTY_MS, clean_ttl))

@@ -1,4 +1,4 @@
--- worse: the graver of two reasons: whoever has taken one name matters more than another name that is free.
+-- worse: the more serious of two reasons: a name that was taken matters more than one that is free.
 -- returns nothing
 -- If a command is denied: nothing was changed.
 local function worse(one, other)

@@ -1,7 +1,7 @@
-"""The queue family's scripts: a name with a capacity, holders with weights, and a queue. Fair, semaphore, read-write.
+"""The queue family's scripts: a name with a capacity, holders with weights, and a queue. Semaphore and read-write lock.
 
-A fair lock has the capacity 1; a semaphore its permits; a read-write lock so much that a writer fills it and readers
-never do. What each script stands on is composed in front of it: one file, one noun.
+A semaphore's capacity is its number of permits; a read-write lock's is so large that only a writer fills it. The files
+that a script needs go in front of it: one file, one noun.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class QueueCalls:
     The server keeps the queue; each waiter has an entry of its own in it, and refreshes it.
 
     Args:
-        keys: how keys are named.
-        kind: `fair`, `rw` or `semaphore`.
+        keys: names the keys.
+        kind: `rw` or `semaphore`.
         name: the name.
         capacity: how much weight can be held at once; what is stored wins.
         weight: of each acquisition.
-        mints: an acquisition gets a fence of its own; else that of the last one that did.
+        mints: an acquisition gets a fence of its own; otherwise that of the last one that did.
         liveness_ms: how long a waiter counts as alive without a refresh.
     """
 
@@ -79,16 +79,16 @@ class QueueCalls:
 
     @property
     def batch(self) -> Renew:
-        """What makes one request of many renewals."""
+        """Returns one request for many renewals."""
         return Renew(self._channel)
 
     @property
     def enter(self) -> Enter:
-        """What makes one request of many waiters' refreshes."""
+        """Returns one request for many waiters' refreshes."""
         return Enter(self._channel)
 
     def weighing(self, weight: int) -> QueueCalls:
-        """The same requests, for acquisitions of another weight."""
+        """Return the same requests, for acquisitions of another weight."""
         calls = copy.copy(self)
         calls.weight = weight
         return calls
@@ -121,7 +121,7 @@ class QueueCalls:
         liveness_ms: int = 0,
         counted: bool = True,
     ) -> Part:
-        """A waiter's sign of life; one that the server has forgotten joins again with its old number."""
+        """Return a waiter's sign of life; one that the server has forgotten joins again with its old number."""
         return self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
@@ -148,9 +148,10 @@ class QueueCalls:
         return Call(self.name, SET_CAPACITY, self._keys.queue, (*self._channel, capacity))
 
     def info(self, waiting: str = "", ttl_ms: int | None = None) -> Call[Standing]:
-        """Who holds and who waits; `waiting` is the owner whose rank is asked for.
+        """Ask who holds and who waits; `waiting` is the owner whose rank you ask for.
 
-        With a ttl it fixes the capacity if nobody has yet, and keeps it as long as a clean release of such a ttl does.
+        With a ttl it fixes the capacity if that is not fixed yet, for as long as a clean release with this ttl keeps
+        it.
         """
         kept_ms = 0 if ttl_ms is None else ttl_ms + GRACE_MS
         return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting, kept_ms))
@@ -176,7 +177,7 @@ class QueueCalls:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Makes one request that extends many holds, each judged by itself.
+    """Combines the extensions of many holds into one request, each judged by itself.
 
     Args:
         channel: a manager's channel, before and after its id.
@@ -190,7 +191,7 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """Makes one request of many waiters' refreshes.
+    """Combines many waiters' refreshes into one request.
 
     Args:
         channel: a manager's channel, before and after its id.

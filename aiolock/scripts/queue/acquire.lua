@@ -1,4 +1,4 @@
--- acquire: grants a name to an owner, or queues it, or says again what it has; an answer for each request in it.
+-- acquire: grants a name to an owner, queues it, or repeats what it has; one answer per request.
 -- KEYS    name (2), tombstone of the owner; repeated
 -- ARGV    channel before, after; then owner, ttl ms, depth, fence (0: not nested), weight, mints, floor, capacity,
 --         queue number (0: a new one, -1: do not queue), liveness ms, metadata; repeated
@@ -6,11 +6,11 @@
 --         | {'queued', serial, queue number, rank, fence, metadata, ms until a holder's time is over
 --         (0: ask again at once, as there was more to do than one request may; -1: unknown)}
 --         | {'lost', 'deleted' or 'taken_over'} | {'finished'} | {'impossible', capacity} | 'error …'
--- Only depth 1 creates, nothing shortens, a copy of the request reads its own grant or its own queue number.
+-- Only depth 1 creates, nothing shortens, and a copy of the request reads its own grant or queue number.
 -- If a command is denied: see queue.lua and close.lua; other names in a batch are done.
 local function pause(state)
   if state.cut then
-    state.cut = false -- one of those who asked is enough
+    state.cut = false -- one of those that asked is enough
     return 0
   end
   if not state.first then

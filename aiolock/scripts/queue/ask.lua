@@ -1,4 +1,4 @@
--- ask: the steps of an acquire: who waits shows that it lives, then each is granted, queued or refused. Behind turn.lua.
+-- ask: the steps of an acquire: waiters show that they live, then each is granted, queued or refused. Follows turn.lua.
 -- KEYS    name (2), tombstone of the owner; from KEYS[k]
 -- ARGV    as acquire.lua, from ARGV[a]
 -- If a command is denied: as in queue.lua.
@@ -12,7 +12,7 @@ local function arrive(k, a, owners)
   prune(state)
   local waits = waiter(state, owner)
   if not waits and redis.call('EXISTS', KEYS[k + 2]) == 1 then return { 'finished' } end
-  -- Who was forgotten, or granted for a time that is over, and comes back may be the first in line.
+  -- An owner that comes back, forgotten or with an expired grant, may be the first in line.
   if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(state, owner)) then enter(state, a) end
 end
 local function decide(k, a)
@@ -22,7 +22,7 @@ local function decide(k, a)
   if count and fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
   if count then
     if tonumber(depth) > tonumber(count) then
-      -- A writer that reads, too, weighs more than all; nobody else gets more by nesting.
+      -- A writer that also reads weighs more than all; no one else gets more by nesting.
       local alone = state.holders == 1 and tonumber(held) >= state.capacity
       local more = alone and math.max(held, weight) or held
       state.used = state.used + more - held

@@ -1,5 +1,5 @@
--- batch: answers each part of a batch by itself: `keys` KEYS and `args` ARGV a part, the first of them ARGV[first] and an
--- owner. Each step is taken for all of them, then each name is settled or written; the first answer of a part is its own.
+-- batch: answers each part of a batch by itself: `keys` KEYS and `args` ARGV per part, from ARGV[first] on with the
+-- owner. Each step is taken for all of them, then each name is settled or written; the first answer of a part counts.
 -- If a command is denied: the answer of each part of that name is the error's text, and the others are done.
 local function batch(keys, args, first, arrive, decide, complete)
   local answers, failed, owners, parts = {}, {}, {}, #KEYS / keys

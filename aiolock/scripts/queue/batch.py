@@ -1,4 +1,4 @@
-"""A script about many names: batch.lua as Python."""
+"""A script about many names: batch.lua in Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Part(NamedTuple):
     args: Sequence[str]
 
     def state(self, capacity: str = "0") -> State:
-        """What it is about; `capacity` is what the name can hold, if nothing is stored."""
+        """The name it is about; `capacity` is what the name can hold, if nothing is stored."""
         return self.run.open(self.keys, capacity)
 
 
@@ -29,7 +29,7 @@ Step = Callable[[Part], TwinReply]
 
 
 def split(run: Run, keys: Sequence[str], args: Sequence[str], many_keys: int, many_args: int) -> list[Part]:
-    """The parts, of so many keys and arguments each."""
+    """Return the parts, with this many keys and arguments each."""
     return [
         Part(run, keys[i * many_keys : (i + 1) * many_keys], args[i * many_args : (i + 1) * many_args])
         for i in range(len(keys) // many_keys)
@@ -37,10 +37,10 @@ def split(run: Run, keys: Sequence[str], args: Sequence[str], many_keys: int, ma
 
 
 def batch(parts: Sequence[Part], steps: Sequence[Step], alone: bool = False) -> list[TwinReply]:
-    """Take each step for all parts; behind the first, settle their names, and behind the second, close them.
+    """Take each step for all parts; after the first, settle their names, and after the second, close them.
 
     Args:
-        parts: what is asked.
+        parts: the requests.
         steps: the first answer that is not None is a part's own.
         alone: an error is raised, not answered.
     """

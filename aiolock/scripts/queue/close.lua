@@ -1,7 +1,7 @@
--- close: writes what was changed of a name, and then tells of it. Stands behind turn.lua.
--- Who holds and how much is held change in one HSET: no name is fuller than those who hold it.
--- If a command is denied: before that HSET nothing is changed but the order, which may be ahead of the hash; behind it
--- all is done, and what has ended may be left over. The next request goes by the hash, and mends either.
+-- close: writes what changed in a name, and then announces it. Follows turn.lua.
+-- One HSET changes the holders and how much is held: a name is never fuller than its holders make it.
+-- If a command is denied: before that HSET only the order has changed, which may be ahead of the hash; after it
+-- all is done, and ended owners may be left over. The next request trusts the hash, and repairs either.
 local function encode(state)
   local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %s %s ', state.used, state.holders, state.waiters,
     state.longest, state.shut, state.capacity, state.resized, state.dirty)
@@ -21,12 +21,12 @@ local function close(state, clean_ttl)
   if after ~= state.before then write(state, 'state', after) end
   local fields = state.fields
   if clean_ttl and idle and state.dirty == '0' and state.resized == '0' then lasting = clean_ttl end
-  -- At the memory limit the first write decides: only what makes more of it is refused there.
+  -- At the memory limit the first write decides: only a write that adds data is refused there.
   if not state.grows and (order or fields or ended) then redis.call('PEXPIRE', state.key, lasting) end
   if order then redis.call('ZADD', state.order, unpack(order)) end
   local function last() redis.call('PEXPIRE', state.order, lasting) end
   if (order or state.joined) and not pcall(last) then
-    if state.new then redis.pcall('DEL', state.order) end -- or it would have no expiry
+    if state.new then redis.pcall('DEL', state.order) end -- otherwise it would have no expiry
     last()
   end
   if fields then redis.call('HSET', state.key, unpack(fields)) end

@@ -1,4 +1,4 @@
-"""Raw replies of the queue family's scripts, read."""
+"""Decodes the raw replies of the queue family's scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..outcomes import (
 
 
 def acquire(reply: Reply) -> AcquireOutcome | Failed:
-    """One answer of a batch."""
+    """Decode one answer of a batch."""
     if not isinstance(reply, list):
         return Failed(as_text(reply).removeprefix("error "))
     match as_text(reply[0]):
@@ -46,7 +46,7 @@ def acquire(reply: Reply) -> AcquireOutcome | Failed:
 
 
 def acquire_one(reply: Reply) -> AcquireOutcome:
-    """The answer to a request that stood alone: its errors are raised by the server."""
+    """Decode the answer to a single request: the server raises its errors."""
     outcome = acquire(as_list(reply)[0])
     assert not isinstance(outcome, Failed)
     return outcome

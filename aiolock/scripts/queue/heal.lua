@@ -1,4 +1,4 @@
--- heal: opens a name; where its counts disagree, goes by the records in the hash. Stands behind queue.lua.
+-- heal: opens a name; if its counts disagree, trusts the records in the hash. Follows queue.lua.
 -- The order was evicted, or a command was denied. A holder whose end is unknown has its ttl from now.
 -- If a command is denied: the next request on the name heals it.
 local function heal(state)
@@ -24,7 +24,7 @@ local function open(k, capacity, owners)
   if state then return state end
   state = read_state(k, capacity, owners)
   local known = state.holders + state.waiters
-  state.new = known == 0 -- whatever is in the order then is void
+  state.new = known == 0 -- whatever the order then has is void
   if redis.call('HLEN', state.key) ~= known + (state.fresh and 0 or 1)
     or known > 0 and redis.call('ZCARD', state.order) < known
     or state.waiters > 0 and redis.call('ZCOUNT', state.order, FIRST, '+inf') < state.waiters then heal(state) end

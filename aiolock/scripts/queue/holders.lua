@@ -1,5 +1,5 @@
--- holders: how the owners of a name come, change and end. Stands behind record.lua.
--- A holder that minted a fence and ended otherwise than cleanly leaves the state dirty.
+-- holders: how the owners of a name come, change and end. Follows record.lua.
+-- A holder that minted a fence and did not end cleanly leaves the state dirty.
 -- If a command is denied: it reads only, so nothing was changed.
 local function score(state, owner, ends)
   local scores, at = state.scores, text(ends)
@@ -8,7 +8,7 @@ local function score(state, owner, ends)
 end
 local function grant(state, owner, ttl, weight, mints, floor, metadata)
   local abandoned, highest, serial, fence = state.dirty, tonumber(floor), latest(state)
-  if highest >= 2 ^ 53 then highest = 0 end -- nobody was given that
+  if highest >= 2 ^ 53 then highest = 0 end -- no fence is that great
   serial = math.max(serial + 1, NOW_US)
   local token, serial_text = math.max(fence + 1, highest + 1, NOW_US), text(serial)
   if mints == '1' or fence == '0' then fence = token == serial and serial_text or text(token) end

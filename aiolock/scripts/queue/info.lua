@@ -1,10 +1,10 @@
--- info: says who holds a name and who waits for it; reads only, unless it is to fix the capacity.
+-- info: returns who holds a name and who waits for it; reads only, unless it must fix the capacity.
 -- KEYS    name (2)
--- ARGV    capacity, owner whose rank is asked for ('': none), ms to keep the capacity if nobody comes (0: do not fix it)
+-- ARGV    capacity, owner whose rank you ask for ('': none), ms to keep the capacity if unused (0: do not fix it)
 -- returns {holders, weight held, capacity, fence, metadata of the last grant, waiters, rank from 1 (0: none)
 --         [, owner, depth, pttl, fence of the holder that holds longest]}
--- Of many whose time is over, and who still stand there, the weight of some is looked up, and the others count as 1.
--- If a command is denied: nothing was changed; where the capacity was to be fixed, the answer stands without it.
+-- If many expired holders are still listed, it looks up the weight of some, and the others count as 1.
+-- If a command is denied: nothing was changed; the answer comes even if the capacity could not be fixed.
 local state = read_state(1, ARGV[1], { ARGV[2] })
 local function fix(ms)
   ms = text(math.max(ms, redis.call('PTTL', state.key)))

@@ -1,5 +1,5 @@
--- prune: ends those who hold a name and whose time is over. Stands behind heal.lua.
--- If there may be more than there is `room` for, `cut` says so.
+-- prune: ends the holders of a name whose time is over. Follows heal.lua.
+-- If there may be more than `room` allows, `cut` says so.
 -- If a command is denied: it reads only, so nothing was changed.
 local function prune(state)
   if state.holders == 0 or state.pruned then return end

@@ -1,12 +1,12 @@
--- queue: who waits for a name. Stands behind holders.lua.
--- ARGV    manager channel before and after the manager's id: the first two of every script that stands on this
+-- queue: the waiters of a name. Follows holders.lua.
+-- ARGV    manager channel before and after the manager's id: the first two of every script that uses this
 -- If a command is denied: a waiter's number in the order comes before its record, and is void without it.
 local function join(state, owner, number, rest)
   local known = waiter(state, owner)
   if not known then
     local serial, fence, metadata = latest(state)
     known = text(number == '0' and math.max(serial + 1, NOW_US, FIRST) or math.max(number, FIRST))
-    state.last = text(math.max(serial, known)) .. ' ' .. fence .. ' ' .. metadata -- no later number is the same
+    state.last = text(math.max(serial, known)) .. ' ' .. fence .. ' ' .. metadata -- every later number differs
     redis.call('ZADD', state.order, known, owner)
     state.waiters, state.grows, state.joined = state.waiters + 1, true, true
   end

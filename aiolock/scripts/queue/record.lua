@@ -1,4 +1,4 @@
--- record: what the hash of a name has of each owner: read at most once, and changed. Stands behind state.lua.
+-- record: what the hash of a name has of each owner: read at most once, and changed. Follows state.lua.
 -- If a command is denied: it reads only, so nothing was changed.
 local function fetch(state, owners)
   local new = {}

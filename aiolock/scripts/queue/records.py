@@ -1,4 +1,4 @@
-"""What the hash of a name has: the summary, and a record for each of those who hold it and those who wait."""
+"""What the hash of a name contains: the summary, and a record for each holder and waiter."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Record = Holder | Waiter
 
 
 def read(text: str | None) -> Record | None:
-    """The record of that text; None for what is left over of one that has ended."""
+    """Return the record in this text; None for what is left over of an owner that has ended."""
     match (text or "").split(" ", 8):
         case ["h", depth, weight, mints, fence, abandoned]:
             return Holder(int(depth), int(weight), mints, fence, abandoned)
@@ -56,10 +56,10 @@ class Summary:
 
     Attributes:
         used: the weight held.
-        holders: how many hold it.
-        waiters: how many wait for it.
-        longest: the longest ttl in ms that was asked for since it last was idle.
-        shut: server ms until which nobody is let in.
+        holders: the number of holders.
+        waiters: the number of waiters.
+        longest: the longest ttl in ms that was requested since it was last idle.
+        shut: server ms until which no one is let in.
         capacity: how much weight can be held.
         resized: '1' if the capacity was set.
         dirty: '1' if a holder that minted a fence did not end cleanly, and none minted one since.

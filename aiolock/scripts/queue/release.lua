@@ -1,11 +1,11 @@
--- release: lowers an owner's depth; at 0 it is gone from the name and from its queue, and who comes next is granted.
+-- release: lowers an owner's depth; at 0 it leaves the name and its queue, and the next in line is granted the name.
 -- KEYS    name (2), tombstone of the owner
 -- ARGV    channel before, after, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty'),
 --         clean state ttl ms, tombstone ttl ms (0: none), capacity
 -- returns {'released', fence} | {'kept', pttl} | {'missing', 'deleted' or 'taken_over'}
--- 'undone' restores the cleanness it found, 'dirty' leaves the name marked as abandoned. A lower weight (write -> read)
--- lets in whom it kept out.
--- If a command is denied: see close.lua; the owner is gone with what it held, or has all of it.
+-- 'undone' restores the mark it found, 'dirty' leaves the name marked as abandoned. A lower weight (write -> read)
+-- lets in those that it kept out.
+-- If a command is denied: see close.lua; the owner is gone with everything it held, or still has all of it.
 local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
 local state = open(1, ARGV[10], { owner })
 local count, weight, mints, fence, abandoned = holder(state, owner)

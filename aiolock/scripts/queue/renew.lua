@@ -1,4 +1,4 @@
--- renew: extends many holds; judges each by itself, and lets in whoever may come next.
+-- renew: extends many holds; judges each by itself, and lets in the next in line.
 -- KEYS    name (2); repeated
 -- ARGV    channel before, after; then owner, fence, ttl ms, capacity, weight; repeated
 -- returns a list of pttl | 'deleted' | 'taken_over' | 'error …'

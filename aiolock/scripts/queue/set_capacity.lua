@@ -1,9 +1,9 @@
--- set_capacity: changes how much a name holds at once, for every manager, and lets in whom that lets in.
+-- set_capacity: changes how much a name holds at once, for every manager, and lets in those that now fit.
 -- KEYS    name (2)
 -- ARGV    channel before, after, capacity
 -- returns the capacity before
--- Takes nothing away: a name that holds more than that grants nothing until enough was released.
--- If a command is denied: see close.lua; it was changed, or it was not.
+-- Takes nothing away: a name that holds more than that grants nothing until enough is released.
+-- If a command is denied: see close.lua; it has changed, or it has not.
 local state = open(1, ARGV[3], {})
 local before = state.capacity
 state.capacity, state.resized, state.grows = tonumber(ARGV[3]), '1', true

@@ -1,11 +1,11 @@
--- state: the state of a name of the family, as scripts read and change it. Stands in front of each of them.
--- KEYS    two a name: hash ('state' -> what close.lua writes, owner -> record), order (ZSET owner -> score)
+-- state: the state of a name of the family, as scripts read and change it. Precedes each of them.
+-- KEYS    two per name: hash ('state' -> what close.lua writes, owner -> record), order (ZSET owner -> score)
 -- A holder's record is 'h depth weight mints fence abandoned', its score the server's ms when its time is over; a
 -- waiter's 'w number alive-until provisional weight mints floor ttl metadata', its score that number, FIRST or more.
 -- If a command is denied: it reads only, so nothing was changed.
 local DAY, GRACE, FIRST, time, states = '86400000', 60 * 1000, '1000000000000000', redis.call('TIME'), {}
 local NOW_US, NOW = time[1] * 1000000 + time[2], time[1] * 1000 + math.floor(time[2] / 1000)
-local room = 250 -- how many may still come and go in this script: a longer one would stop the server
+local room = 250 -- how many may still come and go in this script: a longer one would block the server
 local function text(number) return string.format('%.0f', number) end
 local function read_state(k, capacity, owners)
   local records, known = {}, redis.call('HMGET', KEYS[k], 'state', unpack(owners))

@@ -1,5 +1,5 @@
 """The state of a name as a script of the family sees it: what state.lua, record.lua, holders.lua, queue.lua, heal.lua,
-turn.lua and close.lua promise together, as Python over a `Store`.
+turn.lua and close.lua promise together, in Python over a `Store`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .records import Holder, Record, Summary, Waiter, encode, read
 
 DAY = 24 * 3600 * 1000
 FIRST = 10**15
-"""The lowest queue number: every server time in ms is below."""
+"""The lowest queue number: every server time in ms is below it."""
 ROOM = 250
 """How many may come and go in one script."""
 STATE = "state"
 
 
 class Run:
-    """One script at work.
+    """One run of a script.
 
     Args:
         store: what it works on.
@@ -36,11 +36,11 @@ class Run:
         self.states: dict[str, State] = {}
 
     def read(self, keys: Sequence[str], capacity: str) -> State:
-        """The state of a name, as it is found."""
+        """Return the state of a name, as it is found."""
         return State(self, keys, capacity)
 
     def open(self, keys: Sequence[str], capacity: str = "0") -> State:
-        """The state of a name, its counts in order; `capacity` is what that can hold, if nothing is stored."""
+        """Return the state of a name, its counts in order; `capacity` is what it can hold, if nothing is stored."""
         state = self.states.get(keys[0])
         if state is None:
             state = self.read(keys, capacity)
@@ -50,10 +50,10 @@ class Run:
 
 
 class State:
-    """What a script reads of a name when it asks, and what it would change, written when it is closed.
+    """What a script reads of a name when it asks, and what it changes, written when it is closed.
 
     Args:
-        run: the script.
+        run: the run of the script.
         keys: the name's hash and its order.
         capacity: what it can hold at once, if nothing is stored.
     """
@@ -72,14 +72,14 @@ class State:
         self.scores: dict[str, int] = {}
         self.told: list[tuple[str, str]] = []
         self.asking: set[str] = set()
-        self.seen: int = 0  # of those who wait, this many were looked at
+        self.seen: int = 0  # this many of the waiters were looked at
         self.pruned: bool = False
         self.cut: bool = False
         self.grows: bool = False
         self.joined: bool = False
 
     def check(self) -> None:
-        """Its counts are those of its records, and each of those stands in its order."""
+        """Make its counts those of its records, and put each record into its order."""
         summary, store = self.summary, self.store
         counted = summary.holders + summary.waiters
         if (
@@ -161,14 +161,14 @@ class State:
     # Waiters.
 
     def join(self, owner: str, wish: Waiter) -> None:
-        """As `wish` says; one that waits keeps its queue number, and 0 asks for a new one."""
+        """Change the record to `wish`; a waiter keeps its queue number, and 0 asks for a new one."""
         summary, waits = self.summary, self.waiter(owner)
         queue_number = wish.queue_number if waits is None else waits.queue_number
         if waits is None:
             if queue_number == 0:
                 summary.serial = queue_number = max(summary.serial + 1, self.run.now_us, FIRST)
             queue_number = max(queue_number, FIRST)
-            summary.serial = max(summary.serial, queue_number)  # no later number is the same
+            summary.serial = max(summary.serial, queue_number)  # every later number differs
             self.store.zadd(self.order, queue_number, owner)
             summary.waiters += 1
             self.grows = self.joined = True
@@ -182,7 +182,7 @@ class State:
             self.remove(owner)
 
     def channel(self, owner: str) -> str:
-        """On which its manager is told things."""
+        """The channel for messages to an owner's manager."""
         before, after = self.run.channel
         return f"{before}{owner.partition(':')[0]}{after}"
 
@@ -209,7 +209,7 @@ class State:
                 self.leave(owner)
 
     def settle(self) -> None:
-        """Let in who comes next, as far as there is room."""
+        """Let in the next in line, as long as there is room."""
         self.prune()
         summary = self.summary
         waiting = summary.waiters > 0 and summary.shut <= self.run.now
@@ -233,7 +233,7 @@ class State:
                 self.admit(head, entry)
 
     def admit(self, head: str, entry: Waiter) -> None:
-        """Grant it to the first in line: for its ttl if it asks now or hears of it, else briefly."""
+        """Grant it to the first in line: for its ttl if it asks now or hears of it, otherwise briefly."""
         asks = head in self.asking
         lasts = entry.ttl if asks or self.store.numsub(self.channel(head)) > 0 else entry.provisional
         granted = self.grant(head, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
@@ -241,7 +241,7 @@ class State:
             self.tell(head, " ".join(map(str, ["granted", head, self.summary.serial, *granted[1:]])))
 
     def close(self, clean_ttl: int | None = None) -> None:
-        """Write what was changed, and then tell of it."""
+        """Write what changed, and then announce it."""
         summary, store = self.summary, self.store
         idle = summary.holders + summary.waiters == 0
         fields = {owner: encode(record) for owner, record in self.records.items() if record is not None}

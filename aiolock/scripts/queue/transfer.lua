@@ -1,9 +1,9 @@
--- transfer: moves a hold to another owner, under a new fence where its kind mints them.
+-- transfer: moves a hold to another owner, with a new fence if its kind mints them.
 -- KEYS    name (2), tombstone of the owner, tombstone of the next
 -- ARGV    channel before, after, owner, fence, next, ttl ms, floor, metadata, tombstone ttl ms (0: none), capacity
 -- returns {'granted', fence, pttl, abandoned, capacity, weight} | {'finished'}
 --         | {'missing', 'deleted' or 'taken_over'}
--- A copy of the request reads its own grant. A next that holds already keeps what it has; the owner ends all the same.
+-- A copy of the request reads its own grant. A next that already holds keeps what it has; the owner ends all the same.
 -- If a command is denied: see close.lua; the owner holds, or the next.
 local owner, next = ARGV[3], ARGV[5]
 if redis.call('EXISTS', KEYS[4]) == 1 then return { 'finished' } end

@@ -1,6 +1,6 @@
--- turn: who comes next. Stands behind prune.lua.
--- Tells a manager 'granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>'; provisional if nobody hears it.
--- Where there is no `room` for more, `cut` says so, and whoever is first then is told 'refresh <owner>': its request goes on.
+-- turn: who comes next. Follows prune.lua.
+-- Tells a manager 'granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>'; provisional if no one hears it.
+-- If `room` is used up, `cut` says so, and the first in line is told 'refresh <owner>': its request continues the work.
 -- If a command is denied: it reads only, so nothing was changed.
 local heard = {}
 local function admit(state, head, asks, provisional, ttl, ...)

@@ -1,6 +1,6 @@
-"""The queue family's scripts as Python over a `Store`: the executable specification of the Lua beside it.
+"""The queue family's scripts in Python over a `Store`: the executable specification of the Lua beside it.
 
-What the Lua files share, their preludes, is `State` and, for scripts about many names, `batch`.
+What the Lua files share, their preludes, is in `State` and, for scripts about many names, in `batch`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def enter(part: Part) -> None:
 
 
 def arrive(part: Part) -> TwinReply:
-    """Who waits shows that it lives; who was forgotten is queued again under its old number."""
+    """Record that the waiters live; queue those that were forgotten again under their old number."""
     owner, queue_number, state = part.args[0], int(part.args[8]), part.state(part.args[7])
     state.prune()
     waits = state.waiter(owner) is not None
@@ -40,7 +40,7 @@ def arrive(part: Part) -> TwinReply:
 
 
 def decide(part: Part) -> TwinReply:
-    """What those who hold have, and those who can hold get; the others wait, if they want to."""
+    """Answer the holders, and those that can hold now; the others wait, if they want to."""
     owner, ttl, depth, fence, weight, mints, floor, _, queue_number, _, metadata = part.args
     state, run = part.state(), part.run
     summary, held = state.summary, state.holder(owner)
@@ -65,7 +65,7 @@ def decide(part: Part) -> TwinReply:
 
 
 def complete(part: Part) -> TwinReply:
-    """How long it will be, for those who neither got nor have it."""
+    """Say how long it will be, to those that neither got nor have it."""
     state, store, now = part.state(), part.run.store, part.run.now
     summary = state.summary
     if part.args[8] == "-1":
