@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ..errors import BackendError
 from ..scripts.base import Part
-from ..scripts.outcomes import Missing, Renewed
+from ..scripts.outcomes import Failed, Missing, Renewed
 from .calls import Batch
 from .entry_state import ASKING, QUEUED, State
 from .grant import Asker, Grant
@@ -74,14 +74,19 @@ class Confirmation:
                 entry.grant = renewed
             elif entry.state in (ASKING, QUEUED):
                 entry.gate.granted(entry, renewed)
+        elif isinstance(outcome, Failed):
+            self.unknown(BackendError(entry.asker.calls.name, outcome.error, outcome.transient))
         elif isinstance(outcome, Missing) and entry.grant is grant:
             grant.deadline = -math.inf  # its waiter sees that it came too late
         elif isinstance(outcome, Missing) and entry.state in (ASKING, QUEUED):
             entry.gate.renew_owner(entry)
 
     def unknown(self, error: BackendError) -> None:
-        hold = self._entry.gate.runtime.holds.get(self._entry.owner)
+        entry, grant = self._entry, self._grant
+        hold = entry.gate.runtime.holds.get(entry.owner)
         if hold is not None:
             hold.unknown(error)
+        elif entry.grant is grant:
+            grant.doubtful = True  # its waiter repeats it
         else:
-            self._entry.verify()
+            entry.verify()

@@ -39,9 +39,10 @@ class Grant:
 
     Attributes:
         deadline: clock time at which it is lost unless renewed.
+        doubtful: its confirmation got no verdict.
     """
 
-    __slots__ = ("deadline", "margin", "outcome", "provisional", "sent_at")
+    __slots__ = ("deadline", "doubtful", "margin", "outcome", "provisional", "sent_at")
 
     def __init__(self, outcome: Granted, sent_at: float, margin: float, provisional: bool = False) -> None:
         if provisional:
@@ -50,4 +51,5 @@ class Grant:
         self.sent_at: float = sent_at
         self.margin: float = margin
         self.provisional: bool = provisional
+        self.doubtful: bool = False
         self.deadline: float = sent_at + outcome.pttl / 1000 - margin

@@ -168,7 +168,7 @@ class Hold:
         self.extend(grant.sent_at, outcome.pttl)
         if grant.provisional:
             # The first renewal was written when the grant was told; without an answer it is repeated.
-            self._renew_at = clock.now() + grant.outcome.pttl / 3000
+            self._renew_at = clock.now() + (0.0 if grant.doubtful else grant.outcome.pttl / 3000)
             self._rewatch()
 
     def extend(self, sent_at: float, pttl: int) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..errors import BackendError
+from ..log import Log
 from ..scripts.base import Call, Ending, Part
-from ..scripts.outcomes import AcquireOutcome, Finished, Granted, Lost, Passed, Queued, Refused
+from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued, Refused
 from .calls import Batch
 from .confirmation import Confirmation
 from .entry_state import ASKING, ENDED, IDLE, QUEUED, State
@@ -17,9 +18,9 @@ from .grant import Grant
 from .release import PendingRelease
 from .runtime import Runtime
 from .waiter import Waiter
+from .watchdog import Renewable
 
-if TYPE_CHECKING:
-    from .watchdog import Renewable
+logger: Log = Log("aiolock.queue")
 
 FIRST_PAUSE = 0.1
 """Seconds before the second attempt at most, where the server gave no verdict; doubled from attempt to attempt."""
@@ -55,6 +56,9 @@ class Gate(Protocol):
 
     def renew_owner(self, entry: QueueEntry) -> None:
         """Its id was ended: it needs another."""
+
+    def first_queued(self) -> QueueEntry | None:
+        """The first of this process that stands in the queue."""
 
     def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
         """It stands in the queue, and wants to say at clock time `due` that it still waits."""
@@ -137,7 +141,7 @@ class QueueEntry:
         self._sent_at = -math.inf
         self._serial = 0
         self._states = True  # its request says that its process is alive
-        self._free_at = math.inf  # clock time at which it may be free, as far as this one knows
+        self._free_at = math.inf  # clock time at which the name may be free
 
     @property
     def ttl_ms(self) -> int:
@@ -157,15 +161,13 @@ class QueueEntry:
             # One statement is enough for all entries of a process.
             self._states = runtime.clock.now() > gate.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -1
-        call = asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more)
-        self.request(call)
+        self.request(asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more))
 
     def request(self, call: Call[Any]) -> None:
         """Write a request that may grant or queue the owner."""
         self.state = ASKING
-        if self.more:
-            for entry in self.more:
-                entry.state, entry._states = ASKING, self._states
+        for entry in self.more:
+            entry.state, entry._states = ASKING, self._states
         self._call = call
         call.unanswered = self._unanswered
         call.settle = self._answered
@@ -189,9 +191,9 @@ class QueueEntry:
         self.gate.runtime.watchdog.schedule(self, due)
 
     def _unanswered(self) -> bool:
-        # The connection died under its request: write it again, and end the owner with a tombstone.
+        # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
         self.taint()
-        return True
+        return self.state is not ENDED
 
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
         gate, call, more = self.gate, self._call, self.more
@@ -248,9 +250,8 @@ class QueueEntry:
     def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
         """The server said so, answering what was written at `sent_at`."""
         self.state = QUEUED
-        self.failure = None
+        self.failure, self.failures = None, 0
         self.attempts += 1
-        self.failures = 0
         rank = 1
         if isinstance(outcome, Queued):
             self.refusal = outcome
@@ -273,8 +274,7 @@ class QueueEntry:
         """A message says that the owner was granted; one that is older than the last answer is void."""
         if self.state not in (ASKING, QUEUED) or (serial and serial <= self._serial):
             return
-        gate = self.gate
-        runtime = gate.runtime
+        gate, runtime = self.gate, self.gate.runtime
         grant = Grant(outcome, self._stated_at(), self.asker.policy.margin, provisional)
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
@@ -308,6 +308,8 @@ class QueueEntry:
         pause = min(runtime.limits.liveness / 3, self.asker.policy.ttl / 3, runtime.limits.recheck)
         if runtime.poll is not None:
             pause = min(pause, runtime.poll.pause(self.attempts - 1))
+        if self.failures:
+            pause = min(pause, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
         # With the manager's other entries, in one request.
         due = min(runtime.next_refresh(now + pause / 2, now + pause), self._free_at)
         self.gate.schedule_refresh(self, due)
@@ -320,10 +322,9 @@ class QueueEntry:
         return self if self.state is QUEUED else None
 
     def part(self) -> tuple[Batch, Part]:
-        runtime, asker = self.gate.runtime, self.asker
-        calls, ttl_ms, floor, counted = asker.calls, asker.policy.ttl_ms, runtime.floor, runtime.poll is None
-        number, liveness_ms = self.queue_number, self.gate.liveness_ms
-        return calls.enter, calls.refresh(self.owner, ttl_ms, floor, asker.metadata, number, liveness_ms, counted)
+        runtime, asker, number = self.gate.runtime, self.asker, self.queue_number
+        facts = self.owner, asker.policy.ttl_ms, runtime.floor, asker.metadata, number, self.gate.liveness_ms
+        return asker.calls.enter, asker.calls.refresh(*facts, runtime.poll is None)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is not QUEUED:
@@ -335,6 +336,8 @@ class QueueEntry:
             self.ask()  # the answer to a request of its own counts
         elif isinstance(outcome, Granted):
             self.gate.granted(self, Grant(outcome, sent_at, self.asker.policy.margin, self.asker.calls.one_refresh))
+        elif isinstance(outcome, Failed):
+            self.unknown(BackendError(self.asker.calls.name, outcome.error, outcome.transient))
         else:
             self.gate.renew_owner(self)
 
@@ -342,11 +345,15 @@ class QueueEntry:
         if self.state is not QUEUED:
             self.taint()
             return
-        self.tainted = True
-        if error.transient:
+        runtime, name = self.gate.runtime, self.asker.calls.name
+        if self.failure is None and self is self.gate.first_queued():
+            text = "could not say that this process still waits for lock %r, trying again: %s"
+            logger.warning(text, name, error, extra={"lock_name": name})
+        self.tainted, self.failure, self.failures = True, error, self.failures + 1
+        if error.transient or runtime.clock.now() < self._stated_at() + runtime.limits.liveness:
             self.schedule()
         else:
-            self.gate.renew_owner(self)
+            self.gate.renew_owner(self)  # it counts as dead by now: whoever asks anew is told why
 
     # Its end.
 
@@ -355,20 +362,18 @@ class QueueEntry:
         state, call = self.state, self._call
         if state is ENDED:
             return
-        asking, idle = state is ASKING and call is not None, state is IDLE
+        idle = state is IDLE
         self.state = ENDED
         self.gate.left(self)
-        if call is not None and asking and call.withdraw():
+        if call is not None and state is ASKING and call.withdraw():
             more, self.more = self.more, ()
             self._leave_asking_to(more)
-            asking, idle = False, self._sent_at == -math.inf  # else it was queued before
+            idle = self._sent_at == -math.inf  # else it was queued before
         if idle and not self.tainted:  # no server has anything of it
             return
         self._release = PendingRelease(
             self.gate.runtime, self.asker.calls, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
         )
-        if call is not None and asking:
-            call.unanswered = self._unwanted
 
     def _leave_asking_to(self, others: Sequence[QueueEntry], tainted: bool = False) -> None:
         """No answer comes that these entries wait for, or those that are unsent."""
@@ -378,11 +383,6 @@ class QueueEntry:
         self.gate.unsent = [*left, *(self.gate.unsent or ())]
         if self.gate.unsent:
             self.gate.send()
-
-    def _unwanted(self) -> bool:
-        # The connection died under a request that is undone: that is not written again.
-        self.taint()
-        return False
 
     def taint(self) -> None:
         """A request of the owner died unanswered, and may still come to the server: what ends it leaves a tombstone."""

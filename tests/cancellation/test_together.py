@@ -95,7 +95,7 @@ async def test_before_the_request_that_queues_them_together_could_be_written(wor
 
 @pytest.mark.parametrize("after", range(6))
 async def test_a_task_that_comes_during_a_hand_off(world: World, after: int) -> None:
-    """Only the answer to a request that queues is waited for. Kept by QueueEntry.asking."""
+    """Only the answer to a request that queues is waited for. Kept by LocalQueue.join: `asking`."""
     holder = Holder(world.crew, world.locks.fair_lock("a"))
     await holder.entered
     heir = Holder(world.crew, world.locks.fair_lock("a"))

@@ -10,6 +10,7 @@ import pytest
 from aiolock import AcquireTimeout, BackendError, LockManager, LossReason, NotAcquired
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.base import Call
+from aiolock.scripts.outcomes import Failed
 from aiolock.testing import MemoryBackend
 from tests.support.locks import held, state, waiting
 
@@ -79,6 +80,20 @@ def queue_numbers(backend: MemoryBackend, name: str = "a") -> dict[str, int]:
     """The server's queue: owner -> queue number."""
     key = f"aiolock:lock:{{{name}}}:queue"
     return {owner: backend.store.zscore(key, owner) or 0 for owner in waiting(backend, name)}
+
+
+def refuse_once(backend: MemoryBackend, script: str, answer: Any) -> None:
+    """The next so named script is not executed, and answers so."""
+    execute = backend._execute
+
+    def once(call: Call[Any]) -> Any:
+        if call.script.name != script:
+            return execute(call)
+        backend._execute = execute  # type: ignore[method-assign]
+        call.sent_at = backend.clock.now()
+        return answer
+
+    backend._execute = once  # type: ignore[method-assign]
 
 
 # Its refreshes.
@@ -278,18 +293,20 @@ async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, cre
         await waiter.end()
 
 
-async def test_a_confirmation_that_died_is_repeated(
-    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
+@pytest.mark.parametrize("refusal", [None, [Failed("OOM command not allowed")]], ids=["died", "refused"])
+async def test_a_confirmation_without_a_verdict_is_repeated(
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, refusal: list[Failed] | None
 ) -> None:
-    """In time, and it says who holds it, as the first one would have. Kept by Hold.part: `self._metadata`."""
+    """At once, and it says who holds it, as the first one would have. Kept by Confirmation.unknown."""
     for renew in (True, False):
         lease = await peer.lock("a").acquire()
         (waiter,) = await queue_up(crew, locks.lock("a", renew=renew, metadata="me"), 1, backend)
-        backend.fail_next("request")
+        if refusal is None:
+            backend.fail_next("request")
+        else:
+            refuse_once(backend, "renew", refusal)
         lease.release()
         await settle(backend)
-        assert waiter.entered.done()
-        await backend.clock.advance(LIVENESS)
         assert not waiter.entered.result().lost
         found = state(backend, "a")
         assert found.metadata.endswith("\nme")
@@ -670,7 +687,7 @@ async def test_waiters_are_told_if_a_key_becomes_another_type(
     key = "aiolock:lock:{a}:queue"
     backend.store.delete(key)
     backend.store.set(key, "mine", 10**9)
-    await backend.clock.advance(1.1 * BEAT)
+    await backend.clock.advance(LIVENESS + BEAT)
     with pytest.raises(BackendError, match="another type"):
         await bad.task
     await backend.clock.advance(2 * LIVENESS)

@@ -7,21 +7,46 @@ from typing import Any
 
 import pytest
 
-from aiolock import AcquireTimeout, LockManager, LossReason
+from aiolock import AcquireTimeout, BackendError, LockManager, LossReason
+from aiolock.scripts.base import Call
+from aiolock.scripts.outcomes import Failed
 from aiolock.testing import MemoryBackend
 
-from .world import Crew, Deaf, expect_loss, queue_up, settle
+from .world import BEAT, LIVENESS, Crew, Deaf, expect_loss, inside, queue_up, runtime_of, settle
 
 KINDS: dict[str, Callable[..., Any]] = {
+    "lock": lambda manager, **options: manager.lock("a", **options),
     "fair": lambda manager, **options: manager.fair_lock("a", **options),
     "write": lambda manager, **options: manager.rw_lock("a", **options).write,
     "semaphore": lambda manager, **options: manager.semaphore("a", 1, **options),
 }
 
 
+REFUSALS = {
+    "all are denied": BackendError("", "NOPERM no permissions to run 'evalsha'"),
+    "the server loads": BackendError("", "LOADING the dataset in memory", transient=True),
+    "a command is denied": Failed("NOPERM no permissions to run 'pexpire'"),
+    "out of memory": Failed("OOM command not allowed"),
+}
+
+
+class Refusing(Deaf):
+    """Answers so to all that refreshes, and to all that acquires if it is `strict`."""
+
+    refusal: BackendError | Failed | None = None
+    strict = False
+
+    def _execute(self, call: Call[Any]) -> Any:
+        refresh = not call.name and call.script.name != "renew"
+        if self.refusal is None or not (refresh or (self.strict and call.script.name == "acquire")):
+            return super()._execute(call)
+        call.writes, call.sent_at = call.writes + 1, self.clock.now()
+        return [self.refusal] if isinstance(self.refusal, Failed) else self.refusal
+
+
 @pytest.fixture
-def backend() -> Deaf:
-    return Deaf()
+def backend() -> Refusing:
+    return Refusing()
 
 
 @pytest.fixture(params=KINDS)
@@ -107,4 +132,48 @@ async def test_giving_up_costs_one_refresh(
     with pytest.raises(AcquireTimeout, match="number 1 in the queue"):
         await waiter.task
     assert backend.calls == ["acquire", "refresh", "release"]
+    await lease.release()
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+async def test_a_refused_refresh_keeps_the_place(
+    locks: LockManager,
+    peer: LockManager,
+    backend: Refusing,
+    crew: Crew,
+    make: Callable[..., Any],
+    refusal: BackendError | Failed,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It tries again, before it counts as dead, and says once why. Kept by `QueueEntry.unknown`."""
+    lease = await make(peer).acquire()
+    (waiter,), (other,) = [await queue_up(crew, make(one), 1, backend) for one in (locks, peer)]
+    (owner,) = runtime_of(locks).queue_entries
+    backend.refusal = refusal
+    await backend.clock.advance(2 * BEAT)
+    backend.refusal = None
+    await backend.clock.advance(BEAT)
+    (record,) = [record for record in caplog.records if record.name == "aiolock.queue"]
+    assert (refusal.error if isinstance(refusal, Failed) else str(refusal)) in record.getMessage()
+    assert list(runtime_of(locks).queue_entries) == [owner]
+    await lease.release()
+    await settle(backend)
+    assert inside([waiter, other]) == [True, False]
+    for holder in (waiter, other):
+        await holder.end()
+
+
+async def test_who_is_refused_for_longer_than_it_counts_as_alive_is_told(
+    locks: LockManager, peer: LockManager, backend: Refusing, crew: Crew, make: Callable[..., Any]
+) -> None:
+    """Its place is gone by then, and it asks for another. Kept by `QueueEntry.unknown`: `error.transient`."""
+    lease = await make(peer).acquire()
+    (waiter,) = await queue_up(crew, make(locks), 1, backend)
+    backend.refusal, backend.strict = BackendError("a", "NOPERM no permissions"), True
+    await backend.clock.advance(LIVENESS - 0.01)
+    assert not waiter.task.done()
+    await backend.clock.advance(BEAT)
+    with pytest.raises(BackendError, match="NOPERM"):
+        await waiter.task
+    backend.refusal = None
     await lease.release()
