@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from .backends.base import Backend
 from .backends.factory import backend_of
 from .backends.quorum import QuorumBackend
-from .backends.redis import Replicas
+from .backends.redis import Client, Replicas
 from .clock import format_seconds
 from .core.acquisition import Acquisition
 from .core.lease import Lease
@@ -39,9 +39,6 @@ from .primitives.semaphore import Semaphore
 from .scripts.keys import check_name
 from .scripts.multi import joined
 
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
 
 class QuorumOptions(TypedDict, total=False):
     """Keywords of `LockManager` that a quorum has, too."""
@@ -67,9 +64,10 @@ class LockManager:
     Where seconds are taken, a `datetime.timedelta` is, too.
 
     Args:
-        source: `redis://`, `rediss://` or `unix://` URL; a `redis.asyncio.Redis`, whose address and credentials are
-            used for a connection of our own; `memory://` for one store a manager, or `memory://name` for one shared
-            in this process; or a backend (see `aiolock.testing`).
+        source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
+            `valkey.asyncio.Valkey`, whose address and credentials are used for a connection of our own; `memory://` for
+            one store a manager, or `memory://name` for one shared in this process; or a backend (see
+            `aiolock.testing`).
         namespace: prefix of all keys and channels; printable, without braces and spaces.
         ttl: seconds the server keeps a lock without renewal, 0.1 to 30 days; renewed at a third of it.
         margin: seconds before the server's expiry at which a lease counts as lost here, the body's clean-up budget;
@@ -100,7 +98,7 @@ class LockManager:
 
     def __init__(
         self,
-        source: str | Redis | Backend,
+        source: str | Client | Backend,
         *,
         namespace: str = "aiolock",
         ttl: float | timedelta = 30.0,
@@ -153,7 +151,7 @@ class LockManager:
         self._lifecycle = Lifecycle(self._runtime)
 
     @classmethod
-    def quorum(cls, sources: Sequence[str | Redis | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
+    def quorum(cls, sources: Sequence[str | Client | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
         """A manager whose locks are held on a majority of independent servers, and survive the loss of the others.
 
         Read docs/how-to/quorum.md first: it costs twice the round trips, and most users want one server and fences.

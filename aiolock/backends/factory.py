@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import ConfigurationError
 from .base import Backend
 from .memory import MemoryBackend, named_store
-from .redis import RedisBackend, Replicas
+from .redis import Client, RedisBackend, Replicas
 from .replicated import ReplicatedBackend
-
-if TYPE_CHECKING:
-    from redis.asyncio import Redis
 
 
 def backend_of(
-    source: str | Redis | Backend, request_timeout: float, replicas: Replicas | None = None, pushes: bool = True
+    source: str | Client | Backend, request_timeout: float, replicas: Replicas | None = None, pushes: bool = True
 ) -> Backend:
     """The backend of what a manager is made with.
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from aiolock.backends.redis import RedisBackend, connection
+from aiolock.backends.redis import RedisBackend
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 
@@ -52,14 +52,6 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[FaultProxy]:
     """A proxy in front of the shared server."""
     async with FaultProxy(redis_server.host, redis_server.port) as proxy:
         yield proxy
-
-
-@pytest.fixture(params=["protocol", "stream"])
-def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of reading replies: with a `RespProtocol`, or through redis-py where that is not safe."""
-    if request.param == "stream":
-        monkeypatch.setattr(connection, "_unread", lambda connection: True)
-    return str(request.param)
 
 
 @pytest.fixture(scope="session")

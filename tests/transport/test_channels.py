@@ -15,8 +15,6 @@ from tests.support.proxy import FaultProxy
 from .calls import Log, echo, result, until
 from .conftest import Connect
 
-pytestmark = pytest.mark.usefixtures("reading")
-
 
 async def published(raw: redis.asyncio.Redis, channel: str, payload: str) -> int:
     """How many were told."""

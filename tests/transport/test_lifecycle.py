@@ -10,7 +10,7 @@ import warnings
 import pytest
 import redis.asyncio
 
-from aiolock.backends.redis import RedisBackend, connection, session
+from aiolock.backends.redis import RedisBackend, session
 from aiolock.backends.redis import backend as redis_backend
 from aiolock.backends.redis.connection import pack
 from aiolock.errors import BackendError, ConfigurationError
@@ -34,7 +34,6 @@ def others() -> set[asyncio.Task[object]]:
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
-@pytest.mark.usefixtures("reading")
 @pytest.mark.any_loop
 async def test_nothing_is_left(redis_url: str, raw: redis.asyncio.Redis) -> None:
     await raw.ping()
@@ -60,7 +59,6 @@ async def test_a_connection_closed_in_order_is_not_killed(redis_url: str, comman
     assert (counts["client|info"], counts["client|kill"]) == (2, 0)
 
 
-@pytest.mark.usefixtures("reading")
 async def test_what_was_run_is_written_and_awaited(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     futures = [backend.run(append(i)) for i in range(100)]
     await backend.aclose()
@@ -79,7 +77,6 @@ async def test_a_callback_may_run_more_while_closing(backend: RedisBackend, raw:
     assert await raw.lrange("seen", 0, -1) == [b"first", b"second"]
 
 
-@pytest.mark.usefixtures("reading")
 async def test_waiting_for_replies_is_bounded(connect: Connect, proxy: FaultProxy) -> None:
     backend = await connect(proxy.url, request_timeout=0.3)
     hole = proxy.blackhole("replies")
@@ -94,7 +91,6 @@ async def test_waiting_for_replies_is_bounded(connect: Connect, proxy: FaultProx
     assert subscription.transient  # no one refused it
 
 
-@pytest.mark.usefixtures("reading")
 async def test_closing_while_disconnected(own_server: RedisServer) -> None:
     backend = RedisBackend(own_server.url)
     await backend.open(timeout=5, reconnected=lambda: None)
@@ -115,7 +111,6 @@ async def test_closing_while_disconnected(own_server: RedisServer) -> None:
     await backend.aclose()
 
 
-@pytest.mark.usefixtures("reading")
 async def test_closing_waits_for_a_slow_server(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as answers may come; also for what the transport did not take yet. Kept by RedisBackend._finish."""
     monkeypatch.setattr(redis_backend, "_LINGER", 0.05)
@@ -133,7 +128,6 @@ async def test_closing_waits_for_a_slow_server(own_server: RedisServer, monkeypa
     assert others() == set()
 
 
-@pytest.mark.usefixtures("reading")
 async def test_a_connection_lost_while_closing(connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis) -> None:
     """If something must be written again, closing waits for one attempt to connect."""
     backend = await connect(proxy.url)
@@ -196,7 +190,6 @@ async def test_closing_with_a_frozen_server(own_server: RedisServer) -> None:
     own_server.thaw()
 
 
-@pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("turns", range(5))
 async def test_closing_cancelled(redis_url: str, raw: redis.asyncio.Redis, turns: int) -> None:
     await raw.ping()
@@ -253,7 +246,6 @@ async def test_never_opened(redis_url: str) -> None:
     assert others() == set()
 
 
-@pytest.mark.usefixtures("reading")
 async def test_opening_cancelled_anywhere(redis_url: str, raw: redis.asyncio.Redis) -> None:
     await raw.ping()
     opened = 0
@@ -301,7 +293,6 @@ def test_two_loops_in_turn(redis_url: str) -> None:
     assert [asyncio.run(use(word)) for word in ("a", "b", "c")] == ["a", "b", "c"]
 
 
-@pytest.mark.usefixtures("reading")
 def test_a_loop_that_ends_without_closing(redis_url: str) -> None:
     """Python warns about the connection, as about any other; nothing hangs, and you can use the backend again."""
     backend = RedisBackend(redis_url)
@@ -386,7 +377,6 @@ async def cancel_all() -> None:
         await asyncio.wait(tasks)
 
 
-@pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("turns", range(4))
 async def test_every_task_is_cancelled(redis_url: str, turns: int) -> None:
     """Requests are answered, and the connection stays."""
@@ -424,25 +414,6 @@ async def test_the_task_that_reconnects_is_cancelled(own_server: RedisServer, co
     assert await result(future) == "x"
 
 
-async def test_the_writer_is_cancelled(
-    own_server: RedisServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is one only where the stream is read through redis-py."""
-    monkeypatch.setattr(connection, "_unread", lambda connection: True)
-    backend = await connect(own_server.url)
-    own_server.freeze()
-    large = backend.run(echo("x" * 20_000_000))
-    behind = backend.run(echo("y"))
-    assert "aiolock writer" in {task.get_name() for task in others()}
-    await cancel_all()
-    own_server.thaw()
-    assert len(str(await result(large))) == 20_000_000
-    assert await result(behind) == "y"
-    assert backend.connections_opened == 1
-    assert "aiolock writer" not in {task.get_name() for task in others()}
-
-
-@pytest.mark.usefixtures("reading")
 async def test_a_full_buffer_keeps_calls_back(own_server: RedisServer, connect: Connect) -> None:
     """While the server does not read, you can still withdraw what the transport was not given."""
     backend = await connect(own_server.url)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis.asyncio
-from redis._parsers import _AsyncHiredisParser
-from redis.exceptions import BusyLoadingError, InvalidResponse
+from redis.exceptions import InvalidResponse
 
 from aiolock.backends.redis import RedisBackend
-from aiolock.backends.redis.connection import Connector, Link
+from aiolock.backends.redis.clients import recipe, take_streams
+from aiolock.backends.redis.connection import Connector, Link, pack
+from aiolock.backends.redis.error_reply import ErrorReply
 from aiolock.backends.redis.protocol import RespProtocol
 from aiolock.backends.redis.push import Push
 from aiolock.backends.redis.replies import Desync
@@ -70,7 +72,7 @@ def stream() -> Stream:
 @pytest.fixture
 async def protocol(stream: Stream) -> RespProtocol:
     transport = Transport(stream)
-    protocol = RespProtocol(transport, _AsyncHiredisParser.parse_error)
+    protocol = RespProtocol(transport)
     assert transport.get_protocol() is protocol
     return protocol
 
@@ -128,12 +130,12 @@ async def test_every_byte_alone(protocol: RespProtocol) -> None:
     assert reading.end is LOST
 
 
-async def test_errors_are_replies_whatever_their_class(protocol: RespProtocol) -> None:
+async def test_errors_are_replies(protocol: RespProtocol) -> None:
     got: list[Any] = []
     reading = Reading(protocol, got.append)
     protocol.data_received(b"-LOADING Redis is loading\r\n-ERR no\r\n:1\r\n")
-    assert [type(reply).__name__ for reply in got] == ["BusyLoadingError", "ResponseError", "int"]
-    assert isinstance(got[0], BusyLoadingError)
+    assert [type(reply) for reply in got] == [ErrorReply, ErrorReply, int]
+    assert [str(reply) for reply in got] == ["LOADING Redis is loading", "ERR no", "1"]
     assert reading.ends == []
     protocol.connection_lost(LOST)
     assert reading.end is LOST
@@ -230,92 +232,112 @@ async def test_the_stream_hears_what_it_needs_for_writing_and_closing(protocol: 
 # When the transport is taken over:
 
 
+async def streams(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Of a connection that redis-py has made."""
+    kind, options = recipe(url, 3)
+    connection = kind(**options)
+    await connection.connect()
+    taken = take_streams(connection)
+    assert taken is not None
+    return taken
+
+
 @pytest.fixture
-async def link(redis_url: str) -> Any:
-    link = await Connector(redis_url).connect()
-    yield link
-    link.reset()
-    await link.closed()
-
-
-def taken_over(link: Link) -> bool:
-    link.attach()
-    return isinstance(link._transport.get_protocol(), RespProtocol)
+async def silent(redis_url: str) -> Any:
+    reader, writer = await streams(redis_url)
+    yield reader, writer
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 @pytest.mark.any_loop
-async def test_a_silent_connection_is_taken_over(link: Link) -> None:
-    assert taken_over(link)
-
-
-@pytest.mark.parametrize("came", [b"+left in the stream\r\n", b"+unfin"])
-async def test_not_while_data_is_left_in_the_stream(link: Link, came: bytes) -> None:
-    protocol: Any = link._transport.get_protocol()
-    protocol.data_received(came)
-    assert not taken_over(link)
-
-
-async def test_not_while_data_is_left_in_the_parser(link: Link) -> None:
-    protocol: Any = link._transport.get_protocol()
-    protocol.data_received(b"+read\r\n+left in the parser\r\n")
-    assert await link.read() == b"read"
-    assert not taken_over(link)
-    assert await link.read() == b"left in the parser"
-
-
-async def test_not_past_the_end(link: Link) -> None:
-    protocol: Any = link._transport.get_protocol()
-    protocol.eof_received()
-    assert not taken_over(link)
-
-
-async def test_not_if_the_reader_cannot_be_told_at_once(link: Link) -> None:
-    async def can_read() -> bool:
-        await asyncio.sleep(0)
-        return False
-
-    link._connection._parser.can_read = can_read  # type: ignore[method-assign]
-    assert not taken_over(link)
-
-
-class OwnParser(_AsyncHiredisParser):
-    """A user's own parser, which looks at what is read."""
-
-
-class OwnConnection(redis.asyncio.Connection):
-    async def read_response(self, *args: Any, **options: Any) -> Any:
-        return await super().read_response(*args, **options)
-
-
-@pytest.mark.parametrize("own", [{"parser_class": OwnParser}, {"connection_class": OwnConnection}])
-async def test_not_where_a_user_reads_in_another_way(redis_url: str, own: dict[str, Any]) -> None:
-    pool = redis.asyncio.ConnectionPool.from_url(redis_url, **own)
-    link = await Connector(redis.asyncio.Redis(connection_pool=pool)).connect()
-    assert not taken_over(link)
+async def test_asked_and_then_read(silent: Any) -> None:
+    link = Link(*silent)
+    assert await link.ask([(b"PING", b"one"), (b"NO",), (b"PING", b"two")]) == [b"one", AnyError(), b"two"]
+    got: list[object] = []
+    link.write(pack((b"PING", b"three")))
+    reading = Reading(link, got.append)
+    await until(lambda: got == [b"three"])
     link.reset()
     await link.closed()
+    assert reading.ends == []
+
+
+class AnyError:
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ErrorReply)
+
+
+async def test_pushes_are_no_replies_and_what_comes_behind_is_kept(silent: Any) -> None:
+    link = Link(*silent)
+    asked = asyncio.create_task(link.ask([(b"PING", b"one")]))
+    await asyncio.sleep(0)
+    protocol: Any = link._transport.get_protocol()
+    protocol.data_received(b">1\r\n:1\r\n+one\r\n+behind\r\n")
+    assert await asked == [b"one"]
+    got: list[object] = []
+    Reading(link, got.append)
+    assert got[0] == b"behind"  # the server answers, too
+    link.reset()
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize(("came", "found"), [(b"+whole\r\n", [b"whole"]), (b"+unfin", [b"unfinished"])])
+async def test_what_was_left_in_the_stream_comes_first(silent: Any, came: bytes, found: list[object]) -> None:
+    silent[1].transport.get_protocol().data_received(came)
+    link = Link(*silent)
+    got: list[object] = []
+    Reading(link, got.append)
+    if not got:
+        protocol: Any = link._transport.get_protocol()
+        protocol.data_received(b"ished\r\n")
+    assert got == found
+    link.reset()
+
+
+async def test_its_end_had_come_already(silent: Any) -> None:
+    silent[1].transport.get_protocol().eof_received()
+    link = Link(*silent)
+    assert isinstance(Reading(link, lambda reply: None).end, ConnectionError)
+    link.reset()
+
+
+async def test_lost_while_it_is_asked(silent: Any) -> None:
+    link = Link(*silent)
+    asked = asyncio.create_task(link.ask([(b"PING",)]))
+    await asyncio.sleep(0)
+    link._transport.abort()
+    with pytest.raises(ConnectionError):
+        await asked
+    link.reset()
 
 
 @pytest.mark.any_loop
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("turns", range(4))
 async def test_lost_just_before_it_would_be_taken_over(
-    redis_server: RedisServer, certificate: Path, tls: bool, turns: int
+    redis_server: RedisServer, certificate: Path, tls: bool, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TLS reports its loss to the protocol it had then: a later one would never hear of it."""
     context: ssl.SSLContext | None = server_tls(certificate) if tls else None
-    async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
-        url = f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}" if tls else proxy.url
-        link = await Connector(url).connect()
-        link._transport.abort()
+    lost: list[asyncio.StreamWriter] = []
+
+    async def on_connect(connection: Any) -> None:
+        await connection.on_connect()
+        connection._writer.transport.abort()
+        lost.append(connection._writer)
         for _ in range(turns):
             await asyncio.sleep(0)
-        link.attach()
-        reading = Reading(link, lambda reply: None)
-        await until(lambda: reading.ends)
-        assert isinstance(reading.end, Exception)
-        link.reset()
-        await asyncio.wait_for(link.closed(), 10)
+
+    async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
+        url = f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}" if tls else proxy.url
+        connector = Connector(url)
+        connector._options["redis_connect_func"] = on_connect
+        with pytest.raises(ConnectionError):
+            await connector.connect()
+        with suppress(OSError):
+            await asyncio.wait_for(lost[0].wait_closed(), 10)
 
 
 # What callbacks do while replies are given out:

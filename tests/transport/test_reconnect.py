@@ -38,7 +38,6 @@ class Asked:
         return unanswered
 
 
-@pytest.mark.usefixtures("reading")
 @pytest.mark.any_loop
 async def test_killed_from_outside(backend: RedisBackend, raw: redis.asyncio.Redis, reconnected: Log) -> None:
     await backend.run(echo("x"))
@@ -48,7 +47,6 @@ async def test_killed_from_outside(backend: RedisBackend, raw: redis.asyncio.Red
     assert backend.connections_opened == 2
 
 
-@pytest.mark.usefixtures("reading")
 async def test_unwritten_calls_stay_in_order_behind_repeated_ones(
     connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis
 ) -> None:
@@ -73,7 +71,6 @@ async def test_unwritten_calls_stay_in_order_behind_repeated_ones(
     assert [call.writes for call in written] == [2, 1, 2]
 
 
-@pytest.mark.usefixtures("reading")
 async def test_a_lost_reply_was_executed(connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis) -> None:
     backend = await connect(proxy.url)
     asked = Asked()
@@ -99,7 +96,6 @@ async def test_asked_once_for_each_connection(connect: Connect, proxy: FaultProx
     assert backend.connections_opened == 3
 
 
-@pytest.mark.usefixtures("reading")
 async def test_a_call_made_when_asked_keeps_the_place(
     connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis
 ) -> None:
@@ -172,7 +168,6 @@ async def test_a_cancelled_call_is_asked_about_too(
     assert (await seen(raw))[0] == "x"
 
 
-@pytest.mark.usefixtures("reading")
 async def test_nothing_is_written_to_a_connection_known_to_be_lost(backend: RedisBackend) -> None:
     await backend.run(echo("warm"))
     assert backend._session is not None
@@ -316,7 +311,6 @@ async def test_a_reconnected_callback_that_raises_hurts_no_one(
     await backend.aclose()
 
 
-@pytest.mark.usefixtures("reading")
 async def test_survives_a_restart(own_server: RedisServer, connect: Connect, reconnected: Log) -> None:
     backend = await connect(own_server.url)
     assert await backend.run(append(1)) == 1
@@ -327,7 +321,6 @@ async def test_survives_a_restart(own_server: RedisServer, connect: Connect, rec
     assert await reconnected.has(1)
 
 
-@pytest.mark.usefixtures("reading")
 async def test_many_kills_under_load(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     wrong: list[object] = []
     rounds = 0

@@ -7,16 +7,15 @@ from collections.abc import AsyncIterator
 import pytest
 import redis.asyncio
 import redis.exceptions
-from redis._parsers.base import BaseParser
+from redis.exceptions import ResponseError
 
 from aiolock.backends.redis import RedisBackend, failures
+from aiolock.backends.redis.error_reply import ErrorReply
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 
 from .calls import append, echo, result
 from .conftest import Connect
-
-pytestmark = pytest.mark.usefixtures("reading")
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def url_of(server: RedisServer) -> str:
     ],
 )
 def test_codes(line: str, transient: bool, says: str) -> None:
-    error = failures.refused("order:42", "acquire", BaseParser.parse_error(line))
+    error = failures.refused("order:42", "acquire", ErrorReply(line))
     assert error.transient is transient
     assert says in str(error)
     assert error.name == "order:42"
@@ -207,6 +206,6 @@ async def test_a_password_that_is_missing(own_server: RedisServer) -> None:
 
 
 def test_an_old_server_is_a_configuration_error() -> None:
-    error = failures.unconnected(BaseParser.parse_error("ERR unknown command `HELLO`, with args beginning with: `3`, "))
+    error = failures.unconnected(ResponseError("unknown command `HELLO`, with args beginning with: `3`, "))
     assert isinstance(error, ConfigurationError)
     assert "Redis 6" in str(error)

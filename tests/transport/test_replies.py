@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from redis.exceptions import ResponseError
 
 from aiolock.backends.redis.channels import Channels, Listener
+from aiolock.backends.redis.error_reply import ErrorReply
 from aiolock.backends.redis.push import Push
 from aiolock.backends.redis.replies import Confirmation, Desync, Echo, Loaded, Replies, Scripts
 
-BUSY = ResponseError("BUSY Redis is busy running a script")
+BUSY = ErrorReply("BUSY Redis is busy running a script")
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ async def test_a_reply_in_the_place_of_a_subscription(channels: Channels, replie
 async def test_an_error_in_the_place_of_a_subscription(channels: Channels, replies: Replies) -> None:
     listener = subscribing(channels, replies, b"c")
     replies.pending.append(Echo(b"1"))
-    assert replies.receive(ResponseError("NOPERM no"))
+    assert replies.receive(ErrorReply("NOPERM no"))
     assert replies.receive(b"1")
     assert listener.future.exception() is not None
     assert channels.all() == []

@@ -25,8 +25,6 @@ from tests.support.redis_cli import CommandStats
 from .calls import ECHO, append, echo, no_twin, result
 from .conftest import Connect
 
-pytestmark = pytest.mark.usefixtures("reading")
-
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:

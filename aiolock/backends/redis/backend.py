@@ -8,9 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from redis.asyncio import Redis
-from redis.exceptions import NoScriptError
-
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...log import Log
@@ -19,7 +16,9 @@ from ..base import Wake
 from ..worker import Worker
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
+from .clients import Client
 from .connection import Connector, Link
+from .error_reply import ErrorReply
 from .failures import lost, refused, unconnected
 from .handshake import Handshake
 from .outbox import Outbox
@@ -49,8 +48,8 @@ class RedisBackend:
     Nothing is written twice unless whoever made the call says so.
 
     Args:
-        source: a `redis://`, `rediss://` or `unix://` URL, or a `redis.asyncio.Redis` whose address, credentials, TLS
-            and parser are taken over; its retries, timeouts and decoding are not.
+        source: a `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL, or an asyncio client of redis-py
+            or valkey-py, whose address, credentials and TLS are taken over; its retries, timeouts and decoding are not.
         clock: stamps calls.
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
@@ -74,7 +73,7 @@ class RedisBackend:
 
     def __init__(
         self,
-        source: str | Redis,
+        source: str | Client,
         *,
         clock: Clock | None = None,
         request_timeout: float = 5.0,
@@ -220,7 +219,6 @@ class RedisBackend:
             async with asyncio.timeout(timeout):
                 link = await self._connector.connect()
                 await self._handshake.greet(link)
-                link.attach()
         except BaseException as error:
             if link is not None:
                 link.reset()
@@ -281,7 +279,7 @@ class RedisBackend:
         session.wake()
         self._attempted()
 
-    def _missing(self, request: Request[Any], error: NoScriptError) -> None:
+    def _missing(self, request: Request[Any], error: ErrorReply) -> None:
         call, session = request.call, self._session
         request.misses += 1
         refusal = session.scripts.refusals.get(call.script.sha) if session is not None else None

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from redis.exceptions import RedisError
-
 from ...errors import BackendError
 from ...log import Log
 from ..base import Wake
+from .error_reply import ErrorReply
 from .failures import refused
 
 logger: Log = Log("aiolock.redis")
@@ -101,7 +100,7 @@ class Channels:
         if not listener.future.done():
             listener.future.set_result(None)
 
-    def refuse(self, listener: Listener, error: RedisError) -> None:
+    def refuse(self, listener: Listener, error: ErrorReply) -> None:
         """The server will not deliver. One that it had granted before is asked for again if that can help."""
         if not self.has(listener):
             return

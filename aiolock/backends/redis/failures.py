@@ -8,12 +8,14 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     ConnectionError,
+    NoPermissionError,
     RedisError,
     ResponseError,
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ...errors import AiolockError, BackendError, ConfigurationError
+from .error_reply import ErrorReply
 
 PASSING = frozenset(
     {
@@ -49,19 +51,19 @@ _NESTED = re.compile(r"user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 any sc
 _DENIED_IN_SCRIPT = re.compile("user executing the script can't run this command|ACL failure in script")
 
 
-def code_of(error: BaseException) -> str:
-    """The server's code for an error reply, `""` where there is none."""
+def code_of(error: ErrorReply) -> str:
+    """The server's code, `""` where there is none."""
     text = str(error)
     nested = _NESTED.search(text)
     if nested is not None:
         return nested.group(1)
     if _DENIED_IN_SCRIPT.search(text):
         return "NOPERM"
-    code = getattr(error, "status_code", None) or text.partition(" ")[0]
+    code = text.partition(" ")[0]
     return code if code.isupper() else ""
 
 
-def refused(name: str, doing: str, error: RedisError) -> BackendError:
+def refused(name: str, doing: str, error: ErrorReply) -> BackendError:
     """An error reply.
 
     Args:
@@ -92,11 +94,11 @@ def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
 
 def unconnected(error: BaseException) -> AiolockError:
     """Why a connection could not be made. `error` is made its cause."""
+    cause = error.__cause__
+    if type(error) is ConnectionError and isinstance(cause, (RedisError, AiolockError)):
+        error = cause  # redis-py wraps what goes wrong on a unix socket
     if isinstance(error, AiolockError):
         return error
-    cause = error.__cause__
-    if type(error) is ConnectionError and isinstance(cause, RedisError):
-        error = cause  # redis-py wraps what goes wrong on a unix socket
     failure = _unconnected(error)
     failure.__cause__ = error
     return failure
@@ -104,7 +106,7 @@ def unconnected(error: BaseException) -> AiolockError:
 
 def _unconnected(error: BaseException) -> AiolockError:
     text = str(error)
-    if isinstance(error, (AuthenticationError, AuthorizationError)) or code_of(error) == "NOPERM":
+    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
     if isinstance(error, ResponseError) and ("NOPROTO" in text or "unknown command" in text.lower()):
         return ConfigurationError(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from redis.exceptions import RedisError
-
 from ...errors import ConfigurationError
 from ...log import Log
-from .connection import Link, pack
-from .push import Push
+from .connection import Link
+from .error_reply import ErrorReply
 
 logger: Log = Log("aiolock.redis")
 
@@ -57,8 +55,7 @@ class Handshake:
         if self._previous is not None:
             kill = (b"CLIENT", b"KILL", b"ID", self._previous.id, b"ADDR", self._previous.addr)
             commands.insert(0, kill)
-        link.write(b"".join(pack(command) for command in commands))
-        replies = [await _reply(link) for _ in commands]
+        replies = await link.ask(commands)
         if self._previous is not None:
             self._judge_kill(replies.pop(0))
         server = _fields(replies[1], b"\r\n", b":")
@@ -74,7 +71,7 @@ class Handshake:
         self._previous = Identity(client[b"id"], client[b"addr"]) if b"id" in client and b"addr" in client else None
 
     def _judge_kill(self, reply: object) -> None:
-        if isinstance(reply, RedisError) and "no such client" not in str(reply).lower():
+        if isinstance(reply, ErrorReply) and "no such client" not in str(reply).lower():
             self._complain(
                 "CLIENT KILL was refused (%s): a request delayed on a lost connection may still run; allow the user "
                 "`+client|kill`, or rely on fences", reply,
@@ -106,12 +103,6 @@ class Handshake:
         if message not in self._complaints:
             self._complaints.add(message)
             logger.warning(message, detail)
-
-
-async def _reply(link: Link) -> object:
-    while isinstance(reply := await link.read(), Push):
-        pass
-    return reply
 
 
 def _fields(reply: object, between: bytes, assign: bytes) -> dict[bytes, bytes]:

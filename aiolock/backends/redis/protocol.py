@@ -9,26 +9,26 @@ from typing import Any
 import hiredis
 from redis.exceptions import InvalidResponse
 
+from .error_reply import ErrorReply
 from .push import Push
 
 _NOTHING = object()
 
 
 class RespProtocol(asyncio.Protocol):
-    """Takes the place of the stream's protocol on a connection that is made, greeted, and silent. Needs no task.
+    """Takes the place of the stream's protocol on a connection that is made, and silent. Needs no task.
 
     The stream goes on writing and closing, so it is still told when to pause and that the connection is lost.
 
     Args:
         transport: connected, and not closing: its loss may already be on its way to the stream alone.
-        parse_error: makes an exception of an error reply's text.
 
     Attributes:
         paused: the transport has more to send than it should.
     """
 
-    def __init__(self, transport: asyncio.Transport, parse_error: Callable[[str], Exception]) -> None:
-        self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_NOTHING)
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=ErrorReply, notEnoughData=_NOTHING)
         self.paused: bool = False
         self._receive: Callable[[object], None] | None = None
         self._lost: Callable[[Exception], None] | None = None
@@ -41,7 +41,7 @@ class RespProtocol(asyncio.Protocol):
     def start(
         self, receive: Callable[[object], None], lost: Callable[[Exception], None], resumed: Callable[[], None]
     ) -> None:
-        """Give out what comes, and what came since the stream was left.
+        """Give out what comes, and what came since the stream was left or `wait` was called.
 
         Args:
             receive: given each reply, error reply (as an exception) and `Push`.
@@ -55,6 +55,10 @@ class RespProtocol(asyncio.Protocol):
         else:
             self.stop()
             lost(self._cause)
+
+    def wait(self) -> None:
+        """Keep what comes until somebody starts again."""
+        self._receive = self._lost = self._resumed = None
 
     def stop(self) -> None:
         """Give out nothing more."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from redis.exceptions import RedisError
-
 from ...clock import format_seconds
 from ...errors import BackendError
 from .connection import pack
+from .error_reply import ErrorReply
 from .failures import refused
 from .requests import Request
 
@@ -40,7 +39,7 @@ class Replicas(NamedTuple):
     def doubt(self, request: Request[Any], published: object, acknowledged: object) -> BackendError | None:
         """Why the answer to `request` may not outlast the server; None if it does."""
         for command, reply in (("PUBLISH", published), ("WAIT", acknowledged)):
-            if isinstance(reply, RedisError):
+            if isinstance(reply, ErrorReply):
                 return refused(request.call.name, f"{command} after {request.doing}", reply)
         if isinstance(acknowledged, int) and acknowledged >= self.least:
             return None

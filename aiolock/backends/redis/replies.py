@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from redis.exceptions import RedisError
-
 from .channels import Channels, Listener
+from .error_reply import ErrorReply
 from .push import Push
 from .replicas import Replicas
 from .requests import Request
@@ -34,7 +33,7 @@ class Echo:
         self._nonce = nonce
 
     def answer(self, reply: object) -> None:
-        if reply != self._nonce and not isinstance(reply, RedisError):
+        if reply != self._nonce and not isinstance(reply, ErrorReply):
             raise Desync("PING got the answer to something else")
 
 
@@ -48,7 +47,7 @@ class Loaded:
         self._sha = sha
 
     def answer(self, reply: object) -> None:
-        if isinstance(reply, RedisError):
+        if isinstance(reply, ErrorReply):
             self._scripts.refused(self._sha, reply)
         elif reply != self._sha.encode():
             raise Desync("SCRIPT LOAD got the answer to something else")
@@ -66,7 +65,7 @@ class Scripts:
 
     def __init__(self) -> None:
         self.known: set[str] = set()
-        self.refusals: dict[str, RedisError] = {}
+        self.refusals: dict[str, ErrorReply] = {}
 
     def give(self, sha: str) -> bool:
         """True if it must be loaded before it is run."""
@@ -80,7 +79,7 @@ class Scripts:
         """The server has it no more."""
         self.known.discard(sha)
 
-    def refused(self, sha: str, error: RedisError) -> None:
+    def refused(self, sha: str, error: ErrorReply) -> None:
         """The server would not take it."""
         self.known.discard(sha)
         self.refusals[sha] = error
@@ -120,7 +119,7 @@ class Acknowledgement:
         if len(self._replies) <= len(self.requests):
             self._replies.append(reply)
             return
-        if not isinstance(reply, (int, RedisError)):
+        if not isinstance(reply, (int, ErrorReply)):
             raise Desync("WAIT got the answer to something else")
         *replies, published = self._replies
         for request, answer in zip(self.take(), replies, strict=True):
@@ -143,7 +142,7 @@ class Confirmation:
             self._channels.confirm(self._listener)
 
     def answer(self, reply: object) -> None:
-        if not isinstance(reply, RedisError):
+        if not isinstance(reply, ErrorReply):
             raise Desync("a subscription got the answer to something else")
         if self._listener is not None:
             self._channels.refuse(self._listener, reply)

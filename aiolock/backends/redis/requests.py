@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
-from redis.exceptions import NoScriptError, RedisError
-
 from ...errors import BackendError
 from ...log import Log
 from ...scripts.base import Call, drop
 from ..base import resolve
-from .failures import refused
+from .error_reply import ErrorReply
+from .failures import code_of, refused
 
 R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
@@ -36,7 +35,7 @@ class Request(Generic[R]):
         self,
         call: Call[R],
         future: asyncio.Future[R] | None,
-        missing: Callable[[Request[Any], NoScriptError], None],
+        missing: Callable[[Request[Any], ErrorReply], None],
     ) -> None:
         self.call: Call[R] = call
         self.future: asyncio.Future[R] | None = future
@@ -64,8 +63,8 @@ class Request(Generic[R]):
 
     def answer(self, reply: Any, doubt: BackendError | None = None) -> None:
         """The server's reply, or its error reply; `doubt` says why it may not outlast the server."""
-        if isinstance(reply, RedisError):
-            if isinstance(reply, NoScriptError):
+        if isinstance(reply, ErrorReply):
+            if code_of(reply) == "NOSCRIPT":
                 self._missing(self, reply)
             else:
                 self.settle(refused(self.call.name, self.doing, reply))

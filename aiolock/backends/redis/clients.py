@@ -1,0 +1,245 @@
+"""What is taken from redis-py and valkey-py: how to connect. All that depends on their versions stands here.
+
+Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened. A version that
+may not have them is refused by name. valkey-py is not run: only the settings of its client are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import redis
+
+from ...errors import AiolockError, BackendError, ConfigurationError
+
+OLDEST = (5, 0, 1)
+NEWEST = 8
+"""The newest major version of redis-py that is known to work."""
+_UNKNOWN = "99.99.99"
+"""What redis-py 5 calls itself where it was packed without its metadata."""
+
+CONNECT_TIMEOUT = 10.0
+_NOT_TAKEN = frozenset(
+    {
+        "connection_pool",
+        "encoder_class",
+        "maint_notifications_config",
+        "maint_notifications_pool_handler",
+        "maintenance_notification_hash",
+        "maintenance_state",
+        "oss_cluster_maint_notifications_handler",
+        "orig_host_address",
+        "orig_socket_connect_timeout",
+        "orig_socket_timeout",
+        "parser_class",
+        "retry",
+        "retry_on_error",
+        "retry_on_timeout",
+    }
+)
+"""Retries, reading and the pool's own affairs: ours are others."""
+_OF_VALKEY = frozenset(
+    {
+        "client_name",
+        "credential_provider",
+        "db",
+        "encoding",
+        "encoding_errors",
+        "host",
+        "password",
+        "path",
+        "port",
+        "socket_connect_timeout",
+        "socket_keepalive",
+        "socket_keepalive_options",
+        "socket_type",
+        "username",
+    }
+)
+"""What redis-py knows by the same name, beside `ssl_…`."""
+
+
+class Client(Protocol):
+    """A `redis.asyncio.Redis` or `valkey.asyncio.Valkey`."""
+
+    @property
+    def connection_pool(self) -> object:
+        """Has its settings."""
+
+    def aclose(self) -> Awaitable[None]:
+        """Tells it from a client that blocks."""
+
+
+class Connection(Protocol):
+    """The part of redis-py's connection that is used."""
+
+    _reader: asyncio.StreamReader | None
+    _writer: asyncio.StreamWriter | None
+
+    async def connect(self) -> None:
+        """Open the streams, authenticate, and select the database."""
+
+
+Recipe = tuple[Callable[..., Connection], dict[str, Any]]
+"""What makes a connection, and its keywords."""
+
+
+def check_version(installed: str) -> None:
+    """Raise a `ConfigurationError` if redis-py `installed` is not among the versions that work."""
+    numbers = tuple(int(part) for part in installed.split(".")[:3] if part.isdecimal())
+    wanted = f"'redis>={'.'.join(map(str, OLDEST))},<{NEWEST + 1}'"
+    if numbers < OLDEST:
+        raise ConfigurationError("", f"redis-py {installed} is too old for this aiolock: pip install {wanted}")
+    if numbers[0] > NEWEST and installed != _UNKNOWN:
+        raise ConfigurationError(
+            "", f"redis-py {installed} is newer than this aiolock: upgrade aiolock-redis, or pip install {wanted}"
+        )
+
+
+def recipe(source: str | Client, protocol: int) -> Recipe:
+    """How to connect as `source` does.
+
+    Args:
+        source: a URL or client.
+        protocol: 3 if messages may arrive between replies, else 2.
+
+    Raises:
+        ConfigurationError: not a URL or client of one server; or an unknown version of redis-py.
+    """
+    check_version(redis.__version__)
+    if isinstance(source, str):
+        kind, options = _of_url(source)
+    else:
+        packages = _packages(source)
+        if "fakeredis" in packages:
+            raise ConfigurationError(
+                "", 'fakeredis cannot keep locks: give "memory://" in tests (see docs/testing.md), or a server\'s URL'
+            )
+        kind, options = _of_valkey(source) if "valkey" in packages else _of_redis(source)
+    host = options.get("orig_host_address")
+    options = {key: value for key, value in options.items() if key not in _NOT_TAKEN}
+    if host:
+        options["host"] = host
+    options.update(protocol=protocol, socket_timeout=None, decode_responses=False, health_check_interval=0)
+    options.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
+    if options.get("credential_provider") is not None:
+        options["credential_provider"] = _Credentials(options["credential_provider"])
+    return kind, options
+
+
+def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    """The streams of `connection`, which forgets them: whoever takes them closes them. None if none are open."""
+    reader, connection._reader = connection._reader, None
+    writer, connection._writer = connection._writer, None
+    return (reader, writer) if reader is not None and writer is not None else None
+
+
+class _Credentials:
+    """A user's credential provider; says so if it fails."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    def get_credentials(self) -> object:
+        try:
+            return self._provider.get_credentials()
+        except Exception as error:
+            raise self._failed(error) from error
+
+    async def get_credentials_async(self) -> object:
+        try:
+            return await self._provider.get_credentials_async()
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> AiolockError:
+        # Its text may quote a password.
+        return BackendError(
+            "", f"the credential provider {type(self._provider).__name__} raised {type(error).__name__}"
+        )
+
+
+def _packages(client: Client) -> set[str]:
+    """Where the classes of a client and of its connections are from."""
+    connecting = getattr(getattr(client, "connection_pool", None), "connection_class", None)
+    classes = (*type(client).__mro__, *getattr(connecting, "__mro__", ()))
+    return {base.__module__.partition(".")[0] for base in classes}
+
+
+def _of_redis(source: object) -> Recipe:
+    from redis.asyncio import Connection as RedisConnection
+    from redis.asyncio import Redis, RedisCluster, Sentinel
+    from redis.asyncio.sentinel import SentinelConnectionPool
+
+    if isinstance(source, RedisCluster):
+        raise ConfigurationError("", "a Redis Cluster client cannot be used: give the URL of one server")
+    if isinstance(source, Sentinel):
+        raise ConfigurationError("", "a Sentinel cannot be used: give the URL of the master")
+    if not isinstance(source, Redis):
+        raise _no_client(source)
+    pool = source.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        raise ConfigurationError("", "a client made by Sentinel cannot be used: give the URL of the master")
+    kind = pool.connection_class
+    if kind.read_response is not RedisConnection.read_response:
+        raise ConfigurationError(
+            "", f"{kind.__qualname__} reads replies in a way of its own, which a lock's connection would not follow: "
+            "give a URL, or a client without it",
+        )  # fmt: skip
+    return kind, dict(pool.connection_kwargs)
+
+
+def _of_valkey(source: object) -> Recipe:
+    from redis.asyncio import Connection as RedisConnection
+    from redis.asyncio import SSLConnection, UnixDomainSocketConnection
+
+    pool = getattr(source, "connection_pool", None)
+    if pool is None:
+        raise _no_client(source)
+    kinds: dict[str, type[Any]] = {
+        "valkey.asyncio.connection.Connection": RedisConnection,
+        "valkey.asyncio.connection.SSLConnection": SSLConnection,
+        "valkey.asyncio.connection.UnixDomainSocketConnection": UnixDomainSocketConnection,
+    }
+    theirs = f"{pool.connection_class.__module__}.{pool.connection_class.__qualname__}"
+    if theirs not in kinds:
+        raise ConfigurationError("", f"a client that connects by {theirs} cannot be used: give the URL of one server")
+    options = {
+        key: value
+        for key, value in pool.connection_kwargs.items()
+        if value is not None and (key in _OF_VALKEY or key.startswith("ssl_"))
+    }
+    options["redis_connect_func"] = pool.connection_kwargs.get("valkey_connect_func")
+    return kinds[theirs], options
+
+
+def _no_client(source: object) -> ConfigurationError:
+    kind = f"{type(source).__module__}.{type(source).__qualname__}"
+    return ConfigurationError(
+        "", f"a URL, a redis.asyncio.Redis or a valkey.asyncio.Valkey of one server is needed, not {kind}"
+    )
+
+
+def _of_url(url: str) -> Recipe:
+    from redis.asyncio import ConnectionPool
+
+    # Never the text of an error about a URL: it may quote the password.
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("valkey", "valkeys"):
+            url = url.replace("valkey", "redis", 1)
+        pool = ConnectionPool.from_url(url)
+    except Exception:
+        raise ConfigurationError(
+            "", "this is no Redis URL: write redis://[user:password@]host:port/db, rediss:// for TLS, or unix://path "
+            "(percent-encode special characters in a password)"
+        ) from None  # fmt: skip
+    if parts.scheme == "unix":
+        if not parts.path:
+            raise ConfigurationError("", "a unix:// URL needs the path of the socket")
+    elif parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+        raise ConfigurationError("", "the path of a Redis URL is the number of the database, as in redis://host:6379/0")
+    return pool.connection_class, dict(pool.connection_kwargs)
