@@ -13,17 +13,19 @@ from ..scripts.base import Call
 R = TypeVar("R")
 
 Wake = Callable[[str | BackendError | None], None]
-"""Called with a message's payload; with None when the subscription was confirmed, or confirmed again after a reconnect:
-then anything may have been missed; or with an error when it was refused after a reconnect, and has ended."""
+"""Called with a message's payload; with None when the subscription is confirmed, or confirmed again after a reconnect,
+and
+any message may have been missed; or with an error if it is refused after a reconnect, and has ended.
+"""
 
 
 def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
-    """Give a call's end to whoever awaits it, if anybody still does."""
+    """Pass a call's result on to whoever awaits it, if the future is still awaited."""
     if future.done():
         return
     if isinstance(result, BackendError):
         future.set_exception(result)
-        future.exception()  # a call nobody awaits is no "exception was never retrieved"
+        future.exception()  # a call that is not awaited must not log "exception was never retrieved"
     else:
         future.set_result(result)
 
@@ -34,9 +36,9 @@ class Backend(Protocol):
 
     Attributes:
         clock: the clock by which the backend stamps what it sends.
-        db: the database's number, 0 where there are none.
-        checked: a grant counts only as the answer to a call that acquires, not by a message or among refreshes.
-        nodes: how many servers decide: 1, or more for a quorum. A quorum runs the lock's scripts only, and no transfer.
+        db: the database's number, 0 if there are none.
+        checked: a grant counts only as the answer to a call that acquires, not as a message or in a refresh.
+        nodes: how many servers decide: 1, or more for a quorum. A quorum runs only the lock's scripts, and no transfer.
     """
 
     clock: Clock
@@ -45,41 +47,43 @@ class Backend(Protocol):
     nodes: int
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
-        """Connect, on the running loop; a closed backend can be opened again, on another loop too.
+        """Connect, on the running loop. You can open a closed backend again, on another loop too.
 
         Args:
-            timeout: seconds for all of it.
-            reconnected: called each time a lost connection was replaced, after the unanswered calls were written
-                again and before the subscriptions are confirmed again.
+            timeout: seconds for everything.
+            reconnected: called each time a lost connection was replaced, after the unanswered calls were written again
+                and
+                before the subscriptions are confirmed again.
 
         Raises:
-            BackendError: unreachable, refused, or not a server that can do it.
+            BackendError: unreachable, refused, or not a suitable server.
             ConfigurationError: the server is too old.
 
         Cancellation: the connection is closed.
         """
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """Write `call`; in the order of these calls, and now: awaiting only observes the reply.
+        """Write `call` now, in the order of these calls: awaiting only observes the reply.
 
-        While there is no connection the call waits for one; after `aclose` it fails at once. The future fails with
-        `BackendError` and nothing else; cancelling it un-sends nothing.
+        While there is no connection the call waits for one; after `aclose` it fails at once. The future fails only with
+        `BackendError`; cancelling it does not take the request back.
         """
 
     def post(self, call: Call[Any]) -> None:
-        """As `run`, where nobody awaits the reply: all that it means hangs on `call.settle`."""
+        """Do the same as `run`, without a future: `call.settle` gets the reply."""
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
-        """Listen on `channel` until `unsubscribe`; one listener a channel.
+        """Listen on `channel` until `unsubscribe`; one listener per channel.
 
-        The future is done once the server confirmed (after `wake(None)`), or failed with `BackendError` if it refuses.
+        The future is done once the server has confirmed (after `wake(None)`), or fails with `BackendError` if it
+        refuses.
         """
 
     def unsubscribe(self, channel: str) -> None:
-        """Stop listening; a message on its way is dropped."""
+        """Stop listening; a message that is on its way is dropped."""
 
     async def aclose(self) -> None:
-        """Write what is pending, wait a bounded time for its replies, and close.
+        """Write what is pending, wait a bounded time for the replies, and close.
 
         Cancellation: closes at once; what was written stays written.
         """

@@ -1,4 +1,4 @@
-"""What a manager can be made with: a URL, a client, or a backend."""
+"""What you can create a manager with: a URL, a client, or a backend."""
 
 from __future__ import annotations
 

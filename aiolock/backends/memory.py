@@ -1,4 +1,4 @@
-"""A store inside the process: the twins instead of a server, for tests and single-process programs."""
+"""A store inside the process: twins instead of a server, for tests and single-process programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _warned = False
 
 
 def named_store(name: str) -> Store:
-    """The store that `memory://name` means in this process; `""` is a new one each time."""
+    """Return the store that `memory://name` means in this process; `""` is a new one each time."""
     global _warned
     if not _warned:
         _warned = True
@@ -42,10 +42,10 @@ def _wall_us() -> int:
 
 
 class MemoryBackend:
-    """Runs scripts' twins on a `Store`, in the order of the calls, and answers in the loop's next turn.
+    """Runs the scripts' twins on a `Store`, in the order of the calls, and answers in the loop's next turn.
 
     Args:
-        store: what is locked on; backends that share one see each other's locks.
+        store: holds the locks; backends that share one see each other's locks.
         clock: the clock that stamps calls.
     """
 
@@ -62,7 +62,9 @@ class MemoryBackend:
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            raise ConfigurationError("", "this backend is open already: give each manager its own, of one store")
+            raise ConfigurationError(
+                "", "this backend is already open: give each manager a backend of its own, on the same store"
+            )
         self._loop = asyncio.get_running_loop()
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
@@ -135,7 +137,7 @@ class MemoryBackend:
 
 
 def finish(call: Call[R], future: asyncio.Future[R], result: R | BackendError) -> None:
-    """End a call: its `settle` first, then whoever awaits its future."""
+    """End a call: first its `settle`, then whoever awaits its future."""
     if call.settle is not None:
         call.settle(result)
     resolve(future, result)

@@ -1,4 +1,4 @@
-"""Grants that outlast the server: what grants or extends counts only once enough replicas acknowledged it."""
+"""Grants that outlast the server: what grants or extends counts only once enough replicas have acknowledged it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 class Lane:
     """The unsettled calls about one name: those on their way, all by one side, and those that wait for them.
 
-    Without this an undo could overtake the grant that it undoes, and the next acquire the release before it.
+    Without it an undo could overtake the grant that it undoes, and the next acquire the release before it.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class Lane:
 
     @property
     def empty(self) -> bool:
-        """Nothing is unsettled."""
+        """Whether nothing is unsettled."""
         return not self._under_way and not self._waiting
 
     def put(self, side: Backend, call: Call[Any]) -> None:
-        """Run `call` on `side`, after all others; or, while the maker of a settled one is told, in its place."""
+        """Run `call` on `side`, after all others; or, while the maker of a settled call is told, in its place."""
         if self._instead is not None:
             self._instead.append((side, call))
             return
@@ -43,7 +43,7 @@ class Lane:
         self._advance()
 
     def settle(self, call: Call[Any], tell: Callable[[], None]) -> None:
-        """`call` is over: `tell` whoever made it, then let those go that waited for it."""
+        """`call` is over: `tell` its maker, then run the calls that waited for it."""
         outer, self._instead = self._instead, []
         try:
             tell()
@@ -60,7 +60,7 @@ class Lane:
             self._side.run(call)
 
     def _drop_withdrawn(self) -> None:
-        # Else the attempts that timed out behind a release in a long outage would pile up.
+        # Otherwise the attempts that timed out behind a release in a long outage would pile up.
         gone = [call for _, call in self._waiting if call.withdrawn]
         if gone:
             self._waiting = deque(entry for entry in self._waiting if not entry[1].withdrawn)
@@ -73,18 +73,18 @@ class Lane:
 class ReplicatedBackend:
     """Two backends of one server: one that answers at once, and one that answers when replicas have acknowledged.
 
-    What grants or extends (`Script.unacknowledged`) runs on the second, so that its waiting holds up nothing else.
-    Calls about one name keep their order over both: one that changes sides goes once those before it are settled, by
-    their reply or by the end of their connection. A call about many names, a renewal, waits for none: it creates
-    nothing and shortens nothing, so any order is right.
+    What grants or extends (`Script.unacknowledged`) runs on the second, so that its waiting delays nothing else. Calls
+    about one name keep their order over both: one that changes sides goes once those before it are settled, by their
+    reply or by the end of their connection. A call about many names, a renewal, does not wait: it creates nothing and
+    shortens nothing, so any order is correct.
 
     Args:
-        plain: for all else, and for messages.
+        plain: for everything else, and for messages.
         checked: for what grants or extends.
 
     Attributes:
         clock: that of both.
-        db: likewise.
+        db: that of both.
         checked: True.
         nodes: 1.
     """
@@ -116,7 +116,9 @@ class ReplicatedBackend:
             raise
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """See `Backend.run`; in order for each name, and now unless a call about it is unsettled on the other side."""
+        """See `Backend.run`; in order for each name, and at once unless a call about it is unsettled on the other
+        side.
+        """
         side = self._plain if call.script.unacknowledged is None else self._checked
         if not call.name:
             return side.run(call)
@@ -136,7 +138,7 @@ class ReplicatedBackend:
         def tell(result: R | BackendError) -> None:
             try:
                 if self._closing and call.writes > 0 and isinstance(result, BackendError):
-                    call.unanswered()  # it may run yet, and after its undo on the other side: that needs a tombstone
+                    call.unanswered()  # it may still run, even after its undo on the other side: that needs a tombstone
                 if told is not None:
                     told(result)
             finally:
@@ -159,7 +161,7 @@ class ReplicatedBackend:
         self._plain.unsubscribe(channel)
 
     async def aclose(self) -> None:
-        """See `Backend.aclose`. The plain side last: an undo may have to wait for what it undoes."""
+        """See `Backend.aclose`. The plain side goes last: an undo may have to wait for what it undoes."""
         self._closing = True
         try:
             await self._checked.aclose()

@@ -1,4 +1,4 @@
-"""A task that nobody but its owner can end."""
+"""A task that only its owner can end."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
 
 PAUSE = 0.01
-"""Seconds without a task after somebody cancelled it: who cancels until none is left comes to an end, and so does a
-loop that is being closed."""
+"""Seconds without a task after another task cancelled it: so a shutdown that cancels until no task is left comes to an
+end, and so does a loop that is being closed.
+"""
 
 
 class Worker(Generic[R]):
-    """Works in a task, on the running loop. Whoever cancels every other task in the loop ends it for a moment only.
+    """Works in a task, on the running loop. Code that cancels every other task in the loop ends it only for a moment.
 
     Args:
-        work: what to do; begun anew after a stranger cancelled it, or an error.
-        done: told what it returned.
+        work: what to do; started again after an error, or after a stranger cancelled it.
+        done: gets its result.
         name: the task's.
     """
 
@@ -53,13 +54,13 @@ class Worker(Generic[R]):
     def _ended(self, task: asyncio.Task[R]) -> None:
         if self._stopped:
             if not task.cancelled():
-                task.exception()  # nobody will ask
+                task.exception()  # no one will ask
             return
         try:
             result = task.result()
         except BaseException as error:  # cancelled, or ended by a signal handler's `sys.exit()`
             self._timer = self._loop.call_later(PAUSE, self._start)
             if isinstance(error, Exception):
-                logger.exception("%s goes on after an internal error", self._name)
+                logger.exception("%s continues after an internal error", self._name)
         else:
             self._done(result)

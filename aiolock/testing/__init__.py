@@ -1,4 +1,4 @@
-"""For users' own tests: locks without a server, time that passes when told, and what goes wrong on demand."""
+"""For your own tests: locks without a server, a clock that you advance, and faults that you inject."""
 
 from .clock import VirtualClock as VirtualClock
 from .memory import MemoryBackend as MemoryBackend

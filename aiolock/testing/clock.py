@@ -1,4 +1,4 @@
-"""A clock that goes when told, and, if it is running, by itself."""
+"""A clock that you advance, and that can also run by itself."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from datetime import timedelta
 from ..clock import SystemClock, Timer, in_seconds
 
 TURNS = 60
-"""Turns of the loop after which whatever could go on without time passing has done so."""
+"""Turns of the loop after which everything has happened that could happen without time passing."""
 
 
 class VirtualClock:
     """Implements `aiolock.clock.Clock`; stands still until `advance()`.
 
     Args:
-        running: real time passes, too, and `advance()` and `jump()` go on top of it. For tests whose own code waits, or
+        running: real time passes, too, and `advance()` and `jump()` add to it. For tests whose own code waits, or
             that run in another thread than the event loop.
 
     Example:
@@ -39,7 +39,7 @@ class VirtualClock:
         return self._told + self._passed()
 
     def wall_us(self) -> int:
-        """The server's wall clock, in microseconds since the epoch; goes with this clock."""
+        """Return the server's wall clock, in microseconds since the epoch; it moves along with this clock."""
         return 1_750_000_000_000_000 + round(self.now() * 1_000_000)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> VirtualTimer:
@@ -52,10 +52,10 @@ class VirtualClock:
         return timer
 
     async def advance(self, seconds: float | timedelta) -> None:
-        """Let time pass; every timer on the way fires at its own moment, and the tasks it wakes run.
+        """Let time pass: every timer on the way fires at its own moment, and the tasks that it wakes run.
 
         Args:
-            seconds: how much; 0 lets only what is ready run.
+            seconds: how much; 0 only runs what is ready.
         """
         end = self.now() + in_seconds(seconds)
         await self._settle()
@@ -66,12 +66,12 @@ class VirtualClock:
         self._go_to(end)
 
     def jump(self, seconds: float | timedelta) -> None:
-        """Let time pass while the loop does not run: a blocking call, or the process was stopped. Timers are late."""
+        """Let time pass while the loop stands still, as in a blocking call or a stopped process. Timers are late."""
         self._told += in_seconds(seconds)
         asyncio.get_running_loop().call_soon(self._fire)
 
     def _passed(self) -> float:
-        """Seconds that passed by themselves."""
+        """Seconds that have passed by themselves."""
         return 0.0 if self._system is None else self._system.now() - self._started
 
     def _go_to(self, when: float) -> None:
@@ -97,7 +97,7 @@ class VirtualTimer:
         self.alarm: Timer | None = None
 
     def cancel(self) -> None:
-        """Forget the callback; harmless once it ran."""
+        """Cancel the callback; harmless after it ran."""
         self._callback = None
         if self.alarm is not None:
             self.alarm.cancel()

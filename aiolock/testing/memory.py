@@ -27,7 +27,7 @@ R = TypeVar("R")
 Lost = Literal["request", "reply"]
 Kind = Literal["lock", "rw", "semaphore"]
 CAPACITY = {"rw": FULL, "semaphore": 1}
-"""What a thief takes of one that nobody holds."""
+"""What a thief takes of a free name."""
 THIEF = "thief:"
 HOUR_MS = 3_600_000
 
@@ -35,12 +35,12 @@ HOUR_MS = 3_600_000
 class MemoryBackend(PlainMemoryBackend):
     """A server for tests: `LockManager(MemoryBackend())`.
 
-    What happens to locks is told by name, time is `backend.clock`, and nothing happens by itself.
+    You change locks by name, you move time with `backend.clock`, and nothing happens by itself.
 
     Args:
         peer: a backend whose store and clock this one shares, as another process would.
         namespace: the managers' namespace.
-        clock: its time; without one, a clock that stands until you advance it. (The clock of the pytest fixture
+        clock: its time; without one, a clock that stands still until you advance it. (The clock of the pytest fixture
             `aiolock_memory` runs, unless the test asks for `aiolock_clock`.)
 
     Example:
@@ -58,10 +58,10 @@ class MemoryBackend(PlainMemoryBackend):
         if clock is None:
             clock = VirtualClock() if peer is None else peer.clock
         elif peer is not None:
-            raise ConfigurationError("", "a peer shares the other's clock: give it none")
+            raise ConfigurationError("", "a backend with peer= uses the peer's clock: leave out clock=")
         super().__init__(Store(clock.wall_us) if peer is None else peer.store, clock)
         self.calls: list[str] = []
-        """Names of the scripts that ran, in order; clear it as you like."""
+        """Names of the scripts that ran, in order; clear it when you like."""
         self._keys = Keys(namespace)
         self._faults: deque[Lost] = deque()
         self._away = False
@@ -91,14 +91,14 @@ class MemoryBackend(PlainMemoryBackend):
     # What happens to locks.
 
     def steal(self, name: str, kind: Kind = "lock") -> int:
-        """Somebody else takes `name`, whoever held it: as after an expiry that the holder did not notice.
+        """Take `name` in the name of another owner, whoever held it: as after an expiry that the holder did not notice.
 
         Args:
             name: the lock's, or a multi lock's part.
-            kind: the primitive. Of a read-write lock or semaphore every hold is taken.
+            kind: the primitive. Every hold of a read-write lock or semaphore is taken.
 
         Returns:
-            The thief's fence. Nobody is told; the holder finds out at its next renewal.
+            The thief's fence. No one is told; the holder finds out at its next renewal.
         """
         calls, stolen = self._calls(name, kind), 0
         for number, (owner, fence) in enumerate(self._holders(name, kind).items(), 1):
@@ -112,14 +112,14 @@ class MemoryBackend(PlainMemoryBackend):
         return stolen
 
     def give_back(self, name: str, kind: Kind = "lock") -> None:
-        """The thief releases `name`; who waits is told."""
+        """Release the thief's hold of `name`; waiters are told."""
         calls = self._calls(name, kind)
         for owner in self._holders(name, kind):
             if owner.startswith(THIEF):
                 self._execute(calls.release(owner, HOUR_MS, 0, "clean", False))
 
     def expire(self, name: str, kind: Kind = "lock") -> None:
-        """The server lets every hold of `name` expire, now. Nobody is told, as on a real server."""
+        """Let every hold of `name` expire now. No one is told, as on a real server."""
         if kind == "lock":
             found = self._lock(name)
             if found.live:
@@ -131,7 +131,7 @@ class MemoryBackend(PlainMemoryBackend):
             self.store.zadd(order, 0, owner)
 
     def _holders(self, name: str, kind: Kind) -> dict[str, int]:
-        """Who holds it, and under which fence."""
+        """Return who holds it, and with which fence."""
         if kind == "lock":
             found = self._lock(name)
             return {found.holder: found.fence} if found.live else {}
@@ -148,14 +148,14 @@ class MemoryBackend(PlainMemoryBackend):
         return QueueCalls(self._keys, kind, name, capacity=full, weight=full, mints=True, liveness_ms=HOUR_MS)
 
     def flush(self) -> None:
-        """Every key is gone: FLUSHALL, or a restart without persistence."""
+        """Delete every key: FLUSHALL, or a restart without persistence."""
         self.store.flush()
 
     # What happens to the connection.
 
     @contextmanager
     def outage(self) -> Iterator[None]:
-        """The server cannot be reached inside the block; at its end the connection is back."""
+        """Make the server unreachable inside the block; at its end the connection is back."""
         self._away = True
         try:
             yield
@@ -164,10 +164,11 @@ class MemoryBackend(PlainMemoryBackend):
             self._reconnect()
 
     def fail_next(self, lost: Lost = "reply") -> None:
-        """The connection dies on the next call.
+        """Make the connection die on the next call.
 
         Args:
-            lost: `"reply"`: the server executed the call, and nobody heard its answer; `"request"`: it never saw it.
+            lost: `"reply"`: the server executes the call, but its answer is lost; `"request"`: the server never sees
+                it.
         """
         self._faults.append(lost)
 

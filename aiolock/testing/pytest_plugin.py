@@ -1,7 +1,7 @@
-"""Fixtures for users' tests.
+"""Fixtures for your tests.
 
-The wheel installs this file as the top-level module `aiolock_pytest`, and pytest loads that in every run of every user:
-so it imports aiolock, and with it the Redis client, only when a test asks for a fixture.
+The wheel installs this file as the top-level module `aiolock_pytest`, and pytest loads that in every run of every user.
+So it imports aiolock, and with it the Redis client, only when a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def aiolock_clock() -> VirtualClock:
-    """The clock of `aiolock_memory`, if a test asks for it: an `aiolock.testing.VirtualClock` that stands still."""
+    """The clock of `aiolock_memory`, if your test asks for it: an `aiolock.testing.VirtualClock` that stands still."""
     from aiolock.testing import VirtualClock
 
     return VirtualClock()

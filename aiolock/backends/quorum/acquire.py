@@ -1,4 +1,4 @@
-"""An outermost acquire: granted by a majority, then its fence confirmed by a majority, or nothing."""
+"""An outermost acquire: a majority grants it, then a majority confirms its fence; otherwise it gets nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ Confirmation = bool | BackendError
 
 
 class QuorumAcquire(QuorumRequest[AcquireOutcome]):
-    """Two rounds, each decided as soon as a majority has spoken.
+    """Two rounds, each decided as soon as a majority has answered.
 
-    First every node is asked for the lock. Each mints a fence of its own; the greatest that the first majority minted
-    is the lock's. Then every node that minted another is told it, and the owner enters once a majority stores it:
-    whoever acquires next meets one of these nodes, and gets a greater one.
+    First every node is asked for the lock. Each mints a fence of its own; the lock's fence is the greatest that the
+    first
+    majority minted. Then every node that minted another is told this one, and the owner enters once a majority stores
+    it: the next owner to acquire meets one of these nodes, and gets a greater one.
+
     Source: ABD, the write-back of a read (Attiya, Bar-Noy, Dolev 1995).
 
     Args:
@@ -42,9 +44,11 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         self._confirmed: dict[MemberRequest[AcquireOutcome], Confirmation] = {}
 
     def again(self, request: MemberRequest[AcquireOutcome]) -> bool:
-        """Never: the lost copy may run on that node, but what takes its place ends the owner there for good."""
+        """Never repeat it: the lost copy may run on that node, so a release follows that ends the owner there for
+        good.
+        """
         grace = self._args.ttl_ms + GRACE_MS
-        keys = request.keys  # as release has them
+        keys = request.keys  # as release does
         args = ReleaseArgs(self._args.owner, grace, self._args.managers, "undone", 0, grace)
         end = Call(request.name, RELEASE, keys, args, lambda: self.members.clock.now() < self._began + grace / 1000)
         end.settle = _ignore
@@ -57,8 +61,8 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
             self._confirm(request)
 
     def judge(self, overdue: bool) -> None:
-        if self._args.owner not in self.members.asking:  # its undo was written behind it
-            self.decide(BackendError(self.whole.name, "nobody waits for it any more", transient=True))
+        if self._args.owner not in self.members.asking:  # its undo was written after it
+            self.decide(BackendError(self.whole.name, "no task waits for it any more", transient=True))
             return
         granted = self._granted()
         if not self._fence and len(granted) >= self.members.quorum:
@@ -139,7 +143,7 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         if any(isinstance(outcome, Finished) for outcome in outcomes):
             return Finished()
         refusals = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
-        # A confirmed fence is on a majority; other refusals are of rivals that have no more than we.
+        # A majority has a confirmed fence; other refusals come from rivals that have no more than we have.
         fences = Counter(refusal.fence for refusal in refusals)
         fence, count = fences.most_common(1)[0] if fences else (0, 0)
         highest = max(fences, default=0)
@@ -150,13 +154,13 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         return Refused(self._free_in(refusals), highest, holder, spent=not nowhere)
 
     def _free_in(self, refusals: list[Refused]) -> int:
-        """Milliseconds until a majority of the nodes has no holder, if none is renewed."""
+        """Milliseconds until a majority of the nodes has no holder, if none renews."""
         times = [0] * (len(self.answers()) - len(refusals)) + [refusal.pttl for refusal in refusals]
         return max(1, sorted(times)[self.members.quorum - 1])
 
 
 def _undecided(_: Tally[AcquireOutcome]) -> None:
-    """What the answers mean depends on those to the second round, too."""
+    """Also wait for the second round: the result depends on its answers, too."""
 
 
 def _ignore(_: object) -> None:

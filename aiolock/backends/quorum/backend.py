@@ -28,23 +28,23 @@ logger: Log = Log("aiolock.quorum")
 
 LEAST = 3
 STRAGGLERS = 0.1
-"""How much of the time for connecting the others have once a majority is connected."""
+"""The share of the connect time that the other nodes get once a majority is connected."""
 
 
 class QuorumBackend:
-    """Independent masters behind a connection each; implements `Backend` for the scripts of the lock.
+    """Independent masters with a connection each; implements `Backend` for the scripts of the lock.
 
     Source: the Redlock algorithm (redis.io, "Distributed Locks with Redis"), and what it lacks: fences.
 
     Args:
-        nodes: a backend for each server, all on one clock; three at least.
+        nodes: a backend for each server, all on one clock; at least three.
         request_timeout: seconds in which a server must answer.
 
     Attributes:
-        clock: the nodes'.
+        clock: that of the nodes.
         db: the number of the database, the same on all.
-        nodes: how many there are.
-        checked: False: a majority is its own check.
+        nodes: the number of nodes.
+        checked: False: a majority needs no further check.
 
     Raises:
         ConfigurationError: fewer than three, two for one server, or different databases.
@@ -57,7 +57,7 @@ class QuorumBackend:
         self.clock: Clock = nodes[0].clock
         self.db: int = nodes[0].db
         self.nodes: int = len(nodes)
-        # The manager gives up after request_timeout, and knows less of the nodes than is known here.
+        # The manager gives up after request_timeout, and then knows less about the nodes than this backend.
         servers = [Node(number, node) for number, node in enumerate(nodes, 1)]
         self._members = Members(servers, self.clock, request_timeout / 2)
         self._subscriptions: dict[str, Subscription] = {}
@@ -71,7 +71,7 @@ class QuorumBackend:
         return f"<QuorumBackend nodes={self.nodes} ready={ready}>"
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
-        """See `Backend.open`: a majority is enough, the others are connected when they can be."""
+        """See `Backend.open`: a majority is enough; the others connect when they can."""
         if self._open and not (self._loop is not None and self._loop.is_closed()):
             raise ConfigurationError("", "the backend is already open: close it first")
         self._open = True
@@ -100,7 +100,7 @@ class QuorumBackend:
         self.run(call)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
-        """See `Backend.subscribe`: done once a majority confirmed. Messages come after a short random pause."""
+        """See `Backend.subscribe`: done once a majority has confirmed. Messages come after a short random pause."""
         subscription = Subscription(self._members, channel, wake)
         if not self._open:
             subscription.fail(BackendError("", "the connection to the quorum is closed"))
@@ -118,7 +118,7 @@ class QuorumBackend:
             subscription.end()
 
     async def aclose(self) -> None:
-        """See `Backend.aclose`; harmless if it is closed."""
+        """See `Backend.aclose`; harmless if it is already closed."""
         if not self._open:
             return
         self._open = False
@@ -172,7 +172,7 @@ class QuorumBackend:
 
     def _connected_again(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> None:
         node.failure = self._members.twin(node)
-        if node.failure is not None:  # its name means another server now
+        if node.failure is not None:  # its name now means another server
             logger.error("%s", node.failure)
             node.ready = False
             self._opening.append(self._connect(node, timeout, reconnected))
@@ -211,15 +211,15 @@ def _nothing(_: None) -> None:
 def _check(nodes: Sequence[Backend]) -> None:
     if len(nodes) < LEAST:
         raise ConfigurationError(
-            "", f"a quorum of {len(nodes)} cannot do without any of them: give {LEAST} or more independent servers, "
+            "", f"a quorum of {len(nodes)} survives no failure: give {LEAST} or more independent servers, "
             "or use LockManager(url) for one"
         )  # fmt: skip
     addresses = [getattr(node, "address", str(id(node))) for node in nodes]
     twice = {address for address in addresses if addresses.count(address) > 1}
     if twice:
         raise ConfigurationError(
-            "", f"{', '.join(sorted(twice))} is in the quorum more than once: each must be a server of its own, as one "
-            "that fails would be several votes"
+            "", f"{', '.join(sorted(twice))} is in the quorum more than once: name each server only once, or one "
+            "failure costs several votes"
         )  # fmt: skip
     if len({node.db for node in nodes}) > 1:
-        raise ConfigurationError("", "the servers of a quorum must be given with one database number")
+        raise ConfigurationError("", "all servers of a quorum must use the same database number")

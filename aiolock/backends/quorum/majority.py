@@ -26,20 +26,20 @@ from .members import Members
 R = TypeVar("R")
 
 DRIFT = 0.01
-"""How far apart two clocks may go in one ttl, as a part of it: a hundredth, as Redlock reckons."""
+"""How far two clocks may drift apart in one ttl, as a share of it: one hundredth, as in Redlock."""
 DRIFT_MS = 2
-"""And as much again for a server that expires to the millisecond."""
+"""The same again for a server that expires to the millisecond."""
 
 Answer = tuple[float, R]
 """A node's answer, and when the request was written there."""
 
 
 class Tally(Generic[R]):
-    """The answers so far; a node that failed is not among them.
+    """The answers so far, without nodes that failed.
 
     Args:
-        members: who was asked.
-        answers: what they said.
+        members: the nodes that were asked.
+        answers: their answers.
         final: no more will come in time.
     """
 
@@ -51,14 +51,14 @@ class Tally(Generic[R]):
         self._members = members
 
     def hopeless(self, against: int) -> bool:
-        """True if so many nodes are against it that no majority can be for it."""
+        """Whether so many nodes are against it that no majority can be for it."""
         return self._members.hopeless(against)
 
     def lasting(self, terms: Sequence[tuple[float, int]]) -> int:
         """Milliseconds from `began` for which a majority keeps the lock.
 
         Args:
-            terms: when the request was written, and the PTTL in the answer; of a majority at least.
+            terms: when the request was written, and the PTTL in the answer; from at least a majority.
         """
         # Until the quorum-th largest of their ends: then so many still keep it that the others are no majority.
         ends = sorted(sent_at * 1000 + pttl - pttl * DRIFT - DRIFT_MS for sent_at, pttl in terms)
@@ -66,7 +66,7 @@ class Tally(Generic[R]):
 
 
 Rule = Callable[[Tally[R]], tuple[R] | None]
-"""The quorum's answer in a tuple; None while, or because, no majority says one thing."""
+"""Return the quorum's answer in a tuple; None while no majority agrees, or if none can."""
 
 
 def nested(tally: Tally[Kept | Missing]) -> tuple[Kept | Missing] | None:
@@ -133,7 +133,7 @@ def seen(tally: Tally[Standing]) -> tuple[Standing] | None:
 
 
 def _standing(held: Held | None) -> Standing:
-    """A look at a name that nobody queues for."""
+    """Return the view of a name without a queue."""
     used = 0 if held is None else 1
     return Standing(used, used, 1, 0 if held is None else held.fence, 0, None, held)
 

@@ -9,9 +9,9 @@ from ...errors import ConfigurationError
 from .node import Node
 
 LEAST_TIMEOUT = 0.25
-"""Seconds that a node has at least to answer an acquire: less, and a busy event loop alone would make it late."""
+"""Seconds that a node gets at least to answer an acquire: with less, a busy event loop alone would make it late."""
 LEAST_SPREAD = 0.01
-"""Seconds over which processes that were woken by the same release spread their attempts, at least."""
+"""Seconds over which processes that the same release woke spread their attempts, at least."""
 MOST_SPREAD = 0.25
 
 
@@ -21,13 +21,13 @@ class Members:
     Args:
         nodes: the servers, in the user's order.
         clock: the clock of all nodes.
-        patience: seconds any answer may take.
+        patience: seconds that any answer may take.
 
     Attributes:
         quorum: how many nodes are a majority.
         asking: owners whose acquire is undecided, and not undone.
-        granted: owners of whom a majority was granted, until they end: only their ends are worth a message.
-        pace: seconds that a majority took to answer, lately.
+        granted: owners that a majority granted, until they end: only their ends are worth a message.
+        pace: seconds that a majority recently took to answer.
     """
 
     __slots__ = ("asking", "clock", "granted", "nodes", "pace", "patience", "quorum")
@@ -42,25 +42,27 @@ class Members:
         self.pace: float = 0.0
 
     def timeout(self, ttl: float) -> float:
-        """Seconds that a node has for each of an acquire's two answers: a twentieth of the ttl."""
+        """Seconds that a node gets for each of an acquire's two answers: a twentieth of the ttl."""
         return min(max(ttl / 20, LEAST_TIMEOUT), self.patience)
 
     @property
     def spread(self) -> float:
-        """Seconds over which rivals spread their attempts: several times what an attempt takes, or all would split."""
+        """Seconds over which rivals spread their attempts: several times as long as an attempt, or all votes would
+        split.
+        """
         return min(max(LEAST_SPREAD, 4 * self.pace), MOST_SPREAD)
 
     def twin(self, node: Node) -> ConfigurationError | None:
-        """The error if another node that is connected is the same server under another name."""
+        """Return the error if another connected node is the same server under another name."""
         for other in self.nodes:
             if other is not node and other.ready and other.run_id and other.run_id == node.run_id:
                 names = " and ".join(one.label for one in self.nodes if one in (node, other))
                 return ConfigurationError(
-                    "", f"{names} are one server (run_id {node.run_id}): each of a quorum must be a server of its own, "
-                    "as one that fails would be several votes"
+                    "", f"{names} are one server (run_id {node.run_id}): name each server only once, "
+                    "or one failure costs several votes"
                 )  # fmt: skip
         return None
 
     def hopeless(self, against: int) -> bool:
-        """True if so many are against it, or silent, that the rest is no majority."""
+        """Whether so many are against it, or silent, that the rest is no majority."""
         return len(self.nodes) - against < self.quorum

@@ -1,4 +1,4 @@
-"""One server of a quorum: reached through a backend of its own, which may not be open yet."""
+"""One server of a quorum, reached through a backend of its own, which may not be open yet."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ class Node:
 
     Args:
         number: its place in the list that the user gave, from 1.
-        backend: what reaches it.
+        backend: the connection to it.
 
     Attributes:
         backend: as given.
-        label: what errors and logs call it.
-        ready: the backend was opened, to a server of its own: from then on it sees to its connection itself.
+        label: its name in errors and logs.
+        ready: the backend was opened, to a server of its own: from then on it looks after its connection itself.
         failure: why it is not ready.
-        suspect: it failed, or did not answer in time, when last asked: nobody waits for it if a majority has answered.
+        suspect: it failed, or did not answer in time, when last asked: a majority that has answered does not wait for
+            it.
     """
 
     __slots__ = ("_connected", "backend", "failure", "label", "ready", "suspect")
@@ -57,14 +58,14 @@ class Node:
         Args:
             timeout: seconds for one attempt.
             reconnected: see `Backend.open`.
-            news: told of this node.
-            twin: asked whether another node is the same server; then this one is not used.
+            news: gets this node.
+            twin: says whether another node is the same server; then this one is not used.
         """
         backoff = Backoff()
         backoff.next()  # the attempt below is the first one
         while not self.ready:
             try:
-                await self.aclose()  # of a server that is in the quorum already
+                await self.aclose()  # to a server that is already in the quorum
                 await self.backend.open(timeout=timeout, reconnected=reconnected)
                 self._connected = True
                 failure = twin(self)
@@ -82,12 +83,12 @@ class Node:
 
     @property
     def run_id(self) -> str:
-        """The server's, if it has one."""
+        """The server's run_id, if it has one."""
         run_id: str = getattr(self.backend, "run_id", "")
         return run_id
 
     def run(self, call: Call[Any]) -> None:
-        """Write `call` there; it fails at once while the node was never connected."""
+        """Write `call` there; it fails at once until the node has been connected."""
         if self.ready:
             self.backend.run(call)
             return

@@ -1,4 +1,4 @@
-"""The end of an owner on every node: told to each until it answers, or must have forgotten the lock by itself."""
+"""The end of an owner on every node: each is told until it answers, or must have forgotten the lock by itself."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class QuorumRelease(QuorumRequest[ReleaseOutcome]):
 
     def args(self) -> tuple[Arg, ...]:
         args = ReleaseArgs.of(self.whole)
-        # Fences of skewed nodes must be remembered for longer than a clean name is on one server. And what only a
-        # minority had granted frees nothing: nobody is told.
+        # Skewed nodes must remember fences for longer than one server remembers a clean name. And a lock that only a
+        # minority had granted frees nothing: no one is told.
         return args._replace(clean_ms=max(args.clean_ms, DIRTY_MS), channel="" if self._silent else args.channel)
 
     def again(self, request: MemberRequest[ReleaseOutcome]) -> bool:
@@ -44,13 +44,13 @@ class QuorumRelease(QuorumRequest[ReleaseOutcome]):
             self.unwatch()
 
     def final(self, overdue: bool) -> bool:
-        # A node that is away is waited for: it alone may know, and asking all again would not help.
+        # Wait for a node that is away: it alone may know, and asking all of them again would not help.
         pending = sum(request.pending for request in self.requests)
         failed = len(self.requests) - len(self.answers()) - pending
         return overdue or not pending or self.members.hopeless(failed)
 
     def failure(self) -> BackendError:
-        self.whole.unanswered()  # some nodes may have done it: the next attempt must not wonder
+        self.whole.unanswered()  # some nodes may have done it: the next attempt must expect that
         return super().failure()
 
     def over(self) -> None:

@@ -18,15 +18,15 @@ from .node import Node
 R = TypeVar("R")
 
 LATECOMERS = 0.02
-"""Seconds for answers that came while the event loop was too busy to read them, and to see that time was over."""
+"""Seconds for answers that came while the event loop was too busy to read them, and to notice that time was over."""
 
 
 class MemberRequest(Call[R]):
     """One node's copy of a call.
 
     Attributes:
-        node: who is asked.
-        answer: what it said, or why not; None until then. In a tuple, as None is an answer, too.
+        node: the node that is asked.
+        answer: what it said, or why it did not; None until then. In a tuple, because None is an answer, too.
     """
 
     __slots__ = ("answer", "node")
@@ -38,18 +38,18 @@ class MemberRequest(Call[R]):
 
     @property
     def pending(self) -> bool:
-        """Neither answered nor failed."""
+        """Whether it has neither answered nor failed."""
         return self.answer is None
 
 
 class QuorumRequest(Generic[R]):
-    """One call on its way to all nodes. To its maker it behaves as on one server: settled once, and in order.
+    """One call on its way to all nodes. For its maker it behaves as on one server: settled once, and in order.
 
     Args:
         members: the nodes.
         whole: the call.
         rule: what their answers mean.
-        patience: seconds until what has not answered counts as failed.
+        patience: seconds after which a missing answer counts as a failure.
     """
 
     def __init__(self, members: Members, whole: Call[R], rule: Rule[R], patience: float) -> None:
@@ -65,7 +65,7 @@ class QuorumRequest(Generic[R]):
 
     def send(self) -> asyncio.Future[R]:
         """Ask every node, now."""
-        self.whole.writes += 1  # a node may see it: from here on it cannot be taken back
+        self.whole.writes += 1  # a node may see it: from here on it cannot be withdrawn
         self.requests = [MemberRequest(self.whole, node, self.args()) for node in self.members.nodes]
         for request in self.requests:
             request.settle = partial(self._heard, request)
@@ -79,17 +79,17 @@ class QuorumRequest(Generic[R]):
         return tuple(self.whole.args)
 
     def again(self, request: MemberRequest[R]) -> bool:
-        """A connection died under `request`: whether it is written again."""
+        """A connection died under `request`: return whether it is written again."""
         return not self.decided and self.whole.unanswered()
 
     def on_answer(self, request: MemberRequest[R]) -> None:
         """`request` was answered, before or after the decision."""
 
     def judge(self, overdue: bool) -> None:
-        """Decide, if that is possible.
+        """Decide, if possible.
 
         Args:
-            overdue: what has not answered yet counts as failed.
+            overdue: a missing answer counts as a failure.
         """
         answers, final = self.answers(), self.final(overdue)
         verdict = self._rule(Tally(self.members, answers, final))
@@ -107,32 +107,32 @@ class QuorumRequest(Generic[R]):
         ]
 
     def final(self, overdue: bool) -> bool:
-        """No more answers will come in time."""
+        """Whether no more answers will come in time."""
         pending = [request for request in self.requests if request.pending]
         answered = len(self.answers())
         if not pending or overdue or self.members.hopeless(len(self.requests) - answered - len(pending)):
             return True
-        # Once a majority has spoken, nobody waits for a node that has no connection, or was silent before.
+        # Once a majority has answered, do not wait for a node that has no connection, or was silent before.
         return answered >= self.members.quorum and all(
             request.node.suspect or not request.writes for request in pending
         )
 
     def decide(self, result: R | BackendError) -> None:
-        """The end, for the call's maker."""
+        """End the call for its maker."""
         self.decided = True
         self.whole.sent_at = min((sent_at for sent_at, _ in self.answers()), default=self.members.clock.now())
         self.over()
         finish(self.whole, self.future, result)
 
     def over(self) -> None:
-        """Decided: nothing is waited for any more, and what no node has seen yet it need not see."""
+        """It is decided: wait for nothing more, and withdraw what no node has seen yet."""
         self.unwatch()
         for request in self.requests:
             if request.pending:
                 request.withdraw()
 
     def failure(self) -> BackendError:
-        """No majority has answered, or none of one mind."""
+        """The error if no majority has answered, or none agrees."""
         outcomes = tuple(f"{request.node.label}: {self.describe(request)}" for request in self.requests)
         failures = [
             request.answer[0]
@@ -158,7 +158,7 @@ class QuorumRequest(Generic[R]):
         return str(request.answer[0]) if isinstance(request.answer[0], BackendError) else "answered"
 
     def watch(self, patience: float) -> None:
-        """From now on there are so many seconds."""
+        """Give the answers this many seconds from now on."""
         self.unwatch()
         self.until = self.members.clock.now() + patience
         self._timer = self.members.clock.call_at(self.until, self._late)
@@ -169,7 +169,7 @@ class QuorumRequest(Generic[R]):
             self._timer = None
 
     def overdue(self) -> None:
-        """Time is over."""
+        """The time is over."""
         for request in self.requests:
             if request.pending:
                 request.node.suspect = True

@@ -1,4 +1,4 @@
-"""One channel, listened to on every node."""
+"""One channel, with a listener on every node."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from .node import Node
 
 
 class Subscription:
-    """Confirmed once a majority of the nodes has: a release is told on a majority, so on one of these.
+    """Confirmed once a majority of the nodes has confirmed: a release is announced on a majority, so on one of these.
 
-    Messages are told a moment later, at random, and those that several nodes send once: if all who wait asked at the
-    same time, each would get a node or two, and nobody a majority.
+    Messages are passed on after a short random time, and those from several nodes once: if all waiters asked at the
+    same
+    time, each would get a node or two, and none a majority.
 
     Args:
         members: the nodes.
         channel: its name.
-        wake: told payloads and confirmations.
+        wake: gets payloads and confirmations.
     """
 
     def __init__(self, members: Members, channel: str, wake: Wake) -> None:
@@ -42,20 +43,20 @@ class Subscription:
         told.add_done_callback(partial(self._answered, node))
 
     def end(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
         for node in self._members.nodes:
             if node.ready:
                 node.backend.unsubscribe(self._channel)
-        self.fail(BackendError("", "the subscription was given up before it was confirmed", transient=True))
+        self.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))
 
     def fail(self, error: BackendError) -> None:
-        """It will not be confirmed."""
+        """End it: it will not be confirmed."""
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # nobody need await it
+            self.future.exception()  # it may not be awaited
 
     def _heard(self, node: Node, payload: str | BackendError | None) -> None:
         if isinstance(payload, BackendError):  # refused after a reconnect
