@@ -31,7 +31,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "two": (lambda: LockManager.quorum(URLS[:2]), "3 or more"),
     "twice": (lambda: LockManager.quorum([*URLS, "redis://b/1"]), "b:6379 is in the quorum more than once"),
     "a client twice": (lambda: LockManager.quorum([*URLS[:2], client(URLS[1])]), "more than once"),
-    "databases": (lambda: LockManager.quorum([*URLS[:2], "redis://c:6379/3"]), "one database"),
+    "databases": (lambda: LockManager.quorum([*URLS[:2], "redis://c:6379/3"]), "same database number"),
     "a URL": (lambda: LockManager.quorum(URLS[0]), "a list of servers"),
     "no URL": (lambda: LockManager.quorum([*URLS[:2], "http://c"]), "no Redis URL"),
     "an option": (lambda: LockManager.quorum(URLS, ttl=0.01), "ttl"),

@@ -17,7 +17,9 @@ async def test_one_server_under_two_names_is_refused(trio: Trio) -> None:
     """Kept by Members.twin."""
     stores = trio.stores
     links = [Link(store, trio.clock) for store in (stores[0], stores[1], stores[0])]
-    with pytest.raises(ConfigurationError, match=r"node 1 and node 3 are one server \(run_id .*\): name each server only once"):
+    with pytest.raises(
+        ConfigurationError, match=r"node 1 and node 3 are one server \(run_id .*\): name each server only once"
+    ):
         await trio.manager(links).__aenter__()
     assert all(link._loop is None for link in links)
 
