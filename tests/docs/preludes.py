@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import httpx
 import pytest
+import redis.asyncio
 from aiohttp import web
 
 from aiolock import ConfigurationError, LockLost, LockManager, LossReason
@@ -55,6 +56,14 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
         assert nothing_held(client)
+
+
+@asynccontextmanager
+async def set_nx(url: str) -> AsyncIterator[Namespace]:
+    """A user's client, for a block that locks without this library."""
+    async with redis.asyncio.from_url(url) as client:
+        yield {"client": client, "charge": work}
+        assert await client.dbsize() == 0
 
 
 @asynccontextmanager
