@@ -6,9 +6,8 @@ import math
 from typing import Any, Protocol
 
 from ..errors import BackendError
-from ..scripts.base import Part
+from ..scripts.base import Call
 from ..scripts.outcomes import Failed, Missing, Renewed
-from .calls import Batch
 from .entry_state import ASKING, QUEUED, State
 from .grant import Asker, Grant
 from .runtime import Runtime
@@ -51,18 +50,28 @@ class Confirmation:
         grant: what.
     """
 
-    __slots__ = ("_entry", "_grant")
+    __slots__ = ("_call", "_entry", "_grant")
 
     def __init__(self, entry: Entry, grant: Grant) -> None:
+        asker, calls = entry.asker, entry.asker.calls
         self._entry = entry
         self._grant = grant
+        self._call: Call[Any] = calls.batch(
+            (calls.renewal(entry.owner, grant.outcome.fence, asker.policy.ttl_ms, asker.metadata),)
+        )
 
-    def part(self) -> tuple[Batch, Part]:
-        entry = self._entry
-        calls, fence = entry.asker.calls, self._grant.outcome.fence
-        return calls.batch, calls.renewal(entry.owner, fence, entry.asker.policy.ttl_ms, entry.asker.metadata)
+    def write(self) -> None:
+        """Write the request."""
+        self._call.settle = self._settle
+        self._entry.gate.runtime.backend.post(self._call)
 
-    def judged(self, outcome: Any, sent_at: float) -> None:
+    def _settle(self, result: list[Any] | BackendError) -> None:
+        if isinstance(result, BackendError):
+            self._unknown(result)
+        else:
+            self._judged(result[0], self._call.sent_at)
+
+    def _judged(self, outcome: Any, sent_at: float) -> None:
         entry, grant = self._entry, self._grant
         hold = entry.gate.runtime.holds.get(entry.owner)
         if hold is not None:
@@ -75,13 +84,13 @@ class Confirmation:
             elif entry.state in (ASKING, QUEUED):
                 entry.gate.granted(entry, renewed)
         elif isinstance(outcome, Failed):
-            self.unknown(BackendError(entry.asker.calls.name, outcome.error, outcome.transient))
+            self._unknown(BackendError(entry.asker.calls.name, outcome.error, outcome.transient))
         elif isinstance(outcome, Missing) and entry.grant is grant:
             grant.deadline = -math.inf  # its waiter sees that it came too late
         elif isinstance(outcome, Missing) and entry.state in (ASKING, QUEUED):
             entry.gate.renew_owner(entry)
 
-    def unknown(self, error: BackendError) -> None:
+    def _unknown(self, error: BackendError) -> None:
         entry, grant = self._entry, self._grant
         hold = entry.gate.runtime.holds.get(entry.owner)
         if hold is not None:

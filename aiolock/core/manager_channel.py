@@ -26,35 +26,40 @@ class ManagerChannel:
         """
         runtime = self._runtime
         patience = runtime.limits.request_timeout
-        told = runtime.subscriptions.listen(runtime.keys.manager(runtime.id), self.on_message)
+        told = runtime.backend.subscribe(runtime.keys.manager(runtime.id), self.on_message)
         limit = runtime.limit(told, runtime.clock.now() + patience, lambda: _untold(patience))
         try:
             await told
         except BackendError as error:
             if error.transient:
                 raise
+            runtime.fall_back(error)
         finally:
             runtime.watchdog.forget(limit)
 
-    def on_message(self, payload: str | None) -> None:
-        """What came; None: something may have been missed.
+    def on_message(self, payload: str | BackendError | None) -> None:
+        """What came. None: something may have been missed. An error: no more will come.
 
         `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned>`, to be confirmed at once, or for what has a
         capacity `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `refresh <owner>`: one request was
         not enough to let in everybody, so a waiter shall ask at once.
         """
         runtime = self._runtime
-        match (payload or "").split(" "):
+        words = payload.split(" ") if isinstance(payload, str) else []
+        if len(words) == 4 and words[0] == "granted":  # first: all others wait for whoever is granted
+            entry, known = runtime.queue_entries.get(words[1]), runtime.told(words[2])
+            if entry is not None and known is not None:
+                entry.told(Granted(known, runtime.limits.liveness_ms, words[3] == "1"), True)
+            return
+        if isinstance(payload, BackendError):
+            runtime.fall_back(payload)
+        match words:
             case ["revoked", owner, fence]:
                 hold, entry = runtime.holds.get(owner), runtime.queue_entries.get(owner)
                 if hold is not None and fence == str(hold.fence):
                     hold.lose(LossReason.REVOKED)
                 elif entry is not None:  # what was granted to it, and it did not take
                     entry.verify()
-            case ["granted", owner, fence, abandoned]:
-                entry, known = runtime.queue_entries.get(owner), runtime.told(fence)
-                if entry is not None and known is not None:
-                    entry.told(Granted(known, runtime.limits.liveness_ms, abandoned == "1"), provisional=True)
             case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
                 entry = runtime.queue_entries.get(owner)
                 if entry is not None:
@@ -63,7 +68,7 @@ class ManagerChannel:
                 entry = runtime.queue_entries.get(owner)
                 if entry is not None:
                     entry.verify()
-            case [""]:
+            case []:
                 runtime.verify_queue_entries()
             case _:
                 runtime.doubt()

@@ -286,9 +286,7 @@ class QueueEntry:
 
     def confirm(self, grant: Grant) -> None:
         """Renew a provisional grant at once: before the waiter runs, for its block may begin with a blocking call."""
-        confirmation = Confirmation(self, grant)
-        batch, part = confirmation.part()
-        self.gate.runtime.watchdog.renew(batch, [(confirmation, part)])
+        Confirmation(self, grant).write()
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""

@@ -266,10 +266,12 @@ class Runtime:
     def told(self, fence: str) -> int | None:
         """As `heard`, of a message: the fence, if it can be one."""
         number = whole(fence)
-        if number is None or number > max(self._answered, time.time_ns() // 1000) + AHEAD_US:
+        ahead = number is None or number > self._answered + AHEAD_US
+        if number is None or (ahead and number > time.time_ns() // 1000 + AHEAD_US):
             self.doubt()
             return None
-        self.floor = max(self.floor, number)
+        if number > self.floor:
+            self.floor = number
         return number
 
     def doubt(self) -> None:

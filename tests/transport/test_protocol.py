@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from hiredis import PushNotification
 from redis.exceptions import InvalidResponse
 
 from aiolock.backends.redis import RedisBackend
@@ -18,7 +19,6 @@ from aiolock.backends.redis.clients import recipe, take_streams
 from aiolock.backends.redis.connection import Connector, Link, pack
 from aiolock.backends.redis.error_reply import ErrorReply
 from aiolock.backends.redis.protocol import RespProtocol
-from aiolock.backends.redis.push import Push
 from aiolock.backends.redis.replies import Desync
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
@@ -145,8 +145,8 @@ async def test_thousands_in_one_read(protocol: RespProtocol) -> None:
     got: list[Any] = []
     reading = Reading(protocol, got.append)
     protocol.data_received(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n*1\r\n:1\r\n" * 10_000)
-    assert [type(item) for item in got] == [Push, list] * 10_000
-    assert got[-2].items == [b"message", b"c", b"x"]
+    assert [type(item) for item in got] == [PushNotification, list] * 10_000
+    assert got[-2] == [b"message", b"c", b"x"]
     protocol.connection_lost(LOST)
     assert reading.end is LOST
 

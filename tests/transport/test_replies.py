@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hiredis import PushNotification
 
 from aiolock.backends.redis.channels import Channels, Listener
 from aiolock.backends.redis.error_reply import ErrorReply
-from aiolock.backends.redis.push import Push
 from aiolock.backends.redis.replies import Confirmation, Desync, Echo, Loaded, Replies, Scripts
 
 BUSY = ErrorReply("BUSY Redis is busy running a script")
@@ -20,8 +20,8 @@ def channels() -> Channels:
 
 
 @pytest.fixture
-def replies(channels: Channels) -> Replies:
-    return Replies(channels)
+def replies() -> Replies:
+    return Replies()
 
 
 async def test_a_reply_that_no_one_asked_for(replies: Replies) -> None:
@@ -63,8 +63,7 @@ def subscribing(channels: Channels, replies: Replies, name: bytes) -> Listener:
 
 async def test_a_subscription_is_confirmed_in_its_place(channels: Channels, replies: Replies) -> None:
     listener = subscribing(channels, replies, b"c")
-    assert not replies.receive(Push([b"message", b"c", b"early"]))
-    assert replies.receive(Push([b"subscribe", b"c", 1]))
+    assert replies.receive(PushNotification([b"subscribe", b"c", 1]))
     assert listener.future.done()
     assert len(replies.pending) == 0
 
@@ -73,7 +72,7 @@ async def test_a_subscription_confirmed_out_of_place(channels: Channels, replies
     replies.pending.append(Echo(b"1"))
     listener = subscribing(channels, replies, b"c")
     with pytest.raises(Desync):
-        replies.receive(Push([b"subscribe", b"c", 1]))
+        replies.receive(PushNotification([b"subscribe", b"c", 1]))
     assert not listener.future.done()
 
 
@@ -82,10 +81,10 @@ async def test_a_confirmation_for_a_former_subscriber_wakes_no_one(channels: Cha
     for word in ("first", "second"):
         listener = subscribing(channels, replies, b"c")
         listener.wake = lambda payload, word=word: woken.append(word)
-    replies.receive(Push([b"subscribe", b"c", 1]))
+    replies.receive(PushNotification([b"subscribe", b"c", 1]))
     assert woken == []
     assert not listener.future.done()
-    replies.receive(Push([b"subscribe", b"c", 1]))
+    replies.receive(PushNotification([b"subscribe", b"c", 1]))
     assert woken == ["second"]
     assert listener.future.done()
 
@@ -106,5 +105,5 @@ async def test_an_error_in_the_place_of_a_subscription(channels: Channels, repli
 
 
 async def test_unknown_pushes_are_ignored(replies: Replies) -> None:
-    assert not replies.receive(Push([b"invalidate", [b"key"]]))
-    assert not replies.receive(Push([b"unsubscribe", b"c", 0]))
+    assert not replies.receive(PushNotification([b"invalidate", [b"key"]]))
+    assert not replies.receive(PushNotification([b"unsubscribe", b"c", 0]))

@@ -297,7 +297,7 @@ async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, cre
 async def test_a_confirmation_without_a_verdict_is_repeated(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, refusal: list[Failed] | None
 ) -> None:
-    """At once, and it says who holds it, as the first one would have. Kept by Confirmation.unknown."""
+    """At once, and it says who holds it, as the first one would have. Kept by Confirmation._unknown."""
     for renew in (True, False):
         lease = await peer.lock("a").acquire()
         (waiter,) = await queue_up(crew, locks.lock("a", renew=renew, metadata="me"), 1, backend)
@@ -345,7 +345,7 @@ async def test_a_grant_that_arrives_past_its_deadline_is_requested(
 async def test_a_confirmation_that_comes_too_late_loses_the_lease(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """Another owner has it by then. Kept by Confirmation.judged: the server compares owner and fence."""
+    """Another owner has it by then. Kept by Confirmation._judged: the server compares owner and fence."""
     lease = await peer.lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.lock("a"), 1, backend)
     with backend.outage():
@@ -379,7 +379,7 @@ async def test_a_brief_grant_is_renewed_before_its_block_begins(
 async def test_a_brief_grant_is_renewed_at_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """In one round trip. Kept by Confirmation.judged."""
+    """In one round trip. Kept by Confirmation._judged."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     await lease.release()
@@ -394,7 +394,7 @@ async def test_a_brief_grant_is_renewed_at_once(
 async def test_a_fixed_lease_gets_its_ttl_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """Not the liveness, and no more after that. Kept by Confirmation.part."""
+    """Not the liveness, and no more after that. Kept by Confirmation.__init__."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a", renew=False), 1, backend)
     await lease.release()

@@ -15,6 +15,7 @@ from .failures import refused
 logger: Log = Log("aiolock.redis")
 
 RETRY = 1.0
+FAILED = "the callback of a subscription failed"
 
 
 class Listener:
@@ -89,7 +90,10 @@ class Channels:
         """A message arrived."""
         listener = self._listeners.get(channel)
         if listener is not None:
-            self._wake(listener, payload.decode(errors="replace"))
+            try:
+                listener.wake(payload.decode(errors="replace"))
+            except Exception:
+                logger.exception(FAILED)
 
     def confirm(self, listener: Listener) -> None:
         """The server says that it delivers from now on."""
@@ -125,4 +129,4 @@ class Channels:
         try:
             listener.wake(payload)
         except Exception:
-            logger.exception("the callback of a subscription failed")
+            logger.exception(FAILED)

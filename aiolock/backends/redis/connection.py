@@ -16,7 +16,6 @@ from redis.exceptions import RedisError
 from ...errors import ConfigurationError
 from .clients import Client, Connection, recipe, take_streams
 from .protocol import RespProtocol
-from .push import Push
 
 _LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
@@ -123,7 +122,7 @@ class Link:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def receive(reply: object) -> None:
-            if type(reply) is not Push:
+            if type(reply) is not hiredis.PushNotification:
                 replies.append(reply)
                 if len(replies) == len(commands):
                     self._protocol.wait()
@@ -144,7 +143,7 @@ class Link:
         """Read from now on, until the connection is lost or closed.
 
         Args:
-            receive: given each reply, error reply (as an exception) and `Push`.
+            receive: given each reply, error reply (as an exception) and push (`hiredis.PushNotification`).
             lost: told once why no more will come: the connection was lost, or what `receive` raised.
             resumed: told each time that `write` may go on after it had returned True.
         """

@@ -10,7 +10,6 @@ import hiredis
 from redis.exceptions import InvalidResponse
 
 from .error_reply import ErrorReply
-from .push import Push
 
 _NOTHING = object()
 
@@ -44,7 +43,7 @@ class RespProtocol(asyncio.Protocol):
         """Give out what comes, and what came since the stream was left or `wait` was called.
 
         Args:
-            receive: given each reply, error reply (as an exception) and `Push`.
+            receive: given each reply, error reply (as an exception) and push (`hiredis.PushNotification`).
             lost: told once why no more will come: the connection was lost, or what `receive` raised.
             resumed: told when the transport has sent what it had too much.
         """
@@ -72,7 +71,7 @@ class RespProtocol(asyncio.Protocol):
         gets = self._reader.gets
         try:
             while self._receive is not None and (reply := gets()) is not _NOTHING:
-                self._receive(Push(reply) if type(reply) is hiredis.PushNotification else reply)
+                self._receive(reply)
         except Exception as error:
             self._over = True  # what comes behind belongs to nobody
             self._end(error)

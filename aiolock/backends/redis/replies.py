@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from hiredis import PushNotification
+
 from .channels import Channels, Listener
 from .error_reply import ErrorReply
-from .push import Push
 from .replicas import Replicas
 from .requests import Request
 
@@ -151,18 +152,14 @@ class Confirmation:
 class Replies:
     """The queue of pending answers.
 
-    Args:
-        channels: where messages go.
-
     Attributes:
         pending: what the server still owes, in the order of writing; whoever writes appends.
     """
 
-    __slots__ = ("_channels", "pending")
+    __slots__ = ("pending",)
 
-    def __init__(self, channels: Channels) -> None:
+    def __init__(self) -> None:
         self.pending: deque[Expected] = deque()
-        self._channels = channels
 
     def requests(self) -> Iterator[Request[Any]]:
         """Take out the calls that were not answered; the rest died with the connection."""
@@ -175,13 +172,13 @@ class Replies:
                 yield from expected.take()
 
     def receive(self, reply: object) -> bool:
-        """Give a reply or push to whom it belongs; True if it was a pending answer.
+        """Give a reply, or a push that is no message, to whom it belongs; True if it was a pending answer.
 
         Raises:
             Desync: it belongs to nobody.
         """
-        if type(reply) is Push:
-            return self._push(reply.items)
+        if type(reply) is PushNotification:
+            return self._push(reply)
         if not self.pending:
             raise Desync("an answer came that nobody had asked for")
         self.pending.popleft().answer(reply)
@@ -189,9 +186,7 @@ class Replies:
 
     def _push(self, items: list[Any]) -> bool:
         kind = items[0]
-        if kind == b"message":
-            self._channels.deliver(items[1], items[2])
-        elif kind in (b"subscribe", b"unsubscribe"):
+        if kind in (b"subscribe", b"unsubscribe"):
             expected = self.pending[0] if self.pending else None
             if isinstance(expected, Confirmation) and expected.push == (kind, items[1]):
                 self.pending.popleft()

@@ -8,13 +8,14 @@ import itertools
 import secrets
 from collections.abc import Callable, Sequence
 
+from hiredis import PushNotification
+
 from ...clock import Clock, format_seconds
 from ...errors import BackendError
 from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
 from .heartbeat import Heartbeat
 from .outbox import Item, Outbox
-from .push import Push
 from .replicas import Replicas
 from .replies import Acknowledgement, Confirmation, Echo, Loaded, Replies, Scripts
 from .requests import Request
@@ -62,7 +63,7 @@ class Session:
         replicas: Replicas | None = None,
     ) -> None:
         self.link = link
-        self.replies: Replies = Replies(channels)
+        self.replies: Replies = Replies()
         self._pending = self.replies.pending
         self.scripts: Scripts = Scripts()
         self._outbox = outbox
@@ -232,10 +233,16 @@ class Session:
         self.flush()
 
     def _receive(self, reply: object) -> None:
-        if self._pending and type(reply) is not Push:
+        if type(reply) is PushNotification:
+            if reply[0] == b"message":  # in few steps: others wait for whoever is granted
+                self._channels.deliver(reply[1], reply[2])
+                return
+            if not self.replies.receive(reply):
+                return
+        elif self._pending:
             self._pending.popleft().answer(reply)
-        elif not self.replies.receive(reply):
-            return
+        else:
+            self.replies.receive(reply)
         self._heartbeat.heard = True
         if self._quiet is not None:
             self._note_quiet()
