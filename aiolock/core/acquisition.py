@@ -118,7 +118,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             if not isinstance(outcome, Grant):
                 raise _timeout(gate, gate.queue.entry_of(waiter), timeout)
             # anyio cancels nobody who is about to run: its scope may have been cancelled long since.
-            if not waiter.asked or waiter.entry is None or waiter.entry.attempts:
+            if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
                 await checkpoint_if_cancelled()
             hold = gate.admit(waiter)
             if hold is not None:
@@ -259,15 +259,16 @@ def _timeout(gate: Gate, entry: QueueEntry | None, timeout: float | None) -> Acq
     name = gate.calls.name
     other = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
     inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()))
-    refusal = None if entry is None else entry.refusal
+    wait = None if entry is None else entry.wait
+    refusal = None if wait is None else wait.refusal
     if gate.contention.reentrant and any(lease._hold.reason is None for lease in inherited):
         who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
     elif other is not None:
         who = f"a task that started this one holds {other.calls.name!r}, which overlaps with it"
     elif gate.busy:
         who = f"held by another task of this process ({gate.runtime.holder})"
-    elif entry is not None and entry.failure is not None:
-        who = str(entry.failure)
+    elif wait is not None and wait.failure is not None:
+        who = str(wait.failure)
     elif refusal is not None:
         who = f"{f'{refusal.part!r} is ' if refusal.part else ''}held by {_named(refusal)}"
         if isinstance(refusal, Queued):

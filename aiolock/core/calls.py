@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, TransferOutcome
@@ -12,7 +13,8 @@ Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
 
 
-class Contention(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Contention:
     """What a primitive promises to those who hold it, and to those who wait.
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..errors import BackendError
@@ -78,7 +79,7 @@ class Confirmation:
             hold.judged(outcome, sent_at)
             return
         if isinstance(outcome, Renewed):
-            renewed = Grant(grant.outcome._replace(pttl=outcome.pttl), sent_at, entry.asker.policy.margin)
+            renewed = Grant(replace(grant.outcome, pttl=outcome.pttl), sent_at, entry.asker.policy.margin)
             if entry.grant is grant:  # the waiter did not run yet
                 entry.grant = renewed
             elif entry.state in (ASKING, QUEUED):

@@ -80,12 +80,14 @@ class Gate:
             policy: how it wants to hold it.
             timeout: seconds to wait; None for without limit, 0 for one attempt.
         """
-        queue = self.queue
-        self.runtime.gates[self._key] = self
+        queue, runtime = self.queue, self.runtime
+        runtime.gates[self._key] = self
         # Who waits rides out an outage; but not behind others who never had an answer either.
-        patient = timeout != 0 and queue.replies > 0 and self.contention.exclusive and not queue.idle
+        patient = queue.replies > 0 and timeout != 0 and not self.open
         waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
-        queue.join(waiter)
+        sent_at = queue.join(waiter)
+        if not patient:
+            runtime.patience.begin(waiter, sent_at)
         return waiter
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> TaskWaiter:
@@ -99,6 +101,7 @@ class Gate:
         self.runtime.gates[self._key] = self
         waiter: TaskWaiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
         self.queue.claim(waiter, request)
+        self.runtime.patience.begin(waiter)
         return waiter
 
     def leave_queue(self, waiter: TaskWaiter) -> None:
@@ -126,7 +129,7 @@ class Gate:
         assert entry.grant is not None
         if runtime.clock.now() >= entry.grant.deadline:
             return None
-        runtime.watchdog.forget(waiter)
+        waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
         hold = Hold(entry, entry.grant, runtime.clock, runtime.watchdog, self)
         runtime.heard(hold.fence)

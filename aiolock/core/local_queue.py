@@ -97,14 +97,18 @@ class LocalQueue:
 
     # Coming and going.
 
-    def join(self, waiter: TaskWaiter) -> None:
-        """One more who wants the name."""
+    def join(self, waiter: TaskWaiter) -> float:
+        """One more who wants the name.
+
+        Returns:
+            Clock time at which a request for it was written; 0.0 if none was.
+        """
         if waiter.queues and (self.race is not None or not waiter.calls.ordered):
             self.waiters[waiter] = None
-            if self.common is None and not self.taken:
-                waiter.asked = True
-                self._ask(waiter)
-            return
+            if self.common is not None or self.taken:
+                return 0.0
+            waiter.asked = True
+            return self._ask(waiter)
         asking = self.unsent or any(one.state is ASKING for one in self.entries)
         together = bool(waiter.queues and self.calls.one_refresh and asking)
         entry = self._own_entry(waiter)
@@ -112,8 +116,9 @@ class LocalQueue:
         if together:
             self.unsent = self.unsent or []
             self.unsent.append(entry)
-        else:
-            entry.ask()
+            return 0.0
+        entry.ask()
+        return entry.asked_at
 
     def claim(self, waiter: TaskWaiter, request: Callable[[str, str], Call[Any]]) -> None:
         """One who asks by a request of its own, made with its owner id and metadata."""
@@ -123,7 +128,7 @@ class LocalQueue:
 
     def leave(self, waiter: TaskWaiter) -> None:
         """Stop waiting. What it has is the next one's of this process, or is undone."""
-        self.runtime.watchdog.forget(waiter)
+        waiter.stop()
         self.waiters.pop(waiter, None)
         entry, waiter.entry = waiter.entry, None
         if entry is not None and entry.state is GRANTED:
@@ -172,12 +177,13 @@ class LocalQueue:
     def _all(self) -> list[TaskWaiter]:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
 
-    def _ask(self, waiter: TaskWaiter) -> None:
+    def _ask(self, waiter: TaskWaiter) -> float:
         entry = self.enter(waiter)
         if self.race is None:
             entry.ask()
         else:
             self.race.begin(entry)
+        return entry.asked_at
 
     def ask(self, entry: QueueEntry) -> None:
         """It is time for the entry to ask."""
@@ -257,8 +263,7 @@ class LocalQueue:
     def refused(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
         """Somebody else has it, and no server keeps a place for the entry."""
         if isinstance(refusal, Refused):
-            entry.refusal, entry.failure = refusal, None
-            entry.attempts += 1
+            entry.waits().refused(refusal)
             self.runtime.heard(refusal.fence)
         if self.race is not None and entry.asker.queues and isinstance(refusal, Refused):
             self.race.refused(entry, refusal)
@@ -275,7 +280,7 @@ class LocalQueue:
             waiter.fail(error)
             self.waiters.pop(waiter, None)
         self.renew_owner(entry, asks=False)
-        entry.failure = error
+        entry.waits().failure = error
         if len(told) < len(waiting):
             entry.pause()
         elif entry is self.common:
@@ -290,7 +295,9 @@ class LocalQueue:
         runtime.queue_entries.pop(entry.owner, None)
         runtime.watchdog.forget(entry)
         entry.owner = runtime.new_owner(asker.calls.mark)
-        entry.tainted, entry.queue_number, entry.state = False, 0, IDLE
+        entry.tainted, entry.state = False, IDLE
+        if entry.wait is not None:
+            entry.wait.queue_number = 0
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask(entry)

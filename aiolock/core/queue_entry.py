@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..errors import BackendError
 from ..log import Log
 from ..scripts.base import Call, Ending, Part
-from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued, Refused
+from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
 from .calls import Batch
 from .confirmation import Confirmation
 from .entry_state import ASKING, ENDED, IDLE, QUEUED, State
 from .grant import Grant
 from .release import PendingRelease
 from .runtime import Runtime
+from .wait import Wait
 from .waiter import Waiter
-from .watchdog import Renewable
+from .watchdog import NEVER, Renewable
 
 logger: Log = Log("aiolock.queue")
-
-FIRST_PAUSE = 0.1
-"""Seconds before the second attempt at most, where the server gave no verdict; doubled from attempt to attempt."""
-LONGEST_PAUSE = 1.0
-"""Seconds between two such attempts at most."""
-STAGGER = 0.003
-"""Seconds by which each process in the queue waits longer than the one before it to see if a holder has expired."""
 
 
 class Gate(Protocol):
@@ -85,37 +77,26 @@ class QueueEntry:
         waiter: who alone can take it; None for whoever is first in the process.
         tainted: a request of the owner died unanswered.
         undoing: how the server is told that a grant is undone.
-        refusal: the last answer that named a holder.
-        failure: why an attempt after that got no verdict.
-        queue_number: its number in the queue, where the client keeps it; 0 for a new one.
-        attempts: how often it was refused, queued or refreshed, or got no verdict.
-        failures: how often in a row it got no verdict.
+        wait: what it was answered that was no grant; None before that.
         continues: it was handed on in the middle of this process's turn.
         more: entries that were queued with it in one request.
     """
 
     __slots__ = (
         "_call",
-        "_free_at",
         "_release",
-        "_sent_at",
-        "_serial",
         "_states",
         "asker",
-        "attempts",
         "continues",
         "due",
-        "failure",
-        "failures",
         "gate",
         "grant",
         "more",
         "owner",
-        "queue_number",
-        "refusal",
         "state",
         "tainted",
         "undoing",
+        "wait",
         "waiter",
     )
 
@@ -126,27 +107,36 @@ class QueueEntry:
         self.waiter: TaskWaiter | None = waiter if own else None
         self.state: State = IDLE
         self.grant: Grant | None = None
-        self.refusal: Refused | Queued | None = None
-        self.failure: BackendError | None = None
+        self.wait: Wait | None = None
         self.tainted: bool = False
         self.undoing: Ending = "undone"
-        self.queue_number: int = 0
         self.more: Sequence[QueueEntry] = ()
-        self.due: float = math.inf
+        self.due: float = NEVER
+        self.continues: bool = False
         self._call: Call[Any] | None = None
         self._release: PendingRelease | None = None
-        self.attempts: int = 0
-        self.failures: int = 0
-        self.continues: bool = False
-        self._sent_at = -math.inf
-        self._serial = 0
         self._states = True  # its request says that its process is alive
-        self._free_at = math.inf  # clock time at which the name may be free
 
     @property
     def ttl_ms(self) -> int:
         """For how long it wants the name."""
         return self.asker.policy.ttl_ms
+
+    @property
+    def queue_number(self) -> int:
+        """Its number in the queue, where the client keeps it."""
+        return 0 if self.wait is None else self.wait.queue_number
+
+    def waits(self) -> Wait:
+        """How its wait goes, which begins now if it did not before."""
+        if self.wait is None:
+            self.wait = Wait()
+        return self.wait
+
+    @property
+    def asked_at(self) -> float:
+        """Clock time at which the request that is on its way was written; 0.0 if there is none, or it is unwritten."""
+        return 0.0 if self._call is None else self._call.sent_at
 
     # Asking.
 
@@ -180,10 +170,7 @@ class QueueEntry:
 
     def pause(self) -> None:
         """The server gave no verdict: ask again a little later each time."""
-        self.attempts += 1
-        self.failures += 1
-        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
-        self.ask_at(self.gate.runtime.clock.now() + longest * random.uniform(0.5, 1))
+        self.ask_at(self.gate.runtime.clock.now() + self.waits().unanswered())
 
     def ask_at(self, due: float) -> None:
         """Ask again at clock time `due`."""
@@ -250,21 +237,12 @@ class QueueEntry:
     def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
         """The server said so, answering what was written at `sent_at`."""
         self.state = QUEUED
-        self.failure, self.failures = None, 0
-        self.attempts += 1
-        rank = 1
+        self.waits().queued(outcome, sent_at)
         if isinstance(outcome, Queued):
-            self.refusal = outcome
-            self._serial, rank = outcome.serial, outcome.rank
-            self.queue_number = outcome.queue_number
             self.gate.runtime.heard(outcome.fence)
-        self._sent_at = sent_at
         if self._states:
             self.gate.stated_at = sent_at
         self._states = True  # as all later requests do
-        # A request written then takes as long to the server as the one that learnt this.
-        wait = outcome.pttl / 1000 + 0.001 + STAGGER * (rank - 1)
-        self._free_at = sent_at + wait if outcome.pttl > 0 and rank < 10 else math.inf
         if outcome.pttl == 0:
             self.verify()  # more come and go than one request may let in or end
         else:
@@ -272,7 +250,7 @@ class QueueEntry:
 
     def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
         """A message says that the owner was granted; one that is older than the last answer is void."""
-        if self.state not in (ASKING, QUEUED) or (serial and serial <= self._serial):
+        if self.state not in (ASKING, QUEUED) or (serial and self.wait is not None and serial <= self.wait.serial):
             return
         gate, runtime = self.gate, self.gate.runtime
         grant = Grant(outcome, self._stated_at(), self.asker.policy.margin, provisional)
@@ -297,19 +275,19 @@ class QueueEntry:
         """When what last told the server that this entry waits was written."""
         if self.state is ASKING and self._call is not None and self._states:
             return self._call.sent_at
-        return self.gate.stated_at if self.asker.calls.one_refresh else self._sent_at
+        return self.gate.stated_at if self.asker.calls.one_refresh else self.waits().sent_at
 
     def schedule(self) -> None:
         """Say in time that it still waits."""
         runtime = self.gate.runtime
-        now = runtime.clock.now()
+        now, wait = runtime.clock.now(), self.waits()
         pause = min(runtime.limits.liveness / 3, self.asker.policy.ttl / 3, runtime.limits.recheck)
         if runtime.poll is not None:
-            pause = min(pause, runtime.poll.pause(self.attempts - 1))
-        if self.failures:
-            pause = min(pause, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
+            pause = min(pause, runtime.poll.pause(wait.attempts - 1))
+        if wait.failures:
+            pause = min(pause, wait.backoff)
         # With the manager's other entries, in one request.
-        due = min(runtime.next_refresh(now + pause / 2, now + pause), self._free_at)
+        due = min(runtime.next_refresh(now + pause / 2, now + pause), wait.free_at)
         self.gate.schedule_refresh(self, due)
 
     # As the watchdog sees it.
@@ -343,11 +321,11 @@ class QueueEntry:
         if self.state is not QUEUED:
             self.taint()
             return
-        runtime, name = self.gate.runtime, self.asker.calls.name
-        if self.failure is None and self is self.gate.first_queued():
+        runtime, name, wait = self.gate.runtime, self.asker.calls.name, self.waits()
+        if wait.failure is None and self is self.gate.first_queued():
             text = "could not say that this process still waits for lock %r, trying again: %s"
             logger.warning(text, name, error, extra={"lock_name": name})
-        self.tainted, self.failure, self.failures = True, error, self.failures + 1
+        self.tainted, wait.failure, wait.failures = True, error, wait.failures + 1
         if error.transient or runtime.clock.now() < self._stated_at() + runtime.limits.liveness:
             self.schedule()
         else:
@@ -366,7 +344,7 @@ class QueueEntry:
         if call is not None and state is ASKING and call.withdraw():
             more, self.more = self.more, ()
             self._leave_asking_to(more)
-            idle = self._sent_at == -math.inf  # else it was queued before
+            idle = self.wait is None or not self.wait.queued_before
         if idle and not self.tainted:  # no server has anything of it
             return
         self._release = PendingRelease(

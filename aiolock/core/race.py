@@ -68,7 +68,7 @@ class Race:
             self._queue.renew_owner(entry, asks=False)
         split = refusal.spent and not refusal.pttl
         if not split:
-            entry.failures = 0
+            entry.waits().failures = 0
         if self._signalled:
             self.ask(entry)
             return
@@ -109,4 +109,4 @@ class Race:
     def _pause(self, entry: QueueEntry, pttl: int) -> float:
         runtime, spread = self._queue.runtime, random.uniform(0, JITTER)
         pause = min(runtime.limits.recheck, pttl / 1000 + 0.001) + spread
-        return pause if runtime.poll is None else min(pause, runtime.poll.pause(entry.attempts - 1))
+        return pause if runtime.poll is None else min(pause, runtime.poll.pause(entry.waits().attempts - 1))

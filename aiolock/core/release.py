@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 
 from ..errors import BackendError, LockLost
 from ..log import Log
@@ -12,6 +11,7 @@ from ..scripts.outcomes import Missing, ReleaseOutcome
 from .calls import Calls
 from .hold import Hold
 from .runtime import Runtime
+from .watchdog import NEVER
 
 logger: Log = Log("aiolock.release")
 
@@ -22,9 +22,13 @@ class ReleaseResult:
     Args:
         runtime: the manager's.
         hold: what ends.
+
+    Attributes:
+        outcome: the server's answer, or why there is none; None until then.
+        sent_at: clock time at which its request was written, if that is known.
     """
 
-    __slots__ = ("_hold", "_loss", "_observers", "_runtime", "due", "outcome")
+    __slots__ = ("_hold", "_loss", "_observers", "_runtime", "outcome", "sent_at")
 
     def __init__(self, runtime: Runtime, hold: Hold) -> None:
         self._runtime = runtime
@@ -32,7 +36,7 @@ class ReleaseResult:
         self._loss: LockLost | None = hold.loss() if hold.reason is not None else None
         self._observers: tuple[asyncio.Future[None], ...] = ()
         self.outcome: ReleaseOutcome | BackendError | None = None
-        self.due: float = math.inf
+        self.sent_at: float = 0.0
 
     def settle(self, outcome: ReleaseOutcome | BackendError, resent: bool = False) -> None:
         """The server's answer, or the client's giving up.
@@ -52,9 +56,9 @@ class ReleaseResult:
             elif self._runtime.clock.now() < hold.deadline or hold.unconfirmed:
                 hold.reason = outcome.reason
                 self._loss = hold.loss()
-        if self.due != math.inf:
-            self._runtime.watchdog.forget(self)
-        self._wake()
+        if self._observers:
+            self._runtime.patience.end(self)
+            self._wake()
         if isinstance(outcome, BackendError):
             logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, outcome)
 
@@ -67,17 +71,17 @@ class ReleaseResult:
 
     def observed(self) -> asyncio.Future[None]:
         """Done with the answer, after `request_timeout` at most: longer is left to the background, with a WARNING."""
-        runtime = self._runtime
         observer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.outcome is not None or self._loss is not None:
             observer.set_result(None)
             return observer
+        if not self._observers:
+            self._runtime.patience.begin(self, self.sent_at)
         self._observers += (observer,)
-        if self.due == math.inf:
-            runtime.watchdog.schedule(self, runtime.clock.now() + runtime.limits.request_timeout)
         return observer
 
-    def on_due(self, now: float, late: float) -> None:
+    def overdue(self) -> None:
+        """It goes on without who waits for it."""
         self._wake()
         logger.warning(
             "no answer yet to the release of lock %r; it goes on in the background until the lock expires",
@@ -143,11 +147,11 @@ class PendingRelease:
         self._ending: Ending = ending
         self._tainted = tainted
         self._result = result
-        self._until = runtime.clock.now() + ttl_ms / 1000
+        self._until = 0.0  # clock time at which the key must have expired, if it is not answered at once
         self._call: Call[ReleaseOutcome] | None = None
         self._attempts = 0
         self._resent = resent
-        self.due: float = math.inf
+        self.due: float = NEVER
         self._write()
 
     def _write(self) -> None:
@@ -159,6 +163,8 @@ class PendingRelease:
         call.unanswered = self._unanswered
         call.settle = self._settle
         self._runtime.backend.post(call)
+        if self._result is not None:
+            self._result.sent_at = call.sent_at
 
     def taint(self) -> None:
         """An earlier request of this owner died unanswered: what is written from now on leaves a tombstone."""
@@ -173,16 +179,24 @@ class PendingRelease:
         again = not self._resent
         self._resent = True
         self.taint()
-        return again and self._runtime.clock.now() < self._until
+        return again and self._in_time(self._runtime.clock.now())
+
+    def _in_time(self, now: float) -> bool:
+        """The key may still be there; it was not extended since the first request was written."""
+        if not self._until:
+            sent_at = 0.0 if self._call is None else self._call.sent_at
+            self._until = (sent_at or now) + self._ttl_ms / 1000
+        return now < self._until
 
     def _settle(self, outcome: ReleaseOutcome | BackendError) -> None:
-        self._call = None
         if isinstance(outcome, BackendError) and outcome.transient and self._runtime.usable:
             now = self._runtime.clock.now()
-            if now < self._until:
+            if self._in_time(now):
+                self._call = None
                 self._attempts += 1
                 self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
                 return
+        self._call = None
         if self._result is not None:
             # Of one level: a hold that has ended since is judged by what ended it.
             self._result.settle(outcome, self._resent or self._left > 0)

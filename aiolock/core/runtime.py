@@ -24,6 +24,7 @@ from ..scripts.keys import Keys
 from ..scripts.outcomes import Granted
 from .hold import Hold
 from .holds import Holds
+from .patience import Patience
 from .policy import milliseconds
 from .poll import Poll
 from .subscriptions import Subscriptions
@@ -77,7 +78,9 @@ class Closable(Protocol):
 class WaitingEntry(Protocol):
     """An entry that asks for a name or waits for it, as messages see it."""
 
-    queue_number: int
+    @property
+    def queue_number(self) -> int:
+        """Its number in the queue, where the client keeps it."""
 
     @property
     def ttl_ms(self) -> int:
@@ -107,7 +110,7 @@ class Runtime:
         self.clock: Clock = backend.clock
         self.limits = limits
         self.keys: Keys = Keys(namespace, backend.db)
-        self.watchdog: Watchdog = Watchdog(self.clock)
+        self._new_watchdog()
         self.subscriptions: Subscriptions = Subscriptions(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}  # by owner
@@ -150,8 +153,12 @@ class Runtime:
         self.closing = False
         self.poll = self._waiting
         self.subscriptions = Subscriptions(self.backend, self.fall_back)
-        self.watchdog = Watchdog(self.clock)
+        self._new_watchdog()
         self._owners = itertools.count(1)
+
+    def _new_watchdog(self) -> None:
+        self.watchdog: Watchdog = Watchdog(self.clock)
+        self.patience: Patience = Patience(self.clock, self.watchdog, self.limits.request_timeout)
 
     def unbind(self) -> None:
         """Forget the loop; nothing is left of it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..scripts.outcomes import AcquireOutcome
@@ -11,6 +10,7 @@ from .calls import Calls
 from .grant import Grant
 from .policy import Policy
 from .runtime import Runtime
+from .watchdog import NEVER
 
 E = TypeVar("E")
 """What a waiter is granted by: an entry, of which it knows nothing."""
@@ -49,7 +49,6 @@ class Waiter(Generic[E]):
         patient: an outage does not end the wait; else the server must answer within `request_timeout`.
 
     Attributes:
-        expires: clock time at which the task gives up; `math.inf` for never.
         queues: it waits for its turn; else it is refused if somebody holds the name.
         liveness_ms: for how long its request says that this process waits; 0: it does not queue.
         entry: the entry in the server's queue that is its own, or that it was granted by; None while it shares the
@@ -59,15 +58,13 @@ class Waiter(Generic[E]):
     """
 
     __slots__ = (
-        "_final_refresh",
-        "_patience",
+        "_expires",
         "_queue",
         "_replies",
         "asked",
         "calls",
         "due",
         "entry",
-        "expires",
         "liveness_ms",
         "metadata",
         "outcome",
@@ -76,32 +73,26 @@ class Waiter(Generic[E]):
     )
 
     def __init__(self, queue: Queue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
-        runtime = queue.runtime
-        now, holder, metadata = runtime.clock.now(), runtime.holder, policy.metadata
+        runtime, metadata = queue.runtime, policy.metadata
         self._queue = queue
-        self._replies = queue.replies
+        self._replies = -1 if patient else queue.replies
         self.calls: Calls = calls
         self.policy: Policy = policy
-        self.metadata: str = holder if metadata is None else f"{holder}\n{metadata}"
+        self.metadata: str = runtime.holder if metadata is None else f"{runtime.holder}\n{metadata}"
         self.queues: bool = timeout != 0
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False
         self.entry: E | None = None
         self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.get_running_loop().create_future()
-        self.due: float = math.inf
-        self.expires: float = math.inf
-        self._final_refresh = math.inf  # clock time
-        self._patience = due = math.inf if patient else now + runtime.limits.request_timeout  # clock time
+        self.due: float = NEVER
         if timeout:
-            self.expires = now + timeout
-            self._final_refresh = self.expires - min(FINAL_REFRESH, timeout / 4)
-            due = min(due, self._final_refresh)
-        runtime.watchdog.schedule(self, due)
+            self._expires = runtime.clock.now() + timeout
+            runtime.watchdog.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
 
     @property
     def impatient(self) -> bool:
         """An outage is its error: it does not wait, or the server has not answered since it came and must in time."""
-        return not self.queues or (self._patience < math.inf and self._queue.replies == self._replies)
+        return not self.queues or self._queue.replies == self._replies
 
     def wait_again(self) -> None:
         """What it was granted is void: it waits anew."""
@@ -114,17 +105,21 @@ class Waiter(Generic[E]):
             self.outcome.set_exception(error)
             self.outcome.exception()  # whoever was cancelled does not retrieve it
 
-    def on_due(self, now: float, late: float) -> None:
-        if self.outcome.done():
-            return
-        if now >= self._patience and self.impatient:
+    def stop(self) -> None:
+        """It waits no more."""
+        runtime = self._queue.runtime
+        runtime.patience.end(self)
+        if self.due != NEVER:
+            runtime.watchdog.forget(self)
+
+    def overdue(self) -> None:
+        """The server had its time for a first answer."""
+        if self.impatient:
             self.fail(Unanswered())
-            return
-        if now >= self.expires:
+
+    def on_due(self, now: float, late: float) -> None:
+        if now >= self._expires:
             self.fail(Expired())
-            return
-        if now >= self._final_refresh:
-            self._final_refresh = math.inf
+        elif not self.outcome.done():
             self._queue.refresh(self)
-        patience = self._patience if now < self._patience else math.inf
-        self._queue.runtime.watchdog.schedule(self, min(self._final_refresh, patience, self.expires))
+            self._queue.runtime.watchdog.schedule(self, self._expires)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from ..errors import BackendError, LossReason
@@ -9,19 +10,17 @@ from ..errors import BackendError, LossReason
 T = TypeVar("T")
 
 
-class Granted(NamedTuple):
+@dataclass(slots=True)
+class Granted:
     """The owner holds the lock; `pttl` ms were left after the script.
 
-    `others` managers listen for a release; for `mark` ms more a polling waiter counts, if it is above 0; `capacity` is
-    the stored one, and `weight` what was moved to the owner, if the kind has either.
+    `capacity` is the stored one, and `weight` what was moved to the owner, if the kind has either.
     """
 
     fence: int
     pttl: int
     abandoned: bool
-    others: int = 0
     capacity: int = 0
-    mark: int = 0
     weight: int = 0
 
 
@@ -83,14 +82,11 @@ class Finished(NamedTuple):
     """The owner has a tombstone: it ended, and this request came too late."""
 
 
-class Released(NamedTuple):
-    """The lock is free, or was freed by an earlier copy of this request.
-
-    `others` managers listened for it, if the request counts them.
-    """
+@dataclass(slots=True)
+class Released:
+    """The lock is free, or was freed by an earlier copy of this request."""
 
     fence: int
-    others: int = 0
 
 
 class Kept(NamedTuple):

@@ -196,7 +196,7 @@ async def test_a_release_between_the_refusal_and_the_subscription_is_not_missed(
 
 
 async def test_an_expiry_lets_the_next_in(locks: LockManager, there: Lock, place: Place) -> None:
-    """Kept by QueueEntry.queued: `_free_at`; for a quorum by Race._pause."""
+    """Kept by Wait.queued: `free_at`; for a quorum by Race._pause."""
     fence = steal(place, NAME, ttl_ms=300)
     async with asyncio.timeout(ENOUGH), there as lease:
         assert lease.fence > fence

@@ -281,7 +281,7 @@ async def test_a_frozen_first_in_line_costs_its_liveness_at_most(place: Place, m
 async def test_a_holder_that_expires_with_others_in_the_queue(place: Place, make: Make) -> None:
     """There is no release that grants: the first in line asks when the time is over, and all others follow in order.
 
-    Hazard 10. Kept by QueueEntry.queued: `_free_at`, and refresh.lua: `settle`.
+    Hazard 10. Kept by Wait.queued: `free_at`, and refresh.lua: `settle`.
     """
     entered: list[tuple[int, bool]] = []
 

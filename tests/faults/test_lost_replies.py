@@ -64,7 +64,7 @@ async def test_the_request_of_acquire_is_lost_with_its_connection(
 
 
 async def test_the_request_of_a_first_acquire_is_swallowed(proxy: FaultProxy, opened: Opener, server: Server) -> None:
-    """A first attempt does not wait longer than request_timeout. Kept by Waiter.on_due: `self.fail(Unanswered())`."""
+    """A first attempt does not wait longer than request_timeout. Kept by Waiter.overdue."""
     locks = await opened(proxy.url, request_timeout=0.5)
     proxy.drop("requests", matching=ACQUIRES)
     with pytest.raises(BackendError, match=NAME) as caught:

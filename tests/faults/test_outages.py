@@ -44,7 +44,7 @@ async def test_unreachable_until_the_deadline(proxy: FaultProxy, opened: Opener,
 
 
 async def test_a_first_attempt_fails_within_the_request_timeout(proxy: FaultProxy, opened: Opener) -> None:
-    """Kept by Waiter.on_due: `self.fail(Unanswered())`."""
+    """Kept by Waiter.overdue."""
     locks = await opened(proxy.url, request_timeout=0.5)
     proxy.refuse()
     proxy.reset()

@@ -198,7 +198,7 @@ async def test_a_message_ends_the_pause(trio: Trio, links: list[Link]) -> None:
 
 
 async def test_only_votes_split_in_a_row_lengthen_the_pause(trio: Trio, links: list[Link], here: Lock) -> None:
-    """Kept by QueueEntry.failures, which are not its `attempts`, and by Race.refused, which starts again."""
+    """Kept by Wait.failures, which are not its `attempts`, and by Race.refused, which starts again."""
 
     def divide() -> None:
         """Give each of two strangers a node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,7 +96,7 @@ def test_a_copy_reads_its_own_grant(side: Side) -> None:
     first = granted(side.run(TAKE))
     for number in (0, 5):
         copy = granted(ask(side, AB, "m:+1", number))
-        assert copy._replace(pttl=TTL) == first
+        assert replace(copy, pttl=TTL) == first
         assert TTL - 5000 < copy.pttl <= TTL
     assert side.run(AB.acquire("m:+1", 9 * TTL, 0, "")).pttl <= TTL  # type: ignore[union-attr]
 

@@ -4,6 +4,8 @@ force_release, set_capacity and info.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aiolock.errors import LossReason
@@ -196,7 +198,7 @@ class TestTransfer:
         first, second = side.run(call), side.run(call)
         assert isinstance(first, Granted)
         assert isinstance(second, Granted)
-        assert second._replace(pttl=first.pttl) == first
+        assert replace(second, pttl=first.pttl) == first
 
     def test_to_itself_keeps_what_it_has(self, side: Side, held: Queue) -> None:
         """Guards `owner ~= next`."""

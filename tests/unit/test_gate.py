@@ -142,7 +142,7 @@ async def test_woken_by_a_release_elsewhere(
 async def test_woken_by_the_holders_expiry(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
 ) -> None:
-    """There is no message: the first in the queue asks when the holder's time is over. Kept by QueueEntry._free_at."""
+    """There is no message: the first in the queue asks when the holder's time is over. Kept by Wait.free_at."""
     lease = await peer.lock("a", renew=False, ttl=0.7).acquire()
     holder = Holder(crew, locks.lock("a"))
     await settle(backend)

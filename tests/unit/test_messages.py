@@ -109,7 +109,7 @@ async def test_a_message_that_makes_no_sense_changes_nothing(
     await settle(backend)
     runtime = runtime_of(locks)
     (entry,) = runtime.queue_entries.values()
-    text = message.format(owner=entry.owner, new=entry._serial + 1)
+    text = message.format(owner=entry.owner, new=entry.waits().serial + 1)
     for _ in range(3):
         tell(locks, backend, text)
         await settle(backend)

@@ -173,7 +173,7 @@ async def test_one_task_of_a_process_asks(polling: LockManager, peer: LockManage
 
 
 async def test_never_sleeps_past_the_holders_expiry(backend: Server, crew: Crew, locks: LockManager) -> None:
-    """Kept by QueueEntry.schedule: `self._free_at`."""
+    """Kept by QueueEntry.schedule: `free_at`."""
     async with LockManager(Server(backend), waiting=Poll(first=20, cap=20)) as polling:
         grant = backend._execute(LockCalls(Keys("aiolock"), "a", 3_000).acquire("thief:1", 700, 0, ""))
         assert isinstance(grant, Granted)

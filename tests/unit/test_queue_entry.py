@@ -230,12 +230,12 @@ async def test_a_lost_message_is_compensated_by_the_next_refresh(
 async def test_a_message_that_says_nothing_new_is_ignored(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, message: str
 ) -> None:
-    """Kept by `QueueEntry.told`: `serial <= self._serial`; and by ManagerChannel: unknown owners."""
+    """Kept by `QueueEntry.told`: `serial <= self.wait.serial`; and by ManagerChannel: unknown owners."""
     lease = await peer.semaphore("a", 1).acquire()
     (waiter,) = await queue_up(crew, locks.semaphore("a", 1), 1, backend)
     (entry,) = entries(locks)
     runtime = runtime_of(locks)
-    text = message.format(owner=entry.owner, old=entry._serial, new=entry._serial + 1, manager=runtime.id)
+    text = message.format(owner=entry.owner, old=entry.waits().serial, new=entry.waits().serial + 1, manager=runtime.id)
     tell(locks, backend, text)
     await settle(backend)
     assert not waiter.entered.done()

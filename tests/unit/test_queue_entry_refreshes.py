@@ -57,7 +57,7 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
 async def test_the_first_in_line_asks_when_the_holder_expires(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Callable[..., Any]
 ) -> None:
-    """The holder died, and its lease is fixed. Kept by QueueEntry.queued: `_free_at`."""
+    """The holder died, and its lease is fixed. Kept by Wait.queued: `free_at`."""
     lease = await make(peer, ttl=0.7, renew=False).acquire()
     waiter, other = await queue_up(crew, make(locks), 2, backend, timeout=30.0)
     await backend.clock.advance(0.69)

@@ -62,7 +62,9 @@ def transfer(reply: Reply) -> TransferOutcome:
         return Missing(LossReason(as_text(reply[1])))
     outcome = acquire(reply)
     assert isinstance(outcome, Granted | Finished)
-    return outcome._replace(weight=as_number(reply[5])) if isinstance(outcome, Granted) else outcome
+    if isinstance(outcome, Granted):
+        outcome.weight = as_number(reply[5])
+    return outcome
 
 
 def info(reply: Reply) -> Standing:

@@ -1,0 +1,64 @@
+"""How long the server may take to answer: one time limit for all who wait for that, and one timer."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..clock import Clock
+from .watchdog import NEVER, Watchdog
+
+
+class Impatient(Protocol):
+    """Who waits for an answer."""
+
+    def overdue(self) -> None:
+        """The time is over."""
+
+
+class Patience:
+    """Tells whoever has waited for too long.
+
+    All may wait equally long, so they stand in the order in which their times end, and the timer is the first one's. It
+    is not set back for each that has its answer: nearly all have it long before.
+
+    Args:
+        clock: the clock of all its times.
+        watchdog: the timer.
+        seconds: how long.
+    """
+
+    __slots__ = ("_clock", "_seconds", "_until", "_wake_at", "_watchdog", "due")
+
+    def __init__(self, clock: Clock, watchdog: Watchdog, seconds: float) -> None:
+        self._clock = clock
+        self._watchdog = watchdog
+        self._seconds = seconds
+        self._until: dict[Impatient, float] = {}
+        self._wake_at = NEVER
+        self.due: float = NEVER
+
+    def begin(self, waiting: Impatient, sent_at: float = 0.0) -> None:
+        """It waits from now on, or from the clock time `sent_at`, unless that is 0.0."""
+        self._until[waiting] = until = (sent_at or self._clock.now()) + self._seconds
+        if self.due == NEVER:
+            self._wake(until)
+
+    def end(self, waiting: Impatient) -> None:
+        """It waits no more."""
+        self._until.pop(waiting, None)
+
+    def on_due(self, now: float, late: float) -> None:
+        over = []
+        for waiting, until in self._until.items():
+            if until > now >= self._wake_at:  # called before its time, it is the last time: the watchdog stops
+                self._wake(until)
+                break
+            over.append(waiting)
+        for waiting in over:
+            del self._until[waiting]
+        for waiting in over:
+            waiting.overdue()
+
+    def _wake(self, when: float) -> None:
+        self._wake_at = when
+        self._watchdog.schedule(self, when)

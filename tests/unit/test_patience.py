@@ -1,0 +1,99 @@
+"""One time limit for all who wait for an answer, and one timer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiolock.core.patience import Patience
+from aiolock.core.watchdog import Watchdog
+from aiolock.testing import MemoryBackend, VirtualClock
+
+SECONDS = 5.0
+
+
+class Waiting:
+    """Notes when it was told that the time is over, counted from the beginning of the test."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.told: list[float] = []
+        self._clock = clock
+        self._start = clock.now()
+
+    def overdue(self) -> None:
+        self.told.append(self._clock.now() - self._start)
+
+
+class World:
+    """A patience, and who waits."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.dog = Watchdog(self.clock)
+        self.dog.start(MemoryBackend())
+        self.patience = Patience(self.clock, self.dog, SECONDS)
+
+    def waiting(self) -> Waiting:
+        return Waiting(self.clock)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    world.dog.stop()
+
+
+async def test_each_is_told_once_at_its_own_time(world: World) -> None:
+    """Kept by Patience.on_due: `_wake`."""
+    first, second, third = (world.waiting() for _ in range(3))
+    world.patience.begin(first)
+    await world.clock.advance(1.0)
+    world.patience.begin(second)
+    world.patience.begin(third)
+    await world.clock.advance(20.0)
+    assert (first.told, second.told, third.told) == ([5.0], [6.0], [6.0])
+
+
+async def test_who_has_an_answer_is_not_told(world: World) -> None:
+    """Nor does the timer of one that left keep the next from its own time. Kept by Patience.end."""
+    first, second = world.waiting(), world.waiting()
+    world.patience.begin(first)
+    await world.clock.advance(1.0)
+    world.patience.begin(second)
+    world.patience.end(first)
+    world.patience.end(first)
+    await world.clock.advance(20.0)
+    assert (first.told, second.told) == ([], [6.0])
+
+
+async def test_it_begins_again_after_all_have_left(world: World) -> None:
+    """Kept by Patience.begin: `self.due == NEVER`."""
+    first, second = world.waiting(), world.waiting()
+    world.patience.begin(first)
+    await world.clock.advance(20.0)
+    world.patience.begin(second)
+    await world.clock.advance(20.0)
+    assert (first.told, second.told) == ([5.0], [25.0])
+
+
+async def test_it_counts_from_the_writing_of_the_request(world: World) -> None:
+    """Kept by Patience.begin: `sent_at`."""
+    waiting = world.waiting()
+    sent_at = world.clock.now()
+    await world.clock.advance(2.0)
+    world.patience.begin(waiting, sent_at)
+    await world.clock.advance(20.0)
+    assert waiting.told == [5.0]
+
+
+async def test_all_are_told_when_the_watchdog_stops(world: World) -> None:
+    """Somebody may wait for it. Kept by Patience.on_due: `self._wake_at`."""
+    first, second = world.waiting(), world.waiting()
+    world.patience.begin(first)
+    await world.clock.advance(1.0)
+    world.patience.begin(second)
+    await world.clock.advance(1.0)
+    world.dog.stop()
+    assert (first.told, second.told) == ([2.0], [2.0])
