@@ -1,9 +1,12 @@
 # Needs make and Python 3.11 or newer; everything else goes into .venv, which `make clean` removes.
 #   PYTHON=/path/to/python3.12   the interpreter for .venv, if the one that is found is not the one you want
 #   ARGS='-k transfer -x'        more arguments for pytest, the demo or the benchmarks
+#   RESOLUTION=highest           newest dependencies for test-wheel instead of the lowest
 
 PYTHON ?=
 ARGS ?=
+WHEEL ?= dist/*.whl
+RESOLUTION ?= lowest-direct
 VENV := .venv
 PY := $(VENV)/bin/python
 CANDIDATES := python3.14 python3.13 python3.12 python3.11 python3 python
@@ -13,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check format docs bench bench-quick clean
+.PHONY: help demo test check format docs dist test-wheel bench bench-quick clean
 .SECONDARY:
 
 help: ## show this
@@ -39,6 +42,25 @@ format: $(VENV)/.ready-lint ## format and mend what ruff can
 docs: $(VENV)/.ready-docs ## the documentation site, into build/docs; a warning is an error
 	$(PY) -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
 	@echo "open build/docs/index.html"
+
+dist: $(VENV)/.ready-dist ## what a release publishes, into dist: sdist, wheel, and the SBOM of what it needs
+	rm -rf dist build/sbom
+	$(PY) -m build
+	$(PY) -m twine check --strict dist/*
+	$(PY) -m uv venv --quiet --python $(PY) build/sbom
+	$(PY) -m uv pip install --quiet --python build/sbom dist/*.whl
+	$(PY) -m cyclonedx_py environment --output-reproducible --output-file dist/sbom.cdx.json build/sbom
+
+# The suite finds the package where it always is, but it is the wheel's.
+test-wheel: $(VENV)/.ready-dist ## every test, against a wheel (WHEEL=dist/x.whl), with its lowest dependencies
+	rm -rf build/wheel && mkdir -p build/wheel/suite
+	$(PY) -m uv venv --quiet --python $(PY) build/wheel/env
+	$(PY) -m uv pip install --quiet --python build/wheel/env --resolution $(RESOLUTION) $(WHEEL)
+	$(PY) -m uv pip install --quiet --python build/wheel/env --group test
+	tar --create --exclude ./aiolock --exclude ./build --exclude ./dist --exclude './.venv' --exclude ./.git . \
+		| tar --extract --directory build/wheel/suite
+	ln -s "$$(echo $$PWD/build/wheel/env/lib/python*/site-packages/aiolock)" build/wheel/suite/aiolock
+	cd build/wheel/suite && env PYTHONDONTWRITEBYTECODE= ../env/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)

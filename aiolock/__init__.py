@@ -61,6 +61,6 @@ __all__ = [
     "SemaphoreInfo",
     "WaitTimeout",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _logging.getLogger("aiolock").addHandler(_logging.NullHandler())

@@ -1,0 +1,67 @@
+"""What a release needs: one version, a changelog that tools can read, and workflows that change only here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+
+import pytest
+
+import aiolock
+
+from .blocks import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SECTIONS = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+TOP = {
+    *("aiolock", "tests", "benchmarks", "docs", "pyproject.toml", "docker-compose.yml", "Makefile", "LICENSE"),
+    *("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"),
+}
+
+
+def test_the_version_is_written_once() -> None:
+    assert "version" in PROJECT["project"]["dynamic"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "aiolock/__init__.py"
+
+
+def test_the_changelog_begins_with_what_is_unreleased_and_then_this_version() -> None:
+    """Broken by a version without a section, with which the release workflow would fail."""
+    titles = re.findall(r"^## \[(.+?)\]", CHANGELOG, re.M)
+    assert titles[:2] == ["Unreleased", aiolock.__version__]
+    assert re.findall(r"^\[(.+?)\]: https", CHANGELOG, re.M) == titles
+
+
+def test_the_changelog_keeps_to_its_sections() -> None:
+    """Keep a Changelog 1.1.0: each section once a version, in order."""
+    for version in re.split(r"^## ", CHANGELOG, flags=re.M)[1:]:
+        sections = re.findall(r"^### (.+)$", version, re.M)
+        assert sections == [section for section in SECTIONS if section in sections], version[:20]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_by_their_hash(workflow) -> None:
+    """A tag of somebody else's may be moved; dependabot moves hashes, and the version behind them."""
+    used = re.findall(r"uses: *(.+)", workflow.read_text(encoding="utf-8"))
+    assert used
+    assert [use for use in used if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_run_what_the_makefile_has(workflow) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bmake ([a-z-]+)", workflow.read_text(encoding="utf-8")))
+    assert named <= set(re.findall(r"^([a-z-]+):", makefile, re.M))
+
+
+def test_the_sdist_has_all_that_is_tracked() -> None:
+    """Its own tests read the Makefile, the workflows and the pages: no list leaves something out."""
+    assert "sdist" not in PROJECT["tool"]["hatch"]["build"]["targets"]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
+def test_the_top_of_the_repository_is_small() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {name for name in (line.split("/")[0] for line in listed.splitlines()) if name[0] != "."} <= TOP
