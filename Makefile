@@ -1,5 +1,5 @@
 # Needs make and Python 3.11 or newer; everything else goes into .venv, which `make clean` removes.
-#   PYTHON=/path/to/python3.12   the interpreter for .venv, if the one that is found is not the one you want
+#   PYTHON=/path/to/python3.12   the interpreter for .venv, if you do not want the one that make finds
 #   ARGS='-k transfer -x'        more arguments for pytest, the demo or the benchmarks
 #   RESOLUTION=highest           newest dependencies for test-wheel instead of the lowest
 
@@ -19,27 +19,27 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .PHONY: help demo test check format docs dist test-wheel bench bench-quick clean
 .SECONDARY:
 
-help: ## show this
+help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.ready-demo ## the lock protecting a web service across processes, on a real server
+demo: $(VENV)/.ready-demo ## watch the lock protect a web service, with a real server and real crashes
 	@exec $(PY) docs/examples/demo.py $(ARGS)
 
-# Bytecode is kept, whatever the environment says: the tests start hundreds of interpreters.
-test: $(VENV)/.ready-test ## every test, in some two minutes (ARGS are pytest's)
+# Keep the bytecode, whatever the environment says: the tests start hundreds of interpreters.
+test: $(VENV)/.ready-test ## run every test, in about two minutes (ARGS are pytest's)
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal $(ARGS)
 
-check: $(VENV)/.ready-lint ## formatting, lint, types
+check: $(VENV)/.ready-lint ## check formatting, lint and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	PATH="$$PWD/$(VENV)/bin:$$PATH" $(PY) -m pyright --verifytypes aiolock --ignoreexternal
 
-format: $(VENV)/.ready-lint ## format and mend what ruff can
+format: $(VENV)/.ready-lint ## format, and fix what ruff can
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-docs: $(VENV)/.ready-docs ## the documentation site, into build/docs; a warning is an error
+docs: $(VENV)/.ready-docs ## build the documentation site into build/docs; warnings are errors
 	$(PY) -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
 	@echo "open build/docs/index.html"
 
@@ -65,20 +65,20 @@ test-wheel: $(VENV)/.ready-dist ## every test, against a wheel (WHEEL=dist/x.whl
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)
 
-bench-quick: $(VENV)/.ready-bench ## a quick look at the same, in under two minutes
+bench-quick: $(VENV)/.ready-bench ## run the most important benchmarks, in under two minutes
 	@exec $(PY) -m benchmarks --quick $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .bench_cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find aiolock tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is written last, so an interrupted set-up is taken up again.
+# The stamp is written last, so that an interrupted set-up is repeated.
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.created
 	@echo "Installing the '$*' dependencies into $(VENV) ..."
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable . --group $*
 	@touch $@
 
-# Candidates are run, not only looked up: there are shims, and Pythons packaged without venv.
+# Run the candidates, do not only look them up: some are shims, and some Pythons are packaged without venv.
 $(VENV)/.created:
 	@for python in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES)); do \
 		if "$$python" -c '$(SUITABLE)' >/dev/null 2>&1; then found=$$python; break; fi; \

@@ -1,4 +1,4 @@
-"""Distributed locks on Redis for asyncio: a guarded block is cancelled before anybody else can enter it."""
+"""Distributed locks on Redis for asyncio: a guarded block is cancelled before another holder can enter."""
 
 import logging as _logging
 

@@ -1,4 +1,4 @@
-"""Time as leases see it: seconds that go on while the machine sleeps, and one-shot timers."""
+"""Time as leases see it: seconds that continue while the machine sleeps, and one-shot timers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ class Timer(Protocol):
     """A pending callback."""
 
     def cancel(self) -> None:
-        """Forget the callback; harmless once it ran."""
+        """Cancel the callback; harmless after it ran."""
 
 
 class Clock(Protocol):
-    """A source of time in seconds from an arbitrary origin, never going back."""
+    """A source of time in seconds from an arbitrary origin that never goes back."""
 
     def now(self) -> float:
-        """Seconds since the clock's origin."""
+        """Return the seconds since the clock's origin."""
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` on the running loop once `now()` has reached `when`; may be late, never twice."""
+        """Run `callback` on the running loop once `now()` has reached `when`; it may be late, but never runs twice."""
 
 
 SLICE = 1.0
-"""Seconds after which a timer looks at the clock again: the loop's own clock stops while the machine is suspended."""
+"""Seconds after which a timer checks the clock again: the loop's own clock stops while the machine is suspended."""
 
 
 class SystemClock:
-    """CLOCK_BOOTTIME where there is one, so that a lease ages while the machine sleeps; else the monotonic clock."""
+    """CLOCK_BOOTTIME where there is one, so that a lease ages while the machine sleeps; otherwise the monotonic
+    clock.
+    """
 
     def __init__(self) -> None:
         boot: int | None = getattr(time, "CLOCK_BOOTTIME", None)
@@ -66,10 +68,10 @@ class _SystemTimer:
 
 
 def in_seconds(duration: float | timedelta) -> float:
-    """A duration as users give it."""
+    """A duration as you may give it."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds for people, with three decimals at most."""
+    """Format seconds for people, with at most three decimals."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".")

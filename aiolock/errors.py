@@ -1,13 +1,13 @@
 """What can go wrong, as one tree.
 
-    AiolockError                      carries the lock's name; the message says the remedy
+    AiolockError                      carries the lock's name; the message says what to do
     ├─ ConfigurationError(ValueError) bad name, ttl, URL, option; raised before anything is held
-    ├─ NotAcquired                    not held, once a pending undo has landed
+    ├─ NotAcquired                    not held, once a pending undo has arrived
     │  └─ AcquireTimeout(TimeoutError)
-    ├─ WaitTimeout(TimeoutError)      what was waited for did not happen in time; nothing is or was held
-    ├─ LockLost                       was held, is not any more; `reason` says why
-    ├─ NotOwned                       release or renew by one who does not hold it
-    └─ BackendError                   Redis unreachable or refusing; the client's error is `__cause__`
+    ├─ WaitTimeout(TimeoutError)      a latch did not open in time; nothing is or was held
+    ├─ LockLost                       was held, but is no longer; `reason` says why
+    ├─ NotOwned                       you released or renewed what you do not hold
+    └─ BackendError                   Redis is unreachable or refuses; the client's error is `__cause__`
        └─ QuorumError                 too few servers of a quorum answered; `outcomes` says what each did
 
 Contention, outage and loss are three different errors, never one `False`.
@@ -21,7 +21,7 @@ from typing import Any
 
 
 class LossReason(enum.StrEnum):
-    """Why a lease stopped being safe. Each is its value as text, too, for metrics and JSON."""
+    """Why a lease is no longer safe. Each reason is also its own text, for metrics and JSON."""
 
     EXPIRED = "expired"
     """Its time was over: a fixed lease (`renew=False`) reached its deadline."""
@@ -30,11 +30,11 @@ class LossReason(enum.StrEnum):
     DELETED = "deleted"
     """The server no longer has the key: flushed, evicted, restarted empty, or deleted by hand."""
     TAKEN_OVER = "taken_over"
-    """Somebody else holds the lock."""
+    """Another owner holds the lock."""
     LOOP_BLOCKED = "loop_blocked"
-    """This process did not run its event loop past the deadline: a blocking call, or the process was stopped."""
+    """This process did not run its event loop until after the deadline: a blocking call, or the process was stopped."""
     REVOKED = "revoked"
-    """`force_release()` was called on it."""
+    """`force_release()` was called."""
     MAX_HOLD = "max_hold"
     """It was held for longer than the lock's `max_hold`."""
     CLOSED = "closed"
@@ -45,7 +45,7 @@ class AiolockError(Exception):
     """Base of every error of this library.
 
     Args:
-        name: the lock's name, or `""` where the error concerns the manager.
+        name: the lock's name, or `""` if the error concerns the manager.
         message: what happened and what to do about it.
     """
 
@@ -70,26 +70,28 @@ def _rebuild(cls: type[AiolockError], state: dict[str, Any]) -> AiolockError:
 
 
 class ConfigurationError(AiolockError, ValueError):
-    """A name, ttl, URL or option that cannot work, or a manager used outside its `async with`. Nothing is held."""
+    """A name, ttl, URL or option that cannot work, or a manager that is used outside its `async with`. Nothing is
+    held.
+    """
 
 
 class NotAcquired(AiolockError):
-    """The lock was not acquired, and is not held once a pending undo has landed.
+    """The lock was not acquired, and is not held once a pending undo has arrived.
 
-    Also what a latch's `wait()` raises when its manager is closed.
+    A latch's `wait()` also raises this if its manager is closed.
     """
 
 
 class AcquireTimeout(NotAcquired, TimeoutError):
-    """The lock stayed held by somebody else for the whole timeout."""
+    """Another owner held the lock for the whole timeout."""
 
 
 class WaitTimeout(AiolockError, TimeoutError):
-    """The latch did not open within the timeout of `wait()`; says how many counts are missing."""
+    """The latch did not open within the timeout of `wait()`; the message says how many counts are missing."""
 
 
 class LockLost(AiolockError):
-    """The lease was lost while it was held; whatever it guarded may run elsewhere.
+    """The lease was lost while you held it; another holder may now do what it guarded.
 
     Args:
         name: the lock's name.
@@ -103,7 +105,7 @@ class LockLost(AiolockError):
 
 
 class NotOwned(AiolockError):
-    """Release, renewal or move by one who does not hold the lock; or a ticket that is worth nothing any more."""
+    """You released, renewed or moved a lock that you do not hold, or resumed a ticket that is no longer valid."""
 
 
 class BackendError(AiolockError):
@@ -128,7 +130,7 @@ class QuorumError(BackendError):
         name: the lock's name.
         message: what happened and what to do about it.
         transient: True if the same call may succeed later.
-        outcomes: what came of it on each server, in the order in which they were given to `LockManager.quorum()`.
+        outcomes: what happened on each server, in the order in which you gave them to `LockManager.quorum()`.
     """
 
     def __init__(self, name: str, message: str, transient: bool = False, outcomes: tuple[str, ...] = ()) -> None:
@@ -137,6 +139,6 @@ class QuorumError(BackendError):
 
 
 def note(error: BaseException, text: str) -> None:
-    """Add `text` to an error of a user's, where that takes notes: a frozen dataclass does not. Never raises."""
+    """Add `text` to a user's error, if it takes notes: a frozen dataclass does not. Never raises."""
     with contextlib.suppress(Exception):
         error.add_note(f"aiolock: {text}")

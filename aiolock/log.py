@@ -1,4 +1,4 @@
-"""Logging that cannot stop what it tells of: a handler or a filter of yours may raise."""
+"""Logging that never raises: your handlers and filters may."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import traceback
 from collections.abc import Mapping
 
 CALLER = 3
-"""Frames up to whoever logs, whose place in the code a record names."""
+"""Frames between here and the code that logs, whose place a record names."""
 
 
 class Log:
     """A logger whose calls never raise.
 
     Args:
-        name: the logger's.
+        name: the logger's name.
     """
 
     __slots__ = ("_logger",)
@@ -36,7 +36,7 @@ class Log:
         self._say(logging.ERROR, message, args, extra)
 
     def exception(self, message: str, *args: object) -> None:
-        """An ERROR with the exception that is being handled."""
+        """Log an ERROR with the exception that is being handled."""
         self._say(logging.ERROR, message, args, None, tell_exception=True)
 
     def _say(

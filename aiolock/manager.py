@@ -55,42 +55,45 @@ class QuorumOptions(TypedDict, total=False):
 
 
 class LockManager:
-    """All locks of one process and event loop: one connection (two with `min_replicas`), one watchdog, however many
+    """All locks of one process and event loop: one connection (two with `min_replicas`) and one watchdog, however many
     locks.
 
-    Making one does no I/O and needs no loop. `async with manager:` connects, or `await manager.open()` in a start-up
-    hook; after that it can be entered again, on another loop too. Enter it after a fork, not before.
+    Creating one does no I/O and needs no loop. `async with manager:` connects, or `await manager.open()` in a start-up
+    hook. After you leave it you can enter it again, on another loop too. If you fork, enter it after the fork.
 
-    Where seconds are taken, a `datetime.timedelta` is, too.
+    Wherever you pass seconds, you may pass a `datetime.timedelta`.
 
     Args:
         source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
-            `valkey.asyncio.Valkey`, whose address and credentials are used for a connection of our own; `memory://` for
-            one store a manager, or `memory://name` for one shared in this process; or a backend (see
+            `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection; `memory://` for
+            one store per manager, or `memory://name` for one shared in this process; or a backend (see
             `aiolock.testing`).
         namespace: prefix of all keys and channels; printable, without braces and spaces.
-        ttl: seconds the server keeps a lock without renewal, 0.1 to 30 days; renewed at a third of it.
-        margin: seconds before the server's expiry at which a lease counts as lost here, the body's clean-up budget;
+        ttl: seconds the server keeps a lock without renewal, 0.1 to 30 days; it is renewed every third of that.
+        margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
             None for ttl/10, within 0.05 and 3.
-        acquire_timeout: seconds an acquire may wait; None for without limit.
+        acquire_timeout: seconds an acquire may wait; None for no limit.
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
-        recheck: seconds after which a waiter asks at the latest, whatever it heard. It matters for latches, where
-            nobody has a place in a queue, and for a quorum; who waits in a queue asks each third of `liveness` anyway.
-        handoff_limit: how often in one turn a release hands the lock on inside this process while other processes wait;
-            0 for never. A turn also ends when those are served who waited when it began, and after 20 ms. Whoever
-            waits gets in within `processes x (handoff_limit + 2)` sections. On a quorum, where nobody keeps a queue, so
+        recheck: seconds after which a waiter asks at the latest, whatever it has heard. It matters for latches and for
+            a
+            quorum, which have no queue; a waiter in a queue asks every third of `liveness` anyway.
+        handoff_limit: how often a release may hand the lock on inside this process in one turn, while other processes
+            wait; 0 for never. A turn also ends once it has served the tasks that waited when it began, and after 20 ms.
+            Every waiter gets in within `processes x (handoff_limit + 2)` sections. On a quorum, which has no queue,
+            this
             many hand-offs in a row are followed by a pause of 50 ms.
-        liveness: seconds for which a process that waits in a queue counts as alive without a sign of life, which it
-            gives each third of that. Longer than the longest stall of the event loop: who is silent for longer loses
-            its place. Shorter than you can bear to wait for a frozen process whose turn it is. A lock that was waited
-            for is granted for so long, until it is confirmed for its ttl, a round trip later.
-        waiting: `Poll(…)` looks again and again instead of being told, and speaks RESP2; for servers and proxies
-            without pub/sub. `Poll()` is chosen by itself, with a WARNING, where the server refuses SUBSCRIBE. The place
-            in the queue is kept.
-        min_replicas: replicas that must acknowledge a grant or a renewal before it counts, from 1; else it is undone.
-            All that could be promoted, if a failover shall never make two holders. None asks for no replica.
-        replica_timeout: seconds they may take; a tenth of the ttl and half of `request_timeout` at most.
+        liveness: seconds for which a process that waits in a queue counts as alive without a sign of life; it gives one
+            every third of that. Make it longer than the longest stall of the event loop: a process that is silent for
+            longer loses its place. Make it shorter than you can bear to wait for a frozen process whose turn it is. A
+            grant after a wait lasts this long, until it is confirmed for its ttl, a round trip later.
+        waiting: with `Poll(…)` waiters ask again and again instead of being told, and the connection uses RESP2; for
+            servers and proxies without pub/sub. Waiters keep their place in the queue. The manager chooses `Poll()` by
+            itself, with a WARNING, if the server refuses SUBSCRIBE.
+        min_replicas: replicas that must acknowledge a grant or a renewal before it counts, from 1; otherwise it is
+            undone. Count all replicas that could be promoted, if a failover must never make two holders. None asks for
+            no replica.
+        replica_timeout: seconds they may take; at most a tenth of the ttl and half of `request_timeout`.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -152,19 +155,21 @@ class LockManager:
 
     @classmethod
     def quorum(cls, sources: Sequence[str | Client | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
-        """A manager whose locks are held on a majority of independent servers, and survive the loss of the others.
+        """Return a manager whose locks are held on a majority of independent servers, and survive the loss of the
+        others.
 
-        Read docs/how-to/quorum.md first: it costs twice the round trips, and most users want one server and fences.
-        Offers `lock()` only.
+        Read docs/how-to/quorum.md first: a quorum costs twice the round trips, and most users want one server and
+        fences.
+        It offers only `lock()`.
 
         Args:
             sources: three or more masters that share nothing, each as `LockManager` takes one; five survive the loss of
-                two. All processes must be given the same servers.
+                two. Give all processes the same servers.
             ttl: seconds the servers keep a lock without renewal. A node that does not answer an acquire within a
                 twentieth of it (0.25 s at least) is left out of that attempt.
             request_timeout: seconds an answer may take; a majority has half of it for anything but an acquire.
 
-        The other arguments are as of `LockManager`.
+        The other arguments are those of `LockManager`.
 
         Raises:
             ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
@@ -176,7 +181,8 @@ class LockManager:
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
-        """A reentrant lock, for which processes queue and take turns. No I/O; works before the manager is entered.
+        """Return a reentrant lock, for which processes queue and take turns. No I/O; works before you enter the
+        manager.
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
@@ -185,66 +191,71 @@ class LockManager:
 
         Raises:
             ConfigurationError: an argument that cannot work.
-            TypeError: an unknown keyword; says what to do instead of one of another library.
+            TypeError: an unknown keyword; for one of another library the message says what to do instead.
         """
         return Lock(self._runtime, *self._named(name, options))
 
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> FairLock:
-        """The lock of that name, for tasks that keep the order in which they ask, whichever process they are of.
+        """Return the lock of that name, for tasks that enter in the order in which they ask, whatever process they are
+        in.
 
-        It excludes `lock()` of the name, and nests with it in one task; only the waiting differs: each task has a place
-        of its own, and is not overtaken. Costs as much as `lock()` where nobody waits; in a crowd each entry needs a
-        request to queue, unless it shares one, and one to confirm.
+        It excludes `lock()` of the same name, and nests with it in one task. Only the waiting differs: each task has a
+        place
+        of its own, and is not overtaken. Without waiters it costs as much as `lock()`; in a crowd each entry needs a
+        request
+        to queue, unless it shares one, and one to confirm.
 
-        Arguments and errors: as `lock()`. No I/O.
+        Arguments and errors: as for `lock()`. No I/O.
         """
         self._runtime.need_one_server(name, "fair locks")
         return FairLock(self._runtime, *self._named(name, options))
 
     def multi_lock(self, *names: str, **options: Unpack[LockOptions]) -> MultiLock:
-        """Several locks at once, all or none: the very locks that `lock()` gives.
+        """Return several locks as one, all or none: the same locks that `lock()` returns.
 
         Args:
-            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; one given twice counts once.
-            options: as of `lock()`.
+            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
+            options: as for `lock()`.
 
-        Errors: as `lock()`. No I/O.
+        Errors: as for `lock()`. No I/O.
         """
         parts = check_names(names)
         self._runtime.need_one_server(joined(parts), "multi locks")
         return MultiLock(self._runtime, parts, self._policy_of(joined(parts), options))
 
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
-        """A lock for many readers or one writer: `async with rw.read`, `async with rw.write`.
+        """Return a lock for many readers or one writer: `async with rw.read`, `async with rw.write`.
 
-        Arguments and errors: as `lock()`. No I/O.
+        Arguments and errors: as for `lock()`. No I/O.
         """
         self._runtime.need_one_server(name, "read-write locks")
         return RWLock(self._runtime, *self._named(name, options))
 
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
-        """So many permits over all processes, each acquisition with a lease.
+        """Return a semaphore: limits concurrent holders across processes; each acquisition gets its own lease.
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
-            permits: how many, from 1. The first to use the name decides; whoever says otherwise gets a WARNING, and
+            permits: how many, from 1. The first use of the name decides; a manager with another number logs a WARNING,
+                and
                 `set_permits()` changes it.
-            options: as of `lock()`.
+            options: as for `lock()`.
 
-        Errors: as `lock()`. No I/O.
+        Errors: as for `lock()`. No I/O.
         """
         name, policy = self._named(name, options)
         self._runtime.need_one_server(name, "semaphores")
         return Semaphore(self._runtime, name, permits, policy)
 
     def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
-        """A count-down latch. No I/O; works before the manager is entered.
+        """Return a count-down latch. No I/O; works before you enter the manager.
 
         Args:
-            name: any text of 1 to 512 bytes in UTF-8; one for each occasion, as an open latch stays open.
-            count: how many counts open it, 1 to 100,000. Whoever uses the name first decides; others get a warning
-                in the log.
-            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; a day if not given. Who waits uses it.
+            name: any text of 1 to 512 bytes in UTF-8; one for each occasion, because an open latch stays open.
+            count: how many counts open it, 1 to 100,000. The first use of the name decides; a manager with another
+                number
+                logs a warning.
+            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; by default a day. Waiting is a use.
 
         Raises:
             ConfigurationError: an argument that cannot work.
@@ -253,28 +264,30 @@ class LockManager:
         return Latch(self._runtime, name, count, ttl)
 
     def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
-        """Go on with a lease that another process detached: `await` it for a lease, or `async with` it for a guarded
+        """Continue a lease that another process detached: `await` it for a lease, or `async with` it for a guarded
         block.
 
-        The lease has a new owner and a higher fence, is renewed by this manager, and lives by the keywords, which are
-        those of `lock()`. Nobody can come in between. It never waits: either the ticket is good now, or it raises.
+        The lease has a new owner and a higher fence, this manager renews it, and your keywords apply, which are those
+        of
+        `lock()`. No one can get in between. It never waits: either the ticket is valid now, or it raises.
 
         Args:
             ticket: what `lease.detach()` returned.
-            options: as of `lock()`.
+            options: as for `lock()`.
 
         Returns:
-            An awaitable context manager, as `lock.acquire()` returns.
+            An awaitable context manager, like `lock.acquire()`.
 
         Raises:
-            ConfigurationError: it is no ticket, a damaged one, or of another namespace, database or kind; a keyword
-                that cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
+            ConfigurationError: not a ticket, a damaged one, or one of another namespace, database or kind; a keyword
+                that
+                cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
             NotOwned: it was resumed before, came after its ttl, was made up, or the lock was force-released.
-            BackendError: Redis is unreachable or refuses. If it never saw the request, the ticket is as good as before.
+            BackendError: Redis is unreachable or refuses. If it never saw the request, the ticket is still valid.
             NotAcquired: the answer came after the lease's own deadline, or the manager closes.
 
-        Cancellation: either the ticket is as good as before, or the lock is released, and its next holder sees
-        `abandoned`; nothing is held once that undo, written at once, has landed. Cost: one round trip.
+        Cancellation: either the ticket is still valid, or the lock is released, and its next holder sees `abandoned`.
+        Nothing is held once that undo, which is written at once, has arrived. Cost: one round trip.
         """
         read = Ticket.read(ticket)
         self._runtime.need_one_server(read.name, "tickets")
@@ -300,9 +313,9 @@ class LockManager:
         return policy
 
     async def open(self) -> LockManager:
-        """Connect, where `async with manager:` has no place: in a framework's start-up hook. Pair it with `close()`.
+        """Connect, if you cannot use `async with manager:`, as in a framework's start-up hook. Pair it with `close()`.
 
-        It need not be closed by the task that opened it, only on the same event loop.
+        Another task may close it, on the same event loop.
 
         Returns:
             The manager.
@@ -325,20 +338,26 @@ class LockManager:
         return self
 
     async def close(self) -> None:
-        """Close: no new acquires, waiters are turned away, guarded blocks cancelled with `CLOSED` and awaited for
-        `request_timeout` at most, then their locks released. Those answers are awaited as long as some come, until
-        there was none for `request_timeout`. A block that does not end keeps its key until its ttl. A task that is
-        just opening the manager gets `ConfigurationError`. Harmless if it is closed already or was never opened, or
-        while another call closes it, for which it does not wait; and in a forked child, whose parent goes on using the
-        connection. It can be opened again, on another loop too.
+        """Close the manager. No acquire starts any more, and waiters get `NotAcquired`. Guarded blocks are cancelled
+        with
+        `CLOSED` and awaited for at most `request_timeout`; then their locks are released. Closing waits for the answers
+        as
+        long as some arrive, until there was none for `request_timeout`. A block that does not end keeps its key until
+        its
+        ttl. A task that is opening the manager gets `ConfigurationError`.
 
-        A manager that is left open is closed when `asyncio.run()` ends.
+        It is harmless to close a manager that is closed or was never opened, or that another call is closing (which
+        this
+        call does not wait for), or in a forked child, whose parent keeps using the connection. You can open it again,
+        on
+        another loop too.
+
+        A manager that you leave open is closed when `asyncio.run()` ends.
 
         Raises:
-            ConfigurationError: it is open on another event loop, and goes on there; or no asyncio event loop runs.
+            ConfigurationError: it is open on another event loop, and stays open there; or no asyncio event loop runs.
 
-        Cancellation: closes without waiting any longer; what was written stays written. No task, connection or key
-        stays.
+        Cancellation: closes without further waiting; what was written stays written. No task, connection or key stays.
         """
         await self._lifecycle.close()
 
@@ -361,4 +380,4 @@ class LockManager:
         return f"<LockManager ttl={format_seconds(self._policy.ttl)} {state}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a LockManager cannot leave its process: make one in the other process")
+        raise TypeError("a LockManager cannot leave its process: create one in the other process")

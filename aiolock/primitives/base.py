@@ -26,8 +26,9 @@ logger: Log = Log("aiolock.guard")
 
 
 class Primitive:
-    """A name, a kind and a policy; its only state is which blocks were entered through it. What differs is its requests
-    and its contention rule.
+    """A name, a kind and a policy; its only state is which blocks were entered through it. Primitives differ in their
+    requests
+    and their contention rule.
 
     Args:
         runtime: the manager's.
@@ -44,7 +45,7 @@ class Primitive:
         self._calls: Calls = calls
         self._policy = policy
         self._blocks = Blocks()
-        self._idle_gate: Gate | None = None  # the one it used last, which is of use again if nobody made another
+        self._idle_gate: Gate | None = None  # the last one used, which can be used again if no other was made
 
     @property
     def name(self) -> str:
@@ -52,24 +53,25 @@ class Primitive:
         return self._calls.name
 
     def release(self) -> Releasing:
-        """Release the calling task's innermost lease on the name, as an RLock would. Sent when called.
+        """Release the calling task's innermost lease on the name, as an RLock would. Sent when you call it.
 
         Returns:
-            Something to await, or not, as `lease.release()` does. Awaiting it raises `LockLost` if the lease was lost,
+            Something that you may await, as `lease.release()` does. Awaiting it raises `LockLost` if the lease was
+            lost,
             and `BackendError` if the server refuses.
 
         Raises:
-            NotOwned: this task has none: call `lease.release()` on the lease that another acquired. Or an `async with`
-                block has it, which releases it at its end.
+            NotOwned: this task has no lease: call `lease.release()` on the lease that another task acquired. Or an
+                `async with` block has it, which releases it at its end.
 
         Cancellation: the lock is released all the same. Cost: one round trip.
         """
         return self._innermost().release()
 
     def owned(self) -> int:
-        """How many leases on the name the calling task has, a lost one left out; 0 if it does not hold it.
+        """How many leases on the name the calling task has, without lost ones; 0 if it does not hold it.
 
-        Of a read-write lock those of this side. Costs no round trip: it is what this process knows by its clock.
+        For a read-write lock it counts those of this side. It costs no round trip: this process knows by its clock.
 
         Raises:
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
@@ -123,7 +125,9 @@ class Primitive:
         """Called with each new lease."""
 
     def _innermost(self, part: int | None = None) -> Lease:
-        """The lease that `release()` in the running task means; where it is asked for a part, it keeps the rest."""
+        """Return the lease that `release()` in the running task means; if only a part is given back, the lease keeps
+        the rest.
+        """
         gate = self._gate()
         task = asyncio.current_task()
         lease = gate.find(task, self._side)
@@ -151,8 +155,8 @@ class Primitive:
 
     def _undecided(self, kind: type[BaseException] | None) -> None:
         what = (
-            f"lock {self.name!r} was left in another task than that which entered it, and several blocks are open that "
-            "it may mean: none was released. Keep what acquire() returns, and enter and leave that: "
+            f"lock {self.name!r} was left in a task that did not enter it, and it is unclear which of several open "
+            "blocks is meant: none was released. Keep the object that acquire() returns, and enter and leave that one: "
             "it knows its own block"
         )
         logger.error(what, extra={"lock_name": self.name})
@@ -170,5 +174,5 @@ class Primitive:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(
-            f"a {type(self).__name__} cannot leave its process: make one of the same name from the other's manager"
+            f"a {type(self).__name__} cannot leave its process: create one with the same name from the other's manager"
         )

@@ -11,16 +11,16 @@ from .lock import Lock, LockInfo, lock_calls
 
 @dataclass(frozen=True, slots=True)
 class FairLockInfo(LockInfo):
-    """A look at a fair lock, as the server saw it.
+    """A view of a fair lock, as the server saw it.
 
     Attributes:
         holder: host and pid of the process that holds it.
         depth: how many acquisitions its owner has open.
         ttl: seconds until it expires unless renewed.
         fence: the fencing token of its lease.
-        metadata: what the holder's lock was made with, or None.
-        waiters: how many stand in the queue: tasks that wait for the fair lock, and processes that wait for the lock.
-        position: which of them is the first of this manager, from 1; None if nobody of it waits.
+        metadata: the `metadata` of the holder's lock, or None.
+        waiters: the length of the queue: tasks that wait for the fair lock, and processes that wait for the lock.
+        position: the place of this manager's first waiter, from 1; None if it has none.
     """
 
     waiters: int
@@ -28,11 +28,11 @@ class FairLockInfo(LockInfo):
 
 
 class FairLock(Lock):
-    """The lock of its name, for tasks that enter in the order in which they asked, whichever process they are of.
+    """The lock of its name, for tasks that enter in the order in which they asked, whatever process they are in.
 
     Comes from `LockManager.fair_lock()`. It is the lock of the same name, and differs in how its tasks wait: each has a
     place of its own in the server's queue, where those of a `Lock` share their process's, and a release grants to the
-    first of them, whatever its process. Who gives no sign of life for the manager's `liveness` is skipped.
+    first of them, whatever its process. A waiter without a sign of life for the manager's `liveness` is passed over.
 
     Args:
         runtime: the manager's.
@@ -47,7 +47,7 @@ class FairLock(Lock):
         self._calls = lock_calls(runtime, name, ordered=True)
 
     async def info(self) -> FairLockInfo | None:
-        """Who holds it and how long the queue is; None if nobody holds it.
+        """Return who holds it and how long the queue is; None if it is free.
 
         Raises:
             BackendError: Redis is unreachable or refuses.

@@ -18,16 +18,17 @@ from .latch_watcher import LatchWatcher
 logger: Log = Log("aiolock.latch")
 
 MAX_COUNT = 100_000
-"""A closed latch keeps one id for each count, and the server drops them in one step."""
+"""A closed latch keeps one id for each count, and the server deletes them in one step."""
 TTL = 24 * 3600.0
-"""Seconds an unused latch is kept: longer than any pause between two reports, as a forgotten one never opens."""
+"""Seconds an unused latch is kept: longer than any pause between two reports, because a forgotten one never opens."""
 
 
 class Latch:
     """A count-down latch across processes. Comes from `LockManager.latch()`; cheap, shareable between tasks.
 
-    It opens when it was counted down `count` times, and stays open until nobody has used it for its `ttl`; then its
-    name means a fresh one. It is made by its first use, which also fixes its count.
+    It opens after `count` counts, and stays open until it was unused for its `ttl`; then its name means a fresh latch.
+    Its
+    first use creates it and fixes its count.
 
     Args:
         runtime: the manager's.
@@ -56,9 +57,11 @@ class Latch:
     async def count_down(self, by: str | None = None) -> int:
         """Count down by one; an open latch stays as it is.
 
-        Each call counts once, however often the library has to write it. What it cannot know is whether you meant the
-        same count when you call again: after an error, a cancellation, or a crash of your process. Say who counts, and
-        it does: a latch counts a `by` once.
+        Each call counts once, however often the library has to write it. The library cannot know whether you mean the
+        same
+        count when you call again after an error, a cancellation, or a crash of your process. Pass `by=`, and it knows:
+        a
+        latch counts each `by` once.
 
         Args:
             by: who or what is counted, text of 1 to 512 bytes in UTF-8; None counts in any case.
@@ -67,12 +70,13 @@ class Latch:
             How many counts are missing now; 0: it is open.
 
         Raises:
-            BackendError: Redis is unreachable or refuses. Without an answer it may have been counted, or is once the
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been counted, or may be once
+                the
                 connection is back.
             ConfigurationError: a `by` that cannot work; or the manager is not entered, closed, of another loop, or of
                 a parent process.
 
-        Cancellation: it is counted if it was written already. Cost: one round trip.
+        Cancellation: it counts if it was already written. Cost: one round trip.
         """
         self._runtime.check(self.name)
         call = self._calls.count_down(self._runtime.new_owner("") if by is None else self._counter(by))
@@ -80,7 +84,7 @@ class Latch:
         return self._agree(await self._runtime.ask(call, "counting down"))
 
     async def count(self) -> int:
-        """How many counts are missing; 0: it is open.
+        """Return how many counts are missing; 0: it is open.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
@@ -90,17 +94,18 @@ class Latch:
         return self._agree(await self._runtime.ask(self._calls.query(), "looking at"))
 
     async def delete(self) -> bool:
-        """End it, open or not; the next use of its name makes a fresh one, with all counts missing.
+        """End it, open or not; the next use of its name creates a fresh one, with all counts missing.
 
-        For a latch that nobody waits for any more. Whoever still waits, and has not seen it open, goes on waiting for
-        the fresh one, as after an expiry.
+        For a latch without waiters. A task that still waits, and has not seen it open, then waits for the fresh one, as
+        after
+        an expiry.
 
         Returns:
             True if there was one.
 
         Raises:
             BackendError: Redis is unreachable or refuses. Without an answer it may have been deleted.
-            ConfigurationError: as `count_down()`.
+            ConfigurationError: as for `count_down()`.
 
         Cancellation: it may still happen. Cost: one round trip.
         """
@@ -110,18 +115,19 @@ class Latch:
         """Wait until it is open.
 
         Args:
-            timeout: seconds to wait; 0 for one query, None for without limit.
+            timeout: seconds to wait; 0 for one query, None for no limit.
 
         Raises:
-            WaitTimeout: it did not open in time; says how many counts are missing.
-            BackendError: Redis did not answer the first query within `request_timeout`, or refuses. Who is already
-                waiting rides out an outage.
+            WaitTimeout: it did not open in time; the message says how many counts are missing.
+            BackendError: Redis did not answer the first query within `request_timeout`, or refuses. A task that already
+                waits keeps waiting through an outage.
             NotAcquired: the manager was closed meanwhile.
-            ConfigurationError: as `count_down()`.
+            ConfigurationError: as for `count_down()`.
 
-        Cancellation: nothing is left. Cost: one round trip if it is open; else a SUBSCRIBE and a second query, then
-        one query each `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
-        opening. However many tasks of the process wait.
+        Cancellation: nothing is left. Cost: one round trip if it is open. Otherwise a SUBSCRIBE and a second query,
+        then
+        one query every `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
+        opening, however many tasks of the process wait.
         """
         limit = check_timeout(self.name, "timeout", timeout)
         runtime, name = self._runtime, self.name
@@ -169,7 +175,7 @@ class Latch:
         if state.total != self._calls.total and not self._warned:
             self._warned = True
             logger.warning(
-                "latch %r was made with count=%d, not %d: the first one counts, until it expires",
+                "latch %r was made with count=%d, not %d: the first use decides, until it expires",
                 self.name,
                 state.total,
                 self._calls.total,
@@ -187,4 +193,4 @@ class Latch:
         return f"<Latch {self.name!r} count={self._calls.total}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a Latch cannot leave its process: make one of the same name from the other's manager")
+        raise TypeError("a Latch cannot leave its process: create one with the same name from the other's manager")

@@ -1,4 +1,4 @@
-"""One latch in one process: whoever waits for it shares one subscription and one query at a time."""
+"""One latch in one process: its waiters share one subscription and one query at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..scripts.base import Call
 from ..scripts.latch import LatchCalls, LatchState
 
 RETRY = 0.5
-"""Seconds until the next query after one that the server answered with a passing error."""
+"""Seconds until the next query after the server answered with a temporary error."""
 
 
 class LatchWatcher:
-    """The local side of one latch; made by the first who waits, gone with the last.
+    """The local side of one latch; the first waiter creates it, the last removes it.
 
-    Messages only say that it is worth a query: what the latch is, the server says. It has no task: replies, messages
+    Messages only say that a query is worthwhile: the server knows the latch's state. It has no task: replies, messages
     and the watchdog drive it.
 
     Args:
@@ -41,12 +41,12 @@ class LatchWatcher:
         self._listener = ReleaseListener(runtime, calls.channels, lambda owner: False, self.signal)
         self._attempts = 0
         self._call: Call[LatchState] | None = None  # the query on its way
-        self._again = False  # something was heard since it was made
+        self._again = False  # a message came since it was written
 
-    # For who waits.
+    # For waiters.
 
     def join(self, calls: LatchCalls) -> None:
-        """Begin to wait; with the first begins the asking."""
+        """Start waiting; the first waiter starts the queries."""
         if calls.ttl_ms > self._calls.ttl_ms:
             self._calls = calls
         self._waiters += 1
@@ -55,7 +55,7 @@ class LatchWatcher:
             self._query()
 
     def leave(self) -> None:
-        """Wait no longer; with the last ends everything."""
+        """Stop waiting; the last waiter ends everything."""
         self._waiters -= 1
         if self._waiters == 0:
             self._listener.stop()
@@ -68,7 +68,7 @@ class LatchWatcher:
         self._runtime.progress()
 
     async def change(self, due: float, error: Callable[[], BaseException]) -> None:
-        """Sleep until there is something new, if need be a message; raise `error()` at clock time `due`.
+        """Sleep until there is news, such as a message; raise `error()` at clock time `due`.
 
         Raises:
             NotAcquired: the manager closes.
@@ -108,7 +108,7 @@ class LatchWatcher:
     # Asking.
 
     def _next_query(self, failed: bool) -> float:
-        """Clock time of the next query if nothing is heard until then; each one also refreshes the latch's expiry."""
+        """Clock time of the next query if no message comes until then; each query also refreshes the latch's expiry."""
         pause = min(self._runtime.limits.recheck, self._calls.ttl_ms / 3000)
         if self._runtime.poll is not None:
             pause = min(pause, self._runtime.poll.pause(self._attempts - 1))

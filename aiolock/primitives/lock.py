@@ -16,14 +16,14 @@ from .reentrant import Reentrant
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """A look at a held lock, as the server saw it.
+    """A view of a held lock, as the server saw it.
 
     Attributes:
         holder: host and pid of the process that holds it.
         depth: how many acquisitions its owner has open.
         ttl: seconds until it expires unless renewed.
         fence: the fencing token of its lease.
-        metadata: what the holder's lock was made with, or None.
+        metadata: the `metadata` of the holder's lock, or None.
     """
 
     holder: str
@@ -42,11 +42,11 @@ def lock_info(held: Held) -> LockInfo:
 class Lock(Reentrant):
     """A reentrant lock across processes. Comes from `LockManager.lock()`; cheap, reusable, shareable between tasks.
 
-    Processes queue for it on the server, each with one place for all its tasks, and take turns; within a process tasks
-    go first come, first served. So nobody starves, and a hand-off wakes nobody but the next.
+    Processes queue for it on the server, each with one place for all its tasks, and take turns. Within a process tasks
+    go first come, first served. So no waiter starves, and a hand-off wakes only the next one.
 
-    `async with lock as lease:` waits as `acquire()` does, and cancels its body when the lease is lost; then `LockLost`
-    is raised at its end. Nothing is lost on cancellation: what the server granted to nobody is undone.
+    `async with lock as lease:` waits as `acquire()` does, and cancels its body if the lease is lost; the block then
+    raises `LockLost` at its end. You may cancel it anywhere: a grant that no task takes is undone.
 
     Args:
         runtime: the manager's.
@@ -63,11 +63,11 @@ class Lock(Reentrant):
         super().__init__(runtime, lock_calls(runtime, name), policy)
 
     async def is_locked(self) -> bool:
-        """True if anybody holds it. Cost: one round trip."""
+        """Return True if it is held. Cost: one round trip."""
         return await self.info() is not None
 
     async def info(self) -> LockInfo | None:
-        """Who holds it, or None.
+        """Return who holds it, or None if it is free.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
@@ -78,10 +78,12 @@ class Lock(Reentrant):
         return None if seen.held is None else lock_info(seen.held)
 
     async def force_release(self) -> bool:
-        """End it whoever holds it; the holder is told at once and its guarded block cancelled. Who waits is next.
+        """End it, whoever holds it; the holder is told at once and its guarded block cancelled. The next waiter gets
+        in.
 
-        The one way two blocks can overlap: until the holder has heard of it. Its fence is refused by then, if the
-        resource looks at fences.
+        This is the one way in which two blocks can overlap: until the holder has heard of it. If the resource checks
+        fences,
+        it refuses the holder from now on.
 
         Returns:
             True if it was held.
@@ -95,7 +97,7 @@ class Lock(Reentrant):
 
 
 def lock_calls(runtime: Runtime, name: str, ordered: bool = False) -> LockCalls:
-    """Requests about a name, which tasks wait for one by one if `ordered`."""
+    """Requests about a name; with `ordered` each task waits for it by itself."""
     limits, races = runtime.limits, runtime.backend.nodes > 1
     return LockCalls(runtime.keys, name, limits.liveness_ms, ordered=ordered, races=races)
 

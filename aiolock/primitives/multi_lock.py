@@ -14,19 +14,20 @@ from .lock import LockInfo, lock_info
 from .reentrant import Reentrant
 
 MAX_NAMES = 64
-"""One script reads and writes three keys a name; the server does nothing else meanwhile."""
+"""One script reads and writes three keys per name, and the server does nothing else meanwhile."""
 
 
 class MultiLock(Reentrant):
-    """Several locks as one, across processes: one script takes all or none, so that no order can end in a deadlock.
+    """Several locks as one, across processes: one script takes all or none, so that no order can cause a deadlock.
 
-    Comes from `LockManager.multi_lock()`; cheap, reusable, shareable between tasks. It takes the very locks of
-    `LockManager.lock()`: whoever holds one of the names, that way or through another multi lock, excludes it. A task
-    that holds the same names nests; one that holds only some of them gets `NotAcquired`. One lease, one fence for all
-    names, lost if one of them is.
+    Comes from `LockManager.multi_lock()`; cheap, reusable, shareable between tasks. It takes the same locks as
+    `LockManager.lock()`: a holder of one of the names, that way or through another multi lock, excludes it. A task that
+    holds the same names nests; one that holds only some of them gets `NotAcquired`. There is one lease and one fence
+    for
+    all names, lost if one of them is.
 
-    While it waits it may have some of the names reserved, so that it gets in however much others use them; it gives
-    them back after a quarter of its wait, 10 s at most. Waiting costs one request more for each name that it is granted
+    While it waits it may reserve some of the names, so that it gets in however much others use them; it gives them back
+    after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that it is granted
     before the last.
 
     Args:
@@ -49,11 +50,11 @@ class MultiLock(Reentrant):
         return self._calls.names
 
     async def is_locked(self) -> bool:
-        """True if anybody holds any of the names. Cost: one round trip."""
+        """Return True if any of the names is held. Cost: one round trip."""
         return bool(await self.info())
 
     async def info(self) -> dict[str, LockInfo]:
-        """Who holds which of the names, at one moment; free ones are left out.
+        """Return who holds which of the names at one moment; free ones are left out.
 
         Raises:
             BackendError: Redis is unreachable or refuses.

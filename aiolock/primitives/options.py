@@ -1,4 +1,4 @@
-"""What a lock can be made with, checked and turned into its policy."""
+"""The options of a lock, checked and turned into its policy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..core.policy import Policy, check_duration, check_margin, check_metadata, 
 
 
 class Default:
-    """Stands for a value that was not given: "as the lock was made with", where None means "without limit".
+    """Stands for a value that you did not give: "as the lock was made", where None means "no limit".
 
-    Pass `Default()` on where a wrapper of yours was given no timeout.
+    Pass on `Default()` if your wrapper got no timeout.
     """
 
     def __repr__(self) -> str:
@@ -48,16 +48,16 @@ ACQUIRE_HINTS = HINTS | {
 
 
 class LockOptions(TypedDict, total=False):
-    """Keywords of every factory of locks. Where seconds are taken, a `timedelta` is, too.
+    """Keywords of every factory of locks. Wherever you pass seconds, you may pass a `timedelta`.
 
     Attributes:
         ttl: seconds, instead of the manager's.
-        acquire_timeout: seconds an acquire may wait, or None for without limit, instead of the manager's.
+        acquire_timeout: seconds an acquire may wait, or None for no limit, instead of the manager's.
         renew: instead of the manager's; False makes fixed leases, which end at their deadline.
-        max_hold: seconds a hold may last at most from its grant, however well it is renewed; None for no limit.
-        cancel_on_loss: False lets the guarded body run on after a loss; `lease.lost`, `lease.reason` and
-            `await lease.wait_lost()` tell, and the block still ends with `LockLost`.
-        metadata: text that `info()` and timeouts of others show, next to this process's host and pid.
+        max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
+        cancel_on_loss: False lets the guarded body run on after a loss. Look at `lease.lost` and `lease.reason`, or
+            await `lease.wait_lost()`; the block still ends with `LockLost`.
+        metadata: text that `info()` and timeouts of others show, beside this process's host and pid.
     """
 
     ttl: float | timedelta | None
@@ -69,7 +69,7 @@ class LockOptions(TypedDict, total=False):
 
 
 def policy_of(name: str, default: Policy, margin: float | timedelta | None, options: LockOptions) -> Policy:
-    """The policy of a lock.
+    """Return the policy of a lock.
 
     Args:
         name: the lock's, for errors.
@@ -79,7 +79,7 @@ def policy_of(name: str, default: Policy, margin: float | timedelta | None, opti
 
     Raises:
         ConfigurationError: a value that cannot work.
-        TypeError: an unknown keyword; says what to do instead of one of another library.
+        TypeError: an unknown keyword; for one of another library the message says what to do instead.
     """
     foreign = set(options) - LockOptions.__annotations__.keys()
     if foreign:
@@ -104,9 +104,9 @@ def refuse_foreign(given: Iterable[str], hints: Mapping[str, str], known: Iterab
     """Raise for an unknown keyword.
 
     Args:
-        given: the unknown ones.
-        hints: what to do instead, of those of other libraries.
-        known: the keywords that there are.
+        given: the unknown keywords.
+        hints: what to do instead, for those of other libraries.
+        known: the keywords that exist.
 
     Raises:
         TypeError: always.

@@ -1,4 +1,4 @@
-"""What the primitives share whose queue is kept by the server."""
+"""What the primitives whose queue is on the server have in common."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from .base import Primitive
 
 
 class Queueing(Primitive):
-    """First come, first served across processes; the server grants, and tells whoever's turn it is."""
+    """First come, first served across processes; the server grants, and tells the next in line."""
 
     __slots__ = ()
 
     _calls: QueueCalls
 
     async def force_release(self) -> bool:
-        """End whatever is held, whoever holds it; the holders are told at once and their guarded blocks cancelled.
+        """End all holds, whoever has them; the holders are told at once and their guarded blocks cancelled.
 
-        The one way blocks can overlap that must not: until the holder has heard of it. Its fence is refused by then, if
-        the resource looks at fences.
+        This is the one way in which blocks can overlap that must not: until the holders have heard of it. If the
+        resource
+        checks fences, it refuses them from now on.
 
         Returns:
-            True if anything was held.
+            True if it was held.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
 
-        Cancellation: those that were asked for are ended. Cost: one round trip for each 250 holders; nobody is let in
-        in between.
+        Cancellation: the holds of requests that were written are ended. Cost: one round trip for every 250 holders; no
+        one
+        is let in between these.
         """
         held = False
         while True:
@@ -37,6 +39,8 @@ class Queueing(Primitive):
                 return held
 
     async def _standing(self, uses: bool = False) -> Standing:
-        """What there is. A request that `uses` the name fixes its capacity, and keeps it as a clean release does."""
+        """Return the state of the name. A request that `uses` the name fixes its capacity, as long as a clean release
+        does.
+        """
         first = self._gate().queue.foremost
         return await self._runtime.ask(self._calls.info(first, self._policy.ttl_ms if uses else None), "looking at")

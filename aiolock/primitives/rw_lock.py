@@ -16,22 +16,22 @@ from .queued import Queueing
 from .reentrant import Reentrant
 
 FULL = 2**31
-"""What a writer takes, and 1 more while it reads, too; a reader takes 1, and there are never so many."""
+"""What a writer takes, and 1 more while it also reads; a reader takes 1, and there are never as many readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RWLockInfo:
-    """A look at a held read-write lock, as the server saw it.
+    """A view of a held read-write lock, as the server saw it.
 
     Attributes:
-        readers: how many hold it for reading; 1 while the one that writes reads, too.
-        writing: somebody holds it for writing.
+        readers: how many hold it for reading; 1 while the writer also reads.
+        writing: whether it is held for writing.
         holder: host and pid of the process that was let in last.
         ttl: seconds until the longest of its leases expires unless renewed.
         fence: the fencing token of the last write.
-        metadata: what the last holder's lock was made with, or None.
+        metadata: the `metadata` of the last holder's lock, or None.
         waiters: how many wait in the queue, over all processes.
-        position: which of them is the first of this manager, from 1; None if nobody of it waits.
+        position: the place of this manager's first waiter, from 1; None if it has none.
     """
 
     readers: int
@@ -45,10 +45,10 @@ class RWLockInfo:
 
 
 class RWLockSide(Queueing, Reentrant):
-    """One side of a read-write lock; used as a `Lock` is.
+    """One side of a read-write lock; use it like a `Lock`.
 
-    A task that writes may read (and go on reading when the write lease is released: a downgrade). A task that reads
-    and wants to write would wait for itself: `NotAcquired` at once. `release()` is of this side's leases only.
+    A task that writes may read (and keep reading when it releases the write lease: a downgrade). A task that reads and
+    wants to write would wait for itself: `NotAcquired` at once. `release()` releases only this side's leases.
 
     Args:
         runtime: the manager's.
@@ -66,7 +66,7 @@ class RWLockSide(Queueing, Reentrant):
         super().__init__(runtime, _calls(runtime, name, FULL if writes else 1), policy)
 
     async def info(self) -> RWLockInfo | None:
-        """Who holds it, and how long the queue is; None if nobody holds it. As `RWLock.info()`."""
+        """Return who holds it, and how long the queue is; None if it is free. As `RWLock.info()`."""
         seen = await self._standing()
         if seen.held is None:
             return None
@@ -102,9 +102,11 @@ class RWLockSide(Queueing, Reentrant):
 class RWLock:
     """Many readers or one writer, over all processes; first come, first served, so neither side starves.
 
-    Comes from `LockManager.rw_lock()`. Readers that come after a waiting writer wait behind it; one that dies waiting
-    is skipped within the manager's `liveness`. Each reader has its own lease: a crashed one delays writers by its own
-    ttl. A write lease has a fence of its own; a read lease has that of the last write.
+    Comes from `LockManager.rw_lock()`. Readers that come after a waiting writer wait behind it; a writer that dies
+    while
+    it waits is passed over within the manager's `liveness`. Each reader has its own lease: a crashed one delays writers
+    by
+    its own ttl. A write lease has a fence of its own; a read lease has that of the last write.
 
     Args:
         runtime: the manager's.
@@ -128,11 +130,11 @@ class RWLock:
         return self.write.name
 
     async def is_locked(self) -> bool:
-        """True if anybody reads or writes. Cost: one round trip."""
+        """Return True if it is held for reading or writing. Cost: one round trip."""
         return await self.info() is not None
 
     async def info(self) -> RWLockInfo | None:
-        """Who holds it, and how long the queue is; None if nobody holds it.
+        """Return who holds it, and how long the queue is; None if it is free.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
@@ -149,7 +151,7 @@ class RWLock:
         return f"<RWLock {self.name!r} ttl={format_seconds(self.write._policy.ttl)}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("an RWLock cannot leave its process: make one of the same name from the other's manager")
+        raise TypeError("an RWLock cannot leave its process: create one with the same name from the other's manager")
 
 
 def _calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:

@@ -1,4 +1,4 @@
-"""The semaphore: so many at once, each with a lease."""
+"""The semaphore: limits concurrent holders across processes; each acquisition gets its own lease."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MAX_PERMITS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreInfo:
-    """A look at a semaphore, as the server saw it.
+    """A view of a semaphore, as the server saw it.
 
     Attributes:
         permits: how many there are in all.
         available: how many are free.
-        used: how many are taken; more than there are for a while, if `set_permits()` lowered their number.
-        holders: how many leases are out.
+        used: how many are taken; for a while more than there are, if `set_permits()` lowered their number.
+        holders: how many leases exist.
         waiters: how many wait in the queue, over all processes.
-        position: which of them is the first of this manager, from 1; None if nobody of it waits.
+        position: the place of this manager's first waiter, from 1; None if it has none.
     """
 
     permits: int
@@ -47,15 +47,17 @@ class SemaphoreInfo:
 
 
 class Semaphore(Queueing):
-    """So many permits, over all processes; each acquisition has a lease of its own, renewed and guarded as a lock's is.
+    """Limits concurrent holders across processes; each acquisition gets its own lease, renewed and guarded like a
+    lock's.
 
-    Comes from `LockManager.semaphore()`. A crashed holder's permits come back after its ttl. Granted in the order of
-    the requests, so a large request is not starved by small ones. Not reentrant: each acquisition takes permits.
+    Comes from `LockManager.semaphore()`. A crashed holder's permits come back after its ttl. Requests are served in
+    order,
+    so small ones do not starve a large one. Not reentrant: each acquisition takes permits.
 
     Args:
         runtime: the manager's.
         name: what is limited.
-        permits: how many, unless the server knows better.
+        permits: how many, unless the server already knows another number.
         policy: how they are held.
     """
 
@@ -74,47 +76,51 @@ class Semaphore(Queueing):
         """Acquire `n` permits, all or none, waiting for others: `await` it for a lease, or `async with` it.
 
         Args:
-            n: how many, of this one lease.
-            timeout: seconds to wait; 0 for one attempt, None for without limit; the semaphore's `acquire_timeout` if
-                not given.
+            n: how many, for this one lease.
+            timeout: seconds to wait; 0 for one attempt, None for no limit; by default the semaphore's
+                `acquire_timeout`.
 
         Raises:
-            AcquireTimeout: the timeout is over; says who holds permits, or that Redis has not answered yet.
-            BackendError: Redis did not answer within `request_timeout`, or refuses. A task that is already waiting
-                rides out an outage.
+            AcquireTimeout: the timeout is over; the message says who holds permits, or that Redis has not answered yet.
+            BackendError: Redis did not answer within `request_timeout`, or refuses. A task that already waits keeps
+                waiting
+                through an outage.
             ConfigurationError: more than there are; or as for `Lock.acquire()`.
 
-        Cancellation: at each await, once or twice: nothing is held once the undo, written at once, has landed.
+        Cancellation: at each await, once or twice: nothing is held once the undo, which is written at once, has
+        arrived.
 
-        Cost: one round trip if there are enough; else an entry in the server's queue, refreshed for all waiters of this
-        manager by one command a second, and one message when it is its turn.
+        Cost: one round trip if there are enough. Otherwise an entry in the server's queue, which one command per second
+        refreshes for all waiters of this manager, and one message when it is its turn.
         """
         if foreign:
             refuse_foreign(foreign, ACQUIRE_HINTS, ("n", "timeout"))
         return self._obtain(self._for(n), timeout)
 
     def try_acquire(self, n: int = 1, **foreign: Never) -> Acquisition[Lease | None]:
-        """Acquire `n` permits in one attempt, never waiting: the lease is None if there are not enough, or others wait.
+        """Acquire `n` permits in one attempt, never waiting: the lease is None if there are not enough, or if others
+        wait.
 
-        Raises and cancellation: as `acquire()`. Cost: one round trip.
+        Raises and cancellation: as for `acquire()`. Cost: one round trip.
         """
         if foreign:
             refuse_foreign(foreign, ACQUIRE_HINTS, ("n",))
         return self._obtain_now(self._for(n))
 
     def release(self, n: int | None = None) -> Releasing:
-        """Give back the calling task's innermost lease, or `n` permits of it. Sent when called.
+        """Give back the calling task's innermost lease, or `n` permits of it. Sent when you call it.
 
         Args:
             n: how many, at most as many as that lease has; None for all.
 
         Returns:
-            Something to await, or not, as `lease.release(n)` does. Awaiting it raises `LockLost` if the lease was lost,
+            Something that you may await, as `lease.release(n)` does. Awaiting it raises `LockLost` if the lease was
+            lost,
             and `BackendError` if the server refuses.
 
         Raises:
-            NotOwned: this task has none: call `lease.release()` on the lease that another acquired. Or an `async with`
-                block has it, which gives back what is left at its end.
+            NotOwned: this task has no lease: call `lease.release()` on the lease that another task acquired. Or an
+                `async with` block has it, which gives the rest back at its end.
             ConfigurationError: the lease has fewer.
 
         Cancellation: they are given back all the same. Cost: one round trip.
@@ -122,17 +128,17 @@ class Semaphore(Queueing):
         return self._innermost(n).release(n)
 
     async def available(self) -> int:
-        """How many permits are free. Raises and costs what `info()` does."""
+        """Return how many permits are free. Raises and costs what `info()` does."""
         return (await self.info()).available
 
     async def used(self) -> int:
-        """How many permits are taken. Raises and costs what `info()` does."""
+        """Return how many permits are taken. Raises and costs what `info()` does."""
         return (await self.info()).used
 
     async def info(self) -> SemaphoreInfo:
-        """How many permits there are, are free and taken, and how many wait.
+        """Return how many permits there are, are free and taken, and how many wait.
 
-        A look is a use of the name: the first one fixes how many there are.
+        Looking is a use of the name: the first use fixes the number of permits.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
@@ -145,9 +151,10 @@ class Semaphore(Queueing):
         return SemaphoreInfo(seen.capacity, free, seen.used, seen.holders, seen.waiters, seen.rank)
 
     async def set_permits(self, permits: int) -> None:
-        """Change how many permits there are, for every manager; wakes whoever can enter now.
+        """Change how many permits there are, for every manager; wakes the waiters that now fit.
 
-        Takes none away: with fewer permits than are out, nobody enters until enough came back. A waiting request that
+        It takes none away: if more permits are taken than this, no one gets in until enough came back. A waiting
+        request that
         is larger than this fails with `ConfigurationError`.
 
         Raises:
@@ -167,7 +174,7 @@ class Semaphore(Queueing):
         if permits != self._permits and not self._warned:
             self._warned = True
             logger.warning(
-                "semaphore %r has %d permits, not the %d it was made with here: the first to use it decides; "
+                "semaphore %r has %d permits, not the %d it was made with here: the first use decides; "
                 "change it with set_permits()",
                 self.name,
                 permits,

@@ -34,7 +34,7 @@ async def test_a_look_fixes_it(ten: Semaphore, fifteen: Semaphore, look: str, ca
         assert await ten.available() == 0
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [text for text in told if "permits" in text] == [
-        "semaphore 'api' has 10 permits, not the 15 it was made with here: the first to use it decides; "
+        "semaphore 'api' has 10 permits, not the 15 it was made with here: the first use decides; "
         "change it with set_permits()"
     ]
 

@@ -144,7 +144,7 @@ async def test_several_blocks_and_it_is_unclear_which_is_meant(
     running, reading = asyncio.create_task(run()), asyncio.create_task(reader())
     await started.wait()
     await inside.wait()
-    with pytest.raises(NotOwned, match="Keep what acquire"):
+    with pytest.raises(NotOwned, match="Keep the object that acquire"):
         await asyncio.create_task(service.stop())
     assert any("none was released" in record.getMessage() for record in caplog.records)
     with pytest.raises(ZeroDivisionError):  # an error is not masked

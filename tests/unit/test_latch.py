@@ -474,7 +474,7 @@ async def test_the_first_count_counts(locks: LockManager, there: Latch, caplog: 
         await other.wait()
     (record,) = caplog.records
     assert (
-        record.getMessage() == "latch 'import:7' was made with count=2, not 5: the first one counts, until it expires"
+        record.getMessage() == "latch 'import:7' was made with count=2, not 5: the first use decides, until it expires"
     )
     caplog.clear()
     await locks.latch(NAME, 7).wait()
