@@ -3,6 +3,7 @@
 import logging as _logging
 
 from .core.acquisition import Acquisition as Acquisition
+from .core.acquisition import Attempt as Attempt
 from .core.lease import Lease as Lease
 from .core.lease import Owner as Owner
 from .core.poll import Poll as Poll
@@ -10,6 +11,7 @@ from .errors import AcquireTimeout as AcquireTimeout
 from .errors import AiolockError as AiolockError
 from .errors import BackendError as BackendError
 from .errors import ConfigurationError as ConfigurationError
+from .errors import Holder as Holder
 from .errors import LockLost as LockLost
 from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
@@ -35,11 +37,13 @@ __all__ = [
     "AcquireTimeout",
     "Acquisition",
     "AiolockError",
+    "Attempt",
     "BackendError",
     "ConfigurationError",
     "Default",
     "FairLock",
     "FairLockInfo",
+    "Holder",
     "Latch",
     "Lease",
     "Lock",

@@ -3,7 +3,7 @@
     AiolockError                      carries the lock's name; the message says what to do
     ├─ ConfigurationError(ValueError) bad name, ttl, URL, option; raised before anything is held
     ├─ NotAcquired                    not held, once a pending undo has arrived
-    │  └─ AcquireTimeout(TimeoutError)
+    │  └─ AcquireTimeout(TimeoutError) `holder` is who had it; a known outage is `__cause__`
     ├─ WaitTimeout(TimeoutError)      a latch did not open in time; nothing is or was held
     ├─ LockLost                       was held, but is no longer; `reason` says why
     ├─ NotOwned                       you released or renewed what you do not hold
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -82,8 +83,39 @@ class NotAcquired(AiolockError):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock, as it said of itself.
+
+    Attributes:
+        name: what it holds: the lock's name; of a multi lock the one that is in the way.
+        process: its host and pid, as "web-3:4711"; "" if it did not say.
+        metadata: what its lock was made with, or None.
+    """
+
+    name: str
+    process: str
+    metadata: str | None = None
+
+    def __str__(self) -> str:
+        """For people: "web-3:4711 nightly report"."""
+        return " ".join(filter(None, (self.process, self.metadata))) or "somebody who did not say who"
+
+
 class AcquireTimeout(NotAcquired, TimeoutError):
-    """Another owner held the lock for the whole timeout."""
+    """Another owner held the lock for the whole timeout, or Redis did not answer in that time.
+
+    If Redis cannot be reached, its error is `__cause__`.
+
+    Args:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        holder: who had it when Redis last answered; None if it has not answered, so that nobody is known to have it.
+    """
+
+    def __init__(self, name: str, message: str, holder: Holder | None = None) -> None:
+        super().__init__(name, message)
+        self.holder = holder
 
 
 class WaitTimeout(AiolockError, TimeoutError):

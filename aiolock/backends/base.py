@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
-from ..errors import BackendError
+from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
 
 R = TypeVar("R")
@@ -38,6 +38,8 @@ class Backend(Protocol):
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 if there are none.
         checked: a grant counts only as the answer to a call that acquires, not as a message or in a refresh.
+        unreachable: why the server cannot be reached at the moment, as the last attempt found; None if it can, or if
+            nothing is known. On a quorum: why no majority can.
         nodes: how many servers decide: 1, or more for a quorum. A quorum runs only the lock's scripts, and no transfer.
     """
 
@@ -45,6 +47,9 @@ class Backend(Protocol):
     db: int
     checked: bool
     nodes: int
+
+    @property
+    def unreachable(self) -> AiolockError | None: ...
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         """Connect, on the running loop. You can open a closed backend again, on another loop too.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ..clock import Clock, SystemClock
-from ..errors import BackendError, ConfigurationError
+from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.base import Call, Reply, TwinReply
 from ..scripts.store import Store, WrongType
 from .base import Wake, resolve
@@ -52,6 +52,11 @@ class MemoryBackend:
     db = 0
     checked = False
     nodes = 1
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """See `Backend`."""
+        return None
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self.store = store

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..clock import Clock
-from ..errors import BackendError
+from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
 from .base import Backend, Wake, resolve
 
@@ -99,6 +99,11 @@ class ReplicatedBackend:
         self._checked = checked
         self._lanes: dict[str, Lane] = {}
         self._closing = False
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """See `Backend`."""
+        return self._plain.unreachable or self._checked.unreachable
 
     def __repr__(self) -> str:
         return f"<ReplicatedBackend {self._plain!r} {self._checked!r}>"

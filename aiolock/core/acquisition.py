@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..clock import format_seconds
-from ..errors import AcquireTimeout, LossReason, NotAcquired, NotOwned
-from ..scripts.outcomes import Granted, Kept, Lost, Missing, Queued, Refused
+from ..errors import AcquireTimeout, Holder, LossReason, NotAcquired, NotOwned
+from ..scripts.outcomes import Granted, Kept, Lost, Missing
 from .caller import caller
 from .calls import Calls
 from .gate import Gate
@@ -24,12 +23,10 @@ from .lease import Lease
 from .ondemand import OnDemand
 from .policy import Policy
 from .queue_entry import QueueEntry
+from .refusal import Refusal, unanswered_in_time
 from .waiter import Expired, Unanswered
 
 L = TypeVar("L", bound="Lease | None")
-
-
-UNANSWERED = "Redis has not answered yet"
 
 
 class Acquisition(OnDemand[L], Generic[L]):
@@ -92,6 +89,39 @@ class Acquisition(OnDemand[L], Generic[L]):
             )
 
 
+class Attempt(Acquisition["Lease | None"]):
+    """What `try_acquire()` returns: an `Acquisition` whose lease is None if somebody else has the lock.
+
+    Args:
+        name: the lock's name, for the warning.
+        obtain: the acquisition itself; called once.
+        refusals: where `obtain` says why there is no lease.
+
+    Example:
+        ```python
+        async with lock.try_acquire() as lease: ...
+
+        attempt = lock.try_acquire()
+        async with attempt as lease:
+            if lease is None:
+                raise HTTPException(409, f"{attempt.holder}")
+        ```
+    """
+
+    __slots__ = ("_refusals",)
+
+    def __init__(
+        self, name: str, obtain: Callable[[], Coroutine[object, object, Lease | None]], refusals: Sequence[Refusal]
+    ) -> None:
+        super().__init__(name, obtain, "try_acquire()")
+        self._refusals = refusals
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who had it, where there is no lease; None if there is one, or nobody said so. Cost: no round trip."""
+        return self._refusals[0].holder if self._refusals else None
+
+
 async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None, sharing: Hold | None = None) -> Lease:
     """Acquire, waiting for at most `timeout` seconds.
 
@@ -126,18 +156,19 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             gate.ask_again(waiter)
     except Unanswered:
         gate.leave_queue(waiter)
-        raise runtime.unanswered(calls.name, "acquiring") from None
+        silence = runtime.unanswered(calls.name, "acquiring")
+        raise silence from silence.__cause__
     except Expired:
         error = _timeout(gate, gate.queue.entry_of(waiter), timeout)
         gate.leave_queue(waiter)
-        raise error from None
+        raise error from error.__cause__
     except BaseException:
         gate.leave_queue(waiter)
         raise
 
 
-async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
-    """Acquire in one attempt; None if somebody else holds the lock, in this process or elsewhere."""
+async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusal:
+    """Acquire in one attempt; or why not, if somebody else holds the lock, in this process or elsewhere."""
     task = asyncio.current_task()
     runtime = gate.runtime
     hold = _nesting(gate, task)
@@ -145,20 +176,22 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | None:
         return await _nest(gate, calls, hold, policy, task)
     _refuse_overlap(gate, task)
     if not gate.open:
-        return None
+        return Refusal(gate, gate.queue.common)
     waiter = gate.join(calls, policy, 0.0)
     try:
         outcome = await waiter.outcome
         hold = gate.admit(waiter) if isinstance(outcome, Grant) else None
     except Unanswered:
         gate.leave_queue(waiter)
-        raise runtime.unanswered(calls.name, "acquiring") from None
+        silence = runtime.unanswered(calls.name, "acquiring")
+        raise silence from silence.__cause__
     except BaseException:
         gate.leave_queue(waiter)
         raise
     if hold is None:
+        refusal = Refusal(gate, gate.queue.entry_of(waiter))
         gate.leave_queue(waiter)
-        return None
+        return refusal
     return gate.lease(hold, calls, task)
 
 
@@ -232,7 +265,7 @@ async def _nest(
     reply = runtime.backend.run(call)
     seconds = runtime.limits.request_timeout
     if timeout and timeout < seconds:
-        limit = runtime.limit(reply, runtime.clock.now() + timeout, lambda: _given_up(name, timeout, UNANSWERED))
+        limit = runtime.limit(reply, runtime.clock.now() + timeout, lambda: unanswered_in_time(gate, timeout))
     else:
         limit = runtime.limit(reply, runtime.clock.now() + seconds, lambda: runtime.unanswered(name, "nesting in"))
     try:
@@ -256,31 +289,8 @@ async def _nest(
 
 
 def _timeout(gate: Gate, entry: QueueEntry | None, timeout: float | None) -> AcquireTimeout:
-    name = gate.calls.name
-    other = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
-    inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()))
-    wait = None if entry is None else entry.wait
-    refusal = None if wait is None else wait.refusal
-    if gate.contention.reentrant and any(lease._hold.reason is None for lease in inherited):
-        who = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
-    elif other is not None:
-        who = f"a task that started this one holds {other.calls.name!r}, which overlaps with it"
-    elif gate.busy:
-        who = f"held by another task of this process ({gate.runtime.holder})"
-    elif wait is not None and wait.failure is not None:
-        who = str(wait.failure)
-    elif refusal is not None:
-        who = f"{f'{refusal.part!r} is ' if refusal.part else ''}held by {_named(refusal)}"
-        if isinstance(refusal, Queued):
-            who += f", and this was number {refusal.rank} in the queue"
-    else:
-        who = UNANSWERED
-    return _given_up(name, timeout, who)
-
-
-def _given_up(name: str, timeout: float | None, why: str) -> AcquireTimeout:
-    return AcquireTimeout(name, f"lock {name!r} was not acquired within {format_seconds(timeout or 0.0)} s: {why}")
-
-
-def _named(refusal: Refused | Queued) -> str:
-    return refusal.holder.replace("\n", " ") or "somebody who did not say who"
+    inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()) if gate.contention.reentrant)
+    ancestor = next((lease._hold for lease in inherited if lease._hold.reason is None), None)
+    if ancestor is None:
+        ancestor = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
+    return Refusal(gate, entry, ancestor).timeout(timeout)

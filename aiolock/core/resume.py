@@ -59,7 +59,8 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
         return gate.lease(hold, waiter.calls, asyncio.current_task())
     except Unanswered:
         gate.leave_queue(waiter)
-        raise runtime.unanswered(ticket.name, "resuming") from None
+        silence = runtime.unanswered(ticket.name, "resuming")
+        raise silence from silence.__cause__
     except BaseException:
         gate.leave_queue(waiter)
         raise

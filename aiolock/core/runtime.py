@@ -332,12 +332,15 @@ class Runtime:
 
     def unanswered(self, name: str, doing: str) -> BackendError:
         """The error for a request that took longer than `request_timeout`."""
-        patience = self.limits.request_timeout
-        return BackendError(
+        patience, known = self.limits.request_timeout, self.backend.unreachable
+        error = BackendError(
             name,
-            f"{doing} lock {name!r} got no answer within {format_seconds(patience)} s: is Redis reachable?",
-            transient=True,
+            f"{doing} lock {name!r} got no answer within {format_seconds(patience)} s: "
+            f"{'is Redis reachable?' if known is None else known}",
+            transient=known is None or (isinstance(known, BackendError) and known.transient),
         )
+        error.__cause__ = known
+        return error
 
     async def ask(self, call: Call[R], doing: str) -> R:
         """Run `call` and wait for its answer, `request_timeout` at most.

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import ClassVar
 
 from ..clock import format_seconds
-from ..core.acquisition import Acquisition, obtain, obtain_now
+from ..core.acquisition import Acquisition, Attempt, obtain, obtain_now
 from ..core.blocks import Blocks
 from ..core.caller import caller
 from ..core.calls import Calls, Contention
@@ -16,6 +16,7 @@ from ..core.gate import Gate
 from ..core.guard import Guard
 from ..core.lease import Lease, Owner
 from ..core.policy import Policy, check_timeout
+from ..core.refusal import Refusal
 from ..core.releasing import Releasing
 from ..core.runtime import Runtime
 from ..errors import NotOwned
@@ -112,14 +113,18 @@ class Primitive:
 
         return Acquisition(self.name, acquire)
 
-    def _obtain_now(self, calls: Calls) -> Acquisition[Lease | None]:
-        async def acquire() -> Lease | None:
-            lease = await obtain_now(self._gate(), calls, self._policy)
-            if lease is not None:
-                self._obtained(lease)
-            return lease
+    def _obtain_now(self, calls: Calls) -> Attempt:
+        refusals: list[Refusal] = []
 
-        return Acquisition(self.name, acquire)
+        async def acquire() -> Lease | None:
+            outcome = await obtain_now(self._gate(), calls, self._policy)
+            if isinstance(outcome, Refusal):
+                refusals.append(outcome)
+                return None
+            self._obtained(outcome)
+            return outcome
+
+        return Attempt(self.name, acquire, refusals)
 
     def _obtained(self, lease: Lease) -> None:
         """Called with each new lease."""

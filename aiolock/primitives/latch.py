@@ -184,10 +184,15 @@ class Latch:
         return state.left
 
     def _late(self, state: LatchState | None, timeout: float | None) -> WaitTimeout:
+        known = self._runtime.backend.unreachable
         why = "Redis has not answered yet" if state is None else f"{state.left} of {state.total} counts are missing"
-        return WaitTimeout(
+        if known is not None:
+            why += f": {known}"
+        error = WaitTimeout(
             self.name, f"latch {self.name!r} did not open within {format_seconds(timeout or 0.0)} s: {why}"
         )
+        error.__cause__ = known
+        return error
 
     def __repr__(self) -> str:
         return f"<Latch {self.name!r} count={self._calls.total}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Never
 
-from ..core.acquisition import Acquisition
+from ..core.acquisition import Acquisition, Attempt
 from ..core.lease import Lease, Owner
 from .base import Primitive
 from .options import ACQUIRE_HINTS, DEFAULT, Default, refuse_foreign
@@ -63,7 +63,7 @@ class Reentrant(Primitive):
             refuse_foreign(foreign, ACQUIRE_HINTS, ("timeout", "owner"))
         return self._obtain(self._calls, timeout, owner)
 
-    def try_acquire(self, **foreign: Never) -> Acquisition[Lease | None]:
+    def try_acquire(self, **foreign: Never) -> Attempt:
         """Acquire in one attempt, never waiting: the lease is None if another owner holds it.
 
         It is None, too, while others wait: one attempt overtakes no one.

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import ClassVar, Never
 
 from ..clock import format_seconds
-from ..core.acquisition import Acquisition
+from ..core.acquisition import Acquisition, Attempt
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
 from ..core.lease import Lease
@@ -97,7 +97,7 @@ class Semaphore(Queueing):
             refuse_foreign(foreign, ACQUIRE_HINTS, ("n", "timeout"))
         return self._obtain(self._for(n), timeout)
 
-    def try_acquire(self, n: int = 1, **foreign: Never) -> Acquisition[Lease | None]:
+    def try_acquire(self, n: int = 1, **foreign: Never) -> Attempt:
         """Acquire `n` permits in one attempt, never waiting: the lease is None if there are not enough, or if others
         wait.
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from ..backends.memory import MemoryBackend as PlainMemoryBackend
 from ..backends.memory import finish
-from ..errors import BackendError, ConfigurationError
+from ..errors import AiolockError, BackendError, ConfigurationError
 from ..primitives.rw_lock import FULL
 from ..scripts.base import Call
 from ..scripts.keys import Keys
@@ -77,6 +77,11 @@ class MemoryBackend(PlainMemoryBackend):
         for call, future in backlog:
             finish(call, future, BackendError(call.name, "the manager was closed", transient=True))
         await super().aclose()
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """Why the server cannot be reached, during an `outage()`; else None."""
+        return BackendError("", "the server is away, in MemoryBackend.outage()", transient=True) if self._away else None
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         reconnecting = bool(self._backlog)

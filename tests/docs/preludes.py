@@ -22,7 +22,7 @@ import pytest
 import redis.asyncio
 from aiohttp import web
 
-from aiolock import ConfigurationError, LockLost, LockManager, LossReason
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
@@ -258,6 +258,78 @@ async def orders(url: str) -> AsyncIterator[Namespace]:
         accident.append(lambda: backend.clock.jump(40.0))
         assert await answer("blocked") == 500
         assert reconciled == ["stolen", "blocked"]
+
+
+class Work:
+    """What a block does inside the lock: how often it began, and what it raises."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        self.backend = backend
+        self.begun = 0
+        self.error: Exception | None = None
+        self.accident: Callable[[], object] | None = None
+
+    async def __call__(self, name: str) -> None:
+        self.begun += 1
+        if self.error is not None:
+            raise self.error
+        if self.accident is not None:
+            self.accident()
+            await self.backend.clock.advance(10.0)
+
+    async def times(self, call: Awaitable[Any]) -> tuple[int, Any]:
+        """How often the block began during a call, and what that returned or raised."""
+        before = self.begun
+        task = asyncio.ensure_future(call)
+        await self.backend.clock.advance(6.0)  # longer than any timeout
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        return self.begun - before, result
+
+
+OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock"), ZeroDivisionError()]
+
+
+@asynccontextmanager
+async def told_apart(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines `pay(order)`, which takes no error of its block for "not acquired"."""
+    async with memory(url) as namespace:
+        work = Work(namespace["backend"])
+        shared = namespace | {"charge": work}
+        yield shared
+        pay = shared["pay"]
+        assert await work.times(pay("free")) == (1, 200)
+        work.backend.steal("order:busy")
+        assert await work.times(pay("busy")) == (0, 503)
+        with work.backend.outage():
+            assert await work.times(pay("away")) == (0, 503)
+        for work.error in OWN_ERRORS:
+            assert await work.times(pay("broken")) == (1, work.error)
+        work.error, work.accident = None, lambda: work.backend.steal("order:lost")
+        times, error = await work.times(pay("lost"))
+        assert (times, type(error)) == (1, LockLost)
+
+
+@asynccontextmanager
+async def fail_open(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines `refresh(key)`, which runs its block once or never, whatever happens."""
+    async with memory(url) as namespace:
+        work = Work(namespace["backend"])
+        shared = namespace | {"rebuild": work}
+        yield shared
+        refresh = shared["refresh"]
+        assert await work.times(refresh("free")) == (1, None)
+        work.backend.steal("busy")
+        times, error = await work.times(refresh("busy"))
+        assert (times, type(error)) == (0, AcquireTimeout)
+        with work.backend.outage():
+            assert await work.times(refresh("away")) == (1, None)
+            for work.error in OWN_ERRORS:
+                assert await work.times(refresh("away and broken")) == (1, work.error)
+        for work.error in OWN_ERRORS:
+            assert await work.times(refresh("broken")) == (1, work.error)
+        work.error, work.accident = None, lambda: work.backend.steal("lost")
+        times, error = await work.times(refresh("lost"))
+        assert (times, type(error)) == (1, LockLost)
 
 
 @asynccontextmanager

@@ -59,6 +59,27 @@ async def test_a_first_attempt_fails_within_the_request_timeout(proxy: FaultProx
     await enter_eventually(lock)
 
 
+async def test_a_known_outage_is_the_cause(proxy: FaultProxy, opened: Opener, there: Lock, server: Server) -> None:
+    """Who waits is told what the last attempt to connect has found. Kept by RedisBackend._reconnect: `unreachable`."""
+    locks = await opened(proxy.url, request_timeout=1.0)
+    async with there:
+        waiting = asyncio.ensure_future(locks.lock(NAME).acquire(timeout=2.0))
+        await until(lambda: any(entry.wait and entry.wait.refusal for entry in locks._runtime.queue_entries.values()))
+        proxy.refuse()
+        proxy.reset()
+        with pytest.raises(BackendError, match=r"no answer within 1 s: Redis cannot be reached: .+") as first:
+            await locks.lock("another").acquire()
+        with pytest.raises(AcquireTimeout, match=r"in the queue; since then Redis cannot be reached: .+") as second:
+            await waiting
+        for error in (first.value, second.value):
+            assert isinstance(error.__cause__, BackendError)
+            assert isinstance(error.__cause__.__cause__, redis.exceptions.ConnectionError | OSError)
+        assert second.value.holder is not None
+        proxy.heal()
+        await enter_eventually(locks.lock("another"))
+        assert locks._runtime.backend.unreachable is None
+
+
 async def test_what_was_never_sent_is_never_sent(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """Attempts that gave up during an outage leave nothing to write after it. Kept by Call.withdraw."""
     locks = await opened(proxy.url, request_timeout=0.5)

@@ -27,6 +27,7 @@ class Side:
     """Keeps what it must run, and answers when the test says so."""
 
     db = 0
+    unreachable = None
 
     def __init__(self, log: list[Call[Any]], *, broken: bool = False) -> None:
         self.clock = SystemClock()

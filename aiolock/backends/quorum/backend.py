@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ...clock import Clock
-from ...errors import BackendError, ConfigurationError, QuorumError
+from ...errors import AiolockError, BackendError, ConfigurationError, QuorumError
 from ...log import Log
 from ...scripts.base import Call
 from ...scripts.lock import ACQUIRE, RELEASE
@@ -65,6 +65,12 @@ class QuorumBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event = asyncio.Event()
         self._open = False
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """See `Backend`."""
+        away = [node.unreachable for node in self._members.nodes if node.unreachable is not None]
+        return away[0] if self._members.hopeless(len(away)) else None
 
     def __repr__(self) -> str:
         ready = sum(node.ready for node in self._members.nodes)

@@ -82,6 +82,11 @@ class Node:
                 await asyncio.sleep(backoff.next())
 
     @property
+    def unreachable(self) -> AiolockError | None:
+        """Why the server cannot be reached at the moment; None if it can, for all that is known."""
+        return self.backend.unreachable if self.ready else self.failure
+
+    @property
     def run_id(self) -> str:
         """The server's run_id, if it has one."""
         run_id: str = getattr(self.backend, "run_id", "")

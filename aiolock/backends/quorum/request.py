@@ -148,11 +148,14 @@ class QuorumRequest(Generic[R]):
             transient=not self.members.hopeless(lasting),
             outcomes=outcomes,
         )
-        error.__cause__ = next(iter(failures), None)
+        away = (request.node.unreachable for request in self.requests if request.pending)
+        error.__cause__ = next((known for known in (*failures, *away) if known is not None), None)
         return error
 
     def describe(self, request: MemberRequest[R]) -> str:
         """What became of `request`, for people."""
+        if request.answer is None and request.node.unreachable is not None:
+            return str(request.node.unreachable)
         if request.answer is None:
             return "no answer in time" if self.members.clock.now() >= self.until else "no answer yet"
         return str(request.answer[0]) if isinstance(request.answer[0], BackendError) else "answered"

@@ -19,7 +19,7 @@ from .channels import Channels, Listener, Subscribe, Unsubscribe
 from .clients import Client
 from .connection import Connector, Link
 from .error_reply import ErrorReply
-from .failures import lost, refused, unconnected
+from .failures import disconnected, lost, refused, unconnected, without_frames
 from .handshake import Handshake
 from .outbox import Outbox
 from .replicas import Replicas
@@ -62,6 +62,7 @@ class RedisBackend:
         checked: False.
         nodes: 1.
         address: host and port, or the path of the socket.
+        unreachable: why there is no connection, as the last attempt found; None while there is one.
         connections_opened: how often it connected, since it was made.
 
     Raises:
@@ -85,6 +86,7 @@ class RedisBackend:
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.connections_opened: int = 0
+        self.unreachable: AiolockError | None = None
         self._timeout = request_timeout
         self._replicas = replicas
         self._state = _State.CLOSED
@@ -210,7 +212,7 @@ class RedisBackend:
         loop = asyncio.get_running_loop()
         lost = partial(self._lost, loop.time())
         session = Session(link, self._outbox, self._channels, self.clock, self._timeout, lost, self._replicas)
-        self._session = session
+        self._session, self.unreachable = session, None
         return session
 
     async def _connect(self, timeout: float) -> Link:
@@ -234,6 +236,7 @@ class RedisBackend:
         if session is None:
             return  # closed meanwhile
         self._session = None
+        self.unreachable = without_frames(disconnected(cause))
         if loop.time() - began > LASTED:
             self._backoff.reset()
         self._outbox.disconnected()
@@ -252,6 +255,7 @@ class RedisBackend:
             try:
                 link = await self._connect(self._timeout)
             except AiolockError as error:
+                self.unreachable = without_frames(error)
                 self._attempted()
                 passing = isinstance(error, BackendError) and error.transient
                 tell = logger.debug if passing in told else logger.warning if passing else logger.error

@@ -92,6 +92,24 @@ def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
     return failure
 
 
+def disconnected(cause: BaseException) -> BackendError:
+    """The connection went away, and there is no other yet."""
+    failure = BackendError(
+        "", f"the connection to Redis was lost ({type(cause).__name__}: {cause}), and is made again", transient=True
+    )
+    failure.__cause__ = cause
+    return failure
+
+
+def without_frames(error: AiolockError) -> AiolockError:
+    """Return `error`, to be kept: the frames that it came through would keep connections that are gone."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
+
+
 def unconnected(error: BaseException) -> AiolockError:
     """Why a connection could not be made. `error` is made its cause."""
     cause = error.__cause__

@@ -1,0 +1,95 @@
+"""Why an acquisition came to nothing: in words, and as data."""
+
+from __future__ import annotations
+
+from ..clock import format_seconds
+from ..errors import AcquireTimeout, AiolockError, BackendError, Holder
+from ..scripts.outcomes import Queued, Refused
+from .gate import Gate
+from .hold import Hold
+from .queue_entry import QueueEntry
+
+
+class Refusal:
+    """Why a name was not to be had, as far as this process knows.
+
+    Args:
+        gate: the name's.
+        entry: what asked for it; None if nothing did, as a task of this process was before it.
+        ancestor: what an ancestor of the task holds, so that it would wait for itself.
+    """
+
+    __slots__ = ("_ancestor", "_busy", "_failure", "_gate", "_seen")
+
+    def __init__(self, gate: Gate, entry: QueueEntry | None, ancestor: Hold | None = None) -> None:
+        self._gate = gate
+        self._ancestor = ancestor
+        self._busy = gate.busy
+        wait = None if entry is None else entry.wait
+        self._seen: Refused | Queued | None = None if wait is None else wait.refusal
+        self._failure: BackendError | None = None if wait is None else wait.failure
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who has it; None if no server has said so. Cost: a look at each hold of this process, if one of it has it."""
+        gate, runtime = self._gate, self._gate.runtime
+        if self._busy or self._ancestor is not None:
+            held = (hold for hold in runtime.holds.values() if hold.listener is gate and hold.reason is None)
+            own = self._ancestor or next(held, None)
+            if own is None:  # it was about to be held, or is no more
+                return Holder(gate.calls.name, runtime.holder)
+            return Holder(own.calls.name, runtime.holder, own.policy.metadata)
+        seen = self._seen
+        if seen is None or not (seen.holder or seen.pttl):  # no majority of a quorum agreed
+            return None
+        return _said(gate, seen)
+
+    @property
+    def cause(self) -> AiolockError | None:
+        """Why Redis cannot be reached, if it cannot."""
+        return self._failure or self._gate.runtime.backend.unreachable
+
+    def timeout(self, timeout: float | None) -> AcquireTimeout:
+        """The error for a wait of so many seconds."""
+        return _timeout(self._gate, timeout, self._why(), self.holder, self.cause)
+
+    def _why(self) -> str:
+        seen, known = self._seen, self.cause
+        if self._ancestor is not None:
+            if self._ancestor.listener is self._gate:
+                return "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
+            return f"a task that started this one holds {self._ancestor.calls.name!r}, which overlaps with it"
+        if self._busy:
+            return f"held by another task of this process ({self._gate.runtime.holder})"
+        if self._failure is not None:
+            return str(self._failure)
+        if seen is None:
+            return _unanswered(known)
+        part = f"{seen.part!r} is " if seen.part else ""
+        rank = f", and this was number {seen.rank} in the queue" if isinstance(seen, Queued) else ""
+        since = "" if known is None else f"; since then {known}"
+        return f"{part}held by {_said(self._gate, seen)}{rank}{since}"
+
+
+def _said(gate: Gate, seen: Refused | Queued) -> Holder:
+    process, _, metadata = seen.holder.partition("\n")
+    return Holder(seen.part or gate.calls.name, process, metadata or None)
+
+
+def unanswered_in_time(gate: Gate, timeout: float) -> AcquireTimeout:
+    """The error for so many seconds in which Redis did not answer somebody who has the name already."""
+    known = gate.runtime.backend.unreachable
+    return _timeout(gate, timeout, _unanswered(known), None, known)
+
+
+def _unanswered(known: AiolockError | None) -> str:
+    return "Redis has not answered yet" if known is None else f"Redis has not answered yet: {known}"
+
+
+def _timeout(
+    gate: Gate, timeout: float | None, why: str, holder: Holder | None, cause: AiolockError | None
+) -> AcquireTimeout:
+    name, seconds = gate.calls.name, format_seconds(timeout or 0.0)
+    error = AcquireTimeout(name, f"lock {name!r} was not acquired within {seconds} s: {why}", holder)
+    error.__cause__ = cause
+    return error

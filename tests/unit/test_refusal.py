@@ -1,0 +1,233 @@
+"""Why an acquisition came to nothing, as data: who has the lock, and why Redis cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiolock import AcquireTimeout, BackendError, Holder, LockManager, WaitTimeout
+from aiolock.testing import MemoryBackend
+from tests.support.locks import change
+
+from .world import Crew, runtime_of, settle
+
+NAME = "order:42"
+
+
+async def acquire(lock: Any, **options: Any) -> Any:
+    return await lock.acquire(**options)
+
+
+def of(manager: LockManager, metadata: str | None = None, name: str = NAME) -> Holder:
+    """A process as it says of itself."""
+    return Holder(name, runtime_of(manager).holder, metadata)
+
+
+async def test_another_task_of_this_process(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """No server is asked. Kept by Refusal.holder: `hold.listener is gate`."""
+    lock = locks.lock(NAME, metadata="nightly")
+    async with locks.lock("another", metadata="not this one"), lock:
+        backend.calls.clear()
+
+        async def others() -> None:
+            attempt = lock.try_acquire()
+            async with attempt as lease:
+                assert lease is None
+                assert attempt.holder == of(locks, "nightly")
+            with pytest.raises(AcquireTimeout) as caught:
+                await lock.acquire(timeout=0)
+            assert caught.value.holder == of(locks, "nightly")
+            assert caught.value.__cause__ is None
+
+        await crew.start(others())
+        assert backend.calls == []
+
+
+async def test_another_task_that_is_about_to_hold_it(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """It is known which process, and no more."""
+    first = crew.start(acquire(locks.lock(NAME, metadata="nightly")))
+    await asyncio.sleep(0)
+    attempt = locks.lock(NAME).try_acquire()
+    assert await attempt is None
+    assert attempt.holder is None  # nobody has answered anything yet
+    lease = await first
+    refused = crew.start(acquire(locks.lock(NAME), timeout=0))
+    await asyncio.wait((refused,))
+    error = refused.exception()
+    assert isinstance(error, AcquireTimeout)
+    assert error.holder == of(locks, "nightly")
+    await lease.release()
+
+
+async def test_another_process(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
+    """The refusal says it: no request more. Kept by Refusal.holder: `_said`."""
+    async with peer.lock(NAME, metadata="two\nlines"):
+        backend.calls.clear()
+        attempt = locks.lock(NAME).try_acquire()
+        assert attempt.holder is None
+        assert await attempt is None
+        assert attempt.holder == of(peer, "two\nlines")
+        assert str(attempt.holder) == f"{runtime_of(peer).holder} two\nlines"
+        assert backend.calls == ["acquire"]
+    attempt = locks.lock(NAME).try_acquire()
+    async with attempt as lease:
+        assert lease is not None
+        assert attempt.holder is None
+
+
+async def test_behind_who_waits_for_another_process(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """What the one before it was answered counts for it, too. Kept by `obtain_now`: `gate.queue.common`."""
+    async with peer.lock(NAME, metadata="nightly"):
+        waiting = crew.start(acquire(locks.lock(NAME)))
+        await settle(backend)
+        attempt = locks.lock(NAME).try_acquire()
+        assert await attempt is None
+        assert attempt.holder == of(peer, "nightly")
+        waiting.cancel()
+        await settle(backend)
+
+
+async def test_somebody_who_said_nothing(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
+    """A holder all the same. Kept by Refusal.holder: `seen.pttl`."""
+    async with peer.lock(NAME):
+        change(backend, NAME, metadata="")
+        with pytest.raises(AcquireTimeout, match="held by somebody who did not say who") as caught:
+            await locks.lock(NAME).acquire(timeout=0)
+        assert caught.value.holder == Holder(NAME, "")
+
+
+@pytest.mark.parametrize("overlapping", [False, True])
+async def test_an_ancestor(locks: LockManager, crew: Crew, overlapping: bool) -> None:
+    """A task that waits for the one that started it. Kept by `_timeout`: `ancestor`."""
+    held = locks.multi_lock(NAME, "b", metadata="nightly") if overlapping else locks.lock(NAME, metadata="nightly")
+    async with held:
+        child = crew.start(acquire(locks.lock(NAME), timeout=0))
+        await asyncio.wait((child,))
+    error = child.exception()
+    assert isinstance(error, AcquireTimeout)
+    assert error.holder == of(locks, "nightly", held.name)
+    assert "a task that started this one" in str(error)
+
+
+async def test_a_lost_hold_of_this_process_is_not_named(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """Who took it is. Kept by Refusal.holder: `hold.reason is None`."""
+    lost = await locks.lock(NAME, metadata="lost").acquire()
+    backend.steal(NAME)
+    await backend.clock.advance(10)
+    assert lost.lost
+    refused = crew.start(acquire(locks.lock(NAME), timeout=0))
+    await asyncio.wait((refused,))
+    error = refused.exception()
+    assert isinstance(error, AcquireTimeout)
+    assert error.holder == Holder(NAME, "a thief")
+    lost.release()
+    await settle(backend)
+
+
+# A known outage.
+
+
+async def test_nobody_is_known_to_hold_it_in_an_outage(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """Nobody, and why. Kept by Refusal.cause, and `_unanswered`."""
+    with backend.outage():
+        waiting = crew.start(acquire(locks.lock(NAME), timeout=0.5))
+        await backend.clock.advance(0.6)
+    with pytest.raises(AcquireTimeout, match=r"has not answered yet: the server is away") as caught:
+        await waiting
+    assert caught.value.holder is None
+    assert isinstance(caught.value.__cause__, BackendError)
+    await settle(backend)
+
+
+async def test_who_held_it_before_an_outage(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """Both are told. Kept by Refusal._why: `since`."""
+    async with peer.lock(NAME, metadata="nightly"):
+        waiting = crew.start(acquire(locks.lock(NAME), timeout=2.0))
+        await settle(backend)
+        with backend.outage():
+            await backend.clock.advance(2.1)
+            assert waiting.done()
+        error = waiting.exception()
+        assert isinstance(error, AcquireTimeout)
+        assert error.holder == of(peer, "nightly")
+        assert "number 1 in the queue; since then the server is away" in str(error)
+        assert isinstance(error.__cause__, BackendError)
+        await settle(backend)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda locks: locks.lock(NAME).acquire(),
+        lambda locks: locks.lock(NAME).try_acquire(),
+        lambda locks: locks.lock(NAME).info(),
+        lambda locks: locks.latch(NAME, 2).wait(),
+    ],
+)
+async def test_an_outage_is_the_cause(locks: LockManager, backend: MemoryBackend, crew: Crew, call: Any) -> None:
+    """Kept by Runtime.unanswered: `unreachable`."""
+
+    async def ask() -> None:
+        await call(locks)
+
+    with backend.outage():
+        asking = crew.start(ask())
+        await backend.clock.advance(5.1)
+        with pytest.raises(BackendError, match=r"no answer within 5 s: the server is away") as caught:
+            await asking
+    assert caught.value.name == NAME
+    assert caught.value.transient
+    assert isinstance(caught.value.__cause__, BackendError)
+    await settle(backend)
+
+
+async def test_a_latch_in_an_outage(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """Kept by Latch._late: `known`."""
+    waiting = crew.start(locks.latch(NAME, 2).wait(1.0))
+    await settle(backend)
+    with backend.outage():
+        await backend.clock.advance(1.1)
+        with pytest.raises(WaitTimeout, match=r"2 of 2 counts are missing: the server is away") as caught:
+            await waiting
+    assert isinstance(caught.value.__cause__, BackendError)
+
+
+async def test_nested_in_an_outage(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """Nobody else has it: the server was not reached. Kept by `unanswered_in_time`."""
+    async with locks.lock(NAME) as lease:
+        with backend.outage():
+            nesting = crew.start(acquire(locks.lock(NAME), owner=lease.owner, timeout=0.5))
+            await backend.clock.advance(0.6)
+            with pytest.raises(AcquireTimeout, match="the server is away") as caught:
+                await nesting
+        assert caught.value.holder is None
+        assert isinstance(caught.value.__cause__, BackendError)
+        await settle(backend)
+
+
+async def test_a_quorum_names_the_outage_of_each_node() -> None:
+    """Kept by QuorumRequest.describe, and its failure's `away`."""
+    one = MemoryBackend()
+    nodes = [one, *(_another(one) for _ in range(2))]
+    async with LockManager.quorum(nodes) as locks:
+        with nodes[1].outage(), nodes[2].outage():
+            waiting = asyncio.ensure_future(acquire(locks.lock(NAME), timeout=1.0))
+            await one.clock.advance(1.1)
+            with pytest.raises(AcquireTimeout, match="the server is away") as caught:
+                await waiting
+        assert caught.value.holder is None
+        assert isinstance(caught.value.__cause__, BackendError)
+        await settle(one)
+
+
+def _another(first: MemoryBackend) -> MemoryBackend:
+    """Another server, on the same clock."""
+    other = MemoryBackend()
+    other.clock = first.clock
+    return other
