@@ -113,8 +113,8 @@ async def contend(
                 asking.pop(me, None)
                 await asyncio.sleep(0.001)  # an immediate failure must not spin
 
-    everybody = [asyncio.create_task(visitor(me)) for me in range(tasks)]
-    _, late = await asyncio.wait(everybody, timeout=max(0.0, until - time.monotonic()) + GRACE)
+    everyone = [asyncio.create_task(visitor(me)) for me in range(tasks)]
+    _, late = await asyncio.wait(everyone, timeout=max(0.0, until - time.monotonic()) + GRACE)
     now = time.monotonic()
     seen.waiting = [now - asked for asked in asking.values()]
     await end(late)

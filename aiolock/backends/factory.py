@@ -17,8 +17,8 @@ def backend_of(
     Args:
         source: a URL, a client, or a backend.
         request_timeout: seconds one answer of a server may take.
-        replicas: who must acknowledge what is granted; None for nobody.
-        pushes: False if nobody will subscribe.
+        replicas: the replicas that must acknowledge a grant; None for none.
+        pushes: False if there will be no subscription.
 
     Raises:
         ConfigurationError: a source that cannot work, or has no replicas.

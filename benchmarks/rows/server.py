@@ -26,7 +26,7 @@ async def commands(**given: object) -> dict[str, object]:
             must, aim = (10.0, 9.0) if label in JUDGED else (None, None)
             pair = await of_a_pair(library, stats, f"served:{label}", PAIRS)
             found.figures.append(
-                Figure("S", f"{label}: commands on the server per pair, nobody waiting", pair, "", must, aim, False)
+                Figure("S", f"{label}: commands on the server per pair, no waiters", pair, "", must, aim, False)
             )
             if label in CROWDED:
                 crowd = await of_an_acquisition(library, stats, f"crowded:{label}", TASKS, EACH)

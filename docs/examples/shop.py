@@ -27,7 +27,7 @@ from store import Store
 from aiolock import AiolockError, Lease, LockLost, LockManager
 
 
-class Nobody:
+class NoLease:
     """The lease of the shop without a lock: it has no fence."""
 
     fence: int | None = None
@@ -37,8 +37,8 @@ class Nobody:
 class NoLocks:
     """The shop without a lock, to show what the lock is for: no buyer waits for another."""
 
-    def lock(self, name: str) -> AbstractAsyncContextManager[Nobody]:
-        return nullcontext(Nobody())
+    def lock(self, name: str) -> AbstractAsyncContextManager[NoLease]:
+        return nullcontext(NoLease())
 
     async def __aenter__(self) -> NoLocks:
         return self
@@ -114,7 +114,7 @@ async def buy_in_thread(sku: str, customer: str, payment: Payment = 0.005) -> Re
     return checked(receipt, sold)
 
 
-def enter(sku: str, customer: str, lease: Lease | Nobody, asked: float) -> Receipt:
+def enter(sku: str, customer: str, lease: Lease | NoLease, asked: float) -> Receipt:
     """Read the stock at the start of the block, and log who is in it."""
     waited = time.monotonic() - asked
     store.log("entered", sku, customer, lease.fence)

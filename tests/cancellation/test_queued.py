@@ -109,7 +109,7 @@ async def test_with_another_one_behind(make: Callable[[], World], turns: int) ->
         tasks = [world.crew.start(behind(world)), world.crew.start(elsewhere(world))]
 
         async def end() -> None:
-            assert all(task.done() for task in tasks), "somebody behind is stuck"
+            assert all(task.done() for task in tasks), "a task behind it is stuck"
             for task in tasks:
                 await task
 

@@ -88,7 +88,7 @@ async def give(world: World) -> None:
             async with world.peer.resume(world.ticket):
                 assert held
         except NotOwned:
-            assert not held, "held by nobody who could release it"
+            assert not held, "held, and no one can release it"
 
     world.after.append(use)
 

@@ -56,7 +56,7 @@ async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int
     await settle(world.backend)
     await lease.release()
     await settle(world.backend)
-    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert all(task.done() for task in tasks), "a task is stuck"
     assert world.order == [number for number in range(5) if number != cancelled]
 
 
@@ -73,7 +73,7 @@ async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ..
             tasks[number].cancel()
             await turns(2)
     await settle(world.backend)
-    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert all(task.done() for task in tasks), "a task is stuck"
     assert world.order == [number for number in range(4) if number not in cancelled]
 
 
@@ -89,7 +89,7 @@ async def test_before_the_request_that_queues_them_together_could_be_written(wor
     await settle(world.backend)
     await lease.release()
     await settle(world.backend)
-    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert all(task.done() for task in tasks), "a task is stuck"
     assert world.order == [number for number in range(4) if number != cancelled]
 
 
@@ -122,7 +122,7 @@ async def test_a_task_that_comes_after_the_first_gave_up(world: World, after: in
     await settle(world.backend)
     await lease.release()
     await settle(world.backend)
-    assert all(task.done() for task in tasks), "somebody is stuck"
+    assert all(task.done() for task in tasks), "a task is stuck"
     assert world.order == [1, 2, 3]
 
 

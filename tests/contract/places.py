@@ -58,7 +58,7 @@ async def renewed(*leases: Lease) -> None:
     await until(lambda: all(lease._hold.expiry > expiry for lease, expiry in zip(leases, expiries, strict=True)))
 
 
-nobody_waits = pytest.mark.not_polling("nobody waits")
+nobody_waits = pytest.mark.not_polling("there are no waiters")
 revoked = pytest.mark.not_polling("a revocation is noticed at the next renewal: tests/contract/test_poll.py")
 
 

@@ -22,7 +22,7 @@ R = TypeVar("R", Holder, Waiter)
 async def queued(lock: Any, waiters: int = 1) -> None:
     """Wait until this many wait for the `lock`, which is held."""
     async with asyncio.timeout(10.0):
-        while (info := await lock.info()) is None or info.waiters < waiters:  # noqa: ASYNC110 - the server tells nobody
+        while (info := await lock.info()) is None or info.waiters < waiters:  # noqa: ASYNC110 - the server does not announce it
             await asyncio.sleep(0.001)
 
 

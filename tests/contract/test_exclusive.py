@@ -274,7 +274,7 @@ async def test_an_expiry_lets_the_next_in(there: Any, stranger: Stranger) -> Non
 
 
 @on_a_server
-@pytest.mark.not_polling("who is dead, the server knows")
+@pytest.mark.not_polling("the server cannot see that a polling process is dead")
 async def test_a_dead_waiter_is_skipped(kind: Kind, place: Place, here: Any) -> None:
     """The same for one that the lock was granted to. Kept by queue.lua: `tonumber(alive) > NOW`, settle.lua: `<=
     now`.

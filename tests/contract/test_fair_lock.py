@@ -132,7 +132,7 @@ async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], pl
     assert not place.side.exists(QUEUE)
 
 
-@pytest.mark.not_polling("who is dead, the server knows")
+@pytest.mark.not_polling("the server cannot see that a polling process is dead")
 async def test_a_grant_to_a_process_that_just_died_ends_with_its_liveness(
     processes: list[LockManager], place: Place
 ) -> None:

@@ -156,7 +156,7 @@ async def test_a_turn_ends_when_the_first_in_line_waits_under_the_fair_rule(
 
 
 async def test_a_turn_serves_those_who_waited_when_it_began(place: Place) -> None:
-    """Whoever comes later waits for the next one. Kept by Turn.__init__: `waiting`."""
+    """A later task waits for the next one. Kept by Turn.__init__: `waiting`."""
     async with place.manager(ttl=60.0, liveness=30.0) as one, place.manager(ttl=60.0, liveness=30.0) as two:
         entered: list[str] = []
         more: list[asyncio.Task[None]] = []
@@ -231,11 +231,11 @@ async def test_two_managers_in_one_process(locks: LockManager, others: LockManag
     await until(lambda: nothing_held(place.side))
 
 
-# Who waits and is gone.
+# Waiters that are gone.
 
 
 @both
-@pytest.mark.not_polling("nobody is told, so nobody is heard")
+@pytest.mark.not_polling("there are no messages, so none is unheard")
 async def test_a_dead_first_in_line_costs_nothing(calm: list[LockManager], place: Place, make: Make) -> None:
     """Its message reaches no one, which proves that it is gone; it keeps its place, as it must if it reconnects.
 

@@ -142,7 +142,7 @@ async def test_a_timeout_names_the_part_and_its_holder(here: MultiLock, others: 
             assert word in str(caught.value)
 
 
-@pytest.mark.not_polling("nobody is told")
+@pytest.mark.not_polling("there are no messages")
 @pytest.mark.parametrize("names", ["ab", "ba"])
 async def test_the_releases_of_its_parts_wake(others: LockManager, place: Place, names: str) -> None:
     """Invariant 5, in either order. Kept by Gathering.told: a grant of one name makes it ask for all."""
@@ -165,7 +165,7 @@ async def tried_within(lock: MultiLock, seconds: float = ENOUGH) -> int:
         return lease.fence
 
 
-@pytest.mark.not_polling("nobody is told")
+@pytest.mark.not_polling("there are no messages")
 @pytest.mark.parametrize("names", [("a",), ("b",), ("b", "c")])
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_its_release_wakes_the_waiters_of_its_parts(
@@ -181,7 +181,7 @@ async def test_its_release_wakes_the_waiters_of_its_parts(
         assert await waiter
 
 
-@pytest.mark.not_polling("nobody is told")
+@pytest.mark.not_polling("there are no messages")
 @pytest.mark.parametrize("names", [("a",), ("b", "c")])
 async def test_it_is_woken_by_a_part_of_its_own_process(
     place: Place, here: MultiLock, locks: LockManager, names: tuple[str, ...]

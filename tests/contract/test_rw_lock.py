@@ -140,7 +140,7 @@ async def test_the_release_itself_lets_them_in(here: RWLock, place: Place) -> No
     assert await tried(here.write)
 
 
-@pytest.mark.not_polling("who is dead, the server knows")
+@pytest.mark.not_polling("the server cannot see that a polling process is dead")
 async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(
     here: RWLock, there: RWLock, reader: QueueStranger
 ) -> None:

@@ -77,7 +77,7 @@ async def test_you_need_not_await_it(here: Semaphore, there: Semaphore) -> None:
     lease = await here.acquire(4)
     lease.release(1)
     assert lease.permits == 3
-    while await there.available() != 1:  # noqa: ASYNC110 - a release that nobody awaits tells nobody
+    while await there.available() != 1:  # noqa: ASYNC110 - the release is not awaited
         await asyncio.sleep(0)
 
     async def give_back() -> None:

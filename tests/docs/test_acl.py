@@ -86,7 +86,7 @@ async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -
         admin.client_kill_filter(_type="normal", skipme=True)
         pings = pings_of(admin)
         async with asyncio.timeout(20):  # idle for longer than its request_timeout: PING, on the new connection
-            while pings_of(admin) == pings:  # noqa: ASYNC110 - the server tells nobody
+            while pings_of(admin) == pings:  # noqa: ASYNC110 - the server does not announce it
                 await asyncio.sleep(0.02)
         assert not lease.lost
     with pytest.raises(LockLost) as caught:

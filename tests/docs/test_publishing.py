@@ -43,7 +43,7 @@ def test_the_changelog_keeps_to_its_sections() -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_actions_are_pinned_by_their_hash(workflow) -> None:
-    """A tag of somebody else's may be moved; dependabot moves hashes, and the version behind them."""
+    """The owner of a tag can move it; dependabot updates hashes, and the version in the comment."""
     used = re.findall(r"uses: *(.+)", workflow.read_text(encoding="utf-8"))
     assert used
     assert [use for use in used if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)] == []

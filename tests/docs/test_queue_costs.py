@@ -16,7 +16,7 @@ from tests.support.redis_cli import CommandStats
 
 NAME = "order:42"
 SLOW = 60.0
-"""A liveness whose third nobody waits for: no refresh falls into a test by chance."""
+"""So long a liveness that no refresh happens during a test."""
 KINDS: dict[str, Callable[[LockManager], Any]] = {
     "fair": lambda manager: manager.fair_lock(NAME, ttl=SLOW),
     "read": lambda manager: manager.rw_lock(NAME, ttl=SLOW).read,

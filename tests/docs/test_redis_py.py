@@ -46,7 +46,7 @@ async def test_waiting(raw: redis.asyncio.Redis, redis_url: str, commandstats: C
 async def sent(stats: CommandStats, command: str, times: int) -> None:
     """Wait until this command was sent this often."""
     async with asyncio.timeout(10):
-        while (await stats.counts())[command] < times:  # noqa: ASYNC110 - the server tells nobody
+        while (await stats.counts())[command] < times:  # noqa: ASYNC110 - the server does not announce it
             await asyncio.sleep(0.01)
 
 

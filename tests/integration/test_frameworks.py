@@ -244,7 +244,7 @@ def test_two_test_clients_in_one_process() -> None:
 
 
 def test_a_request_through_a_test_client_waits_in_real_time(aiolock_memory: MemoryBackend) -> None:
-    """Guards the fixture's clock: nobody can advance one while the test waits for the response."""
+    """Guards the fixture's clock: no one can advance it while the test waits for the response."""
     shop = Shop(backend=aiolock_memory)
     with client_class()(shop.app) as client:
         shop.go_on.set()

@@ -57,7 +57,7 @@ async def test_without_replicas_the_manager_opens_and_no_lock_is_granted(
 
 async def until_free(lock: Lock) -> None:
     async with asyncio.timeout(ENOUGH):
-        while await lock.is_locked():  # noqa: ASYNC110 - nobody announces an undo to who does not wait
+        while await lock.is_locked():  # noqa: ASYNC110 - an undo is announced only to waiters
             await asyncio.sleep(0.002)
 
 

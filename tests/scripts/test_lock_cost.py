@@ -19,7 +19,7 @@ WITHIN = NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", False, LIVENESS, True, F
 RELEASE = NAME.release("m:1", TTL, 0, "clean", False)
 CASES = {
     "acquire, free": (5, HELD, Granted),
-    "release, nobody waits": (4, RELEASE, Released),
+    "release, no waiters": (4, RELEASE, Released),
     "hand-off in the process": (6, WITHIN, Granted),
     "hand-off in the process, others wait": (6, WITHIN, Granted),
     "acquire, queues": (8, NAME.acquire("n:2", TTL, 0, "", LIVENESS), Queued),

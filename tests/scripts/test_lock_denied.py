@@ -145,7 +145,7 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
         assert asks or f"granted {left.holder} {left.fence} {left.dirty}" in told
     for payload in told:
         if payload.startswith("granted"):
-            assert payload.split()[1:3] == [left.holder, str(left.fence)], "who is told enters"
+            assert payload.split()[1:3] == [left.holder, str(left.fence)], "the owner that is told enters"
     if before.live and error and situation.call.script.name not in ("release", "transfer", "force_release"):
         assert left.holder == "m:1"
     # The next request finds everything in order.

@@ -241,7 +241,7 @@ class World:
         assert after.state.fence >= held.fence or kind == "confirm", told
         if held.holder != "-" and before.state.live:
             left = kind in ("release", "transfer", "force_release") and after.state.holder != held.holder
-            assert left or holder == held.holder, f"nobody takes it from who has it: {told}"
+            assert left or holder == held.holder, f"no one takes it from its holder: {told}"
         if holder in ("-", held.holder):
             ended = held.holder != "-" and holder == "-" and kind in ("release", "transfer", "force_release")
             assert not ended or not any(after.lives(one) and after.hears(one) for one in after.line), told
@@ -249,7 +249,9 @@ class World:
         assert after.state.fence > held.fence, told
         assert holder not in after.line or kind == "transfer", told
         asks = kind in ("acquire", "transfer", "refresh") and holder in call.args
-        assert asks or (holder in before.line and before.lives(holder)), f"granted to nobody that waits: {told}"
+        assert asks or (holder in before.line and before.lives(holder)), (
+            f"granted to an owner that does not wait: {told}"
+        )
         goes_on = kind == "transfer" and call.args[6] != 1
         stayed = [one for one in before.line if one in after.line and before.lives(one) and after.hears(one)]
         ahead = stayed[: stayed.index(holder)] if holder in stayed else stayed

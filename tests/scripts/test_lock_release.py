@@ -31,7 +31,7 @@ HELD = NAME.acquire("m:1", TTL, HIGH, "me")
 RELEASE = NAME.release("m:1", TTL, 0, "clean", False)
 
 
-class TestNobodyWaits:
+class TestWithoutWaiters:
     @pytest.mark.parametrize("tainted", [False, True])
     def test_it_is_free(self, tainted: bool, side: Side) -> None:
         side.run(HELD)
@@ -110,7 +110,7 @@ class TestOneWhoDoesNotHold:
         assert [payload for _, payload in side.heard()] == [f"granted n:1 {FENCE + 1} 0", f"granted o:1 {FENCE + 2} 0"]
 
 
-class TestSomebodyWaits:
+class TestWithWaiters:
     def test_the_first_is_granted_and_told(self, side: Side) -> None:
         hears(side, NAME, "n", "o")
         side.run(HELD)

@@ -465,7 +465,7 @@ def test_renewals_are_judged_by_hold(side: Side) -> None:
     batch = [AB.renewal("m:+1", fence, 2 * TTL), other.renewal("m:+2", second, 2 * TTL)]
     assert side.run(renew(batch)) == [Renewed(2 * TTL)] * 2
     crash(side, A)
-    assert side.run(renew(batch)) == [Renewed(2 * TTL)] * 2  # nobody took it
+    assert side.run(renew(batch)) == [Renewed(2 * TTL)] * 2  # no one took it
     side.delete(A.state)
     assert side.run(renew(batch)) == [Missing(LossReason.DELETED), Renewed(2 * TTL)]
     hold(side, A)

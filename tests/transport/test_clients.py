@@ -177,7 +177,7 @@ async def test_a_valkey_client_with_tls(connect: Connect, redis_server: RedisSer
         assert await backend.run(echo("x")) == "x"
         await backend.aclose()
         with pytest.raises(BackendError):
-            await connect(valkey.asyncio.Valkey(**vouched))  # nobody vouches for the certificate
+            await connect(valkey.asyncio.Valkey(**vouched))  # the certificate has no trusted issuer
 
 
 async def test_a_valkey_client_of_a_unix_socket(connect: Connect, tmp_path: Path) -> None:

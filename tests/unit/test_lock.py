@@ -99,7 +99,7 @@ async def test_nesting_in_a_lock_that_was_taken_over(locks: LockManager, backend
         async with locks.lock("a"):
             backend.steal("a")
             async with locks.lock("a"):
-                pytest.fail("entered a lock that somebody else holds")
+                pytest.fail("entered a lock that another owner holds")
     assert len(lock_keys(backend)) == 1
 
 

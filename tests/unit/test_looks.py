@@ -217,7 +217,7 @@ def unraisable() -> Iterator[list[Any]]:
         sys.unraisablehook = hook
 
 
-async def kept_by_nobody(locks: LockManager) -> list[Lease]:
+async def kept_unreferenced(locks: LockManager) -> list[Lease]:
     """A lease that its task has left behind."""
 
     async def work() -> list[Lease]:
@@ -233,7 +233,7 @@ async def test_a_lease_is_collected_where_warnings_are_errors(
     there: bool, locks: LockManager, backend: MemoryBackend
 ) -> None:
     """`python -W error::ResourceWarning`: it is released all the same. Kept by the order in Lease.__del__."""
-    kept = await kept_by_nobody(locks)
+    kept = await kept_unreferenced(locks)
     with warnings.catch_warnings(), unraisable() as raised:
         warnings.simplefilter("error", ResourceWarning)
         if there:
@@ -256,7 +256,7 @@ def test_a_lease_that_outlives_its_loop() -> None:
 
     async def work() -> list[Lease]:
         await manager.__aenter__()
-        return await kept_by_nobody(manager)
+        return await kept_unreferenced(manager)
 
     loop = asyncio.new_event_loop()
     kept = loop.run_until_complete(work())

@@ -1,4 +1,4 @@
-"""One time limit for all who wait for an answer, and one timer."""
+"""One time limit for all that wait for an answer, and one timer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Waiting:
 
 
 class World:
-    """A patience, and who waits."""
+    """A patience, and its waiters."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -89,7 +89,7 @@ async def test_it_counts_from_the_writing_of_the_request(world: World) -> None:
 
 
 async def test_all_are_told_when_the_watchdog_stops(world: World) -> None:
-    """Somebody may wait for it. Kept by Patience.on_due: `self._wake_at`."""
+    """A task may wait for it. Kept by Patience.on_due: `self._wake_at`."""
     first, second = world.waiting(), world.waiting()
     world.patience.begin(first)
     await world.clock.advance(1.0)

@@ -93,7 +93,7 @@ async def test_wall_clock_goes_with_it() -> None:
 
 
 async def test_a_running_clock_goes_by_itself() -> None:
-    """Guards the alarm of a timer: nobody advances."""
+    """Guards the alarm of a timer: no one advances the clock."""
     clock, fired = VirtualClock(running=True), asyncio.Event()
     start = clock.now()
     clock.call_at(start + 0.01, fired.set)

@@ -23,7 +23,7 @@ from aiolock.testing import MemoryBackend, VirtualClock
 from .test_watchdog import Item
 from .world import TTL, settle
 
-whose = ContextVar("whose", default="nobody's")
+whose = ContextVar("whose", default="no one's")
 
 
 class Fatal(BaseException):
@@ -170,7 +170,7 @@ async def test_a_wake_up_has_no_users_context(watchdog: Watchdog) -> None:
     await asyncio.create_task(user())
     await clock.advance(1)
     await asyncio.sleep(0.001)
-    assert seen == ["nobody's"]
+    assert seen == ["no one's"]
 
 
 async def test_nothing_is_kept_of_the_last_renewals(locks: LockManager, backend: MemoryBackend) -> None:
