@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from types import CodeType, TracebackType
 
+import anyio
+
 from ..errors import ConfigurationError, LockLost, note
 from .hold import OpenLease
-from .scope import Edge, Scope, in_cancelled_scope, leave_scope, new_scope
+from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope
 
 
 class Guard:
@@ -28,7 +30,7 @@ class Guard:
         outer: the block around it in the same frame.
     """
 
-    __slots__ = ("_outermost", "_scope", "code", "frame", "lease", "outer", "task")
+    __slots__ = ("_cancelling", "_outermost", "_scope", "code", "frame", "lease", "outer", "task")
 
     frame: int
     code: CodeType
@@ -40,12 +42,14 @@ class Guard:
         hold = lease._hold
         self._outermost = len(hold.leases) == 1 or not self._siblings()
         self._scope: Scope | None = None
+        self._cancelling = 0
         lease._guard = self
         if self._outermost and hold.policy.cancel_on_loss and self.task is not None:
             if spans_yield:
                 self._scope = Edge(self.task)
             else:
-                self._scope = scope = new_scope()
+                self._cancelling = self.task.cancelling()
+                self._scope = scope = anyio.CancelScope()
                 scope.__enter__()
             hold.scopes += (self,)
             if hold.reason is not None:  # lost between the grant and this line
@@ -53,7 +57,7 @@ class Guard:
 
     def cancel(self, reason: str) -> None:
         if self._scope is not None:
-            self._scope.cancel(reason)
+            cancel_scope(self._scope, reason)
 
     async def exit(
         self,
@@ -94,6 +98,8 @@ class Guard:
             except BaseExceptionGroup as remaining:  # the body's errors, without our cancellations
                 note(remaining, f"lock {lease.name!r} was lost meanwhile: {hold.explain()}")
                 raise
+            if cause is not None and isinstance(error, asyncio.CancelledError) and self._cancelled_by_others():
+                return  # before 4.16, anyio has swallowed that, too
             if lost and cause is None and task is self.task and isinstance(scope, Edge):
                 await scope.drain()
         del scope  # not to be kept while the answer is awaited
@@ -120,6 +126,10 @@ class Guard:
         """The task has ended without leaving the block, and with it its scope."""
         self._scope = None
 
+    def _cancelled_by_others(self) -> bool:
+        """Somebody else has cancelled its task, too, since it was entered."""
+        return self.task is not None and self.task.cancelling() > self._cancelling
+
     def _siblings(self) -> list[Guard]:
         """The other open blocks of its task in the same hold, outermost first."""
         leases = self.lease._hold.listener.of_task(self.task)
@@ -132,6 +142,7 @@ class Guard:
         if heir is not None:
             heir._outermost = True
             heir._scope, self._scope = self._scope, None
+            heir._cancelling = self._cancelling
         hold = self.lease._hold
         scopes = [heir if scope is self else scope for scope in hold.scopes]
         hold.scopes = tuple([scope for scope in scopes if scope is not None])

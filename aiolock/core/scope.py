@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from types import TracebackType
 
 import anyio
@@ -15,7 +16,7 @@ from .hold import Hold
 
 logger: Log = Log("aiolock.guard")
 
-_kind: type[anyio.CancelScope] | None = None
+_TELLS_WHY = "reason" in signature(anyio.CancelScope.cancel).parameters  # from anyio 4.11
 
 
 class Edge:
@@ -58,6 +59,14 @@ Scope = anyio.CancelScope | Edge
 
 _left: dict[asyncio.Task[object], list[tuple[anyio.CancelScope, Hold]]] = {}
 """Scopes of blocks that were left while one inside them was open: they end with that one, or with their task."""
+
+
+def cancel_scope(scope: Scope, reason: str) -> None:
+    """Cancel what `scope` guards; the cancellation says `reason` if that is possible."""
+    if isinstance(scope, Edge) or _TELLS_WHY:
+        scope.cancel(reason)
+    else:
+        scope.cancel()
 
 
 def in_cancelled_scope() -> bool:
@@ -154,12 +163,3 @@ def _standing_in(host: asyncio.Task[object], current: asyncio.Task[object] | Non
         asyncio.tasks._leave_task(loop, host)
         if current is not None:
             asyncio.tasks._enter_task(loop, current)
-
-
-def new_scope() -> anyio.CancelScope:
-    """One to be entered."""
-    # What anyio makes for asyncio: its front door looks for it, and initialises each one twice.
-    global _kind
-    if _kind is None:
-        _kind = type(anyio.CancelScope())
-    return _kind()

@@ -13,6 +13,7 @@ from ..clock import Clock, Timer
 from ..errors import LockLost, LossReason, note
 from ..log import Log
 from .hold import Hold
+from .scope import cancel_scope
 
 logger: Log = Log("aiolock.lease")
 
@@ -70,4 +71,4 @@ class _Expiry:
         if self._clock.now() < self._hold.expiry:
             self.timer = self._clock.call_at(self._hold.expiry, self._check)
         else:
-            self._scope.cancel("aiolock: the lock has expired on the server")
+            cancel_scope(self._scope, "aiolock: the lock has expired on the server")

@@ -371,7 +371,7 @@ async def test_an_error_inside_a_lost_block_is_not_masked(locks: LockManager) ->
 
 
 async def test_a_group_of_errors_says_what_was_lost(locks: LockManager) -> None:
-    """anyio takes our cancellation out of a group, and raises the rest."""
+    """anyio takes our cancellation out of a group, and raises the rest; before 4.13, it leaves it in."""
 
     async def work() -> None:
         async with locks.lock("a") as lease:
@@ -381,9 +381,11 @@ async def test_a_group_of_errors_says_what_was_lost(locks: LockManager) -> None:
             except asyncio.CancelledError as error:
                 raise BaseExceptionGroup("both", [error, ValueError("the body's own")]) from None
 
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(BaseExceptionGroup) as caught:
         await work()
-    assert [type(error) for error in caught.value.exceptions] == [ValueError]
+    assert [type(error) for error in caught.value.exceptions if not isinstance(error, asyncio.CancelledError)] == [
+        ValueError
+    ]
     assert "lock 'a' was lost meanwhile" in caught.value.__notes__[0]
     await usable()
 

@@ -47,7 +47,7 @@ asyncio.run(main())
 
 def test_the_first_block_of_a_process_imports_nothing() -> None:
     """All other tasks would wait for the import, and the loop would stand still. Kept by Lifecycle._open:
-    `new_scope`.
+    `CancelScope`.
     """
     done = subprocess.run([sys.executable, "-c", FIRST_BLOCK], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n[]\n"
