@@ -86,7 +86,7 @@ def test_a_connection_class_that_reads_in_a_way_of_its_own() -> None:
             return await super().read_response(*args, **options)
 
     pool = redis.asyncio.ConnectionPool(connection_class=Tapped)
-    with pytest.raises(ConfigurationError, match="Tapped reads replies in a way of its own"):
+    with pytest.raises(ConfigurationError, match="Tapped reads replies in its own way"):
         RedisBackend(redis.asyncio.Redis(connection_pool=pool))
 
 

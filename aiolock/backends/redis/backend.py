@@ -44,17 +44,18 @@ class _State(enum.Enum):
 class RedisBackend:
     """One Redis server behind one connection; implements `Backend`.
 
-    A call leaves at once if none is on its way, else in one write with others of the same turn of the loop, in order.
-    Nothing is written twice unless whoever made the call says so.
+    A call is sent at once if none is on its way, otherwise in one write with others of the same turn of the loop, in
+    order.
+    Nothing is written twice unless the maker of the call says so.
 
     Args:
         source: a `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL, or an asyncio client of redis-py
-            or valkey-py, whose address, credentials and TLS are taken over; its retries, timeouts and decoding are not.
+            or valkey-py, whose address, credentials and TLS are used; its retries, timeouts and decoding are not.
         clock: stamps calls.
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
-        replicas: who must acknowledge every call; None for nobody.
-        pushes: False if nobody will subscribe: then RESP2 is spoken, which older proxies know, too.
+        replicas: the replicas that must acknowledge every call; None for none.
+        pushes: False if there will be no subscription: then it speaks RESP2, which older proxies know, too.
 
     Attributes:
         clock: as given.
@@ -63,7 +64,7 @@ class RedisBackend:
         nodes: 1.
         address: host and port, or the path of the socket.
         unreachable: why there is no connection, as the last attempt found; None while there is one.
-        connections_opened: how often it connected, since it was made.
+        connections_opened: how often it has connected since it was made.
 
     Raises:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
@@ -97,14 +98,14 @@ class RedisBackend:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._backoff = Backoff()
         self._connecting: Worker[None] | None = None  # while there is no session
-        self._attempt: asyncio.Future[None] | None = None  # while one is under way
+        self._attempt: asyncio.Future[None] | None = None  # while an attempt is running
         self._reconnected: Callable[[], None] = _nothing
         self._closed: asyncio.Future[None] | None = None
         self._on_missing = self._missing  # made once, not for each request
 
     @property
     def run_id(self) -> str:
-        """What tells the server that it is connected to, or was last, from every other; "" if unknown."""
+        """Identifies the server that it is connected to, or was last; "" if unknown."""
         return self._handshake.run_id
 
     def __repr__(self) -> str:
@@ -166,7 +167,7 @@ class RedisBackend:
             self._session.put_off(Unsubscribe(channel.encode()))
 
     async def aclose(self) -> None:
-        """See `Backend.aclose`; harmless if it is closed."""
+        """See `Backend.aclose`; harmless if it is already closed."""
         if self._closed is not None:
             await asyncio.wait((self._closed,))
             return
@@ -188,13 +189,15 @@ class RedisBackend:
             self._closed = None
 
     async def _finish(self) -> None:
-        """Wait until all is written and answered, or cannot be: one attempt to connect is waited for, no pause."""
+        """Wait until everything is written and answered, or cannot be: wait for one attempt to connect, but for no
+        pause.
+        """
         for _ in range(_ATTEMPTS):
             session = self._session
             if session is not None:
                 if await session.quiet():
                     return
-                await asyncio.sleep(0)  # if the connection was lost, it says so now
+                await asyncio.sleep(0)  # if the connection was lost, it now says so
                 if self._session is session:
                     return
             if self._attempt is None or not self._outbox.wanted():
@@ -202,7 +205,7 @@ class RedisBackend:
             await asyncio.wait((self._attempt,), timeout=self._timeout)
 
     def _put_by(self, request: Request[Any]) -> None:
-        """Until there is a connection."""
+        """Connect until there is a connection."""
         if self._state is _State.OPEN:
             self._outbox.put(request)
         else:
@@ -323,7 +326,7 @@ class RedisBackend:
         return ending
 
     def _forget(self) -> None:
-        """Its loop was closed and it was not: nothing of it runs any more, and nobody waits."""
+        """Its loop was closed before it was: nothing of it runs any more, and no one waits."""
         session, self._session = self._session, None
         self._connecting = self._attempt = self._closed = None
         self._state, self._loop = _State.CLOSED, None
@@ -333,7 +336,7 @@ class RedisBackend:
 
 
 class _Ending:
-    """A backend that is closed: its connection closes once all is sent, or if that takes too long.
+    """A backend that is being closed: its connection closes once everything is sent, or if that takes too long.
 
     Args:
         session: if there is a connection.

@@ -7,7 +7,7 @@ import random
 FIRST = 0.01
 CAP = 2.0
 LASTED = 0.25
-"""Seconds after which a connection is not counted as one more failed attempt."""
+"""Seconds after which a connection no longer counts as a failed attempt."""
 
 
 class Backoff:
@@ -30,5 +30,5 @@ class Backoff:
         return random.uniform(0.0, min(CAP, FIRST * 2.0 ** min(attempts - 1, 30)))
 
     def reset(self) -> None:
-        """A connection has lasted: the next attempt is a first one again."""
+        """A connection has lasted: the next attempt counts as a first one again."""
         self._attempts = 0

@@ -1,4 +1,4 @@
-"""Who listens to what; kept over connections."""
+"""The listeners of all channels; they outlive connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Listener:
 
     Attributes:
         channel: its name.
-        wake: told each payload, None when it was confirmed, and the error when it was refused after that.
+        wake: gets each payload, None when it is confirmed, and the error if it is refused after that.
         future: done with the first confirmation.
         confirmed: whether there was one.
     """
@@ -37,10 +37,10 @@ class Listener:
         self.confirmed: bool = False
 
     def fail(self, error: BackendError) -> None:
-        """It will not be confirmed."""
+        """End it: it will not be confirmed."""
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # nobody need await it
+            self.future.exception()  # it may not be awaited
 
 
 class Subscribe(NamedTuple):
@@ -59,7 +59,7 @@ class Channels:
     """The listeners by channel.
 
     Args:
-        again: writes a SUBSCRIBE that was refused for a passing reason once more.
+        again: repeats a SUBSCRIBE that was refused for a temporary reason.
     """
 
     def __init__(self, again: Callable[[Listener], None]) -> None:
@@ -67,19 +67,19 @@ class Channels:
         self._again = again
 
     def all(self) -> list[Listener]:
-        """Everybody who listens."""
+        """All listeners."""
         return list(self._listeners.values())
 
     def add(self, listener: Listener) -> None:
-        """Listen; whoever listened before on that channel does not any more."""
+        """Listen; a previous listener on that channel no longer does."""
         self.remove(listener.channel)
         self._listeners[listener.channel] = listener
 
     def remove(self, channel: bytes) -> bool:
-        """Stop listening; False if nobody did."""
+        """Stop listening; return False if there was no listener."""
         listener = self._listeners.pop(channel, None)
         if listener is not None:
-            listener.fail(BackendError("", "the subscription was given up before it was confirmed", transient=True))
+            listener.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))
         return listener is not None
 
     def has(self, listener: Listener) -> bool:
@@ -105,7 +105,7 @@ class Channels:
             listener.future.set_result(None)
 
     def refuse(self, listener: Listener, error: ErrorReply) -> None:
-        """The server will not deliver. One that it had granted before is asked for again if that can help."""
+        """The server will not deliver. Repeat a request that it had granted before, if that can help."""
         if not self.has(listener):
             return
         failure = refused("", "a subscription", error)
@@ -120,7 +120,7 @@ class Channels:
             listener.fail(failure)
 
     def clear(self, error: BackendError) -> None:
-        """Nobody listens any more."""
+        """End all listeners."""
         for listener in self._listeners.values():
             listener.fail(error)
         self._listeners.clear()

@@ -1,7 +1,7 @@
-"""What is taken from redis-py and valkey-py: how to connect. All that depends on their versions stands here.
+"""What we take from redis-py and valkey-py: how to connect. Everything that depends on their versions is in this file.
 
 Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened. A version that
-may not have them is refused by name. valkey-py is not run: only the settings of its client are read.
+may not have them is refused by name. valkey-py does not run: only the settings of its client are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OLDEST = (5, 0, 1)
 NEWEST = 8
 """The newest major version of redis-py that is known to work."""
 _UNKNOWN = "99.99.99"
-"""What redis-py 5 calls itself where it was packed without its metadata."""
+"""The version that redis-py 5 reports if it was packed without its metadata."""
 
 CONNECT_TIMEOUT = 10.0
 _NOT_TAKEN = frozenset(
@@ -40,7 +40,7 @@ _NOT_TAKEN = frozenset(
         "retry_on_timeout",
     }
 )
-"""Retries, reading and the pool's own affairs: ours are others."""
+"""Retries, reading and the pool's own settings: ours differ."""
 _OF_VALKEY = frozenset(
     {
         "client_name",
@@ -59,7 +59,7 @@ _OF_VALKEY = frozenset(
         "username",
     }
 )
-"""What redis-py knows by the same name, beside `ssl_…`."""
+"""The same settings in redis-py, beside `ssl_…`."""
 
 
 class Client(Protocol):
@@ -67,14 +67,14 @@ class Client(Protocol):
 
     @property
     def connection_pool(self) -> object:
-        """Has its settings."""
+        """It has settings."""
 
     def aclose(self) -> Awaitable[None]:
-        """Tells it from a client that blocks."""
+        """It is not a client that blocks."""
 
 
 class Connection(Protocol):
-    """The part of redis-py's connection that is used."""
+    """The part of redis-py's connection that we use."""
 
     _reader: asyncio.StreamReader | None
     _writer: asyncio.StreamWriter | None
@@ -84,7 +84,7 @@ class Connection(Protocol):
 
 
 Recipe = tuple[Callable[..., Connection], dict[str, Any]]
-"""What makes a connection, and its keywords."""
+"""What creates a connection, and its keywords."""
 
 
 def check_version(installed: str) -> None:
@@ -100,11 +100,11 @@ def check_version(installed: str) -> None:
 
 
 def recipe(source: str | Client, protocol: int) -> Recipe:
-    """How to connect as `source` does.
+    """Return how to connect as `source` does.
 
     Args:
         source: a URL or client.
-        protocol: 3 if messages may arrive between replies, else 2.
+        protocol: 3 if messages may arrive between replies, otherwise 2.
 
     Raises:
         ConfigurationError: not a URL or client of one server; or an unknown version of redis-py.
@@ -131,14 +131,14 @@ def recipe(source: str | Client, protocol: int) -> Recipe:
 
 
 def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-    """The streams of `connection`, which forgets them: whoever takes them closes them. None if none are open."""
+    """Take the streams of `connection`: the caller must close them. None if none are open."""
     reader, connection._reader = connection._reader, None
     writer, connection._writer = connection._writer, None
     return (reader, writer) if reader is not None and writer is not None else None
 
 
 class _Credentials:
-    """A user's credential provider; says so if it fails."""
+    """A user's credential provider; names it if it fails."""
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
@@ -163,7 +163,7 @@ class _Credentials:
 
 
 def _packages(client: Client) -> set[str]:
-    """Where the classes of a client and of its connections are from."""
+    """Return the packages of the classes of a client and of its connections."""
     connecting = getattr(getattr(client, "connection_pool", None), "connection_class", None)
     classes = (*type(client).__mro__, *getattr(connecting, "__mro__", ()))
     return {base.__module__.partition(".")[0] for base in classes}
@@ -186,7 +186,7 @@ def _of_redis(source: object) -> Recipe:
     kind = pool.connection_class
     if kind.read_response is not RedisConnection.read_response:
         raise ConfigurationError(
-            "", f"{kind.__qualname__} reads replies in a way of its own, which a lock's connection would not follow: "
+            "", f"{kind.__qualname__} reads replies in its own way, and a lock's connection would not: "
             "give a URL, or a client without it",
         )  # fmt: skip
     return kind, dict(pool.connection_kwargs)
@@ -234,7 +234,7 @@ def _of_url(url: str) -> Recipe:
         pool = ConnectionPool.from_url(url)
     except Exception:
         raise ConfigurationError(
-            "", "this is no Redis URL: write redis://[user:password@]host:port/db, rediss:// for TLS, or unix://path "
+            "", "not a Redis URL: write redis://[user:password@]host:port/db, rediss:// for TLS, or unix://path "
             "(percent-encode special characters in a password)"
         ) from None  # fmt: skip
     if parts.scheme == "unix":

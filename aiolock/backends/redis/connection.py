@@ -1,4 +1,4 @@
-"""One connection, opened by redis-py with what the user gave: its URL, TLS and credentials. All else is our own."""
+"""One connection, opened by redis-py with your URL, TLS and credentials. Everything else is our own."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ redis-py's own packing took half of a request's time in the client. Numbers woul
 
 
 class Connector:
-    """Makes connections; whatever can be wrong without asking the server is found at construction.
+    """Makes connections; finds at construction whatever can be wrong without asking the server.
 
     Args:
-        source: a URL, or a client whose connection settings are taken over.
-        pushes: messages may arrive between replies, which takes RESP3; False makes do with RESP2.
+        source: a URL, or a client whose connection settings are used.
+        pushes: messages may arrive between replies, which needs RESP3; with False RESP2 suffices.
 
     Raises:
         ConfigurationError: not a URL or client of one server.
@@ -58,7 +58,7 @@ class Connector:
         """Connect and authenticate.
 
         Raises:
-            RedisError, OSError, ValueError: and whatever else redis-py raises at a server which is none.
+            RedisError, OSError, ValueError: and whatever else redis-py raises if the server is not Redis.
 
         Cancellation: nothing is left open.
         """
@@ -79,7 +79,7 @@ class Link:
     """An open connection: bytes out, replies and pushes in. It is read without a stream, and without a task.
 
     Args:
-        reader: of what is read from now on, only what had come before.
+        reader: the stream's; nothing is read from it but what had already arrived.
         writer: open.
 
     Source: half of a request's time in the client was spent in streams and in redis-py's reading of them.
@@ -88,10 +88,10 @@ class Link:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._transport = cast(asyncio.Transport, writer.transport)
-        # Now: a closed TLS transport has no answer to these.
+        # Now: a closed TLS transport cannot answer these.
         self._socket = self._transport.get_extra_info("socket")
         self._protocol = RespProtocol(self._transport)
-        # Lost or closed, though the reader may not have come to know yet.
+        # Lost or closed, although the reader may not know it yet.
         self.gone: Callable[[], bool] = self._transport.is_closing
         came = _unread(reader)
         if came:
@@ -105,16 +105,16 @@ class Link:
         redis-py's `send_packed_command` would drop the connection if it were cancelled while it waits.
 
         Returns:
-            True if the transport has more to send than it should: whoever started to read is told when it has not.
+            True if the transport has more to send than it should: the reader is told when it no longer has.
         """
         self._transport.write(data)
         return self._protocol.paused
 
     async def ask(self, commands: Sequence[tuple[bytes, ...]]) -> list[object]:
-        """The replies and error replies to `commands`; only before `start`.
+        """Return the replies and error replies to `commands`; only before `start`.
 
         Raises:
-            Exception: the connection is lost, or what came is no RESP.
+            Exception: the connection is lost, or the data is not RESP.
 
         Cost: one round trip.
         """
@@ -143,33 +143,33 @@ class Link:
         """Read from now on, until the connection is lost or closed.
 
         Args:
-            receive: given each reply, error reply (as an exception) and push (`hiredis.PushNotification`).
+            receive: gets each reply, error reply (as an exception) and push (`hiredis.PushNotification`).
             lost: told once why no more will come: the connection was lost, or what `receive` raised.
-            resumed: told each time that `write` may go on after it had returned True.
+            resumed: told each time that `write` may continue after it returned True.
         """
         self._protocol.start(receive, lost, resumed)
 
     def close(self) -> None:
-        """Close once what was written has left; nothing of what still comes is given out."""
+        """Close once what was written has been sent; what still arrives is dropped."""
         self._protocol.stop()
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.close()
 
     def abort(self) -> None:
-        """Close now. What the kernel was given still arrives."""
-        with contextlib.suppress(AttributeError):  # a TLS transport of CPython 3.11.2 that is lost already
+        """Close now. What the kernel already has still arrives."""
+        with contextlib.suppress(AttributeError):  # a TLS transport of CPython 3.11.2 that is already lost
             self._transport.abort()
 
     def reset(self) -> None:
-        """Abandon: what was written and not yet received must not arrive any more, so the kernel may not repeat it."""
-        if self._socket is not None and not self.gone():  # uvloop would do it to whoever has the number now
+        """Abandon: what was written and not yet received must not arrive any more, so the kernel must not repeat it."""
+        if self._socket is not None and not self.gone():  # uvloop would do it to the socket that has the number now
             with contextlib.suppress(OSError, ValueError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         self.abort()
         self.close()
 
     def sever(self) -> None:
-        """Let the server know of its end, where the loop was closed before it."""
+        """Let the server know of the end, if the loop was closed first."""
         with contextlib.suppress(OSError, AttributeError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -180,7 +180,7 @@ class Link:
 
 
 def _unread(reader: asyncio.StreamReader) -> bytes | None:
-    """What came before it was taken over: nothing (None), or the end (empty)."""
+    """What arrived before the streams were taken: nothing (None), or the end (empty)."""
     reading = reader.read(2**16)
     try:
         reading.send(None)

@@ -6,4 +6,4 @@ from redis.exceptions import ResponseError
 
 
 class ErrorReply(ResponseError):
-    """An error reply: its text as the server wrote it, the code first. Versions of redis-py cut off different codes."""
+    """An error reply: its text as the server wrote it, the code first. Versions of redis-py remove different codes."""

@@ -1,4 +1,4 @@
-"""What redis-py raises, as `BackendError`: what it means, whether trying again can help, and what to do."""
+"""What redis-py raises, as `BackendError`: what it means, whether a repetition can help, and what to do."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _REMEDIES = {
     "ASK": "it is part of a cluster, which is not supported: use a single server",
     "CROSSSLOT": "it is part of a cluster, which is not supported: use a single server",
     "NOAUTH": "check username and password",
-    "NOPERM": "extend the user's ACL by what is named here",
+    "NOPERM": "allow the user in the ACL what is named here",
     "OOM": "it is out of memory: raise maxmemory",
     "READONLY": "it is a replica: connect to the master",
     "WRONGTYPE": "the key of this lock already holds another type: choose another name or namespace",
     "WRONGPASS": "check username and password",
 }
-_NESTED = re.compile(r"user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 any script's error is wrapped in text
+_NESTED = re.compile(r"user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 the error of any script is wrapped in text
 _DENIED_IN_SCRIPT = re.compile("user executing the script can't run this command|ACL failure in script")
 
 
 def code_of(error: ErrorReply) -> str:
-    """The server's code, `""` where there is none."""
+    """The server's code, `""` if there is none."""
     text = str(error)
     nested = _NESTED.search(text)
     if nested is not None:
@@ -64,7 +64,7 @@ def code_of(error: ErrorReply) -> str:
 
 
 def refused(name: str, doing: str, error: ErrorReply) -> BackendError:
-    """An error reply.
+    """Return the error for an error reply.
 
     Args:
         name: the lock's name.
@@ -84,7 +84,7 @@ def refused(name: str, doing: str, error: ErrorReply) -> BackendError:
 
 
 def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
-    """The connection went away before the answer came."""
+    """The connection was lost before the answer came."""
     failure = BackendError(
         name, f"the connection to Redis was lost before {doing} was answered: it may have run or not", transient=True
     )
@@ -93,16 +93,18 @@ def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
 
 
 def disconnected(cause: BaseException) -> BackendError:
-    """The connection went away, and there is no other yet."""
+    """The connection was lost, and there is no other yet."""
     failure = BackendError(
-        "", f"the connection to Redis was lost ({type(cause).__name__}: {cause}), and is made again", transient=True
+        "",
+        f"the connection to Redis was lost ({type(cause).__name__}: {cause}), and a new one is being made",
+        transient=True,
     )
     failure.__cause__ = cause
     return failure
 
 
 def without_frames(error: AiolockError) -> AiolockError:
-    """Return `error`, to be kept: the frames that it came through would keep connections that are gone."""
+    """Return `error` without its traceback: those frames would keep connections alive that are gone."""
     one: BaseException | None = error
     while one is not None:
         one.__traceback__ = None
@@ -111,10 +113,10 @@ def without_frames(error: AiolockError) -> AiolockError:
 
 
 def unconnected(error: BaseException) -> AiolockError:
-    """Why a connection could not be made. `error` is made its cause."""
+    """Why a connection could not be made. `error` becomes its cause."""
     cause = error.__cause__
     if type(error) is ConnectionError and isinstance(cause, (RedisError, AiolockError)):
-        error = cause  # redis-py wraps what goes wrong on a unix socket
+        error = cause  # redis-py wraps errors on a unix socket
     if isinstance(error, AiolockError):
         return error
     failure = _unconnected(error)

@@ -1,4 +1,4 @@
-"""The first words on a new connection: end the old one, and learn what the server is."""
+"""The first requests on a new connection: end the old one, and find out what the server is."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ OLDEST = 6
 
 
 class Identity(NamedTuple):
-    """A connection as the server knows it. Ids start again with the server, so only both together name one."""
+    """A connection as the server knows it. Ids start again when the server restarts, so only both together identify
+    one.
+    """
 
     id: bytes
     addr: bytes
 
 
 class Handshake:
-    """Remembers, for one backend, the connection before this one and what was already complained about.
+    """Remembers, for one backend, the previous connection and the warnings that were already logged.
 
     Args:
-        replicas: how many are needed. Asked about instead of the memory, of which the backend beside this one asks.
+        replicas: how many are needed. Checked here instead of the memory, which the other backend checks.
 
     Attributes:
-        run_id: what tells the server from every other, and from itself before a restart; "" if it does not say.
+        run_id: identifies the server, and tells it from itself before a restart; "" if it does not say.
     """
 
     def __init__(self, replicas: int = 0) -> None:
@@ -38,7 +40,7 @@ class Handshake:
         self._complaints: set[str] = set()
 
     def forget(self) -> None:
-        """The last connection was closed in order: what it sent shall run."""
+        """The last connection was closed in order: what it sent must run."""
         self._previous = None
 
     async def greet(self, link: Link) -> None:
@@ -61,7 +63,7 @@ class Handshake:
         server = _fields(replies[1], b"\r\n", b":")
         self._judge_version(server)
         run_id = server.get(b"run_id", b"").decode(errors="replace")
-        self.run_id = run_id if len(set(run_id)) > 1 else ""  # some speak the protocol, and have none
+        self.run_id = run_id if len(set(run_id)) > 1 else ""  # some servers speak the protocol, but have no version
         about = _fields(replies[2], b"\r\n", b":")
         if self._replicas:
             self._judge_replicas(about)
@@ -87,7 +89,7 @@ class Handshake:
         policy = info.get(b"maxmemory_policy", b"noeviction").decode(errors="replace")
         if info.get(b"maxmemory", b"0") != b"0" and policy != "noeviction":
             self._complain(
-                "the server evicts keys when its memory is full (maxmemory-policy %s), locks among them: set it to "
+                "the server evicts keys, and so locks, when its memory is full (maxmemory-policy %s): set it to "
                 "noeviction, or give locks a server of their own", policy,
             )  # fmt: skip
 
@@ -106,7 +108,7 @@ class Handshake:
 
 
 def _fields(reply: object, between: bytes, assign: bytes) -> dict[bytes, bytes]:
-    """The fields of an INFO; none if the server has or allows none."""
+    """The fields of an INFO; none if the server has none or allows none."""
     if not isinstance(reply, bytes):
         return {}
     pairs = (field.strip().partition(assign) for field in reply.split(between))

@@ -1,4 +1,4 @@
-"""Noticing a server that is connected and does not answer."""
+"""Notices a server that is connected and does not answer."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import asyncio
 from collections.abc import Callable
 
 TICKS = 10
-"""How often in a timeout it is checked."""
+"""How often it checks in one timeout."""
 STALL = 4
-"""Ticks without one in time after which the server gets a fresh period: this loop, or the process, was stopped."""
+"""After this many ticks, none of them in time, the server gets a fresh period: this loop, or the process, was
+stopped.
+"""
 
 
 class Heartbeat:
     """Asks for a sign of life when idle, and gives up when an answer is overdue.
 
-    Only replies count, not pushes: a path that is dead in one direction may go on delivering messages. Only time in
-    which this loop ran counts: a tick that comes late counts for two at most.
+    Only replies count, not pushes: a path that is dead in one direction may still deliver messages. Only time in which
+    this loop ran counts: a late tick counts for two at most.
 
     Args:
-        timeout: seconds that an answer may take; idle for as long, the server is asked.
+        timeout: seconds that an answer may take; if idle for as long, the server is asked.
         waiting: whether answers are outstanding.
         ask: writes a request that must be answered.
         give_up: the server is dead to us; called once.
 
     Attributes:
-        heard: set it when an answer came, or when the first question since all was answered went out; the time without
-            a sign of life counts from the next tick.
+        heard: set it when an answer comes, or when the first question after an idle time is sent; the time without a
+            sign of life counts from the next tick.
     """
 
     __slots__ = (
@@ -58,7 +60,7 @@ class Heartbeat:
         self._timer = self._loop.call_later(self._tick, self._on_tick)
 
     def stop(self) -> None:
-        """No more ticks."""
+        """Stop ticking."""
         self._timer.cancel()
 
     def _on_tick(self) -> None:
@@ -74,7 +76,7 @@ class Heartbeat:
             if self._quiet >= self._timeout:
                 self._ask()
         elif self._quiet >= self._timeout:
-            # What arrived while the loop was busy is read before the next tick.
+            # Answers that arrived while the loop was busy are read before the next tick.
             if self._overdue:
                 self.stop()
                 self._give_up()

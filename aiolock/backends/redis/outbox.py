@@ -1,4 +1,4 @@
-"""What waits to be written, in order."""
+"""The requests that wait to be written, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Outbox:
     """First what is written again, then what is new. Outlives connections.
 
     Attributes:
-        empty: False if what is to be written must come here first, not to overtake anything.
+        empty: False if a new request must wait here so that it does not overtake.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Outbox:
         self.empty: bool = True
 
     def put(self, item: Item) -> int:
-        """To be written after all others; or, while an unanswered request is asked about, in that one's place.
+        """Add a request after all others; or, while an unanswered request is asked about, in that one's place.
 
         Returns:
             How many are new.
@@ -45,7 +45,7 @@ class Outbox:
         return waiting
 
     def take(self) -> list[Item]:
-        """Everything, to be written now."""
+        """Take everything, to be written now."""
         items, self._new = self._new, []
         if self._again:
             items, self._again = self._again + items, []
@@ -54,13 +54,13 @@ class Outbox:
         return items
 
     def wanted(self) -> bool:
-        """Some request is in it that nobody has withdrawn."""
+        """Whether it has a request that was not withdrawn."""
         return any(isinstance(item, Request) and not item.withdrawn for item in (*self._again, *self._new))
 
     def unanswered(self, request: Request[Any], otherwise: BackendError) -> None:
-        """Ask whether `request` is written again, before all that is new; if not it fails with `otherwise`.
+        """Ask whether `request` is written again, before everything new; if not it fails with `otherwise`.
 
-        What the callbacks put here meanwhile takes its place.
+        What the callbacks add here meanwhile takes its place.
         """
         instead: list[Item] = []
         outer, self._instead = self._instead, instead
@@ -88,7 +88,7 @@ class Outbox:
         self.empty = not (self._new or self._again) and self._instead is None
 
     def _sweep(self) -> None:
-        # Else the attempts that timed out during a long outage would pile up.
+        # Otherwise the attempts that timed out during a long outage would pile up.
         gone = [item for item in self._new if isinstance(item, Request) and item.withdrawn]
         if gone:
             self._new = [item for item in self._new if not (isinstance(item, Request) and item.withdrawn)]

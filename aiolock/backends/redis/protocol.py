@@ -1,4 +1,4 @@
-"""A transport read without a stream: replies are given out in the very call that brings their bytes."""
+"""A transport read without a stream: replies are delivered in the same call that brings their bytes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NOTHING = object()
 
 
 class RespProtocol(asyncio.Protocol):
-    """Takes the place of the stream's protocol on a connection that is made, and silent. Needs no task.
+    """Replaces the stream's protocol on a connection that is made, and silent. Needs no task.
 
-    The stream goes on writing and closing, so it is still told when to pause and that the connection is lost.
+    The stream continues to write and close, so it is still told when to pause and that the connection is lost.
 
     Args:
-        transport: connected, and not closing: its loss may already be on its way to the stream alone.
+        transport: connected, and not closing: otherwise its loss may be on its way to the stream alone.
 
     Attributes:
         paused: the transport has more to send than it should.
@@ -40,12 +40,12 @@ class RespProtocol(asyncio.Protocol):
     def start(
         self, receive: Callable[[object], None], lost: Callable[[Exception], None], resumed: Callable[[], None]
     ) -> None:
-        """Give out what comes, and what came since the stream was left or `wait` was called.
+        """Deliver what comes, and what came since the stream was replaced or `wait` was called.
 
         Args:
-            receive: given each reply, error reply (as an exception) and push (`hiredis.PushNotification`).
+            receive: gets each reply, error reply (as an exception) and push (`hiredis.PushNotification`).
             lost: told once why no more will come: the connection was lost, or what `receive` raised.
-            resumed: told when the transport has sent what it had too much.
+            resumed: told when the transport has caught up with sending.
         """
         self._receive = receive
         self.data_received(b"")
@@ -56,11 +56,11 @@ class RespProtocol(asyncio.Protocol):
             lost(self._cause)
 
     def wait(self) -> None:
-        """Keep what comes until somebody starts again."""
+        """Keep what comes until the next `start`."""
         self._receive = self._lost = self._resumed = None
 
     def stop(self) -> None:
-        """Give out nothing more."""
+        """Deliver nothing more."""
         self._over = True
         self._lost = self._resumed = None
 
@@ -73,16 +73,16 @@ class RespProtocol(asyncio.Protocol):
             while self._receive is not None and (reply := gets()) is not _NOTHING:
                 self._receive(reply)
         except Exception as error:
-            self._over = True  # what comes behind belongs to nobody
+            self._over = True  # what follows belongs to no one
             self._end(error)
-        except BaseException:  # a signal handler's: it struck anywhere
+        except BaseException:  # from a signal handler, at any point
             self._over = True
             self._end(ConnectionError("the process was interrupted while a reply was read"))
             raise
 
     def eof_received(self) -> bool | None:
         self._end(ConnectionError("the server closed the connection"))
-        keep_open: bool | None = self._stream.eof_received()  # so that it is closed in one way only: by a reset
+        keep_open: bool | None = self._stream.eof_received()  # so that there is only one way to close it: a reset
         return keep_open
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""How much of a server's word is worth something: what enough replicas have acknowledged."""
+"""How far you can trust a server's answer: what enough replicas have acknowledged."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Replicas(NamedTuple):
     """How many must acknowledge what is written on a connection.
 
     Attributes:
-        least: so many, from 1.
+        least: this many, from 1.
         timeout: seconds they may take.
-        channel: one on which nobody listens.
+        channel: one without listeners.
     """
 
     least: int
@@ -27,7 +27,7 @@ class Replicas(NamedTuple):
     channel: str
 
     def question(self) -> bytes:
-        """Asks who has all that the server did so far; answered by two replies.
+        """Asks which replicas have everything that the server did so far; two replies answer it.
 
         WAIT looks at the newest write of its own connection. A script may have answered with what another connection
         wrote, such as its own first copy, and have written nothing. PUBLISH is replicated wherever it comes from, so

@@ -15,14 +15,14 @@ from .requests import Request
 
 
 class Desync(Exception):
-    """The stream does not say what it must: nothing read from it can be given to anybody."""
+    """The stream does not say what it must: nothing read from it can be trusted."""
 
 
 class Expected(Protocol):
     """An answer that the server owes."""
 
     def answer(self, reply: object) -> None:
-        """The reply or error reply that it is. Raises `Desync`."""
+        """Take the reply or error reply. Raises `Desync`."""
 
 
 class Echo:
@@ -55,11 +55,11 @@ class Loaded:
 
 
 class Scripts:
-    """What the server was given on this connection.
+    """The scripts that the server has on this connection.
 
     Attributes:
-        known: digests of what need not be loaded.
-        refusals: why it would not take the others.
+        known: digests that need not be loaded.
+        refusals: why it refused the others.
     """
 
     __slots__ = ("known", "refusals")
@@ -69,7 +69,7 @@ class Scripts:
         self.refusals: dict[str, ErrorReply] = {}
 
     def give(self, sha: str) -> bool:
-        """True if it must be loaded before it is run."""
+        """Whether it must be loaded before it is run."""
         if sha in self.known:
             return False
         self.known.add(sha)
@@ -77,20 +77,20 @@ class Scripts:
         return True
 
     def missing(self, sha: str) -> None:
-        """The server has it no more."""
+        """The server no longer has it."""
         self.known.discard(sha)
 
     def refused(self, sha: str, error: ErrorReply) -> None:
-        """The server would not take it."""
+        """The server refused it."""
         self.known.discard(sha)
         self.refusals[sha] = error
 
 
 class Acknowledgement:
-    """What stands for all calls of one write, and the question behind them: answered together, with the last reply.
+    """Stands for all calls of one write and the question after them: all are answered together, with the last reply.
 
     Args:
-        replicas: who must acknowledge.
+        replicas: the replicas that must acknowledge.
 
     Attributes:
         requests: the calls.
@@ -128,7 +128,7 @@ class Acknowledgement:
 
 
 class Confirmation:
-    """The answer to a SUBSCRIBE or UNSUBSCRIBE of one channel: given by a push, or by an error reply."""
+    """The answer to a SUBSCRIBE or UNSUBSCRIBE of one channel: a push, or an error reply."""
 
     __slots__ = ("_channels", "_listener", "push")
 
@@ -153,7 +153,7 @@ class Replies:
     """The queue of pending answers.
 
     Attributes:
-        pending: what the server still owes, in the order of writing; whoever writes appends.
+        pending: what the server still owes, in the order of writing; the writer appends.
     """
 
     __slots__ = ("pending",)
@@ -172,15 +172,15 @@ class Replies:
                 yield from expected.take()
 
     def receive(self, reply: object) -> bool:
-        """Give a reply, or a push that is no message, to whom it belongs; True if it was a pending answer.
+        """Deliver a reply, or a push that is not a message; return True if it was a pending answer.
 
         Raises:
-            Desync: it belongs to nobody.
+            Desync: it belongs to no request.
         """
         if type(reply) is PushNotification:
             return self._push(reply)
         if not self.pending:
-            raise Desync("an answer came that nobody had asked for")
+            raise Desync("an answer came that no one asked for")
         self.pending.popleft().answer(reply)
         return True
 

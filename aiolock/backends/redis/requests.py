@@ -18,11 +18,11 @@ logger: Log = Log("aiolock.redis")
 
 
 class Request(Generic[R]):
-    """A call, and the future of whoever made it.
+    """A call, and the future of its maker.
 
     Args:
         call: what to run.
-        future: its result, if anybody awaits it; may be cancelled or failed by others at any time.
+        future: its result, if it is awaited; others may cancel it or fail it at any time.
         missing: told when the server does not know the script.
 
     Attributes:
@@ -50,11 +50,11 @@ class Request(Generic[R]):
 
     @property
     def withdrawn(self) -> bool:
-        """Taken back before any server could see it."""
+        """It was withdrawn before any server could see it."""
         return self.call.withdrawn and self.call.writes == 0
 
     def again(self) -> bool:
-        """Ask whoever made the call whether to write it again."""
+        """Ask the maker of the call whether to write it again."""
         try:
             return self.call.unanswered()
         except Exception:
@@ -62,7 +62,7 @@ class Request(Generic[R]):
             return False
 
     def answer(self, reply: Any, doubt: BackendError | None = None) -> None:
-        """The server's reply, or its error reply; `doubt` says why it may not outlast the server."""
+        """Take the server's reply, or its error reply; `doubt` says why it may not outlast the server."""
         if isinstance(reply, ErrorReply):
             if code_of(reply) == "NOSCRIPT":
                 self._missing(self, reply)
@@ -80,18 +80,18 @@ class Request(Generic[R]):
         self.settle(result)
 
     def withdraw(self) -> None:
-        """Never written, never will be."""
+        """It was never written, and never will be."""
         self.settle(BackendError(self.call.name, f"{self.doing} was withdrawn before it was sent", transient=True))
 
     def settle(self, result: R | BackendError) -> None:
-        """The end of the call: its `settle` first, then whoever awaits its future."""
+        """End the call: first its `settle`, then whoever awaits its future."""
         call = self.call
         if call.settle is not None:
             try:
                 call.settle(result)
             except Exception:
                 logger.exception("the callback of a finished request failed")
-        call.settle, call.unanswered = None, drop  # they may refer to the call: no reference cycle
+        call.settle, call.unanswered = None, drop  # they may refer to the call: avoid a reference cycle
         future = self.future
         if future is not None and not future.done():
             if isinstance(result, BackendError):

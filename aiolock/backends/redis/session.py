@@ -25,8 +25,10 @@ ENOUGH = 32
 
 
 class State(enum.Enum):
-    """Of a session: writes what is put into its outbox; does not, as the transport has enough to send, so that calls
-    can still be withdrawn; or closed, or lost."""
+    """Of a session: it writes what is put into its outbox; or does not, because the transport has enough to send, so
+    that you
+    can still withdraw calls; or it is closed, or lost.
+    """
 
     OPEN = enum.auto()
     CONGESTED = enum.auto()
@@ -37,19 +39,19 @@ OPEN, CONGESTED, OVER = State  # read at every call: not looked up in the class
 
 
 class Session:
-    """Writes what was put into the outbox: at once if nothing is on its way, else what is made in a turn of the loop
+    """Writes what is put into the outbox: at once if nothing is on its way, otherwise all of a turn of the loop
     together.
 
     Args:
         link: connected and greeted.
         outbox: what to write; shared with the sessions before and after.
-        channels: where messages go; shared likewise.
+        channels: gets the messages; shared likewise.
         clock: stamps calls.
         timeout: seconds in which the server must answer.
-        lost: told once, in a later turn of the loop, why the connection is gone; not if it was closed. It is abandoned
-            then.
-        replicas: who must acknowledge what is written; then there is one write at a time, never before the end of a
-            turn, and what is called meanwhile leaves in the next. None for nobody.
+        lost: told once, in a later turn of the loop, why the connection is gone; not if it was closed. It is then
+            abandoned.
+        replicas: the replicas that must acknowledge what is written; then there is one write at a time, never before
+            the end of a turn, and calls made meanwhile leave in the next. None for none.
     """
 
     def __init__(
@@ -108,7 +110,9 @@ class Session:
                 raise
 
     def put_off(self, item: Item) -> None:
-        """Write `item` at the end of this turn of the loop: not in the way of whoever was waked by the last answer."""
+        """Write `item` at the end of this turn of the loop, so that it does not delay the tasks that the last answer
+        woke.
+        """
         self._outbox.put(item)
         self._schedule()
 
@@ -157,7 +161,7 @@ class Session:
         """Wait until everything is written and answered.
 
         Returns:
-            False if nothing was answered for so long that no answer can be hoped for, or the connection is gone.
+            False if there was no answer for so long that none can be expected, or the connection is gone.
 
         Cancellation: nothing changes.
         """
@@ -171,7 +175,7 @@ class Session:
         return not self._pending and self._outbox.empty
 
     def close(self) -> None:
-        """Close once all is sent."""
+        """Close once everything is sent."""
         if self._state is CONGESTED:
             self._state = OPEN  # it is sent, or lost: there is no later
         self.flush()
@@ -179,7 +183,7 @@ class Session:
         self.link.close()
 
     def _encode(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
-        """What to send for `item`, whose answer is pending from now on; nothing if it is not wanted any more."""
+        """Return what to send for `item`, whose answer is pending from now on; nothing if it is no longer wanted."""
         if not isinstance(item, Request):
             return self._encode_subscription(item)
         call = item.call
@@ -234,7 +238,7 @@ class Session:
 
     def _receive(self, reply: object) -> None:
         if type(reply) is PushNotification:
-            if reply[0] == b"message":  # in few steps: others wait for whoever is granted
+            if reply[0] == b"message":  # in few steps: others wait for the task that is granted the lock
                 self._channels.deliver(reply[1], reply[2])
                 return
             if not self.replies.receive(reply):
@@ -258,15 +262,17 @@ class Session:
                 self._loop.call_soon(self._lost, cause)
 
     def _interrupted(self, items: Sequence[Item]) -> None:
-        """A signal handler raised, such as `sys.exit()`: nobody knows what of `items` was written, so all that was
-        asked is asked again on another connection, if whoever asked wants that."""
+        """A signal handler raised, for example by `sys.exit()`: it is unknown which of `items` were written, so all
+        requests are
+        repeated on another connection, if their makers want that.
+        """
         written: set[int] = set()
         for expected in self._pending:
             written.update(map(id, expected.requests if isinstance(expected, Acknowledgement) else (expected,)))
         for item in items:
             if isinstance(item, Request) and id(item) not in written:
                 self._outbox.put(item)
-        self._abandon(ConnectionError("the process was interrupted while it was written to"))
+        self._abandon(ConnectionError("the process was interrupted while it wrote a request"))
 
     def _end(self) -> None:
         self._state = OVER
@@ -295,4 +301,4 @@ class Session:
         if self._quiet is None:
             self._abandon(TimeoutError(f"no answer for {format_seconds(self._timeout)} s"))
         elif not self._quiet.done():
-            self._quiet.set_result(None)  # it is closed in order: what the kernel has may still arrive, and shall
+            self._quiet.set_result(None)  # it is closed in order: what the kernel has may still arrive, and should
