@@ -55,7 +55,7 @@ class QuorumOptions(TypedDict, total=False):
 
 
 class LockManager:
-    """All locks of one process and event loop: one connection (two with `min_replicas`) and one watchdog, however many
+    """All locks of one process and event loop: one connection (two with `min_replicas`) and one timer, however many
     locks.
 
     Creating one does no I/O and needs no loop. `async with manager:` connects, or `await manager.open()` in a start-up

@@ -283,7 +283,7 @@ async def _nest(
         gate.lower(hold, "clean" if hold.check() is None else "dirty")
         raise
     finally:
-        runtime.watchdog.forget(limit)
+        runtime.scheduler.forget(limit)
     hold.nested(calls)
     return gate.lease(hold, calls, task)
 

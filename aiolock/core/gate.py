@@ -131,7 +131,7 @@ class Gate:
             return None
         waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
-        hold = Hold(entry, entry.grant, runtime.clock, runtime.watchdog, self)
+        hold = Hold(entry, entry.grant, runtime.clock, runtime.scheduler, self)
         runtime.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         self._holds += 1

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..scripts.base import Part
 from ..scripts.outcomes import Gone, Granted, Passed, Queued
 from .calls import Batch, GatherCalls
 from .entry_state import ASKING, QUEUED
 from .queue_entry import Gate, QueueEntry, TaskWaiter
-
-if TYPE_CHECKING:
-    from .watchdog import Renewable
+from .renewals import Renewable
 
 SHARE = 0.25
 """How long it keeps names that it cannot use yet, as a share of the time that it has waited: what keeps them for longer
@@ -100,7 +98,7 @@ class Gathering(QueueEntry):
         """Say in time that it still waits; ask in time, and give back in time."""
         super().schedule()
         if self._limit < self.due:
-            self.gate.runtime.watchdog.schedule(self, self._limit)
+            self.gate.runtime.scheduler.schedule(self, self._limit)
 
     def _gather(self) -> None:
         """From now on it may have something."""
@@ -116,7 +114,7 @@ class Gathering(QueueEntry):
         self._limit = math.inf
         self.schedule()
 
-    # As the watchdog sees it.
+    # As the scheduler sees it.
 
     def on_due(self, now: float, late: float) -> Renewable | None:
         if self.state is not QUEUED or self._limit == math.inf:

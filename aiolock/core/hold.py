@@ -16,7 +16,7 @@ from .calls import Batch, Calls, Contention, joint
 from .grant import Entry, Grant
 from .losses import CALM, explain_loss, tell_of_loss
 from .policy import Policy
-from .watchdog import LATE, Watchdog
+from .scheduler import LATE, Scheduler
 
 logger: Log = Log("aiolock.hold")
 
@@ -86,7 +86,7 @@ class Hold:
         entry: who was granted.
         grant: what the server gave.
         clock: the clock of all its times.
-        watchdog: what calls it when it is due.
+        scheduler: what calls it when it is due.
         listener: told once, when it is lost.
     """
 
@@ -101,8 +101,8 @@ class Hold:
         "_patience",
         "_renew_at",
         "_retry",
+        "_scheduler",
         "_silent",
-        "_watchdog",
         "abandoned",
         "blocked",
         "calls",
@@ -132,7 +132,7 @@ class Hold:
         entry: Entry,
         grant: Grant,
         clock: Clock,
-        watchdog: Watchdog,
+        scheduler: Scheduler,
         listener: LossListener,
     ) -> None:
         asker = entry.asker
@@ -156,7 +156,7 @@ class Hold:
         self.scopes: tuple[Block, ...] = ()
         self.listener: LossListener = listener
         self._clock = clock
-        self._watchdog = watchdog
+        self._scheduler = scheduler
         longest = policy.max_hold
         self._limit = math.inf if longest is None else clock.now() + longest
         self._margin = grant.margin
@@ -204,7 +204,7 @@ class Hold:
         if self.reason is not None or self.ended:
             return
         self.reason = reason
-        self._watchdog.forget(self)
+        self._scheduler.forget(self)
         for scope in self.scopes:
             tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
         for _, told in self.watchers:
@@ -225,7 +225,7 @@ class Hold:
         self.ended = True
         self.depth = 0
         self.scopes = ()
-        self._watchdog.forget(self)
+        self._scheduler.forget(self)
 
     def explain(self) -> str:
         """Why it was lost and what to do about it, in words."""
@@ -292,7 +292,7 @@ class Hold:
         """The leases that are not released, also those that only their user can find."""
         return [*self.leases, *(lease for stray in self.strays if (lease := stray()) is not None)]
 
-    # Renewal, as the watchdog sees it.
+    # Renewal, as the scheduler sees it.
 
     def nesting_ttl_ms(self, wanted: int) -> int:
         """The ttl for one level more: the longest that was asked for. Nobody but `renew()` extends a fixed lease."""
@@ -311,7 +311,7 @@ class Hold:
         if now >= self.deadline and self.unconfirmed:
             self._overdue += 1
             if self._overdue == 1:  # the answer may have come while the loop stood still: it is read in this turn
-                self._watchdog.schedule(self, now + 0.001)
+                self._scheduler.schedule(self, now + 0.001)
                 return None
         if self.check() is not None or self.ended:
             return None
@@ -386,7 +386,7 @@ class Hold:
             return LossReason.MAX_HOLD, 0.0
         if not self.policy.renew and not self._metadata:
             return LossReason.EXPIRED, 0.0
-        late = self._watchdog.lateness(now)
+        late = self._scheduler.lateness(now)
         if self._blocks(late) and not self._silent:
             return LossReason.LOOP_BLOCKED, late
         return LossReason.UNREACHABLE, 0.0
@@ -397,4 +397,4 @@ class Hold:
             due = self._patience
         if self._renew_at < due:
             due, early = self._renew_at, self.policy.early
-        self._watchdog.schedule(self, due, early)
+        self._scheduler.schedule(self, due, early)

@@ -93,7 +93,7 @@ class Lifecycle:
                 runtime.unbind()
                 if self._with_loop is not None:
                     await self._with_loop.aclose()  # at once: there is nothing left for it to do
-                runtime.watchdog.stop()
+                runtime.scheduler.stop()
 
     async def _drain(self) -> None:
         runtime = self._runtime
@@ -112,7 +112,7 @@ class Lifecycle:
         anyio.CancelScope()  # the first one of a process imports modules for 25 ms, and no lock shall be held meanwhile
         try:
             await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
-            runtime.watchdog.start(runtime.backend)
+            runtime.scheduler.start()
             if runtime.poll is None:
                 await self._channel.listen()
             if runtime.closing:
@@ -125,7 +125,7 @@ class Lifecycle:
                 await runtime.backend.aclose()
             finally:
                 runtime.unbind()
-                runtime.watchdog.stop()
+                runtime.scheduler.stop()
             raise
 
     async def _close_with_loop(self, entered: str) -> AsyncGenerator[None, None]:

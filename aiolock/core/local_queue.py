@@ -293,7 +293,7 @@ class LocalQueue:
         asker = entry.asker
         PendingRelease(runtime, asker.calls, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
         runtime.queue_entries.pop(entry.owner, None)
-        runtime.watchdog.forget(entry)
+        runtime.scheduler.forget(entry)
         entry.owner = runtime.new_owner(asker.calls.mark)
         entry.tainted, entry.state = False, IDLE
         if entry.wait is not None:
@@ -306,7 +306,7 @@ class LocalQueue:
         """The entry waits no more; if it spoke for the others of this process, the next one does."""
         runtime, entries = self.runtime, self.entries
         if entry.due != math.inf:
-            runtime.watchdog.forget(entry)
+            runtime.scheduler.forget(entry)
         runtime.queue_entries.pop(entry.owner, None)
         entries.pop(entry, None)
         if not entries:
@@ -346,7 +346,7 @@ class LocalQueue:
     def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
         """The entry wants to be refreshed by then; where one refresh is enough for all, by the first of them."""
         if not self.calls.one_refresh or entry is self.first_queued():
-            self.runtime.watchdog.schedule(entry, due)
+            self.runtime.scheduler.schedule(entry, due)
 
 
 def _impossible(name: str, weight: int, capacity: int) -> ConfigurationError:

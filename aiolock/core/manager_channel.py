@@ -35,7 +35,7 @@ class ManagerChannel:
                 raise
             runtime.fall_back(error)
         finally:
-            runtime.watchdog.forget(limit)
+            runtime.scheduler.forget(limit)
 
     def on_message(self, payload: str | BackendError | None) -> None:
         """What came. None: something may have been missed. An error: no more will come.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..clock import Clock
-from .watchdog import NEVER, Watchdog
+from .scheduler import NEVER, Scheduler
 
 
 class Impatient(Protocol):
@@ -23,15 +23,15 @@ class Patience:
 
     Args:
         clock: the clock of all its times.
-        watchdog: the timer.
+        scheduler: the timer.
         seconds: how long.
     """
 
-    __slots__ = ("_clock", "_seconds", "_until", "_wake_at", "_watchdog", "due")
+    __slots__ = ("_clock", "_scheduler", "_seconds", "_until", "_wake_at", "due")
 
-    def __init__(self, clock: Clock, watchdog: Watchdog, seconds: float) -> None:
+    def __init__(self, clock: Clock, scheduler: Scheduler, seconds: float) -> None:
         self._clock = clock
-        self._watchdog = watchdog
+        self._scheduler = scheduler
         self._seconds = seconds
         self._until: dict[Impatient, float] = {}
         self._wake_at = NEVER
@@ -50,7 +50,7 @@ class Patience:
     def on_due(self, now: float, late: float) -> None:
         over = []
         for waiting, until in self._until.items():
-            if until > now >= self._wake_at:  # called before its time, it is the last time: the watchdog stops
+            if until > now >= self._wake_at:  # called before its time, it is the last time: the scheduler stops
                 self._wake(until)
                 break
             over.append(waiting)
@@ -61,4 +61,4 @@ class Patience:
 
     def _wake(self, when: float) -> None:
         self._wake_at = when
-        self._watchdog.schedule(self, when)
+        self._scheduler.schedule(self, when)

@@ -14,10 +14,11 @@ from .confirmation import Confirmation
 from .entry_state import ASKING, ENDED, IDLE, QUEUED, State
 from .grant import Grant
 from .release import PendingRelease
+from .renewals import Renewable
 from .runtime import Runtime
+from .scheduler import NEVER
 from .wait import Wait
 from .waiter import Waiter
-from .watchdog import NEVER, Renewable
 
 logger: Log = Log("aiolock.queue")
 
@@ -166,7 +167,7 @@ class QueueEntry:
     def offered(self) -> None:
         """A release that is being written hands the name on to this entry, or queues it."""
         self.state = ASKING
-        self.gate.runtime.watchdog.forget(self)
+        self.gate.runtime.scheduler.forget(self)
 
     def pause(self) -> None:
         """The server gave no verdict: ask again a little later each time."""
@@ -175,7 +176,7 @@ class QueueEntry:
     def ask_at(self, due: float) -> None:
         """Ask again at clock time `due`."""
         self.state = IDLE
-        self.gate.runtime.watchdog.schedule(self, due)
+        self.gate.runtime.scheduler.schedule(self, due)
 
     def _unanswered(self) -> bool:
         # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
@@ -290,7 +291,7 @@ class QueueEntry:
         due = min(runtime.next_refresh(now + pause / 2, now + pause), wait.free_at)
         self.gate.schedule_refresh(self, due)
 
-    # As the watchdog sees it.
+    # As the scheduler sees it.
 
     def on_due(self, now: float, late: float) -> Renewable | None:
         if self.state is IDLE:

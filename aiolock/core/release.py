@@ -11,7 +11,7 @@ from ..scripts.outcomes import Missing, ReleaseOutcome
 from .calls import Calls
 from .hold import Hold
 from .runtime import Runtime
-from .watchdog import NEVER
+from .scheduler import NEVER
 
 logger: Log = Log("aiolock.release")
 
@@ -194,7 +194,7 @@ class PendingRelease:
             if self._in_time(now):
                 self._call = None
                 self._attempts += 1
-                self._runtime.watchdog.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
+                self._runtime.scheduler.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
                 return
         self._call = None
         if self._result is not None:

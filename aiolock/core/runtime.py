@@ -1,4 +1,4 @@
-"""What a primitive is given: backend, subscriptions, watchdog, clock. Breaks the cycle with the manager."""
+"""What a primitive is given: backend, subscriptions, scheduler, clock. Breaks the cycle with the manager."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from ..scripts.keys import Keys
 from ..scripts.outcomes import Granted
 from .hold import Hold
 from .holds import Holds
+from .limit import Limit
 from .patience import Patience
 from .policy import milliseconds
 from .poll import Poll
+from .renewals import Renewals
+from .scheduler import Scheduler
 from .subscriptions import Subscriptions
-from .watchdog import Limit, Watchdog
 
 R = TypeVar("R")
 
@@ -110,7 +112,7 @@ class Runtime:
         self.clock: Clock = backend.clock
         self.limits = limits
         self.keys: Keys = Keys(namespace, backend.db)
-        self._new_watchdog()
+        self._new_scheduler()
         self.subscriptions: Subscriptions = Subscriptions(backend, self.fall_back)
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}  # by owner
@@ -153,12 +155,12 @@ class Runtime:
         self.closing = False
         self.poll = self._waiting
         self.subscriptions = Subscriptions(self.backend, self.fall_back)
-        self._new_watchdog()
+        self._new_scheduler()
         self._owners = itertools.count(1)
 
-    def _new_watchdog(self) -> None:
-        self.watchdog: Watchdog = Watchdog(self.clock)
-        self.patience: Patience = Patience(self.clock, self.watchdog, self.limits.request_timeout)
+    def _new_scheduler(self) -> None:
+        self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend).write)
+        self.patience: Patience = Patience(self.clock, self.scheduler, self.limits.request_timeout)
 
     def unbind(self) -> None:
         """Forget the loop; nothing is left of it."""
@@ -308,7 +310,7 @@ class Runtime:
         except TimeoutError:
             logger.warning("closing while guarded blocks still run: their locks stay until they expire")
         finally:
-            self.watchdog.forget(limit)
+            self.scheduler.forget(limit)
             self.draining = None
 
     def progress(self) -> None:
@@ -327,7 +329,7 @@ class Runtime:
     def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:
         """Fail `reply` with `error()` if it is not there at clock time `due`; to be forgotten when it came."""
         limit = Limit(reply, error)
-        self.watchdog.schedule(limit, due)
+        self.scheduler.schedule(limit, due)
         return limit
 
     def unanswered(self, name: str, doing: str) -> BackendError:
@@ -357,7 +359,7 @@ class Runtime:
         try:
             return await reply
         finally:
-            self.watchdog.forget(limit)
+            self.scheduler.forget(limit)
             call.withdraw()
 
 

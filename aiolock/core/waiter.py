@@ -10,7 +10,7 @@ from .calls import Calls
 from .grant import Grant
 from .policy import Policy
 from .runtime import Runtime
-from .watchdog import NEVER
+from .scheduler import NEVER
 
 E = TypeVar("E")
 """What a waiter is granted by: an entry, of which it knows nothing."""
@@ -87,7 +87,7 @@ class Waiter(Generic[E]):
         self.due: float = NEVER
         if timeout:
             self._expires = runtime.clock.now() + timeout
-            runtime.watchdog.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
+            runtime.scheduler.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
 
     @property
     def impatient(self) -> bool:
@@ -110,7 +110,7 @@ class Waiter(Generic[E]):
         runtime = self._queue.runtime
         runtime.patience.end(self)
         if self.due != NEVER:
-            runtime.watchdog.forget(self)
+            runtime.scheduler.forget(self)
 
     def overdue(self) -> None:
         """The server had its time for a first answer."""
@@ -122,4 +122,4 @@ class Waiter(Generic[E]):
             self.fail(Expired())
         elif not self.outcome.done():
             self._queue.refresh(self)
-            self._queue.runtime.watchdog.schedule(self, self._expires)
+            self._queue.runtime.scheduler.schedule(self, self._expires)

@@ -20,7 +20,7 @@ class LatchWatcher:
     """The local side of one latch; the first waiter creates it, the last removes it.
 
     Messages only say that a query is worthwhile: the server knows the latch's state. It has no task: replies, messages
-    and the watchdog drive it.
+    and the scheduler drive it.
 
     Args:
         runtime: the manager's.
@@ -59,7 +59,7 @@ class LatchWatcher:
         self._waiters -= 1
         if self._waiters == 0:
             self._listener.stop()
-            self._runtime.watchdog.forget(self)
+            self._runtime.scheduler.forget(self)
             if self._call is not None:
                 self._call.withdraw()
             key = self._calls.kind, self._calls.name
@@ -87,7 +87,7 @@ class LatchWatcher:
         try:
             await changed
         finally:
-            self._runtime.watchdog.forget(limit)
+            self._runtime.scheduler.forget(limit)
             self._changes.remove(changed)
 
     # For the closing manager.
@@ -137,7 +137,7 @@ class LatchWatcher:
         if self._again and not failed:
             self._query()
         else:
-            self._runtime.watchdog.schedule(self, self._next_query(failed))
+            self._runtime.scheduler.schedule(self, self._next_query(failed))
 
     def on_due(self, now: float, late: float) -> None:
         self.signal()

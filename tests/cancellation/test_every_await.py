@@ -179,7 +179,7 @@ async def assert_nothing_left(world: World, cancels: Cancels) -> None:
         await again
     else:
         assert world.backend._wakes == {}, f"a subscription is left with {cancels}"
-        assert not runtime._was_bound or runtime.watchdog._timer is None
+        assert not runtime._was_bound or runtime.scheduler._timer is None
 
 
 async def enter_and_leave(world: World) -> None:

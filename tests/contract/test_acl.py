@@ -253,7 +253,7 @@ async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlac
 
 
 async def test_what_renewal_needs_spoils_only_that_key(deny: Deny, place: RedisPlace) -> None:
-    """C5. A key that the user may not touch: a call that fails as a whole is split. Kept by Watchdog.renew:
+    """C5. A key that the user may not touch: a call that fails as a whole is split. Kept by Renewals._request:
     `middle`.
     """
     async with deny("", ttl=30.0) as locks:

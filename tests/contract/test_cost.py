@@ -11,7 +11,7 @@ import pytest
 import redis.asyncio
 
 from aiolock import Lock, LockManager
-from aiolock.core.watchdog import CHUNK
+from aiolock.core.renewals import CHUNK
 from aiolock.scripts.keys import GRACE_MS
 from aiolock.scripts.lock import RELEASE
 from tests.support.locks import tombstones
@@ -202,7 +202,7 @@ async def test_connections_are_constant(locks: LockManager, place: RedisPlace, r
 
 
 async def test_a_thousand_leases_are_renewed_in_a_few_commands(place: RedisPlace, commandstats: CommandStats) -> None:
-    """Kept by Watchdog._ask_due, which collects what is due, and `CHUNK`."""
+    """Kept by Scheduler._call_due, which collects what is due, and `CHUNK`."""
     number = 1000
     async with place.manager(ttl=60.0) as locks:
         leases = await asyncio.gather(*(locks.lock(f"n{i}").acquire() for i in range(number)))

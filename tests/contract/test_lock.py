@@ -675,7 +675,7 @@ async def test_a_key_of_another_type_is_left_alone(here: Lock, there: Lock, plac
 
 @nobody_waits
 async def test_one_bad_key_spoils_no_other_lease(locks: LockManager, place: Place) -> None:
-    """C5. Kept by renew.lua: each key under `pcall`; or by Watchdog.renew, which splits what failed as a whole."""
+    """C5. Kept by renew.lua: each key under `pcall`; or by Renewals._request, which splits what failed as a whole."""
     leases = [await locks.lock(f"n{i}").acquire() for i in range(5)]
     bad, good = leases.pop(2), leases
     place.side.set(keys_of("n2").lock, "a string")
@@ -683,7 +683,7 @@ async def test_one_bad_key_spoils_no_other_lease(locks: LockManager, place: Plac
     renew_now(bad)
     await renewed(*good)
     assert bad._hold.expiry == before
-    assert not bad.lost  # until its deadline: see tests/unit/test_watchdog.py
+    assert not bad.lost  # until its deadline: see tests/unit/test_renewals.py
     for lease in good:
         await lease.release()
     with pytest.raises(BackendError, match="n2"):

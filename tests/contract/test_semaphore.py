@@ -165,8 +165,8 @@ async def test_a_waiter_is_not_warned_without_reason(
     await lease.release()
     async with asyncio.timeout(ENOUGH):
         await (await waiter).release()
-    # The watchdog may log that the machine stood still.
-    assert {record.name for record in caplog.records if record.levelno >= logging.WARNING} <= {"aiolock.watchdog"}
+    # The scheduler may log that the machine stood still.
+    assert {record.name for record in caplog.records if record.levelno >= logging.WARNING} <= {"aiolock.scheduler"}
 
 
 async def test_more_permits_let_in_the_waiters_that_now_fit(here: Semaphore, there: Semaphore) -> None:

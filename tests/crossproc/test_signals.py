@@ -54,7 +54,7 @@ async def test_a_killed_holder_is_succeeded_about_a_ttl_later(crew: Crew) -> Non
 
 
 async def test_a_stopped_holder_is_cancelled_and_its_late_write_refused(crew: Crew) -> None:
-    """SIGSTOP past the ttl, SIGCONT. Kept by Watchdog.lateness, Hold.check and, at the resource, by the fence."""
+    """SIGSTOP past the ttl, SIGCONT. Kept by Scheduler.lateness, Hold.check and, at the resource, by the fence."""
     holder = crew.start("hold")
     await crew.until(lambda: crew.events("inside"))
     crew.stop(holder)

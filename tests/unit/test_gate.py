@@ -476,7 +476,7 @@ async def test_memory_per_name_goes_away(locks: LockManager, backend: Counting) 
         return sum(str(type(thing).__module__).startswith("aiolock.core") for thing in gc.get_objects())
 
     first = await use(range(200))
-    assert await use(range(200, 2000)) < first + 600  # what the watchdog has forgotten is dropped 64 at a time
+    assert await use(range(200, 2000)) < first + 600  # what the scheduler has forgotten is dropped 64 at a time
 
 
 async def test_memory_of_a_task_that_holds_much_grows_with_what_it_holds(locks: LockManager) -> None:

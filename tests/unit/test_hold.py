@@ -183,7 +183,7 @@ async def test_max_hold(locks: LockManager, backend: MemoryBackend) -> None:
 
 
 async def test_loop_blocked_says_for_how_long(locks: LockManager, backend: MemoryBackend) -> None:
-    """`Hold._cause` with `Watchdog.lateness`."""
+    """`Hold._cause` with `Scheduler.lateness`."""
     with expect_loss(LossReason.LOOP_BLOCKED, "for at least"):
         async with locks.lock("a") as lease:
             backend.clock.jump(31)

@@ -441,7 +441,7 @@ async def run_once(scenario: Scenario, cancels: dict[int, When], others_wait: bo
         assert runtime.gates == {}, cancels
         assert backend.store.numsub(FREE) == 0, cancels
         assert runtime.subscriptions._listeners == {}, cancels
-        assert [item for due, _, item, _ in runtime.watchdog._heap if item.due == due] == [], cancels
+        assert [item for due, _, item, _ in runtime.scheduler._heap if item.due == due] == [], cancels
     return stepper.suspensions
 
 

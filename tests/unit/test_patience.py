@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiolock.core.patience import Patience
-from aiolock.core.watchdog import Watchdog
-from aiolock.testing import MemoryBackend, VirtualClock
+from aiolock.core.scheduler import Scheduler
+from aiolock.testing import VirtualClock
 
 SECONDS = 5.0
 
@@ -30,9 +30,9 @@ class World:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.dog = Watchdog(self.clock)
-        self.dog.start(MemoryBackend())
-        self.patience = Patience(self.clock, self.dog, SECONDS)
+        self.timer = Scheduler(self.clock, lambda renewals: None)
+        self.timer.start()
+        self.patience = Patience(self.clock, self.timer, SECONDS)
 
     def waiting(self) -> Waiting:
         return Waiting(self.clock)
@@ -42,7 +42,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     world = World()
     yield world
-    world.dog.stop()
+    world.timer.stop()
 
 
 async def test_each_is_told_once_at_its_own_time(world: World) -> None:
@@ -88,12 +88,12 @@ async def test_it_counts_from_the_writing_of_the_request(world: World) -> None:
     assert waiting.told == [5.0]
 
 
-async def test_all_are_told_when_the_watchdog_stops(world: World) -> None:
+async def test_all_are_told_when_the_scheduler_stops(world: World) -> None:
     """A task may wait for it. Kept by Patience.on_due: `self._wake_at`."""
     first, second = world.waiting(), world.waiting()
     world.patience.begin(first)
     await world.clock.advance(1.0)
     world.patience.begin(second)
     await world.clock.advance(1.0)
-    world.dog.stop()
+    world.timer.stop()
     assert (first.told, second.told) == ([2.0], [2.0])

@@ -16,11 +16,12 @@ import pytest
 
 from aiolock import LockManager
 from aiolock.core.calls import Batch
-from aiolock.core.watchdog import Watchdog
+from aiolock.core.renewals import Renewable
+from aiolock.core.scheduler import Scheduler
 from aiolock.scripts.base import Call, Part
 from aiolock.testing import MemoryBackend, VirtualClock
 
-from .test_watchdog import Item
+from .test_scheduler import Item
 from .world import TTL, settle
 
 whose = ContextVar("whose", default="no one's")
@@ -44,22 +45,22 @@ class Deaf(MemoryBackend):
 class Player:
     """Schedules itself anew as it likes; knows when it wants to be looked at."""
 
-    def __init__(self, watchdog: Watchdog, dice: random.Random) -> None:
+    def __init__(self, scheduler: Scheduler, dice: random.Random) -> None:
         self.due = math.inf
         self.wanted = math.inf
         self.looks = 0
         self.premature = 0
         self._early = 0.0
-        self._watchdog = watchdog
+        self._scheduler = scheduler
         self._dice = dice
 
     def plan(self, due: float, early: float = 0.0) -> None:
         self.wanted, self._early = due, early
-        self._watchdog.schedule(self, due, early)
+        self._scheduler.schedule(self, due, early)
 
     def drop(self) -> None:
         self.wanted = math.inf
-        self._watchdog.forget(self)
+        self._scheduler.forget(self)
 
     def on_due(self, now: float, late: float) -> Player | None:
         self.premature += now < self.wanted - self._early
@@ -70,33 +71,33 @@ class Player:
         return self if self._dice.random() < 0.3 else None
 
     def part(self) -> tuple[Batch, Part]:
-        return unwritten, Part((), ())
+        raise AssertionError("written")
 
     def judged(self, outcome: Any, sent_at: float) -> None: ...
     def unknown(self, error: object) -> None: ...
 
 
-def unwritten(parts: Iterable[Part]) -> Call[Any]:
-    raise AssertionError("written")
+def ignore(renewals: list[Renewable]) -> None:
+    """They are not written."""
 
 
 @pytest.fixture
-async def watchdog() -> AsyncIterator[Watchdog]:
-    watchdog = Watchdog(VirtualClock())
-    watchdog.start(MemoryBackend())
-    yield watchdog
-    watchdog.stop()
+async def scheduler() -> AsyncIterator[Scheduler]:
+    scheduler = Scheduler(VirtualClock(), ignore)
+    scheduler.start()
+    yield scheduler
+    scheduler.stop()
 
 
-def clock_of(watchdog: Watchdog) -> VirtualClock:
-    clock = watchdog._clock
+def clock_of(scheduler: Scheduler) -> VirtualClock:
+    clock = scheduler._clock
     assert isinstance(clock, VirtualClock)
     return clock
 
 
-async def test_an_escaping_error_stops_no_other(watchdog: Watchdog) -> None:
-    """Kept by Watchdog._run: `finally: self._wake_next()`."""
-    clock = clock_of(watchdog)
+async def test_an_escaping_error_stops_no_other(scheduler: Scheduler) -> None:
+    """Kept by Scheduler._run: `finally: self._wake_next()`."""
+    clock = clock_of(scheduler)
     fatal, same, later = Item(clock), Item(clock), Item(clock)
 
     def on_due(now: float, late: float) -> None:
@@ -104,7 +105,7 @@ async def test_an_escaping_error_stops_no_other(watchdog: Watchdog) -> None:
 
     fatal.on_due = on_due  # type: ignore[method-assign]
     for item, pause in ((fatal, 1.25), (same, 1.5), (later, 60.0)):
-        watchdog.schedule(item, clock.now() + pause)
+        scheduler.schedule(item, clock.now() + pause)
     with pytest.raises(Fatal):
         await clock.advance(1.5)
     await clock.advance(100)
@@ -129,18 +130,18 @@ def broken_logging(monkeypatch: pytest.MonkeyPatch) -> Iterable[None]:
 
 
 @pytest.mark.usefixtures("broken_logging")
-async def test_an_error_that_cannot_be_logged(watchdog: Watchdog) -> None:
-    clock = clock_of(watchdog)
+async def test_an_error_that_cannot_be_logged(scheduler: Scheduler) -> None:
+    clock = clock_of(scheduler)
     broken, same, later = Item(clock), Item(clock), Item(clock)
     broken.on_due = lambda now, late: 1 / 0  # type: ignore[method-assign,assignment]
     for item, pause in ((broken, 1), (same, 1), (later, 60)):
-        watchdog.schedule(item, clock.now() + pause)
+        scheduler.schedule(item, clock.now() + pause)
     await clock.advance(100)
     assert (same.seen, later.seen) == ([(1, 0)], [(60, 0)])
 
 
 async def test_renewals_that_cannot_be_written_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """Kept by Watchdog.renew: `except Exception`; otherwise the hold would wait for an answer until its deadline."""
+    """Kept by Renewals._request: `except Exception`; otherwise the hold would wait for an answer until its deadline."""
     backend = Deaf()
     async with LockManager(backend) as locks, locks.lock("a") as lease:
         backend.broken = True
@@ -151,18 +152,18 @@ async def test_renewals_that_cannot_be_written_are_tried_again(caplog: pytest.Lo
     assert "cannot be written" in caplog.text
 
 
-async def test_a_wake_up_has_no_users_context(watchdog: Watchdog) -> None:
-    """A renewal's log line does not belong to the request that took the lock. Kept by Watchdog._wake:
+async def test_a_wake_up_has_no_users_context(scheduler: Scheduler) -> None:
+    """A renewal's log line does not belong to the request that took the lock. Kept by Scheduler._wake:
     `self._context.run`.
     """
-    clock = clock_of(watchdog)
+    clock = clock_of(scheduler)
     item = Item(clock)
     seen: list[str] = []
     item.on_due = lambda now, late: seen.append(whose.get())  # type: ignore[method-assign]
 
     async def user() -> None:
         whose.set("a user's")
-        watchdog.schedule(item, clock.now() + 1)
+        scheduler.schedule(item, clock.now() + 1)
 
     loop = asyncio.get_running_loop()
     timers: list[Any] = []
@@ -186,12 +187,11 @@ async def test_nothing_is_kept_of_the_last_renewals(locks: LockManager, backend:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_against_a_simple_model(watchdog: Watchdog, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_against_a_simple_model(scheduler: Scheduler, seed: int) -> None:
     """Time passes in steps of all sizes: no item is looked at too early, too late, twice, or not at all."""
     dice = random.Random(seed)
-    clock = clock_of(watchdog)
-    monkeypatch.setattr(watchdog, "renew", lambda batch, asked: None)
-    players = [Player(watchdog, dice) for _ in range(40)]
+    clock = clock_of(scheduler)
+    players = [Player(scheduler, dice) for _ in range(40)]
     for _ in range(400):
         player = dice.choice(players)
         move = dice.random()

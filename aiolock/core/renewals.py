@@ -1,0 +1,98 @@
+"""Requests that many make together: holds that are renewed, entries in queues that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from ..backends.base import Backend
+from ..errors import BackendError
+from ..log import Log
+from ..scripts.base import Part
+from .calls import Batch
+
+logger: Log = Log("aiolock.renewals")
+
+CHUNK = 320
+"""Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
+CHUNK_KEYS = 2000
+"""Keys in one request, where a renewal has many."""
+
+
+class Renewable(Protocol):
+    """Something that asks the server together with others: a hold to be extended, an entry in a queue to be kept."""
+
+    def part(self) -> tuple[Batch, Part]:
+        """How to make one request of many such, and this one's line in it."""
+
+    def judged(self, outcome: Any, sent_at: float) -> None:
+        """The server's verdict on a request written at `sent_at`."""
+
+    def unknown(self, error: BackendError) -> None:
+        """No verdict: try again."""
+
+
+Asked = tuple[Renewable, Part]
+"""Who asked, and its part of the request."""
+
+
+class Renewals:
+    """Writes them in batches, and tells each its own verdict.
+
+    Args:
+        backend: the server.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def write(self, renewals: Iterable[Renewable]) -> None:
+        """Ask for all of them, in as few requests as there can be."""
+        batches: dict[Batch, list[Asked]] = {}
+        for renewal in renewals:
+            try:
+                batch, part = renewal.part()
+            except Exception:
+                logger.exception("an error in a renewal; the others go on")
+            else:
+                batches.setdefault(batch, []).append((renewal, part))
+        for batch, asked in batches.items():
+            for chunk in _chunks(asked):
+                self._request(batch, chunk)
+
+    def _request(self, batch: Batch, asked: list[Asked]) -> None:
+        call = batch([part for _, part in asked])
+
+        def settle(result: list[Any] | BackendError) -> None:
+            if not isinstance(result, BackendError):
+                for (renewal, _), outcome in zip(asked, result, strict=True):
+                    renewal.judged(outcome, call.sent_at)
+            elif result.transient or len(asked) == 1:
+                for renewal, _ in asked:
+                    renewal.unknown(result)
+            else:
+                # One key that is denied spoils a whole request: split until it stands alone.
+                middle = len(asked) // 2
+                self._request(batch, asked[:middle])
+                self._request(batch, asked[middle:])
+
+        call.settle = settle
+        try:
+            self._backend.post(call)
+        except Exception as error:
+            logger.exception("renewals could not be written; they are tried again")
+            settle(BackendError("", f"a renewal could not be written: {error!r}", transient=True))
+
+
+def _chunks(asked: list[Asked]) -> Iterator[list[Asked]]:
+    chunk: list[Asked] = []
+    keys = 0
+    for one in asked:
+        size = len(one[1].keys)
+        if chunk and (len(chunk) == CHUNK or keys + size > CHUNK_KEYS):
+            yield chunk
+            chunk, keys = [], 0
+        chunk.append(one)
+        keys += size
+    if chunk:
+        yield chunk
