@@ -34,7 +34,7 @@ ACQUIRE: Script[AcquireOutcome] = Script(
     __name__, "acquire", twins.acquire, decode.acquire, no_grant, ("clock", "acquire_free", *JOIN)
 )
 TRANSFER: Script[TransferOutcome] = Script(
-    __name__, "transfer", twins.transfer, decode.transfer, no_grant, ("clock", "transfer_local", *JOIN)
+    __name__, "transfer", twins.transfer, decode.transfer, no_grant, ("clock", "transfer_local", "transfer_pass", *JOIN)
 )
 RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=("release_free", "clock", *SETTLE))
 NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, decode.nest, no_nesting, STATE)

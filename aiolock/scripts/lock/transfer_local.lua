@@ -9,7 +9,8 @@ local owner, next, ttl = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local own, state = owner .. ' ' .. ARGV[2] .. ' ', redis.call('GET', KEYS[1])
 local held = state and string.sub(state, 1, #own) == own
 if held and ARGV[7] == '2' then held = tonumber(string.match(state, '^%S+ %d+ %d+ %d+ %d (%d+) ')) > now end
-local head = held and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local head, number
+if held then head, number = unpack(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')) end
 local over = head and (ARGV[7] == '1' or (ARGV[7] == '0' and string.find(head, ':[f+]')))
 if held and not over and not ARGV[11] and not (head and string.find(next, ':f', 1, true)) then
   local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')

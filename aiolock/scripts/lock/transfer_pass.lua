@@ -1,0 +1,33 @@
+-- transfer_pass: passes a name on to the first in its queue, if that lives and hears, as is usual at the end of a turn.
+-- Stands behind transfer_local, in front of all that defines functions. Every other case is left to transfer.
+-- KEYS    as transfer
+-- ARGV    as transfer
+-- returns 'passed <pttl>', or goes on: nothing was changed that transfer does not do again
+-- If a command is denied: see settle and join. Who was granted and could not leave the queue does when it ends.
+if over and head ~= next and not ARGV[11] then
+  local queue, alive, manager = KEYS[2], KEYS[3], string.match(head, '^[^:]*')
+  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  local known = string.match(redis.call('HGET', alive, manager) or '', '^(%d+)%+$')
+  local left, ms, us = (known or 0) - now, math.max(60000, 20 * ARGV[9]), time[1] * 1000000 + time[2]
+  local fence = math.max(ARGV[2], tonumber(ARGV[5]) < 2 ^ 53 and ARGV[5] or 0) + 1 -- no fence is greater
+  local place = math.max(last + 1, us)
+  if left > 0 and left < 86340000 and math.floor(last / ms / 250) == math.floor(place / ms / 250) then
+    local clock = string.format('%s%06d', time[1], time[2]) -- cheap text, as nearly always
+    fence = us > fence and clock or string.format('%.0f', fence)
+    local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')
+    dirty = depth == '0' and dirty or '0'
+    local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 ' .. dirty .. ' ' .. known .. ' '
+    local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. dirty
+    if not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
+      and redis.pcall('PUBLISH', ARGV[8] .. manager, told) ~= 0 then
+      local alone, lives = last == number, string.format('%.0f', now + ARGV[9]) .. (ARGV[10] == '1' and '+' or '')
+      if redis.call('HSET', alive, string.match(next, '^[^:]*'), lives) == 1 or alone then
+        redis.call('PEXPIRE', alive, string.format('%.0f', alone and ms or math.max(ms, redis.call('PTTL', alive))))
+      end
+      redis.call('ZADD', queue, 'NX', place == us and clock or string.format('%.0f', place), next)
+      redis.call('ZREM', queue, head)
+      if alone then redis.call('PEXPIRE', queue, string.format('%.0f', ms)) end
+      return string.format('passed %.0f', left)
+    end
+  end
+end
