@@ -124,7 +124,7 @@ class Gate:
         entry, runtime = waiter.entry, self.runtime
         if runtime.closing:
             name = self.calls.name
-            raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed")
+            raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
         assert entry is not None
         assert entry.grant is not None
         if runtime.clock.now() >= entry.grant.deadline:

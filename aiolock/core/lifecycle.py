@@ -53,7 +53,7 @@ class Lifecycle:
         except TimeoutError:
             if not entry.expired():
                 raise
-            raise ConfigurationError("", "the manager was closed while it was being entered") from None
+            raise ConfigurationError("", "the manager was closed while it was being entered: enter it again") from None
         finally:
             self._entry = self._left = None
             left.set_result(None)

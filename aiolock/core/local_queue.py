@@ -160,7 +160,9 @@ class LocalQueue:
         """Turn away whoever waits: the manager closes."""
         name = self.calls.name
         for waiter in self._all():
-            waiter.fail(NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed"))
+            waiter.fail(
+                NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
+            )
 
     def refresh(self, waiter: TaskWaiter) -> None:
         """Ask the server for whatever gets the waiter in: a message may have been missed."""

@@ -191,7 +191,9 @@ class Runtime:
                 name, f"{_this(name)} was used in another thread or on another event loop than its manager's: "
                 "one manager a loop; from another thread call asyncio.run_coroutine_threadsafe(…, loop)"
             )  # fmt: skip
-        raise ConfigurationError(name, f"{_this(name)} was used while its manager is closing")
+        raise ConfigurationError(
+            name, f"{_this(name)} was used while its manager is closing: finish before you close it"
+        )
 
     def need_one_server(self, name: str, what: str) -> None:
         """Raise for what a quorum does not offer; `what` in the plural, such as "fair locks".

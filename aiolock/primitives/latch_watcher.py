@@ -76,7 +76,7 @@ class LatchWatcher:
         """
         name = self._calls.name
         if self._runtime.closing:
-            raise NotAcquired(name, f"latch {name!r} had not opened when its manager was closed")
+            raise NotAcquired(name, f"latch {name!r} had not opened when its manager was closed; end this task")
         if self._refused is not None:
             raise self._refused
         if self.seen is not None:

@@ -351,6 +351,17 @@ async def test_a_nested_acquire_alone() -> None:
     assert await run_every_way(scenario) > 40
 
 
+async def test_a_block_with_a_lease_acquired_before() -> None:
+    """No cancel strikes between the two. Kept by Lease.__aenter__, which awaits nothing."""
+
+    async def scenario(world: World) -> None:
+        lease = await world.locks.lock("a").acquire()
+        async with lease:
+            await body(world)
+
+    assert await run_every_way(scenario) > 40
+
+
 async def test_sharing_with_a_child_that_is_cancelled() -> None:
     async def scenario(world: World) -> None:
         assert world.holder is not None

@@ -62,6 +62,16 @@ def test_codes(line: str, transient: bool, says: str) -> None:
     assert error.name == "order:42"
 
 
+def test_a_lost_connection_says_why() -> None:
+    cause = ConnectionResetError(104, "Connection reset by peer")
+    error = failures.lost("order:42", "acquire of lock 'order:42'", cause)
+    assert (error.name, error.transient, error.__cause__) == ("order:42", True, cause)
+    assert "reset by peer" in str(error)
+    assert "lost before acquire of lock 'order:42'" in str(
+        failures.lost("order:42", "acquire of lock 'order:42'", None)
+    )
+
+
 async def test_a_denied_command_is_named(
     connect: Connect, limited: redis.asyncio.Redis, redis_server: RedisServer
 ) -> None:

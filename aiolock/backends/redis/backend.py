@@ -293,7 +293,12 @@ class RedisBackend:
         if refusal is not None:
             request.settle(refused(call.name, f"SCRIPT LOAD for {request.doing}", refusal))
             return
-        failure = BackendError(call.name, f"Redis does not keep the script of {request.doing}", transient=True)
+        failure = BackendError(
+            call.name,
+            f"Redis does not keep the script of {request.doing}: does anything flush its scripts again and again, or "
+            "does a proxy spread requests over several servers?",
+            transient=True,
+        )
         failure.__cause__ = error
         if session is None or request.misses > _MISSES:
             request.settle(failure)

@@ -85,8 +85,11 @@ def refused(name: str, doing: str, error: ErrorReply) -> BackendError:
 
 def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
     """The connection was lost before the answer came."""
+    why = "" if cause is None else f" ({type(cause).__name__}: {cause})"
     failure = BackendError(
-        name, f"the connection to Redis was lost before {doing} was answered: it may have run or not", transient=True
+        name,
+        f"the connection to Redis was lost{why} before {doing} was answered: it may have run or not; try again",
+        transient=True,
     )
     failure.__cause__ = cause
     return failure

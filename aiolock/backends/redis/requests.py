@@ -75,7 +75,9 @@ class Request(Generic[R]):
             if doubt is not None and script.unacknowledged is not None:
                 result = script.unacknowledged(cast(R, result), doubt)
         except Exception as error:
-            result = BackendError(self.call.name, f"Redis answered {self.doing} with something unexpected")
+            result = BackendError(
+                self.call.name, f"Redis answered {self.doing} with something unexpected: does a proxy change replies?"
+            )
             result.__cause__ = error
         self.settle(result)
 

@@ -9,8 +9,10 @@ from typing import Unpack, assert_type
 import anyio
 
 from aiolock import (
+    AcquireTimeout,
     Acquisition,
     Default,
+    Holder,
     Lease,
     Lock,
     LockManager,
@@ -53,8 +55,17 @@ async def use() -> None:
         assert_type(f"{lease.reason}", str)
     async with lock.acquire(timeout=timedelta(seconds=2)) as lease:
         assert_type(lease, Lease)
-    async with lock.try_acquire() as attempt:
-        assert_type(attempt, Lease | None)
+    attempt = lock.try_acquire()
+    async with attempt as found:
+        assert_type(found, Lease | None)
+        assert_type(attempt.holder, Holder | None)
+    assert_type(await lock.try_acquire(), Lease | None)
+    async with await lock.acquire() as lease:
+        assert_type(lease, Lease)
+    try:
+        await lock.acquire()
+    except AcquireTimeout as error:
+        assert_type(error.holder, Holder | None)
     assert_type(await held(lock), Lease)
     task = asyncio.create_task(lock.acquire())
     assert_type(await task, Lease)
