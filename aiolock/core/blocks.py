@@ -12,10 +12,11 @@ from .guard import Guard
 
 
 class Blocks(dict[int, Guard]):
-    """Open blocks by the frame that entered them: the innermost of each, that entered last in the end.
+    """Open blocks by the frame that entered them: the innermost of each, the last entered at the end.
 
-    `async with` leaves in the frame in which it entered, so that is no guess, whatever task runs it. Who calls
-    `__aenter__` and `__aexit__` by other ways is found by its task. A block that may run on is never ended for another.
+    `async with` leaves in the frame in which it entered, so that is certain, whatever task runs it. If `__aenter__` and
+    `__aexit__` are called in other ways, the task decides. A block that may still run is never ended instead of
+    another.
     """
 
     __slots__ = ()
@@ -30,7 +31,7 @@ class Blocks(dict[int, Guard]):
         """A block is left, in `task`; called by the `__aexit__` of the lock object.
 
         Returns:
-            That block; None if it cannot be told, or none is open.
+            That block; None if it is unclear which, or none is open.
         """
         if len(self) == 1:
             frame, guard = self.popitem()
@@ -39,13 +40,12 @@ class Blocks(dict[int, Guard]):
             self[frame] = guard
         try:
             caller = _getframe(2)
-        except ValueError:  # no Python around
+        except ValueError:  # no Python frame around
             pass
         else:
             frame, code = id(caller), caller.f_code
             known = self.get(frame)
-            # Ids of frames that have ended come again. A coroutine ends in its task; a generator may be closed by
-            # another.
+            # Ids of ended frames are reused. A coroutine ends in its task; a generator may be closed by another.
             if known is not None and known.code is code and (known.task is task or code.co_flags & GENERATOR):
                 self._remove(known)
                 return known
@@ -62,7 +62,7 @@ class Blocks(dict[int, Guard]):
             return others[0] if len(others) == 1 or (others and ended) else None
         if not others:
             return mine[0]
-        running = set(_stack())  # whose blocks run on, unless they are left by an odd way
+        running = set(_stack())  # their blocks run on, unless they are left in an odd way
         return next((guard for guard in mine if guard.frame not in running), None)
 
     def all(self) -> Iterator[Guard]:

@@ -1,4 +1,4 @@
-"""The code that enters a block: told apart by its frame, and warned if it would hold the lock over a `yield`."""
+"""The code that enters a block: identified by its frame, and warned if it would hold the lock over a `yield`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from types import CodeType, FrameType
 
 GENERATOR = inspect.CO_ASYNC_GENERATOR
 BETWEEN = frozenset({"__aenter__", "enter_async_context"})
-"""Functions that enter a block for somebody else: those of `contextlib`, and users' own."""
+"""Functions that enter a block on behalf of others: those of `contextlib`, and users' own."""
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def caller(name: str) -> tuple[int, CodeType, bool]:
-    """Who awaits the `__aenter__` that calls this, for the lock `name`.
+    """Return who awaits the `__aenter__` that calls this, for the lock `name`.
 
     Returns:
         The id of its frame, its code, and whether the block is held over a `yield` of an async generator. What an
@@ -24,10 +24,10 @@ def caller(name: str) -> tuple[int, CodeType, bool]:
     """
     try:
         frame = _getframe(2)
-    except ValueError:  # no Python around
+    except ValueError:  # no Python frame around
         return 0, caller.__code__, False
     code = frame.f_code
-    # An id only: the frame itself would keep whatever is in it.
+    # Only an id: the frame itself would keep its contents alive.
     if code.co_flags & GENERATOR or code.co_name in BETWEEN:
         return id(frame), code, _spans(frame, name)
     return id(frame), code, False
@@ -61,10 +61,10 @@ def _warn(frame: FrameType, name: str) -> None:
 
 @lru_cache(maxsize=256)
 def _yields_inside(code: CodeType, line: int) -> bool:
-    """There is a `yield` in the `async with` that begins at `line`; behind the line, where none does."""
+    """Whether there is a `yield` in the `async with` that begins at `line`, or after the line if none begins there."""
     try:
         source = inspect.getsource(code)
-        indented = source[:1].isspace()  # not to be taken away: strings would lose it, too
+        indented = source[:1].isspace()  # keep the indentation: strings would lose theirs, too
         tree = ast.parse(f"if True:\n{source}" if indented else source)
     except (OSError, TypeError, SyntaxError):
         return True  # no source to look at

@@ -15,11 +15,11 @@ Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """What a primitive promises to those who hold it, and to those who wait.
+    """What a primitive promises to its holders and its waiters.
 
     Attributes:
-        exclusive: one at a time, so that nobody asks for what a task of this process holds.
-        reentrant: a task that holds the name nests in what it holds.
+        exclusive: one at a time, so no task asks for what another task of this process holds.
+        reentrant: a task that holds the name nests in its hold.
         overlapping: it takes several names, which can also be taken one by one.
         divisible: a lease can be given back in parts.
     """
@@ -31,7 +31,7 @@ class Contention:
 
 
 class Calls(Protocol):
-    """Requests about one name, for acquisitions of one weight; each only makes a call, nothing is written."""
+    """Requests about one name, for acquisitions of one weight; each only creates a call, nothing is written."""
 
     @property
     def kind(self) -> str: ...
@@ -41,7 +41,7 @@ class Calls(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of locks that it takes, where others can take them one by one."""
+        """The names of locks that it takes, if others can take them one by one."""
 
     @property
     def weight(self) -> int:
@@ -49,7 +49,9 @@ class Calls(Protocol):
 
     @property
     def channels(self) -> Sequence[str]:
-        """Where releases are told, if nobody keeps a queue; none where the server does, and tells whose turn it is."""
+        """The channel that announces releases, if there is no queue; none if the server keeps one, and tells the next
+        in line.
+        """
 
     @property
     def mark(self) -> str:
@@ -57,23 +59,25 @@ class Calls(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """Each acquisition waits in the server's queue by itself; else its process does, for all its tasks."""
+        """Whether each acquisition waits in the server's queue by itself; otherwise its process does, for all its
+        tasks.
+        """
 
     @property
     def transfers(self) -> bool:
-        """A release can hand the name on inside the process."""
+        """Whether a release can hand the name on inside the process."""
 
     @property
     def one_refresh(self) -> bool:
-        """The refresh of a process's first entry keeps all its entries; else each is refreshed."""
+        """Whether the refresh of a process's first entry keeps all its entries; otherwise each is refreshed."""
 
     @property
     def batch(self) -> Batch:
-        """What makes one request of many renewals."""
+        """Combines many renewals into one request."""
 
     @property
     def enter(self) -> Batch:
-        """What makes one request of many refreshes."""
+        """Combines many refreshes into one request."""
 
     def acquire(
         self,
@@ -85,21 +89,23 @@ class Calls(Protocol):
         counted: bool = True,
         more: Sequence[str] = (),
     ) -> Call[AcquireOutcome]:
-        """Get it, or wait for it in the server's queue, or learn who has it.
+        """Acquire it, wait for it in the server's queue, or learn who has it.
 
         Args:
             owner: who wants it.
             ttl_ms: how long it is kept.
-            floor: the highest fence heard of.
+            floor: the highest fence that this manager knows.
             metadata: what others are told of the owner.
             liveness_ms: how long it counts as waiting without a refresh; 0: it does not wait.
-            counted: its process hears messages: one that reaches nobody proves that it is gone.
+            counted: its process hears messages: one that reaches no one proves that it is gone.
             more: further owners, which are queued behind it.
         """
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Any]:
-        """One level more of what the owner holds under `fence`: now `depth` of them. Answered `Kept` or `Granted`, else
-        why not."""
+        """Add one level to what the owner holds with `fence`: now `depth` of them. The answer is `Kept` or `Granted`,
+        otherwise
+        why not.
+        """
 
     def refresh(
         self,
@@ -111,17 +117,19 @@ class Calls(Protocol):
         liveness_ms: int,
         counted: bool,
     ) -> Part:
-        """An entry's sign of life; answered as an acquire is, or that the server knows nothing of it."""
+        """Return an entry's sign of life; the answer is that to an acquire, or that the server does not know it."""
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
 
     def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
-        """Extends what the owner holds; the first one of a provisional grant confirms it, and says who it is."""
+        """Extend what the owner holds; the first extension of a provisional grant confirms it, and says who has it."""
 
 
 def joint(calls: Sequence[Calls]) -> Calls:
-    """Requests of one who has all of these: as heavy as one of each weight together. So a writer that reads, too,
-    weighs more than one that does not."""
+    """Return the requests of an owner that has all of these: as heavy as one of each weight together. So a writer that
+    also
+    reads weighs more than one that does not.
+    """
     strongest = max(calls, key=lambda each: each.weight)
     weight = sum({each.weight for each in calls})
     return strongest if weight == strongest.weight else cast(QueueCalls, strongest).weighing(weight)
@@ -144,7 +152,8 @@ class TransferCalls(Calls, Protocol):
         tainted: bool,
     ) -> Call[TransferOutcome]:
         """End the owner, and grant the name to `successor`; if the turn is `over`, to the first in the queue, and queue
-        `successor`."""
+        `successor`.
+        """
 
 
 class GatherCalls(Calls, Protocol):
@@ -161,7 +170,7 @@ class GatherCalls(Calls, Protocol):
         more: Sequence[str] = (),
         number: int = 0,
     ) -> Call[AcquireOutcome]:
-        """Hold all names, or wait in queues, under the `number` that it was told before."""
+        """Hold all names, or wait in queues, with the `number` that it was told before."""
 
     def refresh(
         self,
@@ -174,10 +183,10 @@ class GatherCalls(Calls, Protocol):
         counted: bool,
         part: str = "",
     ) -> Part:
-        """A sign of life of who has nothing, and waits for the name `part`."""
+        """Return a sign of life of an owner that has nothing, and waits for the name `part`."""
 
     def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
-        """End what is reserved, and leave all queues but that of the name `keep`."""
+        """End what is reserved, and leave all queues except that of the name `keep`."""
 
 
 class ResumeCalls(Calls, Protocol):
@@ -186,11 +195,11 @@ class ResumeCalls(Calls, Protocol):
     def resume(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]:
-        """Make `successor` the owner of what `owner` holds under `fence`."""
+        """Make `successor` the owner of what `owner` holds with `fence`."""
 
 
 class QueueCalls(Calls, Protocol):
     """Requests about a name that has a capacity."""
 
     def weighing(self, weight: int) -> Calls:
-        """The same requests for an acquisition of another weight."""
+        """Return the same requests for an acquisition of another weight."""

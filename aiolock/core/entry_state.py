@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """Each with what it means."""
+    """The states, each with its meaning."""
 
     IDLE = "nothing is asked for: it waits for a time or a signal to ask"
     ASKING = "a request is on its way that may grant or queue it"

@@ -1,4 +1,4 @@
-"""What the server gave to an owner."""
+"""What the server granted to an owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .policy import Policy
 
 
 class Asker(Protocol):
-    """On what terms it was granted: those of the outermost acquisition win."""
+    """The terms of the grant: those of the outermost acquisition win."""
 
     calls: Calls
     policy: Policy
@@ -18,7 +18,7 @@ class Asker(Protocol):
 
 
 class Entry(Protocol):
-    """Who was granted."""
+    """The entry that was granted."""
 
     owner: str
     tainted: bool
@@ -28,13 +28,14 @@ class Entry(Protocol):
 
 
 class Grant:
-    """A name was given to an owner.
+    """A name was granted to an owner.
 
     Args:
-        outcome: the server's words.
-        sent_at: clock time before which it cannot have been given.
-        margin: seconds before the server's expiry at which it counts as lost here, by its policy; less of a provisional
-            one, until that was renewed.
+        outcome: the server's answer.
+        sent_at: clock time before which it cannot have been granted.
+        margin: seconds before the server's expiry at which it counts as lost here, by its policy; less for a
+            provisional
+            one, until it is renewed.
         provisional: it must be confirmed at once, by a renewal, to last for the policy's ttl.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""One guarded block: cancelled when its lease is lost, and that cancellation turned into LockLost."""
+"""One guarded block: cancelled when its lease is lost; the cancellation then becomes LockLost."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class Guard:
 
     Attributes:
         task: the task that entered it.
-        frame: id of the frame that entered it, where its lock object has to tell; not that of another frame while that
-            one lives.
+        frame: id of the frame that entered it, if its lock object must identify it; unique while that frame lives.
         code: what runs in that frame.
         outer: the block around it in the same frame.
     """
@@ -66,15 +65,17 @@ class Guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the block, in `task`: write the release first, then say how it went. No exception of the body is
+        """Leave the block, in `task`: write the release first, then report how it went. No exception of the body is
         swallowed.
 
         Raises:
-            LockLost: the lease was lost, and the body did not raise an error of its own; it takes the place of the
-                cancellation that we caused, and of the `GeneratorExit` that would hide it.
+            LockLost: the lease was lost, and the body did not raise an error of its own; it replaces the cancellation
+                that
+                we caused, and the `GeneratorExit` that would hide it.
             BackendError: the server refuses the release, and the body did not raise.
-            ConfigurationError: it is left in another thread, and the body did not raise; the end of the task that
-                entered it ends it.
+            ConfigurationError: it is left in another thread, and the body did not raise; it then ends with the task
+                that
+                entered it.
         """
         lease, hold = self.lease, self.lease._hold
         if task is not self.task:  # an async generator's, perhaps in another thread
@@ -102,7 +103,7 @@ class Guard:
                 return  # before 4.16, anyio has swallowed that, too
             if lost and cause is None and task is self.task and isinstance(scope, Edge):
                 await scope.drain()
-        del scope  # not to be kept while the answer is awaited
+        del scope  # do not keep it while the answer is awaited
         if cause is not None and cause is not hold:
             raise cause.loss()
         if lost:
@@ -117,17 +118,17 @@ class Guard:
                 note(error, f"lock {lease.name!r} was lost meanwhile: {hold.explain()}")
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
-            return  # a wait for the answer would be cancelled, and the body's error hidden in that
+            return  # a wait for the answer would be cancelled, and hide the body's error
         await result.observed()
         if kind is None:
             result.raise_failure()
 
     def abandon(self) -> None:
-        """The task has ended without leaving the block, and with it its scope."""
+        """The task has ended without leaving the block, and its scope has ended with it."""
         self._scope = None
 
     def _cancelled_by_others(self) -> bool:
-        """Somebody else has cancelled its task, too, since it was entered."""
+        """Whether another has cancelled its task, too, since it was entered."""
         return self.task is not None and self.task.cancelling() > self._cancelling
 
     def _siblings(self) -> list[Guard]:
@@ -137,7 +138,7 @@ class Guard:
         return [guard for guard in guards if isinstance(guard, Guard) and guard is not self]
 
     def _hand_on(self) -> None:
-        """The hold goes on: the next block that is still open is cancelled on a loss from now on, and says so."""
+        """The hold continues: from now on a loss cancels the next open block, which reports it."""
         heir = next(iter(self._siblings()), None) if self._outermost else None
         if heir is not None:
             heir._outermost = True

@@ -1,4 +1,4 @@
-"""A release that hands the name to the next of this process: one round trip, and the server stays the arbiter."""
+"""A release that hands the name to the next task of this process: one round trip, and the server stays the arbiter."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from .release import PendingRelease, ReleaseResult
 def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
     """Release `hold` and hand the name to the process's next entry, in one request.
 
-    In a process's turn that is whoever is first in it, and the server keeps the name here. At the end of the turn the
-    server grants it to the first of another process, and queues this one's entry, if anybody else waits.
+    During a process's turn that is the first in its queue, and the server keeps the name here. At the end of the turn
+    the
+    server grants it to the first of another process, and queues this one's entry, if any other process waits.
 
     Returns:
-        False if it must be released: nobody of this process waits, or the manager closes.
+        False if it must be released: no task of this process waits, or the manager closes.
     """
     runtime = queue.runtime
     if queue.race is not None or not hold.calls.transfers or runtime.closing:
@@ -114,8 +115,8 @@ class _Transfer:
         if isinstance(outcome, Missing):
             self._result.settle(outcome, resent=hold.tainted)
         else:
-            # Unknown, refused, or the heir was undone before: whoever has it, neither keeps it. The hold ends first: a
-            # late copy of the transfer then moves nothing.
+            # Unknown, refused, or the heir was undone before: whoever has it, neither keeps it. The hold ends first:
+            # then a late copy of the transfer moves nothing.
             unknown = isinstance(outcome, BackendError)
             PendingRelease(
                 queue.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, self._result, unknown

@@ -14,7 +14,7 @@ class Kind(NamedTuple):
 
     Attributes:
         contention: its rule.
-        calls: requests about a name, for an acquisition of a weight, where there is so much in all.
+        calls: returns requests about a name, for an acquisition with this weight and a name with this capacity.
     """
 
     contention: Contention

@@ -1,4 +1,4 @@
-"""The handle users get: one acquisition of a hold."""
+"""The handle that you get: one acquisition of a hold."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Home(Protocol):
     contention: Contention
 
     def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
-        """One level of the lease's hold ends."""
+        """End one level of the lease's hold."""
 
     def lessen(self, lease: Lease, weight: int) -> ReleaseResult:
-        """The lease goes on with less of the name."""
+        """Continue the lease with less of the name."""
 
     def detach(self, lease: Lease) -> ReleaseResult:
-        """The lease's hold goes on elsewhere."""
+        """End the lease here: its hold continues elsewhere."""
 
     def collected(self, hold: Hold) -> None:
         """A lease of `hold` was garbage collected unreleased; called from any thread."""
 
 
 class Owner:
-    """Who holds a lock, for a child task: `lock.acquire(owner=lease.owner)`. Opaque, and in this process only."""
+    """The owner of a lock, for a child task: `lock.acquire(owner=lease.owner)`. Opaque; valid in this process only."""
 
     __slots__ = ("_hold",)
 
@@ -62,9 +62,9 @@ class Owner:
 
 
 class Lease:
-    """One acquisition of a lock. Comes from `acquire()` or `async with lock`; never made by hand.
+    """One acquisition of a lock. Comes from `acquire()` or `async with lock`; you never create one.
 
-    `async with lease:` guards a block with one that was acquired by `await lock.acquire()`.
+    `async with lease:` guards a block with a lease that you acquired with `await lock.acquire()`.
     """
 
     __slots__ = ("__weakref__", "_calls", "_detached", "_guard", "_hold", "_home", "_result", "_task")
@@ -75,8 +75,8 @@ class Lease:
         self._calls: Calls = calls  # of this acquisition's weight
         self._result: ReleaseResult | None = None
         self._detached = False
-        self._task: asyncio.Task[object] | None = task  # that acquired it; None once that has ended
-        self._guard: Block | None = None  # what is cancelled on a loss; none of a plain `await lock.acquire()`
+        self._task: asyncio.Task[object] | None = task  # the task that acquired it; None once that has ended
+        self._guard: Block | None = None  # what a loss cancels; None after a plain `await lock.acquire()`
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Lease:
 
     @property
     def fence(self) -> int:
-        """The fencing token, greater than that of every earlier grant on the name: let the resource refuse lower."""
+        """The fencing token, greater than in every earlier grant on the name: let the resource refuse lower ones."""
         return self._hold.fence
 
     @property
@@ -95,58 +95,58 @@ class Lease:
 
     @property
     def depth(self) -> int:
-        """How many acquisitions of this owner are open, over all its tasks; 0 once it is released."""
+        """How many acquisitions of this owner are open, over all its tasks; 0 after the release."""
         return self._hold.depth
 
     @property
     def permits(self) -> int:
-        """How many permits of a semaphore it has; 1 of anything else, and 0 once it is released."""
+        """How many permits of a semaphore it has; 1 of anything else, and 0 after the release."""
         if self.released:
             return 0
         return self._calls.weight if self._home.contention.divisible else 1
 
     @property
     def owner(self) -> Owner:
-        """Who holds it, for a child task that shall share the lock."""
+        """The owner of the lock, for a child task that should share it."""
         return Owner(self._hold)
 
     @property
     def released(self) -> bool:
-        """True once this lease was released or detached."""
+        """True after this lease was released or detached."""
         return self._result is not None
 
     @property
     def lost(self) -> bool:
-        """True once the lease is lost, by the clock. Stays true. No I/O, changes nothing, and any thread may look."""
+        """True once the lease is lost, by the clock; stays true. No I/O, changes nothing, and works in any thread."""
         return self._hold.loss_by_clock() is not None
 
     @property
     def reason(self) -> LossReason | None:
-        """Why it was lost, or None. As `lost`."""
+        """Why it was lost, or None. Works like `lost`."""
         return self._hold.loss_by_clock()
 
     def remaining(self) -> float:
-        """Seconds still guaranteed without another renewal; 0.0 once lost or released. As `lost`.
+        """Seconds still guaranteed without another renewal; 0.0 once lost or released. Works like `lost`.
 
-        Of a lock that was waited for: less than the manager's `liveness`, until the confirmation of its grant is
-        answered, a round trip after the block began; 0.0 after that time if the answer is still unread, as behind a
-        blocking call, which is no loss.
+        After a wait for a lock it is less than the manager's `liveness` until the confirmation of the grant is
+        answered, a round trip after the block began. It is 0.0 after that time if the answer is still unread, as after
+        a blocking call; that is no loss.
         """
         if self.released or self.lost:
             return 0.0
         return max(0.0, self._hold.deadline - self._home.runtime.clock.now())
 
     def ensure(self, seconds: float | timedelta = 0.0) -> None:
-        """Go on only if `seconds` are still guaranteed. Any thread may ask.
+        """Raise unless `seconds` are still guaranteed. Works in any thread.
 
         Args:
-            seconds: how long the next step may take. A renewed lease guarantees at least ttl × 2/3 − margin while
-                renewals succeed. Right after a wait for another process, a lock's guarantees `liveness` × 0.9 from its
-                last sign of life only, 1.7 to 2.7 s by default, until the confirmation of its grant is answered, a
-                round trip later: `await lease.renew()` first, if you need more at once.
+            seconds: how long your next step may take. A renewed lease guarantees at least ttl × 2/3 − margin while
+                renewals succeed. Right after a wait for another process, a lock guarantees only `liveness` × 0.9 from
+                its last sign of life, 1.7 to 2.7 s by default, until the confirmation of its grant is answered, a round
+                trip later: call `await lease.renew()` first if you need more at once.
 
         Raises:
-            LockLost: it is lost already, or has less time left (then its reason is EXPIRED; the lease itself lives on).
+            LockLost: it is already lost, or has less time left (then for EXPIRED, and the lease itself lives on).
             NotOwned: it was released or detached.
         """
         lost = self._hold.failure()
@@ -158,7 +158,7 @@ class Lease:
         if left < seconds or not left:
             raise LockLost(
                 self.name,
-                f"lock {self.name!r} is guaranteed for {left:.3f} s only, not {format_seconds(seconds)} s: "
+                f"lock {self.name!r} is guaranteed for only {left:.3f} s, not {format_seconds(seconds)} s: "
                 "raise its ttl or renew it",
                 LossReason.EXPIRED,
             )
@@ -167,10 +167,10 @@ class Lease:
         """Wait until the lease is lost.
 
         Returns:
-            The reason; also after it was released, if it had been lost before.
+            The reason; also after the release, if it had been lost before.
 
         Raises:
-            NotOwned: it was released or detached, before or meanwhile: it cannot be lost any more.
+            NotOwned: it was released or detached, before or meanwhile: it can no longer be lost.
 
         Cancellation: nothing changes. Cost: no round trip.
         """
@@ -182,8 +182,8 @@ class Lease:
         return reason
 
     async def renew(self, ttl: float | timedelta | None = None) -> None:
-        """Extend the lease now, by hand; never shortens it. What a lease with `renew=False` needs to live on, and one
-        that was waited for to know at once of its whole ttl.
+        """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on. After a
+        wait it makes sure at once that you have the whole ttl.
 
         Args:
             ttl: seconds from now, 0.1 to 30 days; None for the ttl it has. A longer one stays in force.
@@ -211,27 +211,27 @@ class Lease:
         hold.raise_failure()
 
     async def detach(self, ttl: float | timedelta | None = None) -> str:
-        """Let another process go on with this lease: end it here without releasing the lock.
+        """Let another process continue this lease: end it here without releasing the lock.
 
-        The lock stays locked, under the old owner and fence, until `manager.resume(ticket)` takes it over under a
-        higher fence, or until its ttl is over. A guarded block goes on unguarded, and its end releases nothing.
+        The lock stays locked, with the old owner and fence, until `manager.resume(ticket)` takes it over with a higher
+        fence, or until its ttl is over. A guarded block continues unguarded, and its end releases nothing.
 
         Args:
             ttl: seconds from now that the ticket may travel, 0.1 to 30 days; None for the ttl the lease has. A longer
-                one stays in force, also if this fails.
+                one stays in force, even if this fails.
 
         Returns:
-            The ticket: ASCII text for a queue, good once. It reveals no server or password; but whoever has it can
+            The ticket: ASCII text for a queue, valid once. It reveals no server or password; but anyone who has it can
             take the lock, so do not log it.
 
         Raises:
-            ConfigurationError: nested or shared: other leases of the same owner are open, release them first; or a
-                lease of a kind that cannot move, such as a multi lock's or a quorum's.
+            ConfigurationError: nested or shared: release the other leases of the same owner first. Or a lease of a kind
+                that cannot move, such as a multi lock's or a quorum's.
             LockLost: it was lost.
             NotOwned: it was released or detached.
             BackendError: no answer within `request_timeout`, or refused; the lease lives on as if nothing had happened.
 
-        Cancellation: the lease is still held here, and released as ever. Once this has returned it never is: a ticket
+        Cancellation: the lease is still held here, and released as usual. Once this has returned it is not: a ticket
         that is dropped keeps the lock until its ttl is over. Cost: one round trip.
         """
         self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
@@ -248,26 +248,25 @@ class Lease:
         return ticket.encode()
 
     def release(self, n: int | None = None) -> Releasing:
-        """Give this acquisition back, or `n` of its permits. Sent when called; awaiting only observes the reply.
+        """Give this acquisition back, or `n` of its permits. Sent when you call it; awaiting only observes the reply.
 
         Without `n`, or once everything is given back, it is idempotent. In a guarded block it ends the lease there: the
         rest of the block runs without the lock, and nothing is released at its end.
 
         Args:
-            n: of a semaphore: how many permits, at most as many as it has; the lease goes on with the rest. None for
-                all.
+            n: for a semaphore: how many permits, at most as many as it has; the lease keeps the rest. None for all.
 
         Returns:
-            Something to await, or not. Awaiting it raises `LockLost` if the lease had been lost, and `BackendError` if
-            the server refuses; in an outage it returns after `request_timeout`, with a WARNING, and the release goes on
-            in the background until the lock expires.
+            Something that you may await. Awaiting it raises `LockLost` if the lease had been lost, and `BackendError`
+            if the server refuses. In an outage it returns after `request_timeout`, with a WARNING, and the release
+            continues in the background until the lock expires.
 
         Raises:
-            ConfigurationError: `n` is not a number of permits that it has, or it is no semaphore's.
+            ConfigurationError: `n` is not a number of permits that it has, or the lease is not a semaphore's.
             NotOwned: `n` of a lease that was released or detached.
 
-        Cancellation: the lock is released all the same. Cost: one round trip; handed to a waiting task of this
-        process in the same one.
+        Cancellation: the lock is released all the same. Cost: one round trip, which also hands it to a waiting task of
+        this process.
         """
         self._home.runtime.check_here(self.name, "loop.call_soon_threadsafe(lease.release)")
         rest = 0 if n is None else self._without(n)
@@ -279,14 +278,14 @@ class Lease:
         return Releasing(self._result)
 
     async def __aenter__(self) -> Lease:
-        """Guard a block with a lease that guards none yet; it is released at the block's end, as by `async with lock`.
+        """Guard a block with a lease that guards none yet; the block's end releases it, as with `async with lock`.
 
-        The task that enters has it from then on: it may be another than the one that acquired it.
+        The task that enters has it from then on, even if another task acquired it.
 
         Raises:
-            LockLost: it was lost already, and is given up.
+            LockLost: it was already lost, and is given up.
             NotOwned: it was released or detached.
-            ConfigurationError: it guards a block; or this is another loop, thread or process than its manager's.
+            ConfigurationError: it already guards a block; or its manager has another loop, thread or process.
 
         Cancellation: never before the block has begun, as nothing is awaited. Cost: no round trip.
         """
@@ -316,27 +315,27 @@ class Lease:
             await self._guard.exit(asyncio.current_task(), kind, error, trace)
 
     def _give_up(self, ending: Ending) -> ReleaseResult:
-        """Release it with a given ending; what `release()` and the guard stand on."""
+        """Release it with a given ending; `release()` and the guard use this."""
         if self._result is None:
             self._result = self._home.leave(self, ending)
         return self._result
 
     def shielded(self, manager: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
-        """Wrap a context manager whose clean-up must not be cut off when the lease is lost: a transaction's ROLLBACK.
+        """Wrap a context manager whose clean-up must not be cancelled when the lease is lost: a transaction's ROLLBACK.
 
         Its `__aexit__` runs shielded from cancellation until the server would let the lock expire: after a loss it has
-        the margin. Its body and its `__aenter__` are cancelled as ever.
+        the margin. Its body and its `__aenter__` are cancelled as usual.
 
-        If the clean-up is cut off then, its end is unknown: `LockLost` is raised in its place. If the body raised an
-        error, that error goes on instead, with a note that says so.
+        If the clean-up is then cancelled, its outcome is unknown: `LockLost` is raised in its place. If the body raised
+        an error, that error continues instead, with a note that says so.
 
         Args:
             manager: such as `pool.transaction()`.
 
         Returns:
-            A context manager to enter once.
+            A context manager that you enter once.
 
-        Source: level cancellation cuts an unshielded `__aexit__` at its first await.
+        Source: level cancellation cancels an unshielded `__aexit__` at its first await.
         """
         return Shielded(self._hold, self._home.runtime.clock, manager)
 
@@ -351,7 +350,7 @@ class Lease:
         return f"<Lease {self.name!r} fence={self.fence} {state}>"
 
     def _without(self, n: object) -> int:
-        """How many permits are left to it without `n` of them."""
+        """How many permits it keeps without `n` of them."""
         if self.released:
             raise NotOwned(self.name, f"this lease of {self.name!r} was {self._ended()}: it has nothing to give back")
         if not self._home.contention.divisible:
@@ -386,5 +385,5 @@ class Lease:
 
     def __del__(self) -> None:
         if self._result is None and not self._hold.ended:
-            self._home.collected(self._hold)  # first, for a warning may be an error
+            self._home.collected(self._hold)  # first, because a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)

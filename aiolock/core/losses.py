@@ -14,29 +14,29 @@ EXPLAINED = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
     LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection to Redis",
     LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted by hand)",
-    LossReason.TAKEN_OVER: "somebody else holds it now",
+    LossReason.TAKEN_OVER: "another owner holds it now",
     LossReason.LOOP_BLOCKED: "the event loop was blocked, or the process stopped: move blocking calls to a thread",
-    LossReason.REVOKED: "force_release() was called on it",
+    LossReason.REVOKED: "force_release() was called",
     LossReason.MAX_HOLD: "it was held for longer than max_hold",
     LossReason.CLOSED: "its manager was closed",
 }
 CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
-"""Losses that somebody asked for: a WARNING, no ERROR."""
+"""Losses that someone asked for: logged as WARNING, not ERROR."""
 
 
 def explain_loss(reason: LossReason, blocked: float) -> str:
-    """The reason, and its remedy.
+    """Return the reason, and its remedy.
 
     Args:
         reason: why.
-        blocked: seconds that the loop stood still, where that is the reason.
+        blocked: seconds that the loop stood still, if that is the reason.
     """
     lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
     return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
 
 
 def tell_of_loss(tell: Callable[[Any], object], what: object) -> None:
-    """Call back, whatever that raises: others have to be told, too."""
+    """Call back, whatever that raises: others must be told, too."""
     try:
         tell(what)
     except Exception:

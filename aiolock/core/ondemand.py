@@ -1,4 +1,4 @@
-"""An awaitable that a task can be made of, too: `asyncio.create_task` and anyio's groups want coroutines."""
+"""An awaitable that also works as a coroutine: `asyncio.create_task` and anyio's groups want coroutines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class OnDemand(Coroutine[object, object, T_co]):
-    """Stands for a coroutine that is made when it is first run, so that one that is never awaited is no mistake."""
+    """Stands for a coroutine that is created when it first runs, so that you may leave it unawaited."""
 
     __slots__ = ("_running",)
 
@@ -18,25 +18,25 @@ class OnDemand(Coroutine[object, object, T_co]):
 
     @abstractmethod
     def _start(self) -> Coroutine[object, object, T_co]:
-        """Make the coroutine."""
+        """Create the coroutine."""
 
     def send(self, value: object) -> object:
-        """Run to the next suspension, as a coroutine's `send`."""
+        """Run to the next suspension, like a coroutine's `send`."""
         if self._running is None:
             self._running = self._start()
         return self._running.send(value)
 
     def throw(self, *error: Any) -> object:
-        """Raise an exception where it is suspended, as a coroutine's `throw`."""
+        """Raise an exception where it is suspended, like a coroutine's `throw`."""
         if self._running is None:
             self._running = self._start()
         return self._running.throw(*error)
 
     def close(self) -> None:
-        """End it where it is suspended, as a coroutine's `close`."""
+        """End it where it is suspended, like a coroutine's `close`."""
         if self._running is not None:
             self._running.close()
 
     def __dir__(self) -> list[str]:
-        # What event loops call is nothing to offer to people.
+        # Do not offer people what event loops call.
         return [name for name in super().__dir__() if name not in ("close", "send", "throw")]

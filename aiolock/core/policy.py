@@ -1,4 +1,4 @@
-"""How one lock is to be held: durations and what happens on loss, validated."""
+"""How one lock is held: durations and what happens on loss, validated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..clock import format_seconds, in_seconds
 from ..errors import ConfigurationError
 
 MAX_EARLY = 1.0
-"""Seconds by which something may be renewed early at most, where others ask the server anyway."""
+"""Seconds by which something may be renewed early at most, if others ask the server anyway."""
 MIN_TTL = 0.1
 MAX_TTL = 30 * 24 * 3600.0
 MAX_METADATA_BYTES = 4096
@@ -28,7 +28,7 @@ class Policy:
         renew: False for a fixed lease, which ends at its deadline.
         max_hold: the longest a hold may last, however well it is renewed; None for no limit.
         cancel_on_loss: False lets the guarded body run on after a loss.
-        metadata: what `info()` and `AcquireTimeout` say of the holder, next to its host and pid.
+        metadata: what `info()` and `AcquireTimeout` say of the holder, beside its host and pid.
         ttl_ms: the ttl as the wire has it.
         early: how long before its time it may be renewed together with others: a tenth of the time between two
             renewals, and no longer than `MAX_EARLY`.
@@ -74,7 +74,7 @@ def check_duration(name: str, option: str, value: object, *, least: float = 0.0)
 
 
 def check_timeout(name: str, option: str, value: object) -> float | None:
-    """Return `value` as seconds to wait at most; None for without limit."""
+    """Return `value` as seconds to wait at most; None for no limit."""
     return None if value is None else check_duration(name, option, value)
 
 

@@ -16,8 +16,8 @@ class Poll:
 
     Args:
         first: seconds before the second attempt; doubled from attempt to attempt.
-        cap: seconds between two attempts at most.
-        jitter: the share of each pause that is drawn at random, 0 to 1, so that processes spread.
+        cap: the longest time between two attempts, in seconds.
+        jitter: the share of each pause that is random, 0 to 1, so that processes do not ask in step.
 
     Raises:
         ConfigurationError: a number that cannot work.
@@ -36,6 +36,6 @@ class Poll:
         object.__setattr__(self, "jitter", jitter)
 
     def pause(self, attempts: int) -> float:
-        """Seconds to the next attempt, after so many in vain."""
+        """Seconds to the next attempt, after this many unsuccessful ones."""
         longest: float = min(self.cap, self.first * 2 ** min(attempts, 30))
         return longest * (1 - random.uniform(0, self.jitter))

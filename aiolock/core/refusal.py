@@ -1,4 +1,4 @@
-"""Why an acquisition came to nothing: in words, and as data."""
+"""Why an acquisition failed: in words, and as data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .queue_entry import QueueEntry
 
 
 class Refusal:
-    """Why a name was not to be had, as far as this process knows.
+    """Why a name was not available, as far as this process knows.
 
     Args:
         gate: the name's.
-        entry: what asked for it; None if nothing did, as a task of this process was before it.
+        entry: what asked for it; None if nothing did, because a task of this process was first.
         ancestor: what an ancestor of the task holds, so that it would wait for itself.
     """
 
@@ -31,12 +31,14 @@ class Refusal:
 
     @property
     def holder(self) -> Holder | None:
-        """Who has it; None if no server has said so. Cost: a look at each hold of this process, if one of it has it."""
+        """Who has it; None if no server has said so. Cost: a look at each hold of this process, if one of them has
+        it.
+        """
         gate, runtime = self._gate, self._gate.runtime
         if self._busy or self._ancestor is not None:
             held = (hold for hold in runtime.holds.values() if hold.listener is gate and hold.reason is None)
             own = self._ancestor or next(held, None)
-            if own is None:  # it was about to be held, or is no more
+            if own is None:  # it was about to be held, or no longer is
                 return Holder(gate.calls.name, runtime.holder)
             return Holder(own.calls.name, runtime.holder, own.policy.metadata)
         seen = self._seen
@@ -50,7 +52,7 @@ class Refusal:
         return self._failure or self._gate.runtime.backend.unreachable
 
     def timeout(self, timeout: float | None) -> AcquireTimeout:
-        """The error for a wait of so many seconds."""
+        """Return the error for a wait of this many seconds."""
         return _timeout(self._gate, timeout, self._why(), self.holder, self.cause)
 
     def _why(self) -> str:
@@ -77,7 +79,7 @@ def _said(gate: Gate, seen: Refused | Queued) -> Holder:
 
 
 def unanswered_in_time(gate: Gate, timeout: float) -> AcquireTimeout:
-    """The error for so many seconds in which Redis did not answer somebody who has the name already."""
+    """Return the error if Redis did not answer an owner that already has the name for this many seconds."""
     known = gate.runtime.backend.unreachable
     return _timeout(gate, timeout, _unanswered(known), None, known)
 

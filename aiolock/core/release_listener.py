@@ -1,4 +1,4 @@
-"""Hears of releases elsewhere, where nobody keeps a queue of those who wait."""
+"""Hears of releases elsewhere, where there is no queue of waiters."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .runtime import Runtime
 
 
 class ReleaseListener:
-    """Listens on a name's channels while somebody waits.
+    """Listens on a name's channels while a task waits.
 
     Args:
         runtime: the manager's.
-        channels: where the name's releases are told.
-        is_own: whether an owner was of this process, which went on when its release was written.
+        channels: they announce the name's releases.
+        is_own: whether an owner was of this process, which continued when its release was written.
         signal: called when the name may be free.
     """
 
@@ -31,7 +31,7 @@ class ReleaseListener:
         self._confirmations: list[asyncio.Future[None]] = []
 
     def listen(self) -> None:
-        """Hear of releases; once that is confirmed, it tells of one. Nothing where this manager polls."""
+        """Listen for releases; a confirmation counts as one. Does nothing if this manager polls."""
         if self._confirmations or self._runtime.poll is not None:
             return
         self._confirmations = [
@@ -41,7 +41,7 @@ class ReleaseListener:
             confirmed.add_done_callback(self._on_confirmed)
 
     def stop(self) -> None:
-        """Hear nothing more."""
+        """Stop listening."""
         if self._confirmations:
             self._confirmations = []
             for channel in self._channels:
@@ -58,9 +58,9 @@ class ReleaseListener:
 
     def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
         if confirmed not in self._confirmations:
-            return  # an earlier subscription, given up before it was confirmed
+            return  # an earlier subscription, cancelled before it was confirmed
         error = confirmed.exception()
         if isinstance(error, BackendError):
-            self.stop()  # who waits asks for it again after its next look
+            self.stop()  # a waiter asks for it again after its next attempt
             if not error.transient:
                 self._signal()  # from now on it polls

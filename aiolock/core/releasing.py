@@ -1,4 +1,4 @@
-"""A release that was written, for whoever wants to know how it went."""
+"""A release that was written, for callers that want to know how it went."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Releasing(OnDemand[None]):
     """What `release()` returns: await it to see how that went, make a task of it, or drop it.
 
     Args:
-        result: what was written when `release()` was called.
+        result: what was written when you called `release()`.
     """
 
     __slots__ = ("_result",)

@@ -1,4 +1,4 @@
-"""A lease that another process detached becomes one of this process."""
+"""Continues a lease that another process detached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_kind(ticket: Ticket) -> None:
 
 
 async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
-    """Take over what the ticket stands for, in one request; never waits for anybody."""
+    """Take over what the ticket stands for, in one request; never waits."""
     runtime.check(ticket.name)
     kind = KINDS[ticket.kind]
     calls = kind.calls(runtime, ticket.name, ticket.weight, ticket.weight)
@@ -47,14 +47,14 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
         if not isinstance(outcome, Grant):
             raise _worthless(ticket.name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
         moved = outcome.outcome
-        if moved.weight:  # how much was moved, says the server: a ticket may say anything
+        if moved.weight:  # the server says how much was moved: a ticket may say anything
             waiter.calls = kind.calls(runtime, ticket.name, moved.weight, moved.capacity)
         hold = gate.admit(waiter)
         if hold is None:
             raise NotAcquired(
                 ticket.name,
-                f"lock {ticket.name!r} was resumed too late, its ttl was nearly over when the answer came: released "
-                "again; acquire it anew, with a longer ttl",
+                f"lock {ticket.name!r} was resumed too late: its ttl was nearly over when the answer came. It was "
+                "released again; acquire it anew, with a longer ttl",
             )
         return gate.lease(hold, waiter.calls, asyncio.current_task())
     except Unanswered:
@@ -68,14 +68,14 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
 
 def _worthless(name: str, reason: LossReason) -> NotOwned:
     if reason is LossReason.TAKEN_OVER:
-        why = "somebody else holds the lock, so it was resumed before or came after its ttl"
+        why = "another owner holds the lock, so the ticket was already resumed or came after its ttl"
     else:
         why = (
-            "nobody holds the lock, so it was resumed and released, came after its ttl, was force-released, "
+            "the lock is free, so it was resumed and released, the ticket came after its ttl, it was force-released, "
             "or the server lost its key"
         )
     return NotOwned(
         name,
-        f"the ticket of lock {name!r} is worth nothing any more: {why}. Acquire the lock anew; "
-        "lease.detach(ttl=...) gives a ticket more time",
+        f"the ticket of lock {name!r} is no longer valid: {why}. Acquire the lock anew; "
+        "lease.detach(ttl=...) lets a ticket live longer",
     )

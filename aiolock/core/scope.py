@@ -1,4 +1,4 @@
-"""What cancels a block's task when its lock is lost; and how that ends, in whatever order and task blocks are left."""
+"""Cancels a block's task when its lock is lost, and ends that, in whatever order and task blocks are left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _TELLS_WHY = "reason" in signature(anyio.CancelScope.cancel).parameters  # from 
 class Edge:
     """Cancels a task once, as `asyncio.timeout` does; for a block that is held over a `yield`.
 
-    Whoever runs between the generator's steps is not in the block. A scope would cut off its clean-up, and could be
+    The code that runs between the generator's steps is not in the block. A scope would cancel its clean-up, and could
+    be
     left in another task or out of order.
 
     Args:
@@ -42,12 +43,14 @@ class Edge:
             self._task.cancel(reason)
 
     def leave(self, kind: type[BaseException] | None) -> bool:
-        """The block ends by an exception of `kind`, in any task; True if that is our cancellation, and no other's."""
+        """The block ends by an exception of `kind`, in any task; return True if that is our cancellation, and no
+        other's.
+        """
         called, self._called = self._called, False
         return called and self._task.uncancel() <= self._before and kind is asyncio.CancelledError
 
     async def drain(self) -> None:
-        """Called in the task: take back a cancellation that was not delivered before the block ended."""
+        """Take back a cancellation that was not delivered before the block ended; called in the task."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -70,7 +73,7 @@ def cancel_scope(scope: Scope, reason: str) -> None:
 
 
 def in_cancelled_scope() -> bool:
-    """The running task's next await is cancelled, by ours or a user's anyio scope."""
+    """Whether the running task's next await is cancelled, by our scope or a user's."""
     return anyio.current_effective_deadline() == -math.inf
 
 
@@ -122,7 +125,7 @@ def _leave_outer(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> Hold | None:
-    """What was left before can end now, where nothing else is open in it."""
+    """End what was left before, if nothing else is open in it."""
     cause = None
     left, before = _left[host], 0
     while len(left) != before:  # none can end before those that were opened in it
@@ -149,7 +152,7 @@ def _forget(host: asyncio.Task[object]) -> None:
 
 @contextmanager
 def _standing_in(host: asyncio.Task[object], current: asyncio.Task[object] | None) -> Iterator[None]:
-    """Let anyio believe that `host` runs: a scope can be left in its own task only.
+    """Make anyio believe that `host` runs: a scope can be left only in its own task.
 
     Source: https://docs.python.org/3/library/asyncio-extending.html.
     """

@@ -24,7 +24,7 @@ class Shielded(AbstractAsyncContextManager[T], Generic[T]):
     """What `lease.shielded()` returns: `manager`, with its clean-up shielded from cancellation for a while.
 
     Args:
-        hold: what must not have expired while the clean-up runs.
+        hold: must not have expired while the clean-up runs.
         clock: the clock of the hold's times.
         manager: the user's.
     """
@@ -46,9 +46,9 @@ class Shielded(AbstractAsyncContextManager[T], Generic[T]):
                 return await self._manager.__aexit__(kind, error, trace)
             finally:
                 watch.timer.cancel()
-        # Only a clean-up that was cut off comes here: the scope has swallowed its own cancellation.
+        # Only a clean-up that was cancelled gets here: the scope has swallowed its own cancellation.
         name = self._hold.calls.name
-        what = f"clean-up under lock {name!r} was cut off when the server let the lock expire: what it did is unknown"
+        what = f"clean-up under lock {name!r} was cancelled when the server let the lock expire: what it did is unknown"
         logger.error(what, extra={"lock_name": name})
         if error is None:
             reason = self._hold.reason or LossReason.EXPIRED

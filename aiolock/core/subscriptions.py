@@ -1,4 +1,4 @@
-"""Ref-counted subscriptions: many listeners, one SUBSCRIBE a channel."""
+"""Ref-counted subscriptions: many listeners, one SUBSCRIBE per channel."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..backends.base import Backend
 from ..errors import BackendError
 
 Hear = Callable[[str | None], None]
-"""Called with each payload, and with None whenever something may have been missed."""
+"""Called with each payload, and with None whenever a message may have been missed."""
 
 
 class Subscriptions:
-    """Subscribes once to a channel for all who listen, and unsubscribes with the last of them.
+    """Subscribes once to a channel for all its listeners, and unsubscribes with the last of them.
 
     Args:
-        backend: what delivers the messages.
-        refused: told if the server will not, be it at once or after a reconnect.
+        backend: delivers the messages.
+        refused: told if the server refuses, at once or after a reconnect.
     """
 
     def __init__(self, backend: Backend, refused: Callable[[BackendError], None]) -> None:
@@ -27,7 +27,7 @@ class Subscriptions:
         self._confirmed: dict[str, asyncio.Future[None]] = {}
 
     def listen(self, channel: str, wake: Hear) -> asyncio.Future[None]:
-        """Call `wake` with each payload, and with None whenever something may have been missed.
+        """Call `wake` with each payload, and with None whenever a message may have been missed.
 
         Returns:
             Done when the server has confirmed; failed with `BackendError` if it refuses. Shared: do not cancel it.
@@ -46,7 +46,7 @@ class Subscriptions:
         return confirmed
 
     def listeners(self, channel: str) -> int:
-        """How many listen on `channel` here."""
+        """How many listeners `channel` has here."""
         return len(self._listeners.get(channel, ()))
 
     def leave(self, channel: str, wake: Hear) -> None:

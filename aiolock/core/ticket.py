@@ -18,10 +18,11 @@ _OWNER = re.compile(r"[0-9a-f]{32}:f?[1-9][0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Who holds which lock, for whoever shall hold it next.
+    """Who holds which lock, for the process that takes it over.
 
-    As text it is ASCII without spaces, safe in JSON, URLs and headers, and some 900 characters at most, plus 4/3 of the
-    namespace's bytes. It names no server, user or password; but whoever has it can take the lock, as it carries the
+    As text it is ASCII without spaces, safe in JSON, URLs and headers, and at most about 900 characters, plus 4/3 of
+    the
+    namespace's bytes. It names no server, user or password; but anyone who has it can take the lock, as it carries the
     owner id.
 
     Attributes:
@@ -30,7 +31,7 @@ class Ticket:
         owner: the id of the hold that was detached.
         weight: how much of the name it has: permits, or all of it.
         fence: its fence.
-        tainted: a request of the owner died unanswered.
+        tainted: a request of the owner went unanswered.
         namespace: of the manager that detached it.
         db: the number of its database.
     """
@@ -46,7 +47,7 @@ class Ticket:
 
     @classmethod
     def of(cls, hold: Hold, keys: Keys) -> Ticket:
-        """The ticket of `hold`."""
+        """Return the ticket of `hold`."""
         calls = hold.calls
         return cls(calls.kind, calls.name, hold.owner, calls.weight, hold.fence, hold.tainted, keys.namespace, keys.db)
 
@@ -59,19 +60,19 @@ class Ticket:
 
     @classmethod
     def read(cls, text: object) -> Ticket:
-        """The ticket that `text` encodes.
+        """Return the ticket that `text` encodes.
 
         Raises:
-            ConfigurationError: it is none.
+            ConfigurationError: it is not a ticket.
         """
         try:
             ticket = cls._parse(text)
         except ValueError:  # so are binascii.Error, UnicodeError and ConfigurationError
             ticket = None
         if ticket is None or ticket.encode() != text:
-            # Never quoted: whoever reads the log could take the lock.
+            # Never quoted: anyone who reads the log could take the lock.
             raise ConfigurationError(
-                "", "resume() was given no ticket, a damaged one, or one of another version of aiolock: "
+                "", "resume() got no ticket, a damaged one, or one of another version of aiolock: "
                 "pass the text that lease.detach() returned, whole"
             )  # fmt: skip
         return ticket
@@ -88,10 +89,10 @@ class Ticket:
         return ticket if sound else None
 
     def check_home(self, keys: Keys) -> None:
-        """Raise unless it is of the namespace and database that `keys` has.
+        """Raise unless its namespace and database are those of `keys`.
 
         Raises:
-            ConfigurationError: it is of another.
+            ConfigurationError: they differ.
         """
         if (self.namespace, self.db) != (keys.namespace, keys.db):
             raise ConfigurationError(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 TURN = 0.02
-"""Seconds after which a turn ends: so a process on a slow line does not tax everybody."""
+"""Seconds after which a turn ends: so a process on a slow connection does not delay all others."""
 
 
 class Turn:
     """From a grant out of the server's queue to the release that passes the name on.
 
-    A turn serves those who waited when it began: so every task gets its share, whatever process it is in. Source:
-    "Lock Cohorting" (Dice, Marathe, Shavit, 2012), brought to processes.
+    A turn serves the tasks that waited when it began, so every task gets its share, whatever process it is in. Source:
+    "Lock Cohorting" (Dice, Marathe, Shavit, 2012), applied to processes.
 
     Args:
         began: clock time at which the name came to this process.
         waiting: how many wait for it here.
-        limit: hand-offs in one turn at most.
+        limit: the maximum of hand-offs in one turn.
     """
 
     __slots__ = ("_left", "_until")
@@ -25,6 +25,6 @@ class Turn:
         self._left = min(waiting, limit)
 
     def hand_on(self, now: float) -> bool:
-        """One more hand-off: True if it is the turn of others, should any wait."""
+        """Count one more hand-off; return True if it is the turn of others, should any wait."""
         self._left -= 1
         return self._left < 0 or now >= self._until

@@ -23,7 +23,7 @@ class Tickets:
 
     async def use(self) -> None:
         held = bool(lock_keys(self._world.backend))
-        assert held is (self.text is not None), "held without a ticket, or the ticket is worth nothing"
+        assert held is (self.text is not None), "held without a ticket, or the ticket is invalid"
         if self.text is not None:
             async with self._world.peer.resume(self.text):
                 pass

@@ -71,7 +71,7 @@ async def test_late(locks: LockManager, others: LockManager, place: Place) -> No
     with pytest.raises(NotOwned, match="after its ttl"):
         await others.resume(ticket)
     fence = steal(place, NAME)
-    with pytest.raises(NotOwned, match="somebody else holds"):
+    with pytest.raises(NotOwned, match="another owner holds"):
         await others.resume(ticket)
     assert place.state(NAME).holder == "thief:1"
     assert fence > lease.fence

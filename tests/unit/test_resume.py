@@ -189,7 +189,7 @@ async def test_info_and_force_release_of_a_detached_one(locks: LockManager, peer
     assert info is not None
     assert (info.metadata, info.fence, info.depth) == ("web 3", lease.fence, 1)
     assert await peer.lock("a").force_release()
-    with pytest.raises(NotOwned, match="nobody holds the lock"):
+    with pytest.raises(NotOwned, match="the lock is free"):
         await peer.resume(ticket)
 
 
@@ -380,11 +380,13 @@ async def test_twice(locks: LockManager, peer: LockManager) -> None:
     ticket = await ticket_of(locks)
     async with peer.resume(ticket) as lease:
         for manager in (locks, peer):
-            with pytest.raises(NotOwned, match="somebody else holds the lock, so it was resumed before") as caught:
+            with pytest.raises(
+                NotOwned, match="another owner holds the lock, so the ticket was already resumed"
+            ) as caught:
                 await manager.resume(ticket)
             assert caught.value.name == "a"
         lease.ensure()
-    with pytest.raises(NotOwned, match="nobody holds the lock, so it was resumed and released"):
+    with pytest.raises(NotOwned, match="the lock is free, so it was resumed and released"):
         await peer.resume(ticket)
 
 
