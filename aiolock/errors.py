@@ -146,8 +146,8 @@ class BackendError(AiolockError):
     Args:
         name: the lock's name.
         message: what happened and what to do about it.
-        transient: True if the same call may succeed later (outage, loading, busy, out of memory, read-only replica,
-            too few replicas).
+        transient: True if the same call may succeed later (outage, loading, busy, out of memory, read-only replica, too
+            few replicas).
     """
 
     def __init__(self, name: str, message: str, transient: bool = False) -> None:

@@ -76,13 +76,11 @@ class LockManager:
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
         recheck: seconds after which a waiter asks at the latest, whatever it has heard. It matters for latches and for
-            a
-            quorum, which have no queue; a waiter in a queue asks every third of `liveness` anyway.
+            a quorum, which have no queue; a waiter in a queue asks every third of `liveness` anyway.
         handoff_limit: how often a release may hand the lock on inside this process in one turn, while other processes
             wait; 0 for never. A turn also ends once it has served the tasks that waited when it began, and after 20 ms.
             Every waiter gets in within `processes x (handoff_limit + 2)` sections. On a quorum, which has no queue,
-            this
-            many hand-offs in a row are followed by a pause of 50 ms.
+            this many hand-offs in a row are followed by a pause of 50 ms.
         liveness: seconds for which a process that waits in a queue counts as alive without a sign of life; it gives one
             every third of that. Make it longer than the longest stall of the event loop: a process that is silent for
             longer loses its place. Make it shorter than you can bear to wait for a frozen process whose turn it is. A
@@ -159,8 +157,7 @@ class LockManager:
         others.
 
         Read docs/how-to/quorum.md first: a quorum costs twice the round trips, and most users want one server and
-        fences.
-        It offers only `lock()`.
+        fences. It offers only `lock()`.
 
         Args:
             sources: three or more masters that share nothing, each as `LockManager` takes one; five survive the loss of
@@ -200,10 +197,8 @@ class LockManager:
         in.
 
         It excludes `lock()` of the same name, and nests with it in one task. Only the waiting differs: each task has a
-        place
-        of its own, and is not overtaken. Without waiters it costs as much as `lock()`; in a crowd each entry needs a
-        request
-        to queue, unless it shares one, and one to confirm.
+        place of its own, and is not overtaken. Without waiters it costs as much as `lock()`; in a crowd each entry
+        needs a request to queue, unless it shares one, and one to confirm.
 
         Arguments and errors: as for `lock()`. No I/O.
         """
@@ -237,8 +232,7 @@ class LockManager:
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
             permits: how many, from 1. The first use of the name decides; a manager with another number logs a WARNING,
-                and
-                `set_permits()` changes it.
+                and `set_permits()` changes it.
             options: as for `lock()`.
 
         Errors: as for `lock()`. No I/O.
@@ -253,8 +247,7 @@ class LockManager:
         Args:
             name: any text of 1 to 512 bytes in UTF-8; one for each occasion, because an open latch stays open.
             count: how many counts open it, 1 to 100,000. The first use of the name decides; a manager with another
-                number
-                logs a warning.
+                number logs a warning.
             ttl: seconds the server keeps it after its last use, 0.1 to 30 days; by default a day. Waiting is a use.
 
         Raises:
@@ -268,8 +261,7 @@ class LockManager:
         block.
 
         The lease has a new owner and a higher fence, this manager renews it, and your keywords apply, which are those
-        of
-        `lock()`. No one can get in between. It never waits: either the ticket is valid now, or it raises.
+        of `lock()`. No one can get in between. It never waits: either the ticket is valid now, or it raises.
 
         Args:
             ticket: what `lease.detach()` returned.
@@ -280,8 +272,7 @@ class LockManager:
 
         Raises:
             ConfigurationError: not a ticket, a damaged one, or one of another namespace, database or kind; a keyword
-                that
-                cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
+                that cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
             NotOwned: it was resumed before, came after its ttl, was made up, or the lock was force-released.
             BackendError: Redis is unreachable or refuses. If it never saw the request, the ticket is still valid.
             NotAcquired: the answer came after the lease's own deadline, or the manager closes.
@@ -339,18 +330,13 @@ class LockManager:
 
     async def close(self) -> None:
         """Close the manager. No acquire starts any more, and waiters get `NotAcquired`. Guarded blocks are cancelled
-        with
-        `CLOSED` and awaited for at most `request_timeout`; then their locks are released. Closing waits for the answers
-        as
-        long as some arrive, until there was none for `request_timeout`. A block that does not end keeps its key until
-        its
-        ttl. A task that is opening the manager gets `ConfigurationError`.
+        with `CLOSED` and awaited for at most `request_timeout`; then their locks are released. Closing waits for the
+        answers as long as some arrive, until there was none for `request_timeout`. A block that does not end keeps its
+        key until its ttl. A task that is opening the manager gets `ConfigurationError`.
 
         It is harmless to close a manager that is closed or was never opened, or that another call is closing (which
-        this
-        call does not wait for), or in a forked child, whose parent keeps using the connection. You can open it again,
-        on
-        another loop too.
+        this call does not wait for), or in a forked child, whose parent keeps using the connection. You can open it
+        again, on another loop too.
 
         A manager that you leave open is closed when `asyncio.run()` ends.
 

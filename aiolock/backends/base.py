@@ -14,8 +14,7 @@ R = TypeVar("R")
 
 Wake = Callable[[str | BackendError | None], None]
 """Called with a message's payload; with None when the subscription is confirmed, or confirmed again after a reconnect,
-and
-any message may have been missed; or with an error if it is refused after a reconnect, and has ended.
+and any message may have been missed; or with an error if it is refused after a reconnect, and has ended.
 """
 
 
@@ -57,8 +56,7 @@ class Backend(Protocol):
         Args:
             timeout: seconds for everything.
             reconnected: called each time a lost connection was replaced, after the unanswered calls were written again
-                and
-                before the subscriptions are confirmed again.
+                and before the subscriptions are confirmed again.
 
         Raises:
             BackendError: unreachable, refused, or not a suitable server.

@@ -103,8 +103,7 @@ class Calls(Protocol):
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Any]:
         """Add one level to what the owner holds with `fence`: now `depth` of them. The answer is `Kept` or `Granted`,
-        otherwise
-        why not.
+        otherwise why not.
         """
 
     def refresh(
@@ -127,8 +126,7 @@ class Calls(Protocol):
 
 def joint(calls: Sequence[Calls]) -> Calls:
     """Return the requests of an owner that has all of these: as heavy as one of each weight together. So a writer that
-    also
-    reads weighs more than one that does not.
+    also reads weighs more than one that does not.
     """
     strongest = max(calls, key=lambda each: each.weight)
     weight = sum({each.weight for each in calls})

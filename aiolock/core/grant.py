@@ -34,8 +34,7 @@ class Grant:
         outcome: the server's answer.
         sent_at: clock time before which it cannot have been granted.
         margin: seconds before the server's expiry at which it counts as lost here, by its policy; less for a
-            provisional
-            one, until it is renewed.
+            provisional one, until it is renewed.
         provisional: it must be confirmed at once, by a renewal, to last for the policy's ttl.
 
     Attributes:

@@ -70,12 +70,10 @@ class Guard:
 
         Raises:
             LockLost: the lease was lost, and the body did not raise an error of its own; it replaces the cancellation
-                that
-                we caused, and the `GeneratorExit` that would hide it.
+                that we caused, and the `GeneratorExit` that would hide it.
             BackendError: the server refuses the release, and the body did not raise.
             ConfigurationError: it is left in another thread, and the body did not raise; it then ends with the task
-                that
-                entered it.
+                that entered it.
         """
         lease, hold = self.lease, self.lease._hold
         if task is not self.task:  # an async generator's, perhaps in another thread

@@ -19,8 +19,7 @@ def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
     """Release `hold` and hand the name to the process's next entry, in one request.
 
     During a process's turn that is the first in its queue, and the server keeps the name here. At the end of the turn
-    the
-    server grants it to the first of another process, and queues this one's entry, if any other process waits.
+    the server grants it to the first of another process, and queues this one's entry, if any other process waits.
 
     Returns:
         False if it must be released: no task of this process waits, or the manager closes.

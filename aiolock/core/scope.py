@@ -23,8 +23,7 @@ class Edge:
     """Cancels a task once, as `asyncio.timeout` does; for a block that is held over a `yield`.
 
     The code that runs between the generator's steps is not in the block. A scope would cancel its clean-up, and could
-    be
-    left in another task or out of order.
+    be left in another task or out of order.
 
     Args:
         task: the one that entered the block.

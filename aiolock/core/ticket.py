@@ -21,9 +21,8 @@ class Ticket:
     """Who holds which lock, for the process that takes it over.
 
     As text it is ASCII without spaces, safe in JSON, URLs and headers, and at most about 900 characters, plus 4/3 of
-    the
-    namespace's bytes. It names no server, user or password; but anyone who has it can take the lock, as it carries the
-    owner id.
+    the namespace's bytes. It names no server, user or password; but anyone who has it can take the lock, as it carries
+    the owner id.
 
     Attributes:
         kind: the primitive's.

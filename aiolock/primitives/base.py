@@ -28,8 +28,7 @@ logger: Log = Log("aiolock.guard")
 
 class Primitive:
     """A name, a kind and a policy; its only state is which blocks were entered through it. Primitives differ in their
-    requests
-    and their contention rule.
+    requests and their contention rule.
 
     Args:
         runtime: the manager's.
@@ -58,8 +57,7 @@ class Primitive:
 
         Returns:
             Something that you may await, as `lease.release()` does. Awaiting it raises `LockLost` if the lease was
-            lost,
-            and `BackendError` if the server refuses.
+            lost, and `BackendError` if the server refuses.
 
         Raises:
             NotOwned: this task has no lease: call `lease.release()` on the lease that another task acquired. Or an

@@ -27,8 +27,7 @@ class Latch:
     """A count-down latch across processes. Comes from `LockManager.latch()`; cheap, shareable between tasks.
 
     It opens after `count` counts, and stays open until it was unused for its `ttl`; then its name means a fresh latch.
-    Its
-    first use creates it and fixes its count.
+    Its first use creates it and fixes its count.
 
     Args:
         runtime: the manager's.
@@ -58,10 +57,8 @@ class Latch:
         """Count down by one; an open latch stays as it is.
 
         Each call counts once, however often the library has to write it. The library cannot know whether you mean the
-        same
-        count when you call again after an error, a cancellation, or a crash of your process. Pass `by=`, and it knows:
-        a
-        latch counts each `by` once.
+        same count when you call again after an error, a cancellation, or a crash of your process. Pass `by=`, and it
+        knows: a latch counts each `by` once.
 
         Args:
             by: who or what is counted, text of 1 to 512 bytes in UTF-8; None counts in any case.
@@ -71,10 +68,9 @@ class Latch:
 
         Raises:
             BackendError: Redis is unreachable or refuses. Without an answer it may have been counted, or may be once
-                the
-                connection is back.
-            ConfigurationError: a `by` that cannot work; or the manager is not entered, closed, of another loop, or of
-                a parent process.
+                the connection is back.
+            ConfigurationError: a `by` that cannot work; or the manager is not entered, closed, of another loop, or of a
+                parent process.
 
         Cancellation: it counts if it was already written. Cost: one round trip.
         """
@@ -97,8 +93,7 @@ class Latch:
         """End it, open or not; the next use of its name creates a fresh one, with all counts missing.
 
         For a latch without waiters. A task that still waits, and has not seen it open, then waits for the fresh one, as
-        after
-        an expiry.
+        after an expiry.
 
         Returns:
             True if there was one.
@@ -125,8 +120,7 @@ class Latch:
             ConfigurationError: as for `count_down()`.
 
         Cancellation: nothing is left. Cost: one round trip if it is open. Otherwise a SUBSCRIBE and a second query,
-        then
-        one query every `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
+        then one query every `recheck` seconds (or third of a shorter ttl), which keeps it from expiring, and one at the
         opening, however many tasks of the process wait.
         """
         limit = check_timeout(self.name, "timeout", timeout)

@@ -82,8 +82,7 @@ class Lock(Reentrant):
         in.
 
         This is the one way in which two blocks can overlap: until the holder has heard of it. If the resource checks
-        fences,
-        it refuses the holder from now on.
+        fences, it refuses the holder from now on.
 
         Returns:
             True if it was held.

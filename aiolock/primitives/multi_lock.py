@@ -23,8 +23,7 @@ class MultiLock(Reentrant):
     Comes from `LockManager.multi_lock()`; cheap, reusable, shareable between tasks. It takes the same locks as
     `LockManager.lock()`: a holder of one of the names, that way or through another multi lock, excludes it. A task that
     holds the same names nests; one that holds only some of them gets `NotAcquired`. There is one lease and one fence
-    for
-    all names, lost if one of them is.
+    for all names, lost if one of them is.
 
     While it waits it may reserve some of the names, so that it gets in however much others use them; it gives them back
     after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that it is granted

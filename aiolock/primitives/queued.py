@@ -18,8 +18,7 @@ class Queueing(Primitive):
         """End all holds, whoever has them; the holders are told at once and their guarded blocks cancelled.
 
         This is the one way in which blocks can overlap that must not: until the holders have heard of it. If the
-        resource
-        checks fences, it refuses them from now on.
+        resource checks fences, it refuses them from now on.
 
         Returns:
             True if it was held.
@@ -28,8 +27,7 @@ class Queueing(Primitive):
             BackendError: Redis is unreachable or refuses.
 
         Cancellation: the holds of requests that were written are ended. Cost: one round trip for every 250 holders; no
-        one
-        is let in between these.
+        one is let in between these.
         """
         held = False
         while True:

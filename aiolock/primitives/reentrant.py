@@ -27,8 +27,7 @@ class Reentrant(Primitive):
 
         Args:
             timeout: seconds to wait; 0 for one attempt, None for no limit; by default the lock's `acquire_timeout`. Use
-                this
-                instead of `asyncio.wait_for`, which acquires in another task on Python 3.11.
+                this instead of `asyncio.wait_for`, which acquires in another task on Python 3.11.
             owner: `lease.owner` of a lease whose hold this task should share.
 
         Returns:
@@ -50,14 +49,10 @@ class Reentrant(Primitive):
         arrived.
 
         Cost: one round trip if it is free. Otherwise the same request takes a place in the server's queue: for a lock
-        one for
-        all tasks of this process, so that later tasks ask nothing; for a fair lock, or a read-write lock, one for each
-        task.
-        While it waits, the manager sends one refresh every `liveness`/3 for all of them. A message tells it when it is
-        its
-        turn; a lock then confirms the grant by one request, whose answer the block need not wait for. A hand-off from a
-        task
-        of this process comes with that task's release.
+        one for all tasks of this process, so that later tasks ask nothing; for a fair lock, or a read-write lock, one
+        for each task. While it waits, the manager sends one refresh every `liveness`/3 for all of them. A message tells
+        it when it is its turn; a lock then confirms the grant by one request, whose answer the block need not wait for.
+        A hand-off from a task of this process comes with that task's release.
         """
         if foreign:
             refuse_foreign(foreign, ACQUIRE_HINTS, ("timeout", "owner"))
@@ -69,8 +64,7 @@ class Reentrant(Primitive):
         It is None, too, while others wait: one attempt overtakes no one.
 
         Raises and cancellation: as for `acquire()`. Cost: one round trip; none if it is a lock that a task of this
-        process
-        holds or waits for.
+        process holds or waits for.
         """
         if foreign:
             refuse_foreign(foreign, ACQUIRE_HINTS, ("none",))

@@ -103,10 +103,8 @@ class RWLock:
     """Many readers or one writer, over all processes; first come, first served, so neither side starves.
 
     Comes from `LockManager.rw_lock()`. Readers that come after a waiting writer wait behind it; a writer that dies
-    while
-    it waits is passed over within the manager's `liveness`. Each reader has its own lease: a crashed one delays writers
-    by
-    its own ttl. A write lease has a fence of its own; a read lease has that of the last write.
+    while it waits is passed over within the manager's `liveness`. Each reader has its own lease: a crashed one delays
+    writers by its own ttl. A write lease has a fence of its own; a read lease has that of the last write.
 
     Args:
         runtime: the manager's.

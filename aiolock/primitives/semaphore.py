@@ -51,8 +51,7 @@ class Semaphore(Queueing):
     lock's.
 
     Comes from `LockManager.semaphore()`. A crashed holder's permits come back after its ttl. Requests are served in
-    order,
-    so small ones do not starve a large one. Not reentrant: each acquisition takes permits.
+    order, so small ones do not starve a large one. Not reentrant: each acquisition takes permits.
 
     Args:
         runtime: the manager's.
@@ -83,8 +82,7 @@ class Semaphore(Queueing):
         Raises:
             AcquireTimeout: the timeout is over; the message says who holds permits, or that Redis has not answered yet.
             BackendError: Redis did not answer within `request_timeout`, or refuses. A task that already waits keeps
-                waiting
-                through an outage.
+                waiting through an outage.
             ConfigurationError: more than there are; or as for `Lock.acquire()`.
 
         Cancellation: at each await, once or twice: nothing is held once the undo, which is written at once, has
@@ -115,8 +113,7 @@ class Semaphore(Queueing):
 
         Returns:
             Something that you may await, as `lease.release(n)` does. Awaiting it raises `LockLost` if the lease was
-            lost,
-            and `BackendError` if the server refuses.
+            lost, and `BackendError` if the server refuses.
 
         Raises:
             NotOwned: this task has no lease: call `lease.release()` on the lease that another task acquired. Or an
@@ -154,8 +151,7 @@ class Semaphore(Queueing):
         """Change how many permits there are, for every manager; wakes the waiters that now fit.
 
         It takes none away: if more permits are taken than this, no one gets in until enough came back. A waiting
-        request that
-        is larger than this fails with `ConfigurationError`.
+        request that is larger than this fails with `ConfigurationError`.
 
         Raises:
             ConfigurationError: not a whole number from 1.

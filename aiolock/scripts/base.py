@@ -95,11 +95,11 @@ class Call(Generic[R]):
         script: what to run.
         keys: KEYS.
         args: ARGV; numbers are whole, durations in milliseconds.
-        unanswered: asked once for each connection that died after the call was written and before its reply came:
-            True writes it again on the next connection, in the old order and before newer calls; False gives up, and
-            the future fails with a transient `BackendError`. It may `run` another call, which takes this one's place.
-        settle: gets the result or the `BackendError` exactly once, the moment the call is over, even if whoever
-            awaited its future was cancelled. Put here what must happen on a reply. It may `run` other calls.
+        unanswered: asked once for each connection that died after the call was written and before its reply came: True
+            writes it again on the next connection, in the old order and before newer calls; False gives up, and the
+            future fails with a transient `BackendError`. It may `run` another call, which takes this one's place.
+        settle: gets the result or the `BackendError` exactly once, the moment the call is over, even if whoever awaited
+            its future was cancelled. Put here what must happen on a reply. It may `run` other calls.
         sent_at: clock time, in seconds, just before the write whose reply this is; 0.0 until then.
         writes: how often it was written. 0: the server cannot have seen it.
         withdrawn: set it while `writes` is 0, and the call is never written.

@@ -28,8 +28,7 @@ class Refused(NamedTuple):
     """Another owner holds it for `pttl` ms more (-1: without expiry); `holder` is what it said of itself.
 
     `spent`: some servers of a quorum granted it, or may have, so the owner must be ended and never sent again. With
-    `pttl` 0 no one has it: a split vote.
-    `part` is the name they hold, if several were requested.
+    `pttl` 0 no one has it: a split vote. `part` is the name they hold, if several were requested.
     """
 
     pttl: int
@@ -43,8 +42,8 @@ class Queued(NamedTuple):
     """The owner waits on the server, `rank` from 1. A later grant has a higher serial than `serial`.
 
     The first holder expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in or end, so
-    another must follow at once. Locks have no serials; only multi locks report the number.
-    `part` is the name that is in the way for the longest, if several were requested.
+    another must follow at once. Locks have no serials; only multi locks report the number. `part` is the name that is
+    in the way for the longest, if several were requested.
     """
 
     serial: int = 0

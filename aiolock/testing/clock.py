@@ -18,8 +18,8 @@ class VirtualClock:
     """Implements `aiolock.clock.Clock`; stands still until `advance()`.
 
     Args:
-        running: real time passes, too, and `advance()` and `jump()` add to it. For tests whose own code waits, or
-            that run in another thread than the event loop.
+        running: real time passes, too, and `advance()` and `jump()` add to it. For tests whose own code waits, or that
+            run in another thread than the event loop.
 
     Example:
         clock = VirtualClock()

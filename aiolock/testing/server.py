@@ -88,8 +88,8 @@ class RedisServer:
         """Find a server, start it, and return once it answers; blocks.
 
         Args:
-            *args: more command-line options, such as `"--maxmemory", "8mb"`; `{port}` in them stands for the port.
-                They need a server that this process starts, and so imply `owned`.
+            *args: more command-line options, such as `"--maxmemory", "8mb"`; `{port}` in them stands for the port. They
+                need a server that this process starts, and so imply `owned`.
             owned: ignore the URL in `AIOLOCK_TEST_REDIS`, because you will kill, freeze or restart the server.
 
         Raises:

@@ -1,6 +1,5 @@
 """Fair tasks that come while another's request is unanswered are queued by one request: whichever of them you cancel,
-the
-others get in, in order.
+the others get in, in order.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ TTL = 6.0
 TTL_MS = 6000
 SHORT = 4.5
 """Seconds: the ttl of a lease that waits for a renewal. More than two seconds lie between the renewal and the deadline,
-so
-a noisy machine may stand still for that long.
+so a noisy machine may stand still for that long.
 """
 LIVENESS_MS = 3_000
 """How long scripts that tests run themselves say that a process lives."""

@@ -32,10 +32,8 @@ def check_crowd(events: list[dict[str, Any]]) -> dict[str, int]:
     by sort.
 
     A process that stood still cannot notice a loss, so what it held in that time does not count. If it was stopped
-    between
-    the check of its lease and the first line of its block, the block begins with a lease that knows it is lost. That is
-    one
-    block at most, because a loop is in one place. A process that was killed is no longer inside.
+    between the check of its lease and the first line of its block, the block begins with a lease that knows it is lost.
+    That is one block at most, because a loop is in one place. A process that was killed is no longer inside.
     """
     stalls = Stalls(events)
     last = {event["pid"]: event["at"] for event in events}

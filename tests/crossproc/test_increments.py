@@ -21,8 +21,7 @@ def account(events: list[dict[str, Any]], total: int) -> None:
     """Check that each increment saw what the one before it left, and that the last one left `total`.
 
     A process that was killed before it noted that it left may have written or not: the next entry's `seen` tells.
-    Fences
-    are the order of entries.
+    Fences are the order of entries.
     """
     entries = [event for event in events if event["event"] == "enter"]
     left = {event["fence"] for event in events if event["event"] == "leave"}

@@ -79,8 +79,7 @@ def is_reserved(seen: LockState) -> bool:
 @pytest.mark.parametrize("asked", [False, True])
 async def test_killed_while_it_gathers(crew: Crew, asked: bool) -> None:
     """What is reserved for it ends with its `liveness`, and leaves nothing dirty: killed before it has heard of that,
-    and once
-    it has asked for the rest. Kept by settle.lua: depth 0.
+    and once it has asked for the rest. Kept by settle.lua: depth 0.
     """
     with redis_cli.client(crew.url) as link:
         async with LockManager(crew.url, ttl=60.0) as locks:

@@ -17,8 +17,7 @@ ENOUGH = 15.0
 """Seconds: far longer than anything here needs, far shorter than any ttl or recheck that could help instead."""
 SHORT = 4.5
 """Seconds: the ttl of a lease that waits for a renewal. More than two seconds lie between the renewal and the deadline,
-so
-a noisy machine may stand still for that long.
+so a noisy machine may stand still for that long.
 """
 STILL = 2.3
 """Seconds: a margin within which it may stand still."""

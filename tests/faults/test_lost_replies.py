@@ -148,8 +148,7 @@ async def test_the_reply_of_release_is_lost_and_another_enters_meanwhile(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
     """Its repetition does not free the other's lock. Kept by release.lua: `name.holder ~= owner`, and
-    ReleaseResult.settle:
-    `resent` proves no loss.
+    ReleaseResult.settle: `resent` proves no loss.
     """
     proxy.cut(matching=RELEASES)
     lease = await here.acquire()

@@ -1,6 +1,5 @@
 """Requests and messages about a process's place in the queue are lost, cut, doubled or late: a waiter that gives up
-leaves
-nothing, one that keeps waiting gets in, and others continue.
+leaves nothing, one that keeps waiting gets in, and others continue.
 
 The last task of a process gives up while one of these requests is on its way: an acquire that queues, a transfer, a
 refresh, or the confirmation of a grant.

@@ -72,8 +72,7 @@ async def test_two_nodes_are_enough_and_the_third_is_not_waited_for(trio: Trio, 
 
 async def test_a_node_that_was_slow_joins(trio: Trio, links: list[Link], here: Lock) -> None:
     """One more node that may fail. Its fence becomes the agreed one, although it minted a later one: otherwise its
-    renewals
-    would say taken over. Kept by QuorumAcquire.on_answer.
+    renewals would say taken over. Kept by QuorumAcquire.on_answer.
     """
     links[1].hang()
     async with here as lease:

@@ -1,6 +1,5 @@
 """The Lua of the lock's scripts and its twins, run on the same requests, answer the same and leave the same; and both
-keep
-the promises of a queue.
+keep the promises of a queue.
 
 Fences: floors are above every server's time, and so is the fence that a name starts with, so both sides mint the same
 ones. Time: nothing waits. The test itself writes that a holder's or a manager's time is over.

@@ -257,8 +257,7 @@ async def test_plain_locks_of_other_names_nest_inside(locks: LockManager, backen
 
 async def test_tasks_of_a_process_share_one_entry(backend: MemoryBackend, locks: LockManager, crew: Crew) -> None:
     """The task that is first when the grant arrives takes it, with its own options. Kept by MultiCalls.ordered; and by
-    its
-    renewal, which says who has it, if the task that asked is gone.
+    its renewal, which says who has it, if the task that asked is gone.
     """
     asker = await gather(backend, locks, crew)
     others = [Holder(crew, locks.multi_lock("a", "b", "c", ttl=60.0, metadata=text)) for text in ("one", "two")]

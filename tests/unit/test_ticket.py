@@ -51,8 +51,7 @@ def test_is_short_plain_text() -> None:
 @pytest.mark.parametrize("tail", ["", " ", "\n", "=", "A"])
 def test_a_damaged_one_is_refused(tail: str) -> None:
     """Cut anywhere, one character changed anywhere, or text added at the end. Kept by the checksum and by encoding it
-    again:
-    the last character of base64 has bits that are never read.
+    again: the last character of base64 has bits that are never read.
     """
     text = TICKET.encode()
     damaged = [text + tail] if tail else [text[:length] for length in range(len(text))]

@@ -22,9 +22,8 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
     """Two rounds, each decided as soon as a majority has answered.
 
     First every node is asked for the lock. Each mints a fence of its own; the lock's fence is the greatest that the
-    first
-    majority minted. Then every node that minted another is told this one, and the owner enters once a majority stores
-    it: the next owner to acquire meets one of these nodes, and gets a greater one.
+    first majority minted. Then every node that minted another is told this one, and the owner enters once a majority
+    stores it: the next owner to acquire meets one of these nodes, and gets a greater one.
 
     Source: ABD, the write-back of a read (Attiya, Bar-Noy, Dolev 1995).
 

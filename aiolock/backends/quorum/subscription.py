@@ -17,8 +17,7 @@ class Subscription:
     """Confirmed once a majority of the nodes has confirmed: a release is announced on a majority, so on one of these.
 
     Messages are passed on after a short random time, and those from several nodes once: if all waiters asked at the
-    same
-    time, each would get a node or two, and none a majority.
+    same time, each would get a node or two, and none a majority.
 
     Args:
         members: the nodes.

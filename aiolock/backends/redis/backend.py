@@ -45,8 +45,7 @@ class RedisBackend:
     """One Redis server behind one connection; implements `Backend`.
 
     A call is sent at once if none is on its way, otherwise in one write with others of the same turn of the loop, in
-    order.
-    Nothing is written twice unless the maker of the call says so.
+    order. Nothing is written twice unless the maker of the call says so.
 
     Args:
         source: a `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL, or an asyncio client of redis-py

@@ -1,7 +1,7 @@
 """What we take from redis-py and valkey-py: how to connect. Everything that depends on their versions is in this file.
 
-Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened. A version that
-may not have them is refused by name. valkey-py does not run: only the settings of its client are read.
+Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened. A version that may
+not have them is refused by name. valkey-py does not run: only the settings of its client are read.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Replicas(NamedTuple):
         """Asks which replicas have everything that the server did so far; two replies answer it.
 
         WAIT looks at the newest write of its own connection. A script may have answered with what another connection
-        wrote, such as its own first copy, and have written nothing. PUBLISH is replicated wherever it comes from, so
-        it is the newest write of this connection and comes after all others.
+        wrote, such as its own first copy, and have written nothing. PUBLISH is replicated wherever it comes from, so it
+        is the newest write of this connection and comes after all others.
         """
         milliseconds = max(1, math.ceil(self.timeout * 1000))  # 0 would wait for ever
         return pack((b"PUBLISH", self.channel, b"")) + pack((b"WAIT", str(self.least), str(milliseconds)))

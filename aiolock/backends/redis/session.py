@@ -26,8 +26,7 @@ ENOUGH = 32
 
 class State(enum.Enum):
     """Of a session: it writes what is put into its outbox; or does not, because the transport has enough to send, so
-    that you
-    can still withdraw calls; or it is closed, or lost.
+    that you can still withdraw calls; or it is closed, or lost.
     """
 
     OPEN = enum.auto()
@@ -263,8 +262,7 @@ class Session:
 
     def _interrupted(self, items: Sequence[Item]) -> None:
         """A signal handler raised, for example by `sys.exit()`: it is unknown which of `items` were written, so all
-        requests are
-        repeated on another connection, if their makers want that.
+        requests are repeated on another connection, if their makers want that.
         """
         written: set[int] = set()
         for expected in self._pending:

@@ -103,8 +103,7 @@ class LockCalls:
         """Hold the name, or queue for it.
 
         A copy of the request may find that the queue has granted the name meanwhile: a `pttl` below `ttl_ms` then says
-        that
-        a renewal must confirm it, like every grant from a queue.
+        that a renewal must confirm it, like every grant from a queue.
 
         Args:
             owner: who wants it.

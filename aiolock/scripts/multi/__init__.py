@@ -109,8 +109,8 @@ class MultiCalls:
 
         An owner that has none of the names queues for one, `Queued.part`: the one with the oldest hold. When it is
         granted that, it has a reservation. The same request then keeps it for another `liveness_ms`, reserves what is
-        free,
-        takes what younger owners have reserved, and queues for all others. Only `Granted` says that the names are held.
+        free, takes what younger owners have reserved, and queues for all others. Only `Granted` says that the names are
+        held.
 
         Args:
             owner: who wants them.
