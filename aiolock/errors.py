@@ -25,15 +25,15 @@ class LossReason(enum.StrEnum):
     """Why a lease is no longer safe. Each reason is also its own text, for metrics and JSON."""
 
     EXPIRED = "expired"
-    """Its time was over: a fixed lease (`renew=False`) reached its deadline."""
+    """Its time was over, since a fixed lease (`renew=False`) reached its deadline."""
     UNREACHABLE = "unreachable"
-    """Renewals failed until the deadline: server down, network cut, or a command refused."""
+    """Renewals failed until the deadline (server down, network cut, or a command refused)."""
     DELETED = "deleted"
-    """The server no longer has the key: flushed, evicted, restarted empty, or deleted by hand."""
+    """The server no longer has the key (flushed, evicted, restarted empty, or deleted by hand)."""
     TAKEN_OVER = "taken_over"
     """Another owner holds the lock."""
     LOOP_BLOCKED = "loop_blocked"
-    """This process did not run its event loop until after the deadline: a blocking call, or the process was stopped."""
+    """This process did not run its event loop until after the deadline (a blocking call, or a stop)."""
     REVOKED = "revoked"
     """`force_release()` was called."""
     MAX_HOLD = "max_hold"
@@ -45,7 +45,7 @@ class LossReason(enum.StrEnum):
 class AiolockError(Exception):
     """Base of every error of this library.
 
-    Args:
+    Attributes:
         name: the lock's name, or `""` if the error concerns the manager.
         message: what happened and what to do about it.
     """
@@ -85,12 +85,12 @@ class NotAcquired(AiolockError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock, as it said of itself.
+    """The holder of a lock, as it described itself.
 
     Attributes:
-        name: what it holds: the lock's name; of a multi lock the one that is in the way.
-        process: its host and pid, as "web-3:4711"; "" if it did not say.
-        metadata: what its lock was made with, or None.
+        name: the lock's name; for a multi lock, the name that is in the way.
+        process: its host and pid, as "web-3:4711"; `""` if it did not say.
+        metadata: the `metadata` of its lock, or None.
     """
 
     name: str
@@ -107,10 +107,10 @@ class AcquireTimeout(NotAcquired, TimeoutError):
 
     If Redis cannot be reached, its error is `__cause__`.
 
-    Args:
+    Attributes:
         name: the lock's name.
         message: what happened and what to do about it.
-        holder: who had it when Redis last answered; None if it has not answered, so that nobody is known to have it.
+        holder: who had the lock when Redis last answered; None if Redis has not answered.
     """
 
     def __init__(self, name: str, message: str, holder: Holder | None = None) -> None:
@@ -125,7 +125,7 @@ class WaitTimeout(AiolockError, TimeoutError):
 class LockLost(AiolockError):
     """The lease was lost while you held it; another holder may now do what it guarded.
 
-    Args:
+    Attributes:
         name: the lock's name.
         message: what happened and what to do about it.
         reason: why, for code.
@@ -143,7 +143,7 @@ class NotOwned(AiolockError):
 class BackendError(AiolockError):
     """Redis could not be reached or refused a command; the client's own error is `__cause__`.
 
-    Args:
+    Attributes:
         name: the lock's name.
         message: what happened and what to do about it.
         transient: True if the same call may succeed later (outage, loading, busy, out of memory, read-only replica, too
@@ -158,7 +158,7 @@ class BackendError(AiolockError):
 class QuorumError(BackendError):
     """Too few servers of a quorum answered. `__cause__` is the first failure.
 
-    Args:
+    Attributes:
         name: the lock's name.
         message: what happened and what to do about it.
         transient: True if the same call may succeed later.

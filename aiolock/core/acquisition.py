@@ -90,7 +90,7 @@ class Acquisition(OnDemand[L], Generic[L]):
 
 
 class Attempt(Acquisition["Lease | None"]):
-    """What `try_acquire()` returns: an `Acquisition` whose lease is None if somebody else has the lock.
+    """What `try_acquire()` returns: an `Acquisition` whose lease is None if another owner has the lock.
 
     Args:
         name: the lock's name, for the warning.
@@ -118,7 +118,10 @@ class Attempt(Acquisition["Lease | None"]):
 
     @property
     def holder(self) -> Holder | None:
-        """Who had it, where there is no lease; None if there is one, or nobody said so. Cost: no round trip."""
+        """Who has the lock, if this attempt got no lease; None if it got one, or if no server named a holder.
+
+        Costs no round trip.
+        """
         return self._refusals[0].holder if self._refusals else None
 
 
