@@ -56,7 +56,7 @@ async def test_twice(here: Lock, others: LockManager) -> None:
     lease = await here.acquire()
     ticket = await lease.detach()
     async with others.resume(ticket) as resumed:
-        with pytest.raises(NotOwned, match="resumed before"):
+        with pytest.raises(NotOwned, match="already resumed"):
             await others.resume(ticket)
         resumed.ensure()
     with pytest.raises(NotOwned, match="resumed and released"):

@@ -53,7 +53,7 @@ async def test_a_commit_that_is_cancelled_is_no_success(
     task = crew.start(work())
     await settle(backend)
     await backend.clock.advance(TTL)
-    with pytest.raises(LockLost, match="clean-up under lock 'a' was cut off") as caught:
+    with pytest.raises(LockLost, match="clean-up under lock 'a' was cancelled") as caught:
         await task
     assert caught.value.reason is LossReason.EXPIRED
     assert not went_on
@@ -91,8 +91,8 @@ async def test_an_error_of_the_body_is_not_masked(
     await backend.clock.advance(TTL)
     with pytest.raises(ValueError, match="the body's own") as caught:
         await task
-    assert any("was cut off" in note for note in caught.value.__notes__)
-    assert any("was cut off" in record.getMessage() for record in caplog.records)
+    assert any("was cancelled when" in note for note in caught.value.__notes__)
+    assert any("was cancelled when" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_users_cancellation_is_not_masked(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
