@@ -1,9 +1,9 @@
 -- transfer_pass: passes a name on to the first in its queue, if that lives and hears, as is usual at the end of a turn.
--- Stands behind transfer_local, in front of all that defines functions. Every other case is left to transfer.
+-- Follows transfer_local, and precedes all files that define functions. All other cases are left to transfer.
 -- KEYS    as transfer
 -- ARGV    as transfer
--- returns 'passed <pttl>', or goes on: nothing was changed that transfer does not do again
--- If a command is denied: see settle and join. Who was granted and could not leave the queue does when it ends.
+-- returns 'passed <pttl>', or continues: it changed nothing that transfer does not do again
+-- If a command is denied: see settle and join. A granted owner that could not leave the queue does when it ends.
 if over and head ~= next and not ARGV[11] then
   local queue, alive, manager = KEYS[2], KEYS[3], string.match(head, '^[^:]*')
   local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
