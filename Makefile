@@ -16,11 +16,11 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test check format docs dist test-wheel bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.ready-demo ## watch the lock protect a web service, with a real server and real crashes
 	@exec $(PY) docs/examples/demo.py $(ARGS)
@@ -28,6 +28,9 @@ demo: $(VENV)/.ready-demo ## watch the lock protect a web service, with a real s
 # Keep the bytecode, whatever the environment says: the tests start hundreds of interpreters.
 test: $(VENV)/.ready-test ## run every test, in about two minutes (ARGS are pytest's)
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal $(ARGS)
+
+test-thorough: $(VENV)/.ready-test ## run the generated tests with 30 times as many examples
+	@exec env PYTHONDONTWRITEBYTECODE= AIOLOCK_TEST_EXAMPLES=30 $(PY) -m pytest -n auto -m hypothesis tests/scripts $(ARGS)
 
 check: $(VENV)/.ready-lint ## check formatting, lint and types
 	$(PY) -m ruff format --check .
@@ -43,7 +46,7 @@ docs: $(VENV)/.ready-docs ## build the documentation site into build/docs; warni
 	$(PY) -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs
 	@echo "open build/docs/index.html"
 
-dist: $(VENV)/.ready-dist ## what a release publishes, into dist: sdist, wheel, and the SBOM of what it needs
+dist: $(VENV)/.ready-dist ## build what a release publishes into dist: sdist, wheel, and SBOM
 	rm -rf dist build/sbom
 	$(PY) -m build
 	$(PY) -m twine check --strict dist/*
@@ -52,7 +55,7 @@ dist: $(VENV)/.ready-dist ## what a release publishes, into dist: sdist, wheel, 
 	$(PY) -m cyclonedx_py environment --output-reproducible --output-file dist/sbom.cdx.json build/sbom
 
 # The suite finds the package where it always is, but it is the wheel's.
-test-wheel: $(VENV)/.ready-dist ## every test, against a wheel (WHEEL=dist/x.whl), with its lowest dependencies
+test-wheel: $(VENV)/.ready-dist ## run every test against a wheel (WHEEL=dist/x.whl), with its lowest dependencies
 	rm -rf build/wheel && mkdir -p build/wheel/suite
 	$(PY) -m uv venv --quiet --python $(PY) build/wheel/env
 	$(PY) -m uv pip install --quiet --python build/wheel/env --resolution $(RESOLUTION) $(WHEEL)

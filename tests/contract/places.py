@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 import pytest
@@ -263,7 +264,7 @@ class _EverySide:
             agreed = max(answer.fence for answer in answers)
             for side, answer in zip(self._sides, answers, strict=True):
                 side.run(confirm(call, answer.fence, agreed))
-            return answers[0]._replace(fence=agreed)
+            return replace(answers[0], fence=agreed)
         return answers[0]
 
     def pttl(self, key: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import redis
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aiolock.scripts
@@ -20,6 +20,7 @@ from aiolock.scripts.latch import SCRIPTS, LatchCalls, LatchState
 from aiolock.scripts.queue import SCRIPTS as QUEUE_SCRIPTS
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
+from tests.support.generated import examples
 from tests.support.scripting import LuaSide, Refused, Side, TwinSide
 
 TTL = 300_000
@@ -243,7 +244,7 @@ COUNT = Step("count_down", 0, (2, 100_000, "m:1"))
 OPENING = Step("count_down", 0, (2, 100_000, "m:2"))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(30)
 @given(sequence=st.lists(steps, min_size=1, max_size=20))
 @example(sequence=[COUNT, COUNT, OPENING, OPENING, COUNT, Step("again", 0, (4,))])
 @example(sequence=[COUNT, OPENING, Step("gone", 0), Step("again", 0, (0,))])
@@ -254,7 +255,7 @@ def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence:
         world.compare()
 
 
-@settings(deadline=None)
+@examples(30)
 @given(total=st.integers(1, 5), copies=st.lists(st.integers(1, 8), max_size=40))
 def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, copies: list[int]) -> None:
     """Whatever is repeated and in whatever order; run on the twin, which the Lua equals."""

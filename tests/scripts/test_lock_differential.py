@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
 from aiolock.scripts.lock import confirm, renew
 from aiolock.scripts.outcomes import Granted
+from tests.support.generated import examples
 from tests.support.lock_calls import Lock, State, change, expire, forget, lasting, state, waiters
 from tests.support.scripting import LONG_MS, LuaSide, Refused, Side, TwinSide
 
@@ -299,7 +300,7 @@ ASK = Step("acquire", 0, ("a:1", False, FLOOR, "me", "say", ()))
 WAIT = Step("acquire", 0, ("b:1", False, FLOOR, "", "say", ()))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25)
 @given(sequence=st.lists(steps, min_size=8, max_size=25))
 @example(sequence=[ASK, WAIT, Step("transfer", 0, ("", "own", "a:2", FLOOR, True, False)), Step("again", 0, (0,))])
 @example(sequence=[ASK, WAIT, Step("release", 0, ("a:1", False, 0, "clean", True)), ASK, Step("expire", 0, ()), ASK])

@@ -6,15 +6,16 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
 from aiolock.scripts.lock import renew as renew_plain
 from aiolock.scripts.multi import renew
 from aiolock.scripts.outcomes import Granted, Queued
+from tests.support.generated import examples
 from tests.support.multi import Multi, Name, State, put, refreshes, state, text, waiting
-from tests.support.scripting import KEYS, LuaSide, Refused, Side, TwinSide
+from tests.support.scripting import KEYS, LuaSide, Refused, Side, TwinSide, parts
 
 T = TypeVar("T")
 
@@ -270,11 +271,9 @@ def same(one: object, other: object, times: bool = False) -> bool:
     """Whether both are equal, except for times of the server."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        fields = getattr(one, "_fields", None) or [""] * len(one)
-        pairs = zip(fields, one, other, strict=True) if len(one) == len(other) else ()
-        alike = [same(a, b, times or at in TIMES) for at, a, b in pairs]
-        return len(one) == len(other) and all(alike)
+    if (mine := parts(one)) is not None and (yours := parts(other)) is not None:
+        pairs = zip(mine, yours, strict=False)
+        return len(mine) == len(yours) and all(same(a, b, times or at in TIMES) for (at, a), (_, b) in pairs)
     if times and isinstance(one, int) and isinstance(other, int) and min(one, other) >= 0:
         return abs(one - other) < (TOLERANCE if max(one, other) < 10**14 else TOLERANCE * 1000)
     return one == other
@@ -288,7 +287,7 @@ OTHER = Step("ask", ((1, 2), N, True, False, False, "me"))
 END = [Step("end", (i, owner, 0, "clean", False)) for i, owner in ((0, "o:1"), (1, "n:1"))]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(sequence=st.lists(steps, min_size=8, max_size=30))
 @example(sequence=[*HELD, ASK, END[0], ASK, END[1], KNOWN, Step("again", (0,))])
 @example(sequence=[*HELD, ASK, OTHER, END[1], OTHER, END[0], KNOWN, OTHER])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -188,7 +189,7 @@ class TestAgain:
         first, second = side.run(call), side.run(call)
         assert isinstance(first, Granted)
         assert isinstance(second, Granted)
-        assert second._replace(pttl=first.pttl) == first
+        assert replace(second, pttl=first.pttl) == first
         assert first.abandoned == abandoned
 
     def test_a_copy_reads_its_own_number_and_keeps_its_place(self, side: Side, fair: Queue) -> None:

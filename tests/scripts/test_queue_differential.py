@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import DONT_QUEUE, Call
 from aiolock.scripts.queue import state as state_module
 from aiolock.scripts.queue.state import ROOM
+from tests.support.generated import examples
 from tests.support.queues import (
     FAIR,
     FULL,
@@ -38,7 +39,7 @@ from tests.support.queues import (
     standing,
     summary,
 )
-from tests.support.scripting import GUARD, LuaSide, Refused, Seen, Side, TwinSide
+from tests.support.scripting import GUARD, LuaSide, Refused, Seen, Side, TwinSide, parts
 
 T = TypeVar("T")
 
@@ -298,19 +299,15 @@ def same(one: object, other: object) -> bool:
     """Whether both are equal, except for the rest of a ttl."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        fields = getattr(one, "_fields", None) or [""] * len(one)
-        pairs = zip(fields, one, other, strict=True) if len(one) == len(other) else ()
-        return len(one) == len(other) and all(close(a, b) if at in TIMES else same(a, b) for at, a, b in pairs)
+    if (mine := parts(one)) is not None and (yours := parts(other)) is not None:
+        pairs = zip(mine, yours, strict=False)
+        alike = (close(a, b) if at in TIMES else same(a, b) for (at, a), (_, b) in pairs)  # type: ignore[arg-type]
+        return len(mine) == len(yours) and all(alike)
     return one == other
 
 
-def examples(many: int) -> Callable[[T], T]:
-    return settings(max_examples=many, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
 @pytest.mark.parametrize("shape", [FAIR, SEMAPHORE, RW], ids=lambda shape: shape.kind)
-@examples(50)
+@examples(12)
 @given(sequence=st.lists(steps, min_size=12, max_size=30))
 def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], shape: Shape, sequence: list[Step]) -> None:
     world = World(sides(), shape, ROOM)
@@ -324,7 +321,7 @@ crowds = st.sampled_from([arrivals] * 6 + [departures, requests] + [step("crash"
 """More is to do at once: the time of all holders is over."""
 
 
-@examples(30)
+@examples(8)
 @given(sequence=st.lists(crowds, min_size=12, max_size=30))
 def test_it_also_does_if_one_request_is_not_enough(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     """Scripts let in or end only one at a time. When the following requests have done the rest, everything is as it

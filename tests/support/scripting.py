@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import Any, Protocol, TypeVar
 
 import redis
@@ -294,3 +295,12 @@ def wait_until(check: Callable[[], object], seconds: float = 10.0) -> None:
     while not check():
         assert time.monotonic() < until, f"not true after {seconds} s"
         time.sleep(0.001)
+
+
+def parts(value: object) -> list[tuple[str, object]] | None:
+    """Return what an answer or a list consists of, with the names of its fields; None if it is one plain value."""
+    if is_dataclass(value):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, tuple | list):
+        return list(zip(getattr(value, "_fields", None) or [""] * len(value), value, strict=True))
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -87,4 +87,4 @@ class Summary:
         return cls(used, holders, waiters, longest, shut, capacity, resized, dirty, int(serial), int(fence), metadata)
 
     def encode(self) -> str:
-        return " ".join(map(str, astuple(self)))
+        return " ".join(map(str, vars(self).values()))
