@@ -362,7 +362,7 @@ class LockManager:
 
     def __repr__(self) -> str:
         runtime = self._runtime
-        state = "closed" if not runtime.bound else f"holds={len(runtime.holds)}"
+        state = "closed" if not runtime.binding.bound else f"holds={len(runtime.holds)}"
         return f"<LockManager ttl={format_seconds(self._policy.ttl)} {state}>"
 
     def __reduce__(self) -> tuple[object, ...]:

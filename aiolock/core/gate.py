@@ -47,7 +47,7 @@ class Gate:
         entry = Gathering if contention.overlapping else QueueEntry
         self.queue: LocalQueue = LocalQueue(runtime, calls, entry)
         self._key = (calls.kind, calls.name)
-        self._manager = runtime.id
+        self._manager = runtime.binding.id
         self._holds = 0  # not ended; lost ones too
 
     @classmethod
@@ -57,7 +57,9 @@ class Gate:
         gate: Any = runtime.gates.get((calls.kind, calls.name))
         known: Gate | None = gate
         if known is None:
-            known = idle if idle is not None and idle._manager == runtime.id else cls(runtime, calls, contention)
+            known = (
+                idle if idle is not None and idle._manager == runtime.binding.id else cls(runtime, calls, contention)
+            )
         return known
 
     # Waiting.
@@ -122,7 +124,7 @@ class Gate:
             NotAcquired: the manager closes.
         """
         entry, runtime = waiter.entry, self.runtime
-        if runtime.closing:
+        if runtime.binding.closing:
             name = self.calls.name
             raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
         assert entry is not None
@@ -132,7 +134,7 @@ class Gate:
         waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
         hold = Hold(entry, entry.grant, runtime.clock, runtime.scheduler, self)
-        runtime.heard(hold.fence)
+        runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         self._holds += 1
         if runtime.draining is not None or self.queue.race is not None:
@@ -150,7 +152,7 @@ class Gate:
             if not self._holds and not queue.taken and self.runtime.gates.get(self._key) is self:
                 del self.runtime.gates[self._key]
         if self.runtime.draining is not None:
-            self.runtime.progress()
+            self.runtime.draining.progress()
 
     def signal(self) -> None:
         """The name may be free."""
@@ -249,7 +251,7 @@ class Gate:
 
     def check_here(self, name: str, remedy: str) -> None:
         """See `LossListener`."""
-        self.runtime.check_here(name, remedy)
+        self.runtime.binding.check_here(name, remedy)
 
     def lost(self, hold: Hold) -> None:
         """See `LossListener`: whoever waits in this process asks the server from now on."""
@@ -258,7 +260,7 @@ class Gate:
 
     def collected(self, hold: Hold) -> None:
         """A lease of `hold` was garbage collected unreleased; called from any thread."""
-        loop = self.runtime.loop
+        loop = self.runtime.binding.loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed: the lock expires by itself
                 loop.call_soon_threadsafe(self._lower_collected, hold)

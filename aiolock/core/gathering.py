@@ -58,8 +58,8 @@ class Gathering(QueueEntry):
         if self._number:  # by that it may get something
             self._gather()
         self._again = False
-        ttl_ms, counted = asker.policy.ttl_ms, runtime.poll is None
-        facts = self.owner, ttl_ms, runtime.floor, asker.metadata, asker.liveness_ms, counted
+        ttl_ms, counted = asker.policy.ttl_ms, runtime.waiting.told
+        facts = self.owner, ttl_ms, runtime.fences.floor, asker.metadata, asker.liveness_ms, counted
         self.request(self._calls.acquire(*facts, number=self._number))
 
     def verify(self) -> None:
@@ -127,8 +127,15 @@ class Gathering(QueueEntry):
 
     def part(self) -> tuple[Batch, Part]:
         calls, asker, runtime = self._calls, self.asker, self.gate.runtime
-        facts = self.owner, asker.policy.ttl_ms, runtime.floor, asker.metadata, self._number, self.gate.liveness_ms
-        return calls.enter, calls.refresh(*facts, runtime.poll is None, self._part)
+        facts = (
+            self.owner,
+            asker.policy.ttl_ms,
+            runtime.fences.floor,
+            asker.metadata,
+            self._number,
+            self.gate.liveness_ms,
+        )
+        return calls.enter, calls.refresh(*facts, runtime.waiting.told, self._part)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is QUEUED and isinstance(outcome, Granted | Gone):

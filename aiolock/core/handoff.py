@@ -25,7 +25,7 @@ def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
         False if it must be released: no task of this process waits, or the manager closes.
     """
     runtime = queue.runtime
-    if queue.race is not None or not hold.calls.transfers or runtime.closing:
+    if queue.race is not None or not hold.calls.transfers or runtime.binding.closing:
         return False
     if queue.waiters and queue.common is None:
         heir = queue.enter(next(iter(queue.waiters)))
@@ -78,11 +78,11 @@ class _Transfer:
             hold.fence,
             self._owner,
             heir.asker.policy.ttl_ms,
-            runtime.floor,
+            runtime.fences.floor,
             heir.asker.metadata,
             self._over,
             self._queue.liveness_ms,
-            runtime.poll is None,
+            runtime.waiting.told,
             tainted,
         )
 

@@ -174,7 +174,7 @@ class Lease:
 
         Cancellation: nothing changes. Cost: no round trip.
         """
-        self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
+        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
         reason = await self._hold.wait_lost(self)
         if reason is None:
             raise self._not_owned()
@@ -195,7 +195,7 @@ class Lease:
 
         Cancellation: the renewal may still happen. Cost: one round trip.
         """
-        self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.renew(), loop)")
+        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.renew(), loop)")
         self.ensure()
         hold = self._hold
         if ttl is not None:
@@ -234,7 +234,7 @@ class Lease:
         Cancellation: the lease is still held here, and released as usual. Once this has returned it is not: a ticket
         that is dropped keeps the lock until its ttl is over. Cost: one round trip.
         """
-        self._home.runtime.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
+        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
         if self._hold.calls.kind not in KINDS:
             raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
         self._home.runtime.need_one_server(self.name, "tickets")
@@ -268,7 +268,7 @@ class Lease:
         Cancellation: the lock is released all the same. Cost: one round trip, which also hands it to a waiting task of
         this process.
         """
-        self._home.runtime.check_here(self.name, "loop.call_soon_threadsafe(lease.release)")
+        self._home.runtime.binding.check_here(self.name, "loop.call_soon_threadsafe(lease.release)")
         rest = 0 if n is None else self._without(n)
         if rest:
             return Releasing(self._home.lessen(self, rest))
@@ -289,7 +289,7 @@ class Lease:
 
         Cancellation: never before the block has begun, as nothing is awaited. Cost: no round trip.
         """
-        self._home.runtime.check_here(self.name, "lock.acquire() and enter its lease")
+        self._home.runtime.binding.check_here(self.name, "lock.acquire() and enter its lease")
         if self._guard is not None:
             raise ConfigurationError(
                 self.name,

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 import anyio
 
 from ..errors import ConfigurationError, LossReason
+from .draining import Draining
 from .manager_channel import ManagerChannel
 from .runtime import Runtime
 
@@ -32,15 +33,15 @@ class Lifecycle:
     async def enter(self) -> None:
         """See `LockManager.open`."""
         runtime, loop = self._runtime, _running_loop()
-        if runtime.bound and not runtime.usable:
-            runtime.check("")
+        if runtime.binding.bound and not runtime.binding.usable:
+            runtime.binding.check("")
         self._forget_dead_loop()
-        if runtime.bound:
-            if runtime.loop is not loop:
+        if runtime.binding.bound:
+            if runtime.binding.loop is not loop:
                 raise ConfigurationError(
                     "", "this manager is open on another event loop: close it there first, or make one for each loop"
                 )
-            if runtime.closing:
+            if runtime.binding.closing:
                 raise ConfigurationError(
                     "", "this manager is still closing: open it again when the first `close()` has returned"
                 )
@@ -63,16 +64,16 @@ class Lifecycle:
         runtime, loop = self._runtime, _running_loop()
         if self._forget_dead_loop():
             await runtime.backend.aclose()
-        if not runtime.usable:
+        if not runtime.binding.usable:
             return
-        if runtime.loop is not loop:
+        if runtime.binding.loop is not loop:
             raise ConfigurationError(
                 "", "this manager is open on another event loop, and goes on there: close it there; from another "
                 "thread by asyncio.run_coroutine_threadsafe(manager.close(), loop)"
             )  # fmt: skip
-        if runtime.closing:
+        if runtime.binding.closing:
             return
-        runtime.closing = True
+        runtime.binding.closing = True
         if self._entry is not None:
             assert self._left is not None
             self._entry.reschedule(loop.time())
@@ -97,14 +98,17 @@ class Lifecycle:
 
     async def _drain(self) -> None:
         runtime = self._runtime
+        draining = runtime.draining = Draining(runtime)
         try:
-            await runtime.drained()
+            await draining.wait()
         except asyncio.CancelledError:
             for _ in range(LAST_TURNS):
-                if not runtime.occupied:
+                if not draining.occupied:
                     break
                 await asyncio.sleep(0)
             raise
+        finally:
+            runtime.draining = None
 
     async def _open(self) -> None:
         runtime = self._runtime
@@ -113,14 +117,14 @@ class Lifecycle:
         try:
             await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
             runtime.scheduler.start()
-            if runtime.poll is None:
+            if runtime.waiting.told:
                 await self._channel.listen()
-            if runtime.closing:
+            if runtime.binding.closing:
                 await asyncio.sleep(0)  # whoever closes it has this end in the loop's next turn
-            self._with_loop = self._close_with_loop(runtime.id)
+            self._with_loop = self._close_with_loop(runtime.binding.id)
             await anext(self._with_loop)
         except BaseException:
-            runtime.closing = True
+            runtime.binding.closing = True
             try:
                 await runtime.backend.aclose()
             finally:
@@ -134,13 +138,13 @@ class Lifecycle:
         try:
             yield
         finally:
-            if self._runtime.id == entered:
+            if self._runtime.binding.id == entered:
                 self._with_loop = None
                 await self.close()
 
     def _forget_dead_loop(self) -> bool:
-        loop = self._runtime.loop
-        if not self._runtime.usable or loop is None or not loop.is_closed():
+        loop = self._runtime.binding.loop
+        if not self._runtime.binding.usable or loop is None or not loop.is_closed():
             return False
         self._runtime.unbind()
         self._entry = self._left = self._with_loop = None
@@ -149,7 +153,7 @@ class Lifecycle:
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):
             hold.verify()
-        self._runtime.verify_queue_entries()
+        self._runtime.queue_entries.verify()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

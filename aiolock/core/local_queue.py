@@ -153,7 +153,7 @@ class LocalQueue:
 
     def advance(self) -> None:
         """Somebody came or went: ask for whoever waits now, if nothing else gets them in."""
-        if self.waiters and self.common is None and not self.taken and not self.runtime.closing:
+        if self.waiters and self.common is None and not self.taken and not self.runtime.binding.closing:
             self._ask(next(iter(self.waiters)))
 
     def close(self) -> None:
@@ -197,14 +197,14 @@ class LocalQueue:
     def enter(self, waiter: TaskWaiter) -> QueueEntry:
         """An entry for this process, which `waiter` is the first to want."""
         runtime = self.runtime
-        entry = self.common = self._new_entry(self, runtime.new_owner(waiter.calls.mark), waiter, own=False)
+        entry = self.common = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, own=False)
         runtime.queue_entries[entry.owner] = entry
         self.entries[entry] = None
         return entry
 
     def _own_entry(self, waiter: TaskWaiter) -> QueueEntry:
         runtime = self.runtime
-        entry = waiter.entry = self._new_entry(self, runtime.new_owner(waiter.calls.mark), waiter, own=True)
+        entry = waiter.entry = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, own=True)
         runtime.queue_entries[entry.owner] = entry
         self.entries[entry] = None
         return entry
@@ -266,7 +266,7 @@ class LocalQueue:
         """Somebody else has it, and no server keeps a place for the entry."""
         if isinstance(refusal, Refused):
             entry.waits().refused(refusal)
-            self.runtime.heard(refusal.fence)
+            self.runtime.fences.heard(refusal.fence)
         if self.race is not None and entry.asker.queues and isinstance(refusal, Refused):
             self.race.refused(entry, refusal)
         else:
@@ -274,7 +274,7 @@ class LocalQueue:
 
     def failed(self, entry: QueueEntry, error: BackendError) -> None:
         """The server gave no verdict, or refuses: that is the error of whoever has waited for a first answer."""
-        if self.runtime.closing:
+        if self.runtime.binding.closing:
             return
         waiting = [entry.waiter] if entry.waiter is not None else list(self.waiters)
         told = waiting[:1] if not error.transient else [waiter for waiter in waiting if waiter.impatient]
@@ -296,7 +296,7 @@ class LocalQueue:
         PendingRelease(runtime, asker.calls, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
-        entry.owner = runtime.new_owner(asker.calls.mark)
+        entry.owner = runtime.binding.new_owner(asker.calls.mark)
         entry.tainted, entry.state = False, IDLE
         if entry.wait is not None:
             entry.wait.queue_number = 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ..clock import format_seconds
 from ..errors import BackendError, LossReason
 from ..scripts.outcomes import Granted
-from .runtime import Runtime, WaitingEntry, whole
+from .fences import whole
+from .queue_entries import WaitingEntry
+from .runtime import Runtime
 
 
 class ManagerChannel:
@@ -26,7 +28,7 @@ class ManagerChannel:
         """
         runtime = self._runtime
         patience = runtime.limits.request_timeout
-        told = runtime.backend.subscribe(runtime.keys.manager(runtime.id), self.on_message)
+        told = runtime.backend.subscribe(runtime.keys.manager(runtime.binding.id), self.on_message)
         limit = runtime.limit(told, runtime.clock.now() + patience, lambda: _untold(patience))
         try:
             await told
@@ -47,7 +49,7 @@ class ManagerChannel:
         runtime = self._runtime
         words = payload.split(" ") if isinstance(payload, str) else []
         if len(words) == 4 and words[0] == "granted":  # first: all others wait for whoever is granted
-            entry, known = runtime.queue_entries.get(words[1]), runtime.told(words[2])
+            entry, known = runtime.queue_entries.get(words[1]), runtime.fences.told(words[2])
             if entry is not None and known is not None:
                 entry.told(Granted(known, runtime.limits.liveness_ms, words[3] == "1"), True)
             return
@@ -69,17 +71,17 @@ class ManagerChannel:
                 if entry is not None:
                     entry.verify()
             case []:
-                runtime.verify_queue_entries()
+                runtime.queue_entries.verify()
             case _:
-                runtime.doubt()
+                runtime.fences.doubt()
 
     def _granted(self, entry: WaitingEntry, fence: str, abandoned: bool, numbers: list[int | None]) -> None:
-        match self._runtime.told(fence), numbers:
+        match self._runtime.fences.told(fence), numbers:
             case int(known), [int(serial), int(ttl_ms), int(capacity)]:
                 granted = Granted(known, ttl_ms, abandoned, capacity=capacity)
                 entry.told(granted, ttl_ms < entry.ttl_ms, serial)
             case _:
-                self._runtime.doubt()
+                self._runtime.fences.doubt()
 
 
 def _untold(patience: float) -> BackendError:

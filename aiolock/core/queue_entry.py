@@ -146,7 +146,7 @@ class QueueEntry:
         gate, asker = self.gate, self.asker
         runtime = gate.runtime
         more = [entry.owner for entry in self.more] if self.more else ()
-        ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.floor, runtime.poll is None
+        ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:
             # One statement is enough for all entries of a process.
@@ -240,7 +240,7 @@ class QueueEntry:
         self.state = QUEUED
         self.waits().queued(outcome, sent_at)
         if isinstance(outcome, Queued):
-            self.gate.runtime.heard(outcome.fence)
+            self.gate.runtime.fences.heard(outcome.fence)
         if self._states:
             self.gate.stated_at = sent_at
         self._states = True  # as all later requests do
@@ -257,7 +257,7 @@ class QueueEntry:
         grant = Grant(outcome, self._stated_at(), self.asker.policy.margin, provisional)
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
-            runtime.verify_queue_entries()
+            runtime.queue_entries.verify()
         elif runtime.backend.checked:
             self.confirm(grant)
         else:
@@ -283,12 +283,11 @@ class QueueEntry:
         runtime = self.gate.runtime
         now, wait = runtime.clock.now(), self.waits()
         pause = min(runtime.limits.liveness / 3, self.asker.policy.ttl / 3, runtime.limits.recheck)
-        if runtime.poll is not None:
-            pause = min(pause, runtime.poll.pause(wait.attempts - 1))
+        pause = runtime.waiting.pause(pause, wait.attempts)
         if wait.failures:
             pause = min(pause, wait.backoff)
         # With the manager's other entries, in one request.
-        due = min(runtime.next_refresh(now + pause / 2, now + pause), wait.free_at)
+        due = min(runtime.queue_entries.next_refresh(now + pause / 2, now + pause), wait.free_at)
         self.gate.schedule_refresh(self, due)
 
     # As the scheduler sees it.
@@ -300,8 +299,8 @@ class QueueEntry:
 
     def part(self) -> tuple[Batch, Part]:
         runtime, asker, number = self.gate.runtime, self.asker, self.queue_number
-        facts = self.owner, asker.policy.ttl_ms, runtime.floor, asker.metadata, number, self.gate.liveness_ms
-        return asker.calls.enter, asker.calls.refresh(*facts, runtime.poll is None)
+        facts = self.owner, asker.policy.ttl_ms, runtime.fences.floor, asker.metadata, number, self.gate.liveness_ms
+        return asker.calls.enter, asker.calls.refresh(*facts, runtime.waiting.told)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is not QUEUED:

@@ -103,10 +103,12 @@ class Race:
     def _listen(self) -> None:
         queue = self._queue
         if self._listener is None:
-            self._listener = ReleaseListener(queue.runtime, queue.calls.channels, queue.runtime.is_own, self.signal)
+            self._listener = ReleaseListener(
+                queue.runtime, queue.calls.channels, queue.runtime.binding.is_own, self.signal
+            )
         self._listener.listen()
 
     def _pause(self, entry: QueueEntry, pttl: int) -> float:
         runtime, spread = self._queue.runtime, random.uniform(0, JITTER)
         pause = min(runtime.limits.recheck, pttl / 1000 + 0.001) + spread
-        return pause if runtime.poll is None else min(pause, runtime.poll.pause(entry.waits().attempts - 1))
+        return runtime.waiting.pause(pause, entry.waits().attempts)

@@ -39,8 +39,8 @@ class Refusal:
             held = (hold for hold in runtime.holds.values() if hold.listener is gate and hold.reason is None)
             own = self._ancestor or next(held, None)
             if own is None:  # it was about to be held, or no longer is
-                return Holder(gate.calls.name, runtime.holder)
-            return Holder(own.calls.name, runtime.holder, own.policy.metadata)
+                return Holder(gate.calls.name, runtime.binding.holder)
+            return Holder(own.calls.name, runtime.binding.holder, own.policy.metadata)
         seen = self._seen
         if seen is None or not (seen.holder or seen.pttl):  # no majority of a quorum agreed
             return None
@@ -62,7 +62,7 @@ class Refusal:
                 return "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
             return f"a task that started this one holds {self._ancestor.calls.name!r}, which overlaps with it"
         if self._busy:
-            return f"held by another task of this process ({self._gate.runtime.holder})"
+            return f"held by another task of this process ({self._gate.runtime.binding.holder})"
         if self._failure is not None:
             return str(self._failure)
         if seen is None:

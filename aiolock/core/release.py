@@ -155,7 +155,7 @@ class PendingRelease:
         self._write()
 
     def _write(self) -> None:
-        if not self._runtime.usable:
+        if not self._runtime.binding.usable:
             self._settle(BackendError(self._calls.name, "the manager was closed", transient=True))
             return
         call = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, self._tainted)
@@ -189,7 +189,7 @@ class PendingRelease:
         return now < self._until
 
     def _settle(self, outcome: ReleaseOutcome | BackendError) -> None:
-        if isinstance(outcome, BackendError) and outcome.transient and self._runtime.usable:
+        if isinstance(outcome, BackendError) and outcome.transient and self._runtime.binding.usable:
             now = self._runtime.clock.now()
             if self._in_time(now):
                 self._call = None

@@ -32,7 +32,7 @@ class ReleaseListener:
 
     def listen(self) -> None:
         """Listen for releases; a confirmation counts as one. Does nothing if this manager polls."""
-        if self._confirmations or self._runtime.poll is not None:
+        if self._confirmations or not self._runtime.waiting.told:
             return
         self._confirmations = [
             self._runtime.subscriptions.listen(channel, self._on_message) for channel in self._channels
@@ -51,7 +51,7 @@ class ReleaseListener:
         if payload is not None:
             who, _, fence = payload.partition(" ")
             if fence:
-                self._runtime.told(fence)
+                self._runtime.fences.told(fence)
             if self._is_own(who):
                 return
         self._signal()

@@ -32,13 +32,13 @@ def check_kind(ticket: Ticket) -> None:
 
 async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     """Take over what the ticket stands for, in one request; never waits."""
-    runtime.check(ticket.name)
+    runtime.binding.check(ticket.name)
     kind = KINDS[ticket.kind]
     calls = kind.calls(runtime, ticket.name, ticket.weight, ticket.weight)
     gate = Gate.of(runtime, calls, kind.contention)
 
     def request(owner: str, metadata: str) -> Call[TransferOutcome]:
-        floor = runtime.floor
+        floor = runtime.fences.floor
         return calls.resume(ticket.owner, ticket.fence, owner, policy.ttl_ms, floor, metadata, ticket.tainted)
 
     waiter = gate.claim(calls, policy, request)

@@ -78,7 +78,7 @@ class Waiter(Generic[E]):
         self._replies = -1 if patient else queue.replies
         self.calls: Calls = calls
         self.policy: Policy = policy
-        self.metadata: str = runtime.holder if metadata is None else f"{runtime.holder}\n{metadata}"
+        self.metadata: str = runtime.binding.holder if metadata is None else f"{runtime.binding.holder}\n{metadata}"
         self.queues: bool = timeout != 0
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False

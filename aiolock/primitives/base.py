@@ -168,7 +168,7 @@ class Primitive:
 
     def _gate(self) -> Gate:
         runtime, calls = self._runtime, self._calls
-        runtime.check(calls.name)
+        runtime.binding.check(calls.name)
         gate = self._idle_gate = Gate.of(runtime, calls, self.contention, self._idle_gate)
         return gate
 

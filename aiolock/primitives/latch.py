@@ -74,8 +74,8 @@ class Latch:
 
         Cancellation: it counts if it was already written. Cost: one round trip.
         """
-        self._runtime.check(self.name)
-        call = self._calls.count_down(self._runtime.new_owner("") if by is None else self._counter(by))
+        self._runtime.binding.check(self.name)
+        call = self._calls.count_down(self._runtime.binding.new_owner("") if by is None else self._counter(by))
         call.settle = self._counted
         return self._agree(await self._runtime.ask(call, "counting down"))
 
@@ -130,7 +130,7 @@ class Latch:
             if self._agree(state):
                 raise self._late(state, limit)
             return
-        runtime.check(name)
+        runtime.binding.check(name)
         began = runtime.clock.now()
         expires = math.inf if limit is None else began + limit
         patience = began + runtime.limits.request_timeout

@@ -65,7 +65,8 @@ class LatchWatcher:
             key = self._calls.kind, self._calls.name
             if self._runtime.gates.get(key) is self:
                 del self._runtime.gates[key]
-        self._runtime.progress()
+        if self._runtime.draining is not None:
+            self._runtime.draining.progress()
 
     async def change(self, due: float, error: Callable[[], BaseException]) -> None:
         """Sleep until there is news, such as a message; raise `error()` at clock time `due`.
@@ -75,7 +76,7 @@ class LatchWatcher:
             BackendError: the server refuses the query, or does not answer the first one.
         """
         name = self._calls.name
-        if self._runtime.closing:
+        if self._runtime.binding.closing:
             raise NotAcquired(name, f"latch {name!r} had not opened when its manager was closed; end this task")
         if self._refused is not None:
             raise self._refused
@@ -110,8 +111,7 @@ class LatchWatcher:
     def _next_query(self, failed: bool) -> float:
         """Clock time of the next query if no message comes until then; each query also refreshes the latch's expiry."""
         pause = min(self._runtime.limits.recheck, self._calls.ttl_ms / 3000)
-        if self._runtime.poll is not None:
-            pause = min(pause, self._runtime.poll.pause(self._attempts - 1))
+        pause = self._runtime.waiting.pause(pause, self._attempts)
         return self._runtime.clock.now() + (min(pause, RETRY) if failed else pause)
 
     def _query(self) -> None:

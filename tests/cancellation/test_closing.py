@@ -52,7 +52,7 @@ async def close_in(
             with contextlib.suppress(NotAcquired, LockLost):  # while it waited, or while it held the lock
                 await task
         assert_empty(locks)
-        assert not runtime_of(locks).bound
+        assert not runtime_of(locks).binding.bound
         return lock_keys(backend)
 
 

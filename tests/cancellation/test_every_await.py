@@ -172,14 +172,14 @@ async def assert_nothing_left(world: World, cancels: Cancels) -> None:
     runtime = runtime_of(world.locks)
     left = (runtime.gates, runtime.holds, runtime.queue_entries)
     assert left == ({}, {}, {}), f"memory is left with {cancels}: {left}"
-    if runtime.bound:
+    if runtime.binding.bound:
         again = asyncio.create_task(enter_and_leave(world))
         await settle(world.backend)
         assert again.done(), f"blocked with {cancels}"
         await again
     else:
         assert world.backend._wakes == {}, f"a subscription is left with {cancels}"
-        assert not runtime._was_bound or runtime.scheduler._timer is None
+        assert not runtime.binding._was_bound or runtime.scheduler._timer is None
 
 
 async def enter_and_leave(world: World) -> None:

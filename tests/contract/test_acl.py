@@ -127,7 +127,7 @@ async def test_publish(deny: Deny, place: RedisPlace) -> None:
             await until(lambda: place.listeners(NAME) == 1)
             second = asyncio.create_task(_enter(third.lock(NAME)))
             await until(lambda: place.listeners(NAME) == 2)
-        assert place.state(NAME).manager == others._runtime.id
+        assert place.state(NAME).manager == others._runtime.binding.id
         async with asyncio.timeout(ENOUGH):
             assert await second > await first > lease.fence
         # A hand-off inside the process needs no message: a release is a transfer, or the next task asks.
@@ -146,7 +146,7 @@ async def test_force_release_without_publish_is_found_by_renewal(deny: Deny, the
 
 
 async def test_subscribe(deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture) -> None:
-    """A manager that cannot get messages asks by itself, and says so once. Kept by Runtime.fall_back."""
+    """A manager that cannot get messages asks by itself, and says so once. Kept by Waiting.fall_back."""
     async with deny("-subscribe", recheck=60.0, ttl=30.0) as locks:
         for _ in range(2):
             async with there:
@@ -164,7 +164,7 @@ async def test_without_the_right_to_subscribe_you_keep_your_place(
 ) -> None:
     """You ask with signs of life, for longer than one of them lasts, and no one overtakes you.
 
-    Kept by QueueEntry.schedule: `runtime.poll`, and settle.lua: `counted == ''`.
+    Kept by QueueEntry.schedule: `runtime.waiting.pause`, and settle.lua: `counted == ''`.
     """
     async with deny("-subscribe", liveness=0.6, ttl=30.0) as deaf, place.manager(ttl=30.0) as third:
         holder = await there.acquire()
@@ -178,7 +178,7 @@ async def test_without_the_right_to_subscribe_you_keep_your_place(
             assert await locks.lock(NAME).try_acquire() is None
         assert place.side.scores(keys_of(NAME).of_lock[1]) == waiting
         await holder.release()
-        assert place.state(NAME).manager == deaf._runtime.id
+        assert place.state(NAME).manager == deaf._runtime.binding.id
         async with asyncio.timeout(ENOUGH):
             assert holder.fence < await patient < await behind
 

@@ -88,6 +88,6 @@ async def test_a_manager_is_entered_again(place: RedisPlace) -> None:
     ids = set()
     for _ in range(3):
         async with manager:
-            ids.add(manager._runtime.id)
+            ids.add(manager._runtime.binding.id)
             assert await _enter(manager.lock("order:42"))
     assert len(ids) == 3  # C1: drawn anew at each entry

@@ -160,7 +160,7 @@ async def test_info(locks: LockManager, others: LockManager) -> None:
         info = await there.info()
         assert isinstance(info, FairLockInfo)
         assert (info.depth, info.fence, info.metadata) == (2, lease.fence, "invoice\nrun")
-        assert (info.holder, info.waiters, info.position) == (locks._runtime.holder, 2, 1)
+        assert (info.holder, info.waiters, info.position) == (locks._runtime.binding.holder, 2, 1)
         assert 0 < info.ttl <= TTL
     await asyncio.gather(*waiters)
 

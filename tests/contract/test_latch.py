@@ -208,7 +208,7 @@ async def test_a_denied_channel_is_polled_for(limited: Callable[[str], LockManag
     """Kept by ReleaseListener._on_confirmed."""
     async with limited("resetchannels &aiolock:manager:*") as locks:
         tasks = [asyncio.create_task(locks.latch(NAME, 1).wait()) for _ in range(5)]
-        await until(lambda: locks._runtime.poll is not None)
+        await until(lambda: locks._runtime.waiting.poll is not None)
         await locks.latch(NAME, 1).count_down()
         async with asyncio.timeout(ENOUGH):
             await asyncio.gather(*tasks)

@@ -291,7 +291,7 @@ async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Plac
 
 
 async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: Place) -> None:
-    """H7: the server lost its data, and its clock went back. Kept by Runtime.heard, and `ARGV[3]`."""
+    """H7: the server lost its data, and its clock went back. Kept by Fences.heard, and `ARGV[3]`."""
     ahead = 2**52
     place.side.set(keys_of(NAME).lock, f"- {ahead} {ahead - 1} 0 0 0 ")
     async with here as lease:
@@ -401,10 +401,10 @@ async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, 
             async with asyncio.timeout(ENOUGH):
                 await asyncio.sleep(60)
     async with here as lease:
-        channel = locks._runtime.keys.manager(locks._runtime.id)
+        channel = locks._runtime.keys.manager(locks._runtime.binding.id)
         assert channel
         ManagerChannel(locks._runtime).on_message(f"revoked {lease._hold.owner} {lease.fence - 1}")
-        ManagerChannel(locks._runtime).on_message(f"revoked {locks._runtime.id}:1 {lease.fence}")
+        ManagerChannel(locks._runtime).on_message(f"revoked {locks._runtime.binding.id}:1 {lease.fence}")
         assert not lease.lost
 
 

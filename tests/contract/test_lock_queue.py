@@ -223,7 +223,7 @@ async def test_two_managers_in_one_process(locks: LockManager, others: LockManag
         await until(lambda: not place.waiting(NAME))
         waiters = [asyncio.create_task(_enter(manager.lock(NAME))) for manager in (others, locks, others, locks)]
         await until(lambda: len(place.waiting(NAME)) == 1)  # waiters of the holder's own process wait for a hand-off
-        assert place.waiting(NAME)[0].startswith(others._runtime.id)
+        assert place.waiting(NAME)[0].startswith(others._runtime.binding.id)
     async with asyncio.timeout(ENOUGH):
         fences = await asyncio.gather(*waiters)
     assert min(fences) > lease.fence
@@ -334,13 +334,13 @@ async def test_an_entry_survives_a_reconnect_with_its_number(
             assert place.side.scores(QUEUE) == numbers
         proxy.refuse()
         proxy.reset()
-        await until(lambda: not place.subscribers(KEYS.manager(two._runtime.id)))
+        await until(lambda: not place.subscribers(KEYS.manager(two._runtime.binding.id)))
         await lease.release()
         async with asyncio.timeout(SOON):
             behind = await third
         assert place.side.scores(QUEUE) == dict(list(numbers.items())[:1])
         proxy.heal()
-        await until(lambda: place.subscribers(KEYS.manager(two._runtime.id)))
+        await until(lambda: place.subscribers(KEYS.manager(two._runtime.binding.id)))
         last = await _waits(place, one, 2)
         await behind.release()
         async with asyncio.timeout(SOON):
@@ -363,7 +363,7 @@ async def test_a_name_that_became_free_while_its_only_waiter_was_away(
         away = await _waits(place, make(two, NAME), 1)
         proxy.refuse()
         proxy.reset()
-        await until(lambda: not place.subscribers(KEYS.manager(two._runtime.id)))
+        await until(lambda: not place.subscribers(KEYS.manager(two._runtime.binding.id)))
         await lease.release()
         assert place.gone(NAME)
         async with three.try_acquire() as newcomer:
@@ -419,7 +419,7 @@ async def test_what_is_known_of_a_holder_that_came_from_the_queue(
         assert lease.fence > holder.fence
         info = await lock.info()
         assert info is not None
-        assert (info.holder, info.metadata) == (locks._runtime.holder, "invoice run")
+        assert (info.holder, info.metadata) == (locks._runtime.binding.holder, "invoice run")
         assert (info.depth, info.fence) == (1, lease.fence)
         assert info.ttl > 3.0  # the ttl, no longer that of a grant
         assert lease.remaining() > 3.0

@@ -32,7 +32,7 @@ async def _enter(lock: Lock) -> int:
 async def test_nothing_is_subscribed_to(
     polling_place: PollingPlace, raw: redis.asyncio.Redis, commandstats: CommandStats
 ) -> None:
-    """By waiters of every kind. Kept by ReleaseListener.listen and Lifecycle._open: `runtime.poll`."""
+    """By waiters of every kind. Kept by ReleaseListener.listen and Lifecycle._open: `runtime.waiting.told`."""
     place = polling_place
     async with place.manager(ttl=30.0) as locks, place.manager(ttl=30.0) as others:
         async with locks.lock(NAME), locks.fair_lock("fair"), locks.rw_lock(NAME).write:

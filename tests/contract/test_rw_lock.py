@@ -298,7 +298,7 @@ async def test_info(locks: LockManager, there: RWLock) -> None:
         info = await there.read.info()
         assert info is not None
         assert (info.readers, info.writing, info.fence, info.position) == (0, True, lease.fence, None)
-        assert (info.holder, info.metadata) == (locks._runtime.holder, "nightly")
+        assert (info.holder, info.metadata) == (locks._runtime.binding.holder, "nightly")
         assert 0 < info.ttl <= TTL
     assert "RWLock" in repr(here)
     assert "write" in repr(here.write)

@@ -22,7 +22,7 @@ async def app(
     if scope["type"] == "lifespan":
         await receive()
         async with locks:
-            journal.note("started", manager=hash(locks._runtime.id))
+            journal.note("started", manager=hash(locks._runtime.binding.id))
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

@@ -59,7 +59,7 @@ async def test_gunicorn_preload(crew: Crew) -> None:
 async def test_a_fork_after_entering(crew: Crew) -> None:
     """Every use in the child raises a ConfigurationError that says what to do, and the parent is undisturbed.
 
-    Kept by Runtime.check and Runtime.usable: the process id.
+    Kept by Binding.check and Binding.usable: the process id.
     """
     parent = crew.start("fork")
     await crew.done(parent)

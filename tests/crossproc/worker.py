@@ -257,7 +257,7 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
     async def refresh(locks: LockManager) -> None:
         while True:
             await asyncio.sleep(0.02)
-            locks._runtime.verify_queue_entries()
+            locks._runtime.queue_entries.verify()
 
     async with LockManager(url, ttl=LONG, liveness=LONG) as locks:
         told = note_places()

@@ -191,7 +191,7 @@ async def test_a_release_that_a_waiter_could_not_hear(
 ) -> None:
     """Redisson #763: released while the waiter's connection was down, it gets in once that is back, not after a ttl.
 
-    Kept by Channels.confirm: `wake(None)` after each resubscription, and Runtime.verify_queue_entries.
+    Kept by Channels.confirm: `wake(None)` after each resubscription, and QueueEntries.verify.
     """
     lease = await there.acquire()
     waiter = asyncio.create_task(enter(here))
@@ -225,7 +225,7 @@ async def test_a_release_between_the_reconnect_and_the_resubscription(
 async def test_a_hundred_waiters_after_a_reconnect_ask_once(
     locks: LockManager, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """They have one entry, which is refreshed. Kept by Runtime.verify_queue_entries."""
+    """They have one entry, which is refreshed. Kept by QueueEntries.verify."""
     async with there:
         waiters = [asyncio.create_task(enter(locks.lock(NAME))) for _ in range(100)]
         await until(lambda: server.waiting())

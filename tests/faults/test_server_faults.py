@@ -52,7 +52,7 @@ async def test_a_server_restarted_empty(own_server: RedisServer, opened: Opener)
 
 
 async def test_fences_rise_over_a_restart(own_server: RedisServer, opened: Opener) -> None:
-    """Invariant 2. Kept by Runtime.floor, and the server's clock."""
+    """Invariant 2. Kept by Fences.floor, and the server's clock."""
     locks = await opened(own_server.url)
     fences = [await enter(locks.lock(NAME))]
     for _ in range(2):

@@ -238,7 +238,7 @@ def test_two_test_clients_in_one_process() -> None:
             for place in ("handler", "dependency", "try"):
                 answer = client.get(f"/{place}/42")
                 assert answer.status_code == 200
-            identities.add(shop.locks._runtime.id)
+            identities.add(shop.locks._runtime.binding.id)
     assert len(identities) == 2
     assert lock_keys(shop.backend) == []
 
@@ -327,7 +327,7 @@ async def test_aiohttp() -> None:
         async with client.get("/buy/42") as answer:
             assert answer.status == 200
         assert_empty(locks)
-    assert not locks._runtime.bound
+    assert not locks._runtime.binding.bound
     assert lock_keys(backend) == []
 
 

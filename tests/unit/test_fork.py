@@ -66,7 +66,7 @@ ENTERED_AFTER = """
 
 @pytest.mark.parametrize("program", [ENTERED_BEFORE, ENTERED_AFTER], ids=["entered before", "entered after"])
 def test_forked_children(program: str) -> None:
-    """C1, review a: `Runtime.check` compares the pid, `Runtime.bind` draws the identity."""
+    """C1, review a: `Binding.check` compares the pid, `Binding.begin` draws the identity."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", textwrap.dedent(program)],
         capture_output=True,

@@ -55,7 +55,7 @@ async def third(backend: MemoryBackend) -> AsyncIterator[LockManager]:
 def reserved(backend: MemoryBackend, name: str, manager: LockManager) -> bool:
     """The manager has the name, but does not hold it."""
     seen = state(backend, name)
-    return (seen.manager, seen.depth) == (runtime_of(manager).id, 0)
+    return (seen.manager, seen.depth) == (runtime_of(manager).binding.id, 0)
 
 
 async def stand(backend: MemoryBackend, locks: LockManager, crew: Crew, **options: float | None) -> Holder:
@@ -122,7 +122,7 @@ async def test_its_number_is_for_all_names_and_for_good(
     late = [Holder(crew, peer.multi_lock("a", "b")), Holder(crew, peer.lock("b"))]
     backend.steal("a")
     await backend.clock.advance(1.0)
-    assert next(entry.partition(":")[0] for entry in waiting(backend, "b")) == runtime_of(locks).id
+    assert next(entry.partition(":")[0] for entry in waiting(backend, "b")) == runtime_of(locks).binding.id
     for name in "ab":
         backend.give_back(name)
     await settle(backend)
@@ -147,7 +147,7 @@ async def test_another_owner_has_the_same_number(
     entry.verify()
     await settle(backend)
     backend.busy = False
-    assert [one.partition(":")[0] for one in waiting(backend, "b")] == [runtime_of(peer).id]
+    assert [one.partition(":")[0] for one in waiting(backend, "b")] == [runtime_of(peer).binding.id]
     await backend.clock.advance(0.2)
     assert entry.owner != owner
     assert waiting(backend, "b")[0] == entry.owner

@@ -379,7 +379,7 @@ async def test_a_loss_is_logged_once_and_names_no_owner(
     assert vars(record)["loss_reason"] == reason.value
     assert caught.value.reason is reason
     assert reason.name in str(caught.value)
-    assert runtime_of(locks).id not in caplog.text + str(caught.value)
+    assert runtime_of(locks).binding.id not in caplog.text + str(caught.value)
 
 
 async def test_wait_lost(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:

@@ -373,7 +373,7 @@ async def test_closing_that_is_cancelled_ends_them_too(backend: MemoryBackend, c
     closing.cancel()
     await settle(backend)
     assert isinstance(task.exception(), NotAcquired)
-    assert not runtime_of(locks).bound
+    assert not runtime_of(locks).binding.bound
 
 
 async def test_outside_of_the_manager(backend: MemoryBackend) -> None:

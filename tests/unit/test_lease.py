@@ -243,7 +243,7 @@ async def test_repr_shows_state_and_no_owner(locks: LockManager, backend: Memory
     assert "lost=DELETED" in repr(lost)
     with pytest.raises(LockLost) as caught:
         await lost.release()
-    secret = runtime_of(locks).id
+    secret = runtime_of(locks).binding.id
     assert secret not in f"{shown} {lease!r} {lost!r} {caught.value}"
 
 
@@ -260,8 +260,8 @@ async def test_the_owner_is_never_logged(
         with pytest.raises(LockLost):
             await holder.task
     text = caplog.text + str(caught.value) + str([vars(record) for record in caplog.records])
-    assert runtime_of(locks).id not in text
-    assert runtime_of(peer).id not in text
+    assert runtime_of(locks).binding.id not in text
+    assert runtime_of(peer).binding.id not in text
 
 
 async def test_nothing_leaves_the_process(locks: LockManager) -> None:
@@ -543,7 +543,7 @@ async def test_fences_rise_and_abandonment_shows(locks: LockManager, peer: LockM
 
 
 async def test_the_floor_is_the_highest_known_fence(locks: LockManager, backend: MemoryBackend) -> None:
-    """H7, `Runtime.heard`: data lost and the server's clock back; a manager that saw the last fence still gets a higher
+    """H7, `Fences.heard`: data lost and the server's clock back; a manager that saw the last fence still gets a higher
     one.
     """
     async with locks.lock("a") as first:

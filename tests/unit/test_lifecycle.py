@@ -25,7 +25,7 @@ async def enter(manager: LockManager) -> LockManager:
 
 def assert_nothing_left(manager: LockManager, backend: MemoryBackend) -> None:
     runtime = runtime_of(manager)
-    assert not runtime.bound
+    assert not runtime.binding.bound
     assert (backend._wakes, backend.store._subscribers, backend._loop) == ({}, {}, None)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -208,7 +208,7 @@ async def test_opening_is_cancelled(count: int) -> None:
 
 @pytest.mark.parametrize("call", [LockManager.open, LockManager.close])
 async def test_on_another_loop(call: Callable[[LockManager], Awaitable[object]]) -> None:
-    """A clear error, and the manager stays open where it is. Kept by Lifecycle: `runtime.loop is not loop`."""
+    """A clear error, and the manager stays open where it is. Kept by Lifecycle: `runtime.binding.loop is not loop`."""
     manager = LockManager(MemoryBackend())
     await manager.open()
 
@@ -239,7 +239,7 @@ def test_under_trio() -> None:
             await manager.lock("a").acquire()
 
     anyio.run(main, backend="trio")
-    assert not runtime_of(manager).bound
+    assert not runtime_of(manager).binding.bound
 
 
 # Cancelled together with the blocks.
@@ -319,7 +319,7 @@ def test_a_manager_left_open_is_closed_with_the_loop() -> None:
         warnings.simplefilter("error")
         asyncio.run(main())
         gc.collect()
-    assert not runtime_of(manager).bound
+    assert not runtime_of(manager).binding.bound
     assert lock_keys(backend) == []
 
 
@@ -335,14 +335,14 @@ def test_a_loop_that_was_closed_without_notice() -> None:
             pass
 
     asyncio.run(use())
-    assert not runtime_of(manager).bound
+    assert not runtime_of(manager).binding.bound
 
 
 def test_closing_after_the_loop() -> None:
     manager = LockManager(MemoryBackend())
     run(lambda: enter(manager), then=lambda loop: None)
     asyncio.run(manager.aclose())
-    assert not runtime_of(manager).bound
+    assert not runtime_of(manager).binding.bound
 
 
 async def test_the_watch_over_a_former_entry_leaves_the_next_alone() -> None:

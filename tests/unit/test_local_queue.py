@@ -266,7 +266,7 @@ async def test_a_turn_that_is_over_is_passed_and_the_process_waits_again(
         assert inside([other, second]) == [True, False]
         assert slow.calls == ["transfer"]
         (owner,) = waiting(slow, "a")
-        assert owner.startswith(runtime_of(modest).id)
+        assert owner.startswith(runtime_of(modest).binding.id)
         await other.end()
         await settle(slow)
         await second.end()

@@ -127,7 +127,7 @@ async def _await(call: Callable[[], Awaitable[object]]) -> object:
 async def test_what_changes_something_raises_in_another_thread(
     what: str, locks: LockManager, backend: MemoryBackend
 ) -> None:
-    """Kept by Runtime.check_here, and Runtime.check."""
+    """Kept by Binding.check_here, and Binding.check."""
     change, remedy = CHANGES[what]
 
     async def call() -> object:
@@ -179,11 +179,11 @@ async def test_release_in_a_thread_without_a_loop(locks: LockManager, backend: M
 
 
 def test_between_two_runs_of_the_loop() -> None:
-    """It is the loop's thread, and nothing else runs meanwhile. Kept by Runtime.check_here: `get_ident()`."""
+    """It is the loop's thread, and nothing else runs meanwhile. Kept by Binding.check_here: `get_ident()`."""
     with asyncio.Runner() as runner:
         manager = LockManager(MemoryBackend())
         runner.run(manager.__aenter__())
-        check = partial(runtime_of(manager).check_here, "a", "something")
+        check = partial(runtime_of(manager).binding.check_here, "a", "something")
         assert check() is None
         assert "call something there" in str(elsewhere(check))
         runner.run(manager.aclose())

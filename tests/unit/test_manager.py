@@ -28,7 +28,7 @@ async def enter(manager: LockManager) -> LockManager:
 def assert_closed(manager: LockManager, backend: MemoryBackend) -> None:
     """Check that no task, subscription or state of it is left."""
     runtime = runtime_of(manager)
-    assert not runtime.bound
+    assert not runtime.binding.bound
     assert backend._wakes == {}
     assert backend.store._subscribers == {}
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("aiolock")]
@@ -108,7 +108,7 @@ async def test_entered_again(backend: MemoryBackend) -> None:
     lock = manager.lock("a")
     for _ in range(3):
         async with manager:
-            ids.add(runtime_of(manager).id)
+            ids.add(runtime_of(manager).binding.id)
             async with lock as lease:
                 await backend.clock.advance(TTL)
                 assert not lease.lost
@@ -130,8 +130,8 @@ def test_two_loops_in_turn(backend: MemoryBackend) -> None:
 
 
 def test_identity_is_drawn_on_entry(backend: MemoryBackend) -> None:
-    """C1, `Runtime.bind`: drawn at construction, it would be shared by every forked worker."""
-    assert runtime_of(LockManager(backend)).id == ""
+    """C1, `Binding.begin`: drawn at construction, it would be shared by every forked worker."""
+    assert runtime_of(LockManager(backend)).binding.id == ""
 
 
 async def test_closing_twice(backend: MemoryBackend) -> None:
@@ -332,7 +332,7 @@ async def observe(lease: Lease) -> None:
 async def test_a_first_request_without_an_answer_while_the_manager_closes(
     backend: MemoryBackend, crew: Crew, cancelled: bool
 ) -> None:
-    """The error says that it was closed, not that Redis is silent. `_attempt`: `runtime.closing`, twice."""
+    """The error says that it was closed, not that Redis is silent. `_attempt`: `runtime.binding.closing`, twice."""
     manager = LockManager(backend)
     await enter(manager)
     with backend.outage():
@@ -442,7 +442,7 @@ def test_a_named_store_is_forgotten_with_its_last_user(monkeypatch: pytest.Monke
 async def test_repr(backend: MemoryBackend) -> None:
     async with LockManager(backend, ttl=5) as manager, manager.lock("a"):
         assert repr(manager) == "<LockManager ttl=5 holds=1>"
-        assert runtime_of(manager).id not in repr(manager)
+        assert runtime_of(manager).binding.id not in repr(manager)
 
 
 @pytest.mark.parametrize("source", [None, 3, b"redis://x", object()])

@@ -29,7 +29,7 @@ NONSENSE = [
 def tell(manager: LockManager, backend: MemoryBackend, message: str) -> None:
     """Publish on the manager's channel."""
     runtime = runtime_of(manager)
-    backend.store.publish(runtime.keys.manager(runtime.id), message)
+    backend.store.publish(runtime.keys.manager(runtime.binding.id), message)
 
 
 def doubts(caplog: pytest.LogCaptureFixture) -> int:
@@ -46,14 +46,14 @@ async def test_an_impossible_fence_is_not_believed(
     caplog: pytest.LogCaptureFixture,
     fence: str,
 ) -> None:
-    """Otherwise every later fence, on every name, would be higher still. Kept by Runtime.told."""
+    """Otherwise every later fence, on every name, would be higher still. Kept by Fences.told."""
     holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
     await settle(backend)
-    floor = runtime_of(locks).floor
+    floor = runtime_of(locks).fences.floor
     for _ in range(3):
         tell(locks, backend, f"granted nobody:1 {fence} 0")
         await settle(backend)
-    assert runtime_of(locks).floor == floor
+    assert runtime_of(locks).fences.floor == floor
     await holding.end()
     await settle(backend)
     assert waiting.entered.result().fence < backend.clock.wall_us() + 10
@@ -65,14 +65,14 @@ async def test_an_impossible_fence_is_not_believed(
 async def test_a_fence_of_a_clock_that_is_somewhat_ahead_is_believed(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server's answers count, however far its clock is ahead. Kept by Runtime.told: `AHEAD_US`."""
+    """The server's answers count, however far its clock is ahead. Kept by Fences.told: `AHEAD_US`."""
     step_wall(backend, 100 * 365 * 24 * 3600)
     holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
     await settle(backend)
     ahead = backend.store.wall_us() + DAY_US // 2
     tell(locks, backend, f"granted nobody:1 {ahead} 0")
     await settle(backend)
-    assert runtime_of(locks).floor == ahead
+    assert runtime_of(locks).fences.floor == ahead
     await holding.end()
     await settle(backend)
     assert waiting.entered.done()
@@ -125,7 +125,7 @@ async def test_a_message_that_makes_no_sense_changes_nothing(
 async def test_an_impossible_answer_stays_with_its_name(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
-    """A user wrote into a state by hand. Kept by Runtime.heard: `MAX_FENCE`."""
+    """A user wrote into a state by hand. Kept by Fences.heard: `MAX_FENCE`."""
     change(backend, "a", fence=10**20)
     async with locks.lock("a"):
         pass

@@ -159,7 +159,7 @@ async def test_a_timedelta_works_like_seconds(backend: MemoryBackend) -> None:
     runtime, replicas = runtime_of(manager), manager._replicas
     assert (manager._policy.ttl, manager._policy.margin, manager._policy.acquire_timeout) == (20, 2, 7)
     assert (runtime.limits.request_timeout, runtime.limits.recheck, runtime.limits.liveness_ms) == (4, 3, 2500)
-    assert (runtime.poll, replicas is not None and replicas.timeout) == (Poll(0.02, 0.2), 0.25)
+    assert (runtime.waiting.poll, replicas is not None and replicas.timeout) == (Poll(0.02, 0.2), 0.25)
     assert LockManager.quorum([MemoryBackend() for _ in range(3)], ttl=span(9), request_timeout=span(1))
     async with LockManager(MemoryBackend(backend)) as locks:
         lock = locks.lock("a", ttl=span(10), acquire_timeout=span(5), max_hold=span(60))

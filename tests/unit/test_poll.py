@@ -264,7 +264,7 @@ async def test_a_queues_grant_is_seen_by_asking(
 async def test_waiters_in_queues_ask_together(
     polling: LockManager, peer: LockManager, crew: Crew, backend: Server
 ) -> None:
-    """40 tasks that came at 40 moments, in one request. Kept by Runtime.next_refresh."""
+    """40 tasks that came at 40 moments, in one request. Kept by QueueEntries.next_refresh."""
     async with peer.fair_lock("a"):
         for _ in range(40):
             Holder(crew, polling.fair_lock("a"))
@@ -356,7 +356,7 @@ async def test_a_server_that_refuses_subscriptions(
     assert "NOPERM" in warning
     server.refusal = None
     async with LockManager(server) as locks:
-        assert locks._runtime.poll is None
+        assert locks._runtime.waiting.poll is None
 
 
 async def test_a_manager_that_is_entered_again_asks_again(backend: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -365,11 +365,11 @@ async def test_a_manager_that_is_entered_again_asks_again(backend: Server, caplo
     backend.refuse()
     for _ in range(2):
         async with locks:
-            assert locks._runtime.poll == Poll()
+            assert locks._runtime.waiting.poll == Poll()
     assert len(warnings_in(caplog)) == 2
     backend.refusal = None
     async with locks:
-        assert locks._runtime.poll is None
+        assert locks._runtime.waiting.poll is None
 
 
 async def test_a_refusal_after_a_reconnect(
@@ -401,4 +401,4 @@ async def test_a_lost_backend_is_no_refusal(backend: Server) -> None:
     locks = LockManager(backend)
     with pytest.raises(BackendError):
         await locks.__aenter__()
-    assert locks._runtime.poll is None
+    assert locks._runtime.waiting.poll is None

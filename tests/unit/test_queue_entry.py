@@ -63,7 +63,7 @@ MAKE: dict[str, Make] = {"lock": lambda manager: manager.lock("a"), "fair_lock":
 def tell(manager: LockManager, backend: MemoryBackend, text: str) -> None:
     """Publish on its channel."""
     runtime = runtime_of(manager)
-    backend.store.publish(runtime.keys.manager(runtime.id), text)
+    backend.store.publish(runtime.keys.manager(runtime.binding.id), text)
 
 
 @pytest.fixture
@@ -235,7 +235,9 @@ async def test_a_message_that_says_nothing_new_is_ignored(
     (waiter,) = await queue_up(crew, locks.semaphore("a", 1), 1, backend)
     (entry,) = entries(locks)
     runtime = runtime_of(locks)
-    text = message.format(owner=entry.owner, old=entry.waits().serial, new=entry.waits().serial + 1, manager=runtime.id)
+    text = message.format(
+        owner=entry.owner, old=entry.waits().serial, new=entry.waits().serial + 1, manager=runtime.binding.id
+    )
     tell(locks, backend, text)
     await settle(backend)
     assert not waiter.entered.done()
@@ -251,7 +253,7 @@ async def test_a_second_message_of_one_grant_changes_nothing(
 ) -> None:
     """It may come twice, and late: after another task has what it announced. Kept by `QueueEntry.told`."""
     heard: list[str] = []
-    backend.store.subscribe(runtime_of(locks).keys.manager(runtime_of(locks).id), heard.append)
+    backend.store.subscribe(runtime_of(locks).keys.manager(runtime_of(locks).binding.id), heard.append)
     lease = await make(peer).acquire()
     first, second, third = await queue_up(crew, make(locks), 3, backend)
     await lease.release()
@@ -451,11 +453,11 @@ async def test_a_stalled_waiter_is_passed_over_and_queues_anew(
         await lease.release()
         await settle(backend)
         assert inside(behind) == [True, False]
-        assert not any(owner.startswith(runtime_of(locks).id) for owner in queue_numbers(backend))
+        assert not any(owner.startswith(runtime_of(locks).binding.id) for owner in queue_numbers(backend))
     await settle(backend)
     assert [owner.partition(":")[0] for owner in queue_numbers(backend)] == [
-        runtime_of(peer).id,
-        runtime_of(locks).id,
+        runtime_of(peer).binding.id,
+        runtime_of(locks).binding.id,
     ]
     for holder in (*behind, stalled):
         await settle(backend)
@@ -471,7 +473,7 @@ async def test_a_process_that_was_not_reached_keeps_its_place(
     (away,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     behind = await queue_up(crew, peer.fair_lock("a"), 2, backend)
     before = queue_numbers(backend)
-    channel = runtime_of(locks).keys.manager(runtime_of(locks).id)
+    channel = runtime_of(locks).keys.manager(runtime_of(locks).binding.id)
     publish = backend.store.publish
     backend.store.publish = lambda to, text: 0 if to == channel else publish(to, text)  # type: ignore[method-assign]
     await lease.release()

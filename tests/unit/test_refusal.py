@@ -22,7 +22,7 @@ async def acquire(lock: Any, **options: Any) -> Any:
 
 def of(manager: LockManager, metadata: str | None = None, name: str = NAME) -> Holder:
     """A process as it says of itself."""
-    return Holder(name, runtime_of(manager).holder, metadata)
+    return Holder(name, runtime_of(manager).binding.holder, metadata)
 
 
 async def test_another_task_of_this_process(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
@@ -69,7 +69,7 @@ async def test_another_process(locks: LockManager, peer: LockManager, backend: M
         assert attempt.holder is None
         assert await attempt is None
         assert attempt.holder == of(peer, "two\nlines")
-        assert str(attempt.holder) == f"{runtime_of(peer).holder} two\nlines"
+        assert str(attempt.holder) == f"{runtime_of(peer).binding.holder} two\nlines"
         assert backend.calls == ["acquire"]
     attempt = locks.lock(NAME).try_acquire()
     async with attempt as lease:

@@ -664,7 +664,7 @@ async def test_resume_unanswered_and_given_up(backend: MemoryBackend) -> None:
             resuming = crew_task(second.resume(ticket))
             for _ in range(60):
                 await asyncio.sleep(0)
-            assert state_of(backend, "a").manager == runtime_of(second).id
+            assert state_of(backend, "a").manager == runtime_of(second).binding.id
             backend.clock.jump(6.0)
             with pytest.raises(BackendError, match="resuming"):
                 await resuming

@@ -1,0 +1,134 @@
+"""Where and when a manager can be used: its loop, process and thread, and who it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import secrets
+import socket
+import threading
+
+from ..errors import ConfigurationError
+
+
+class Binding:
+    """From a manager's entry to the end of its closing.
+
+    Attributes:
+        id: who this manager is, anew with each entry.
+        holder: host:pid, for people.
+        closing: no task may begin anything more.
+        loop: the loop it is bound to; None before entry and after closing.
+    """
+
+    __slots__ = ("_owners", "_pid", "_thread", "_was_bound", "closing", "holder", "id", "loop")
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.id: str = ""
+        self.holder: str = ""
+        self.closing: bool = False
+        self._pid = 0
+        self._thread = 0
+        self._owners = itertools.count(1)
+        self._was_bound = False
+
+    @property
+    def bound(self) -> bool:
+        """True between entry and the end of closing."""
+        return self.loop is not None
+
+    @property
+    def usable(self) -> bool:
+        """Bound, and not inherited by a fork: what the connection of a parent process must not be used for."""
+        return self.loop is not None and self._pid == os.getpid()
+
+    def begin(self) -> None:
+        """Draw a fresh identity for the running loop and this process."""
+        self.loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self._thread = threading.get_ident()
+        self._was_bound = True
+        self.id = secrets.token_hex(16)
+        self.holder = f"{socket.gethostname()}:{self._pid}"
+        self.closing = False
+        self._owners = itertools.count(1)
+
+    def end(self) -> None:
+        """Forget the loop."""
+        self.loop = None
+
+    def new_owner(self, mark: str) -> str:
+        """An owner id that was never used; by its mark scripts know how its kind waits."""
+        return f"{self.id}:{mark}{next(self._owners)}"
+
+    def is_own(self, owner: str) -> bool:
+        """The owner was of the one queue of this process that has its name."""
+        manager, _, number = owner.partition(":")
+        return manager == self.id and number.isdecimal()
+
+    def check(self, name: str) -> None:
+        """Raise unless locks can be used here and now.
+
+        Raises:
+            ConfigurationError: before entry, after closing, in another thread or loop, or in a forked child.
+        """
+        loop = self.loop
+        try:
+            here = loop is not None and asyncio.get_running_loop() is loop
+        except RuntimeError:  # none runs in this thread
+            here = False
+        if here and self._pid == os.getpid() and not self.closing:
+            return
+        if loop is None:
+            when = "after its manager was closed" if self._was_bound else "before its manager was entered"
+            raise ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `async with manager:`")
+        self.check_process(name)
+        if not here:
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in another thread or on another event loop than its manager's: "
+                "one manager a loop; from another thread call asyncio.run_coroutine_threadsafe(…, loop)"
+            )  # fmt: skip
+        raise ConfigurationError(
+            name, f"{_this(name)} was used while its manager is closing: finish before you close it"
+        )
+
+    def check_process(self, name: str) -> None:
+        """Raise in a forked child, whose connection is its parent's.
+
+        Raises:
+            ConfigurationError: this process did not enter the manager.
+        """
+        if self.loop is not None and self._pid != os.getpid():
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in a forked child of the process that entered its manager: "
+                "enter the manager after the fork (for example in the worker's lifespan)"
+            )  # fmt: skip
+
+    def check_here(self, name: str, remedy: str) -> None:
+        """Raise where nothing may be changed: elsewhere than on the manager's loop, and in a forked child.
+
+        Args:
+            name: the lock's.
+            remedy: what to call instead in another thread; `loop` is the manager's.
+
+        Raises:
+            ConfigurationError: another thread, loop or process. Never once the manager is closed.
+        """
+        if self.loop is None:
+            return
+        self.check_process(name)
+        try:
+            here = asyncio.get_running_loop() is self.loop
+        except RuntimeError:  # in the loop's own thread that is between two runs of it
+            here = threading.get_ident() == self._thread
+        if not here:
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in another thread or on another event loop than its manager's: "
+                f"call {remedy} there"
+            )  # fmt: skip
+
+
+def _this(name: str) -> str:
+    return f"lock {name!r}" if name else "the manager"

@@ -1,0 +1,50 @@
+"""The end of a manager, as long as tasks still wait or are inside."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..log import Log
+from .runtime import Runtime
+
+logger: Log = Log("aiolock.manager")
+
+
+class Draining:
+    """Waits until no task but the closing one waits or is inside a guarded block.
+
+    Args:
+        runtime: the manager's.
+    """
+
+    __slots__ = ("_closer", "_drained", "_runtime")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._closer = asyncio.current_task()
+        self._drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> None:
+        """Wait until then; `request_timeout` at most."""
+        runtime, drained = self._runtime, self._drained
+        limit = runtime.limit(drained, runtime.clock.now() + runtime.limits.request_timeout, TimeoutError)
+        self.progress()
+        try:
+            await drained
+        except TimeoutError:
+            logger.warning("closing while guarded blocks still run: their locks stay until they expire")
+        finally:
+            runtime.scheduler.forget(limit)
+
+    def progress(self) -> None:
+        """A task left: it may have been the last one."""
+        if not self._drained.done() and not self.occupied:
+            self._drained.set_result(None)
+
+    @property
+    def occupied(self) -> bool:
+        """Some other task waits, or is inside a guarded block."""
+        runtime = self._runtime
+        if any(gate.occupied() for gate in runtime.gates.values()):
+            return True
+        return any(hold.guarded(self._closer) for hold in runtime.holds.values())

@@ -1,0 +1,46 @@
+"""The entries of a manager in the servers' queues: whom messages find, and who refreshes together."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from ..scripts.outcomes import Granted
+
+
+class WaitingEntry(Protocol):
+    """An entry that asks for a name or waits for it, as messages see it."""
+
+    @property
+    def queue_number(self) -> int:
+        """Its number in the queue, where the client keeps it."""
+
+    @property
+    def ttl_ms(self) -> int:
+        """For how long it wants the name."""
+
+    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+        """A message says that it was granted."""
+
+    def verify(self) -> None:
+        """Ask the server at once: a message may have been missed."""
+
+
+class QueueEntries(dict[str, WaitingEntry]):
+    """All that ask for a name or wait for one, by owner."""
+
+    __slots__ = ("_refresh_at",)
+
+    def __init__(self) -> None:
+        self._refresh_at = -math.inf
+
+    def next_refresh(self, earliest: float, latest: float) -> float:
+        """A clock time between these two at which they are refreshed together."""
+        if not earliest <= self._refresh_at <= latest:
+            self._refresh_at = latest
+        return self._refresh_at
+
+    def verify(self) -> None:
+        """Ask about each, in the order of their turns: something may have been missed."""
+        for entry in sorted(self.values(), key=lambda entry: entry.queue_number):
+            entry.verify()
