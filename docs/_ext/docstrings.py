@@ -22,7 +22,7 @@ ARGUMENTS = re.compile(r"^Args:\n(?:(?: {4}.*)?\n)*", re.M)
 
 
 def role(code: str) -> str:
-    """A link where the code names something public, else plain code."""
+    """Return a link if the code names something public, otherwise plain code."""
     target = code.removesuffix("()")
     if target.split(".")[0] in PUBLIC and re.fullmatch(r"[\w.]+", target):
         return f":py:obj:`{code} <aiolock.{target}>`"
@@ -30,7 +30,7 @@ def role(code: str) -> str:
 
 
 def convert(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
-    """Before napoleon reads it."""
+    """Convert a docstring before napoleon reads it."""
     text = "\n".join(lines) + "\n"
     if what in ("class", "exception") and name.rpartition(".")[2] not in CONSTRUCTED:
         text = ARGUMENTS.sub("", text)
@@ -42,7 +42,7 @@ def convert(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: l
 
 
 def markup(text: str) -> str:
-    """Prose as reStructuredText."""
+    """Return prose as reStructuredText."""
     pieces = CODE.split(text)
     pieces[::2] = [MARKUP.sub(r"\\\g<0>", piece) for piece in pieces[::2]]
     pieces[1::2] = [role(piece[1:-1]) for piece in pieces[1::2]]

@@ -1,4 +1,4 @@
-"""What the pages need of Sphinx beyond Markdown: their diagrams, and their links to files beside docs/."""
+"""What the pages need from Sphinx beyond Markdown: their diagrams, and their links to files beside docs/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTSIDE = re.compile(r"\]\((?=\.\./\.\./[^)#]+\.md\))")
 
 
 class Mermaid(SphinxDirective):
-    """A diagram that scrolls sideways where the window is narrow."""
+    """A diagram that scrolls sideways if the window is narrow."""
 
     has_content = True
 
@@ -24,7 +24,7 @@ class Mermaid(SphinxDirective):
 
 
 def offer_files(app: Sphinx, docname: str, source: list[str]) -> None:
-    """A Markdown file beside docs/ is no page of the site, but can be downloaded."""
+    """A Markdown file beside docs/ is not a page of the site, but you can download it."""
     source[0] = OUTSIDE.sub("](path:", source[0])
 
 

@@ -23,18 +23,18 @@ NEXT = re.compile(r"(else|and)(?: (.+))?")
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The lines of a text, none longer than so many letters if its words allow."""
+    """Break a text into lines that are no longer than this many letters, if its words allow."""
     return TextWrapper(width, break_long_words=False, break_on_hyphens=False).wrap(text)
 
 
 def width_of(lines: list[str]) -> float:
-    """How wide these lines are, about."""
+    """Estimate how wide these lines are."""
     return max((len(line) for line in lines), default=0) * LETTER + 2 * PAD
 
 
 @dataclass
 class Diagram:
-    """A drawing in the making: y grows as lines are read."""
+    """A drawing in progress: y grows as lines are read."""
 
     names: list[str] = field(default_factory=list)
     titles: list[list[str]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Diagram:
     y: float = 0.0
 
     def read(self, source: list[str]) -> None:
-        """Participants first; what else there is waits until it is known where they stand."""
+        """Participants come first; everything else waits until their places are known."""
         rest = []
         for line in map(str.strip, source):
             if found := PARTICIPANT.fullmatch(line):
@@ -64,7 +64,7 @@ class Diagram:
         self.parts[:0] = lifelines
 
     def place(self, rest: list[str]) -> None:
-        """Columns far enough apart for their titles, and for the texts between neighbours."""
+        """Place columns far enough apart for their titles, and for the texts between neighbours."""
         gaps = [(width_of(a) + width_of(b)) / 2 + 12 for a, b in pairwise(self.titles)]
         for line in rest:
             found = MESSAGE.fullmatch(line)
@@ -151,7 +151,7 @@ class Diagram:
 
 
 def draw(source: list[str]) -> str:
-    """The SVG of a diagram."""
+    """Return the SVG of a diagram."""
     diagram = Diagram()
     diagram.read(source)
     return diagram.svg()

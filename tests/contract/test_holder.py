@@ -1,4 +1,4 @@
-"""Who holds it, as data, where an acquisition was refused: of every kind, over every backend."""
+"""Who holds a lock, as data, after a refusal: for every kind, on every backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THIS = Holder(NAME, f"{socket.gethostname()}:{os.getpid()}", "invoice run")
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_who_holds_it(locks: LockManager, others: LockManager, kind: str) -> None:
-    """The error says it; so does the attempt that got None. Kept by `Refusal.holder`."""
+    """The error names the holder; so does the attempt that got None. Kept by `Refusal.holder`."""
     wanted: Any = KINDS[kind](locks)
     async with KINDS["write" if kind == "read" else kind](others, metadata="invoice run"):
         attempt = wanted.try_acquire()
@@ -49,7 +49,7 @@ async def test_one_of_several_names(locks: LockManager, others: LockManager) -> 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)
 async def test_it_costs_nothing(locks: LockManager, others: LockManager, commandstats: CommandStats) -> None:
-    """The refusal's own answer carries it."""
+    """The refusal itself carries it."""
     async with others.lock(NAME):
         await locks.lock(NAME).try_acquire()  # the script is loaded
         await commandstats.reset()

@@ -1,4 +1,4 @@
-"""Preludes of blocks that define an application or a worker: each is run as its framework would run it."""
+"""Preludes of blocks that define an application or a worker: each runs as its framework would run it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def shop(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def aiohttp_app(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines an aiohttp `app`: served, and asked twice."""
+    """For a block that defines an aiohttp `app`: it is served, and asked twice."""
     namespace: Namespace = {}
     yield namespace
     async with TestServer(namespace["app"]) as server, TestClient(server) as client:
@@ -64,7 +64,7 @@ async def aiohttp_app(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def mounted(url: str) -> AsyncIterator[Namespace]:
-    """For a block that mounts `django_application`: it is reached, and its locks are open meanwhile."""
+    """For a block that mounts `django_application`: it is reached while its locks are open."""
 
     async def django_application(scope: Any, receive: Any, send: Any) -> None:
         async with namespace["locks"].lock("order:42"):
@@ -80,7 +80,7 @@ async def mounted(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def arq_worker(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines a worker's settings: started, given a job, and shut down."""
+    """For a block that defines a worker's settings: it is started, given a job, and shut down."""
     namespace: Namespace = {}
     yield namespace
     settings, context = namespace["WorkerSettings"], dict[str, Any]()
@@ -92,7 +92,7 @@ async def arq_worker(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def sync_job(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines a synchronous `report()`: called in a thread, beside a holder and without one."""
+    """For a block that defines a synchronous `report()`: it runs in a thread, beside a holder and without one."""
     namespace: Namespace = {}
     yield namespace
     assert "done" in await asyncio.to_thread(namespace["report"])

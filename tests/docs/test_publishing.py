@@ -27,15 +27,15 @@ def test_the_version_is_written_once() -> None:
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "aiolock/__init__.py"
 
 
-def test_the_changelog_begins_with_what_is_unreleased_and_then_this_version() -> None:
-    """Broken by a version without a section, with which the release workflow would fail."""
+def test_the_changelog_begins_with_unreleased_and_then_this_version() -> None:
+    """Broken by a version without a section: the release workflow would fail."""
     titles = re.findall(r"^## \[(.+?)\]", CHANGELOG, re.M)
     assert titles[:2] == ["Unreleased", aiolock.__version__]
     assert re.findall(r"^\[(.+?)\]: https", CHANGELOG, re.M) == titles
 
 
 def test_the_changelog_keeps_to_its_sections() -> None:
-    """Keep a Changelog 1.1.0: each section once a version, in order."""
+    """Keep a Changelog 1.1.0: each section once per version, in order."""
     for version in re.split(r"^## ", CHANGELOG, flags=re.M)[1:]:
         sections = re.findall(r"^### (.+)$", version, re.M)
         assert sections == [section for section in SECTIONS if section in sections], version[:20]
@@ -56,8 +56,8 @@ def test_workflows_run_what_the_makefile_has(workflow) -> None:
     assert named <= set(re.findall(r"^([a-z-]+):", makefile, re.M))
 
 
-def test_the_sdist_has_all_that_is_tracked() -> None:
-    """Its own tests read the Makefile, the workflows and the pages: no list leaves something out."""
+def test_the_sdist_has_every_tracked_file() -> None:
+    """Its own tests read the Makefile, the workflows and the pages: no list may leave anything out."""
     assert "sdist" not in PROJECT["tool"]["hatch"]["build"]["targets"]
 
 

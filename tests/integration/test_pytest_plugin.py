@@ -1,4 +1,4 @@
-"""The pytest plugin costs those nothing who run pytest for something else."""
+"""The pytest plugin costs nothing if you run pytest for something else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_that_has(aiolock_memory):
 
 
 def test_nothing_is_imported_before_a_test_asks_for_a_fixture(tmp_path: Path) -> None:
-    """Guards the imports inside of the fixtures, and the plugin's module outside of the package."""
+    """Guards the imports inside the fixtures, and the plugin's module outside the package."""
     (tmp_path / "test_foreign.py").write_text(FOREIGN, encoding="utf-8")
     done = plugin_run.pytest(tmp_path, "-q", "-p", "no:cacheprovider", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert done.returncode == 0, done.stdout + done.stderr

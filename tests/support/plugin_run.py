@@ -1,4 +1,4 @@
-"""pytest as a user runs it, with aiolock's plugin as the wheel installs it."""
+"""Runs pytest as a user does, with aiolock's plugin as the wheel installs it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pytest(folder: Path, *options: str, **environment: str) -> subprocess.Comple
     installed = folder / "installed"
     installed.mkdir()
     shutil.copy(ROOT / source, installed / f"{module}.py")
-    # Whatever is installed here, if anything, may be older: it is passed over.
+    # What is installed here, if anything, may be older: ignore it.
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:aiolock", "-p", module, *options],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""What is taken from a user's client: of redis-py in every version, of valkey-py, and of those that are none."""
+"""What we take from a user's client: of redis-py in every version, of valkey-py, and what is refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_version_that_is_too_new(version: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:memory")
-def test_the_version_is_looked_at_when_a_manager_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_is_checked_when_a_manager_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis, "__version__", "9.0.0")
     with pytest.raises(ConfigurationError, match=r"redis-py 9\.0\.0"):
         LockManager("redis://localhost")
@@ -64,7 +64,7 @@ OURS: dict[str, object] = {
 }
 
 
-def test_what_is_ours_is_not_taken_over() -> None:
+def test_our_own_settings_are_not_taken_over() -> None:
     client: Any = redis.asyncio.Redis(
         decode_responses=True,
         health_check_interval=7,
@@ -80,7 +80,7 @@ def test_what_is_ours_is_not_taken_over() -> None:
     assert {key for key in options if "retry" in key or "maint" in key or "parser" in key} == set()
 
 
-def test_a_connection_class_that_reads_in_a_way_of_its_own() -> None:
+def test_a_connection_class_that_reads_in_its_own_way() -> None:
     class Tapped(redis.asyncio.Connection):
         async def read_response(self, *args: Any, **options: Any) -> Any:
             return await super().read_response(*args, **options)
@@ -90,9 +90,7 @@ def test_a_connection_class_that_reads_in_a_way_of_its_own() -> None:
         RedisBackend(redis.asyncio.Redis(connection_pool=pool))
 
 
-async def test_a_connection_class_that_connects_in_a_way_of_its_own(
-    connect: Connect, redis_server: RedisServer
-) -> None:
+async def test_a_connection_class_that_connects_in_its_own_way(connect: Connect, redis_server: RedisServer) -> None:
     connected = []
 
     class Counted(redis.asyncio.Connection):
@@ -163,7 +161,7 @@ async def test_a_valkey_client(connect: Connect, users: RedisServer, raw: redis.
     await client.aclose()
 
 
-async def test_a_valkey_client_that_may_not(users: RedisServer) -> None:
+async def test_a_valkey_client_without_the_right(users: RedisServer) -> None:
     client = valkey.asyncio.Valkey(host=users.host, port=users.port, username="shop", password="wr0ng")
     with pytest.raises(BackendError, match="refused the credentials"):
         await RedisBackend(client).open(timeout=5, reconnected=lambda: None)
@@ -188,7 +186,7 @@ async def test_a_valkey_client_of_a_unix_socket(connect: Connect, tmp_path: Path
         await backend.aclose()
 
 
-def test_valkey_clients_of_several_servers_are_turned_away() -> None:
+def test_valkey_clients_of_several_servers_are_refused() -> None:
     class Odd(valkey.asyncio.Connection):
         pass
 

@@ -1,4 +1,4 @@
-"""What a type checker says to users' code: of two sample files, one must pass, and one fail at each marked line."""
+"""What a type checker says of users' code: one sample file must pass, the other must fail at each marked line."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def run(command: list[str]) -> str:
 
 
 @pytest.mark.parametrize("checker", [mypy, pyright])
-def test_what_users_write(checker: object) -> None:
-    """Every line of `accepted.py` passes; of `refused.py` all that are marked fail, and no others.
+def test_sample_code(checker: object) -> None:
+    """Every line of `accepted.py` passes; in `refused.py` all marked lines fail, and no others.
 
-    Kept by `**foreign: Never` of each call that has hints for the keywords of other libraries, among others.
+    Kept by `**foreign: Never` in each call that has hints for the keywords of other libraries, among others.
     """
     assert callable(checker)
     found = checker()

@@ -56,8 +56,8 @@ async def test_each_is_told_once_at_its_own_time(world: World) -> None:
     assert (first.told, second.told, third.told) == ([5.0], [6.0], [6.0])
 
 
-async def test_who_has_an_answer_is_not_told(world: World) -> None:
-    """Nor does the timer of one that left keep the next from its own time. Kept by Patience.end."""
+async def test_a_waiter_with_an_answer_is_not_told(world: World) -> None:
+    """Nor does the timer of a waiter that left delay the next one. Kept by Patience.end."""
     first, second = world.waiting(), world.waiting()
     world.patience.begin(first)
     await world.clock.advance(1.0)

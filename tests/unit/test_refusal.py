@@ -1,4 +1,4 @@
-"""Why an acquisition came to nothing, as data: who has the lock, and why Redis cannot be reached."""
+"""Why an acquisition failed, as data: who has the lock, and why Redis cannot be reached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def acquire(lock: Any, **options: Any) -> Any:
 
 
 def of(manager: LockManager, metadata: str | None = None, name: str = NAME) -> Holder:
-    """A process as it says of itself."""
+    """A process as it describes itself."""
     return Holder(name, runtime_of(manager).binding.holder, metadata)
 
 
@@ -46,12 +46,12 @@ async def test_another_task_of_this_process(locks: LockManager, backend: MemoryB
 
 
 async def test_another_task_that_is_about_to_hold_it(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """It is known which process, and no more."""
+    """The process is known, and no more."""
     first = crew.start(acquire(locks.lock(NAME, metadata="nightly")))
     await asyncio.sleep(0)
     attempt = locks.lock(NAME).try_acquire()
     assert await attempt is None
-    assert attempt.holder is None  # nobody has answered anything yet
+    assert attempt.holder is None  # nothing has been answered yet
     lease = await first
     refused = crew.start(acquire(locks.lock(NAME), timeout=0))
     await asyncio.wait((refused,))
@@ -62,7 +62,7 @@ async def test_another_task_that_is_about_to_hold_it(locks: LockManager, backend
 
 
 async def test_another_process(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """The refusal says it: no request more. Kept by Refusal.holder: `_said`."""
+    """The refusal says it, without another request. Kept by Refusal.holder: `_said`."""
     async with peer.lock(NAME, metadata="two\nlines"):
         backend.calls.clear()
         attempt = locks.lock(NAME).try_acquire()
@@ -77,10 +77,10 @@ async def test_another_process(locks: LockManager, peer: LockManager, backend: M
         assert attempt.holder is None
 
 
-async def test_behind_who_waits_for_another_process(
+async def test_behind_a_task_that_waits_for_another_process(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """What the one before it was answered counts for it, too. Kept by `obtain_now`: `gate.queue.common`."""
+    """The answer to the task before it counts for it, too. Kept by `obtain_now`: `gate.queue.common`."""
     async with peer.lock(NAME, metadata="nightly"):
         waiting = crew.start(acquire(locks.lock(NAME)))
         await settle(backend)
@@ -91,8 +91,10 @@ async def test_behind_who_waits_for_another_process(
         await settle(backend)
 
 
-async def test_somebody_who_said_nothing(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """A holder all the same. Kept by Refusal.holder: `seen.pttl`."""
+async def test_a_holder_that_said_nothing_of_itself(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend
+) -> None:
+    """It is a holder all the same. Kept by Refusal.holder: `seen.pttl`."""
     async with peer.lock(NAME):
         change(backend, NAME, metadata="")
         with pytest.raises(AcquireTimeout, match="held by somebody who did not say who") as caught:
@@ -114,7 +116,7 @@ async def test_an_ancestor(locks: LockManager, crew: Crew, overlapping: bool) ->
 
 
 async def test_a_lost_hold_of_this_process_is_not_named(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """Who took it is. Kept by Refusal.holder: `hold.reason is None`."""
+    """The one that took it is. Kept by Refusal.holder: `hold.reason is None`."""
     lost = await locks.lock(NAME, metadata="lost").acquire()
     backend.steal(NAME)
     await backend.clock.advance(10)
@@ -131,8 +133,8 @@ async def test_a_lost_hold_of_this_process_is_not_named(locks: LockManager, back
 # A known outage.
 
 
-async def test_nobody_is_known_to_hold_it_in_an_outage(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """Nobody, and why. Kept by Refusal.cause, and `_unanswered`."""
+async def test_no_holder_is_known_in_an_outage(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
+    """No holder, but the reason. Kept by Refusal.cause, and `_unanswered`."""
     with backend.outage():
         waiting = crew.start(acquire(locks.lock(NAME), timeout=0.5))
         await backend.clock.advance(0.6)
@@ -143,10 +145,10 @@ async def test_nobody_is_known_to_hold_it_in_an_outage(locks: LockManager, backe
     await settle(backend)
 
 
-async def test_who_held_it_before_an_outage(
+async def test_the_holder_from_before_an_outage(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Both are told. Kept by Refusal._why: `since`."""
+    """Both are reported. Kept by Refusal._why: `since`."""
     async with peer.lock(NAME, metadata="nightly"):
         waiting = crew.start(acquire(locks.lock(NAME), timeout=2.0))
         await settle(backend)
@@ -199,7 +201,7 @@ async def test_a_latch_in_an_outage(locks: LockManager, backend: MemoryBackend, 
 
 
 async def test_nested_in_an_outage(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """Nobody else has it: the server was not reached. Kept by `unanswered_in_time`."""
+    """No other has it: the server was not reached. Kept by `unanswered_in_time`."""
     async with locks.lock(NAME) as lease:
         with backend.outage():
             nesting = crew.start(acquire(locks.lock(NAME), owner=lease.owner, timeout=0.5))
