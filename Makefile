@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel test-clients bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
@@ -65,6 +65,9 @@ test-wheel: $(VENV)/.ready-dist ## run every test against a wheel (WHEEL=dist/x.
 	ln -s "$$(echo $$PWD/build/wheel/env/lib/python*/site-packages/aiolock)" build/wheel/suite/aiolock
 	cd build/wheel/suite && env PYTHONDONTWRITEBYTECODE= ../env/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
+test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside each version of redis-py, anyio and valkey-py
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.matrix $(ARGS)
+
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)
 
@@ -72,7 +75,7 @@ bench-quick: $(VENV)/.ready-bench ## run the most important benchmarks, in under
 	@exec $(PY) -m benchmarks --quick $(ARGS)
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .bench_cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench_cache .client_cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find aiolock tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an interrupted set-up is repeated.

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+import valkey.asyncio
+import valkey.asyncio.retry
+import valkey.backoff
 from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 
 from aiolock import AcquireTimeout, Lock, LockManager
+from aiolock.backends.redis import Client
 from tests.support import redis_cli
 from tests.support.locks import state, waiting
 
@@ -19,6 +23,7 @@ from .places import KEYS, RedisPlace, until
 
 ENOUGH = 5.0
 SETTINGS: dict[str, dict[str, Any]] = {
+    "as it comes": {},
     "decode_responses": {"decode_responses": True},
     "encoding": {"encoding": "latin-1", "decode_responses": True},
     "timeouts": {"socket_timeout": 0.05, "socket_connect_timeout": 1.0},
@@ -37,14 +42,25 @@ def place(redis_place: RedisPlace) -> RedisPlace:
     return redis_place
 
 
-@pytest.fixture(params=SETTINGS.values(), ids=SETTINGS)
-async def client(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
-    client = redis.asyncio.Redis.from_url(redis_url, **request.param)
+@pytest.fixture(params=SETTINGS)
+def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(SETTINGS[request.param])
+
+
+@pytest.fixture(params=["redis-py", "valkey-py"])
+async def client(request: pytest.FixtureRequest, settings: dict[str, Any], redis_url: str) -> AsyncIterator[Client]:
+    client: Client
+    if request.param == "redis-py":
+        client = redis.asyncio.Redis.from_url(redis_url, **settings)
+    else:
+        if "retry" in settings:
+            settings["retry"] = valkey.asyncio.retry.Retry(valkey.backoff.ConstantBackoff(0.01), 5)
+        client = valkey.asyncio.Valkey.from_url(redis_url, **settings)
     yield client
     await client.aclose()
 
 
-async def test_a_users_client(client: redis.asyncio.Redis, there: Lock, place: RedisPlace) -> None:
+async def test_a_users_client(client: Client, there: Lock, place: RedisPlace) -> None:
     async with LockManager(client, ttl=30.0) as locks:
         lock = locks.lock("order:42", metadata="ключ")
         async with lock as lease:
