@@ -317,23 +317,26 @@ async def test_lost_while_it_is_asked(silent: Any) -> None:
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("turns", range(4))
 async def test_lost_just_before_it_would_be_taken_over(
-    redis_server: RedisServer, certificate: Path, tls: bool, turns: int, monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer, certificate: Path, tls: bool, turns: int
 ) -> None:
     """TLS reports its loss to the protocol it had then: a later one would never hear of it."""
     context: ssl.SSLContext | None = server_tls(certificate) if tls else None
     lost: list[asyncio.StreamWriter] = []
 
-    async def on_connect(connection: Any) -> None:
-        await connection.on_connect()
-        connection._writer.transport.abort()
-        lost.append(connection._writer)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-
     async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
         url = f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}" if tls else proxy.url
         connector = Connector(url)
-        connector._options["redis_connect_func"] = on_connect
+        kind: Any = connector._class
+
+        class Unlucky(kind):  # type: ignore[misc]
+            async def connect(self) -> None:
+                await super().connect()
+                self._writer.transport.abort()
+                lost.append(self._writer)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+        connector._class = Unlucky
         with pytest.raises(ConnectionError):
             await connector.connect()
         with suppress(OSError):
