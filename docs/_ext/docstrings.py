@@ -38,7 +38,9 @@ def convert(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: l
     parts = [markup(text)]
     for code, after in zip(examples[::2], examples[1::2], strict=True):
         parts += ["\n.. rubric:: Example\n\n.. code-block:: python\n\n", FENCE.sub("", code), "\n", markup(after)]
-    lines[:] = "".join(parts).split("\n")
+    # Napoleon takes what stands before the first colon of an attribute's first line for its type.
+    first = [""] if what in ("property", "attribute", "data") else []
+    lines[:] = first + "".join(parts).split("\n")
 
 
 def markup(text: str) -> str:
