@@ -202,7 +202,7 @@ class LockManager:
 
         Arguments and errors: as for `lock()`. No I/O.
         """
-        self._runtime.need_one_server(name, "fair locks")
+        self._runtime.backend.abilities.need_queues(name, "fair locks")
         return FairLock(self._runtime, *self._named(name, options))
 
     def multi_lock(self, *names: str, **options: Unpack[LockOptions]) -> MultiLock:
@@ -215,7 +215,7 @@ class LockManager:
         Errors: as for `lock()`. No I/O.
         """
         parts = check_names(names)
-        self._runtime.need_one_server(joined(parts), "multi locks")
+        self._runtime.backend.abilities.need_queues(joined(parts), "multi locks")
         return MultiLock(self._runtime, parts, self._policy_of(joined(parts), options))
 
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
@@ -223,7 +223,7 @@ class LockManager:
 
         Arguments and errors: as for `lock()`. No I/O.
         """
-        self._runtime.need_one_server(name, "read-write locks")
+        self._runtime.backend.abilities.need_queues(name, "read-write locks")
         return RWLock(self._runtime, *self._named(name, options))
 
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
@@ -238,7 +238,7 @@ class LockManager:
         Errors: as for `lock()`. No I/O.
         """
         name, policy = self._named(name, options)
-        self._runtime.need_one_server(name, "semaphores")
+        self._runtime.backend.abilities.need_queues(name, "semaphores")
         return Semaphore(self._runtime, name, permits, policy)
 
     def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
@@ -253,7 +253,7 @@ class LockManager:
         Raises:
             ConfigurationError: an argument that cannot work.
         """
-        self._runtime.need_one_server(name, "latches")
+        self._runtime.backend.abilities.need_queues(name, "latches")
         return Latch(self._runtime, name, count, ttl)
 
     def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
@@ -281,7 +281,7 @@ class LockManager:
         Nothing is held once that undo, which is written at once, has arrived. Cost: one round trip.
         """
         read = Ticket.read(ticket)
-        self._runtime.need_one_server(read.name, "tickets")
+        self._runtime.backend.abilities.need_queues(read.name, "tickets")
         read.check_home(self._runtime.keys)
         check_kind(read)
         _, policy = self._named(read.name, options)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
-from ..errors import AiolockError, BackendError
+from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.base import Call
 
 R = TypeVar("R")
@@ -29,6 +30,32 @@ def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
         future.set_result(result)
 
 
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a backend can do beyond running the lock's scripts.
+
+    Attributes:
+        queues: one server decides, and keeps a queue for each name. Otherwise several decide and waiters race; there is
+            nothing but the lock, and no transfer.
+        tells_grants: a grant counts as a message or in the answer to a refresh, too. Otherwise only as the answer to a
+            call that acquires.
+    """
+
+    queues: bool = True
+    tells_grants: bool = True
+
+    def need_queues(self, name: str, what: str) -> None:
+        """Raise if there are none, for what needs them; `what` in the plural, such as "fair locks".
+
+        Raises:
+            ConfigurationError: the locks are held on a quorum.
+        """
+        if not self.queues:
+            raise ConfigurationError(
+                name, f"{what} are not offered by a quorum, as for {name!r}: use a LockManager of one server"
+            )
+
+
 @runtime_checkable
 class Backend(Protocol):
     """One server, or a quorum of them, seen from one event loop at a time.
@@ -36,16 +63,14 @@ class Backend(Protocol):
     Attributes:
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 if there are none.
-        checked: a grant counts only as the answer to a call that acquires, not as a message or in a refresh.
+        abilities: what it can do beyond running the lock's scripts.
         unreachable: why the server cannot be reached at the moment, as the last attempt found; None if it can, or if
             nothing is known. On a quorum: why no majority can.
-        nodes: how many servers decide: 1, or more for a quorum. A quorum runs only the lock's scripts, and no transfer.
     """
 
     clock: Clock
     db: int
-    checked: bool
-    nodes: int
+    abilities: Abilities
 
     @property
     def unreachable(self) -> AiolockError | None: ...

@@ -13,7 +13,7 @@ from ..clock import Clock, SystemClock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.base import Call, Reply, TwinReply
 from ..scripts.store import Store, WrongType
-from .base import Wake, resolve
+from .base import Abilities, Wake, resolve
 
 R = TypeVar("R")
 
@@ -50,8 +50,7 @@ class MemoryBackend:
     """
 
     db = 0
-    checked = False
-    nodes = 1
+    abilities = Abilities()
 
     @property
     def unreachable(self) -> AiolockError | None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ..clock import Clock
 from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
-from .base import Backend, Wake, resolve
+from .base import Abilities, Backend, Wake, resolve
 
 R = TypeVar("R")
 
@@ -85,12 +85,10 @@ class ReplicatedBackend:
     Attributes:
         clock: that of both.
         db: that of both.
-        checked: True.
-        nodes: 1.
+        abilities: a grant is the answer to a call that acquires.
     """
 
-    checked = True
-    nodes = 1
+    abilities = Abilities(tells_grants=False)
 
     def __init__(self, plain: Backend, checked: Backend) -> None:
         self.clock: Clock = plain.clock

@@ -237,7 +237,7 @@ class Lease:
         self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
         if self._hold.calls.kind not in KINDS:
             raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
-        self._home.runtime.need_one_server(self.name, "tickets")
+        self._home.runtime.backend.abilities.need_queues(self.name, "tickets")
         self._check_alone()
         await self.renew(ttl)
         self.ensure()

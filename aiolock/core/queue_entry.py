@@ -258,7 +258,7 @@ class QueueEntry:
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
             runtime.queue_entries.verify()
-        elif runtime.backend.checked:
+        elif not runtime.backend.abilities.tells_grants:
             self.confirm(grant)
         else:
             gate.granted(self, grant)
@@ -308,7 +308,7 @@ class QueueEntry:
         self.gate.replies += 1
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
-        elif isinstance(outcome, Granted) and self.gate.runtime.backend.checked:
+        elif isinstance(outcome, Granted) and not self.gate.runtime.backend.abilities.tells_grants:
             self.ask()  # the answer to a request of its own counts
         elif isinstance(outcome, Granted):
             self.gate.granted(self, Grant(outcome, sent_at, self.asker.policy.margin, self.asker.calls.one_refresh))

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from ..backends.base import Backend
 from ..clock import Clock, format_seconds
-from ..errors import BackendError, ConfigurationError
+from ..errors import BackendError
 from ..scripts.base import Call
 from ..scripts.keys import Keys
 from .binding import Binding
@@ -123,17 +123,6 @@ class Runtime:
         """The server refuses SUBSCRIBE, which matters no more once the manager closes."""
         if not self.binding.closing:
             self.waiting.fall_back(refusal)
-
-    def need_one_server(self, name: str, what: str) -> None:
-        """Raise for what a quorum does not offer; `what` in the plural, such as "fair locks".
-
-        Raises:
-            ConfigurationError: the locks are held on a quorum.
-        """
-        if self.backend.nodes > 1:
-            raise ConfigurationError(
-                name, f"{what} are not offered by a quorum, as for {name!r}: use a LockManager of one server"
-            )  # fmt: skip
 
     def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:
         """Fail `reply` with `error()` if it is not there at clock time `due`; to be forgotten when it came."""

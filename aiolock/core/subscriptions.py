@@ -45,10 +45,6 @@ class Subscriptions:
         confirmed.add_done_callback(self._on_confirmed)
         return confirmed
 
-    def listeners(self, channel: str) -> int:
-        """How many listeners `channel` has here."""
-        return len(self._listeners.get(channel, ()))
-
     def leave(self, channel: str, wake: Hear) -> None:
         """Stop calling `wake`; harmless if it does not listen."""
         listeners = self._listeners.get(channel)

@@ -97,8 +97,8 @@ class Lock(Reentrant):
 
 def lock_calls(runtime: Runtime, name: str, ordered: bool = False) -> LockCalls:
     """Requests about a name; with `ordered` each task waits for it by itself."""
-    limits, races = runtime.limits, runtime.backend.nodes > 1
-    return LockCalls(runtime.keys, name, limits.liveness_ms, ordered=ordered, races=races)
+    races = not runtime.backend.abilities.queues
+    return LockCalls(runtime.keys, name, runtime.limits.liveness_ms, ordered=ordered, races=races)
 
 
 KINDS[LockCalls.kind] = Kind(Lock.contention, lambda runtime, name, weight, capacity: lock_calls(runtime, name))

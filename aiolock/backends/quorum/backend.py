@@ -12,7 +12,7 @@ from ...errors import AiolockError, BackendError, ConfigurationError, QuorumErro
 from ...log import Log
 from ...scripts.base import Call
 from ...scripts.lock import ACQUIRE, RELEASE
-from ..base import Backend, Wake
+from ..base import Abilities, Backend, Wake
 from ..memory import finish
 from ..worker import Worker
 from .acquire import QuorumAcquire
@@ -44,13 +44,13 @@ class QuorumBackend:
         clock: that of the nodes.
         db: the number of the database, the same on all.
         nodes: the number of nodes.
-        checked: False: a majority needs no further check.
+        abilities: no queues.
 
     Raises:
         ConfigurationError: fewer than three, two for one server, or different databases.
     """
 
-    checked = False
+    abilities = Abilities(queues=False)
 
     def __init__(self, nodes: Sequence[Backend], *, request_timeout: float = 5.0) -> None:
         _check(nodes)

@@ -12,7 +12,7 @@ from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...log import Log
 from ...scripts.base import Call
-from ..base import Wake
+from ..base import Abilities, Wake
 from ..worker import Worker
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
@@ -59,8 +59,7 @@ class RedisBackend:
     Attributes:
         clock: as given.
         db: the number of the database.
-        checked: False.
-        nodes: 1.
+        abilities: all.
         address: host and port, or the path of the socket.
         unreachable: why there is no connection, as the last attempt found; None while there is one.
         connections_opened: how often it has connected since it was made.
@@ -69,8 +68,7 @@ class RedisBackend:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
-    nodes = 1
-    checked = False
+    abilities = Abilities()
 
     def __init__(
         self,

@@ -75,7 +75,6 @@ class State:
         self.seen: int = 0  # this many of the waiters were looked at
         self.pruned: bool = False
         self.cut: bool = False
-        self.grows: bool = False
         self.joined: bool = False
 
     def check(self) -> None:
@@ -171,7 +170,7 @@ class State:
             summary.serial = max(summary.serial, queue_number)  # every later number differs
             self.store.zadd(self.order, queue_number, owner)
             summary.waiters += 1
-            self.grows = self.joined = True
+            self.joined = True
         self.asking.add(owner)
         self.records[owner] = wish._replace(queue_number=queue_number)
 
