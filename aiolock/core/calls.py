@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, TransferOutcome
 
-Batch = Callable[[Iterable[Part]], Call[list[Any]]]
+Batch = Callable[[Sequence[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
 
 

@@ -188,10 +188,15 @@ class Gate:
     def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
         """One lease of a hold ends, and with the last one the hold."""
         hold = lease._hold
-        self.runtime.tasks.remove(lease)
+        last = hold.depth == 1
+        if not last:
+            self.runtime.tasks.remove(lease)
         if hold.watchers:
             hold.left(lease)
-        return self.lower(hold, ending)
+        result = self.lower(hold, ending)
+        if last:
+            self.runtime.tasks.remove(lease)  # behind the request: others wait for that
+        return result
 
     def lower(self, hold: Hold, ending: Ending) -> ReleaseResult:
         """One level less; at 0 the hold ends, and the name goes to the next of this process where that is its turn."""

@@ -107,9 +107,9 @@ class _Transfer:
         queue, hold, heir = self._queue, self._hold, self._heir
         if isinstance(outcome, Granted | Passed):
             queue.replies += 1
-            self._result.settle(Released(hold.fence))
-            if self._wanted:
+            if self._wanted:  # first: its task runs before that of the hold that has ended
                 heir.take(outcome, self._call.sent_at)
+            self._result.settle(Released(hold.fence))
             return
         if isinstance(outcome, Missing):
             self._result.settle(outcome, resent=hold.tainted)

@@ -165,13 +165,11 @@ class Hold:
         self._overdue = 0  # looks at it past its deadline, each in a turn of its own
         self.watchers: tuple[tuple[OpenLease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
         self.due: float = math.inf
-        self.extend(grant.sent_at, outcome.pttl)
-        if grant.provisional:
-            # The first renewal was written when the grant was told; without an answer it is repeated.
-            self._renew_at = clock.now() + (0.0 if grant.doubtful else grant.outcome.pttl / 3000)
-            self._rewatch()
+        # The first renewal was written when the grant was told; without an answer it is repeated.
+        again = 0.0 if grant.doubtful else outcome.pttl / 3000
+        self.extend(grant.sent_at, outcome.pttl, clock.now() + again if grant.provisional else None)
 
-    def extend(self, sent_at: float, pttl: int) -> None:
+    def extend(self, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
         # was asked for: what was stepped back may be put right again.
@@ -183,7 +181,9 @@ class Hold:
         self._error: BackendError | None = None
         self._silent = False  # the server did not answer while this loop ran
         self._patience = math.inf  # when a renewal on its way should have been answered
-        self._renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
+        if renew_at is None:
+            renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
+        self._renew_at = renew_at
         self._rewatch()
 
     def loss_by_clock(self) -> LossReason | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -34,6 +35,22 @@ def test_it_ends_when_it_is_old() -> None:
     turn = Turn(100.0, 16, 16)
     assert not turn.hand_on(100.0 + TURN * 0.99)
     assert turn.hand_on(100.0 + TURN * 1.01)
+
+
+async def test_the_next_task_runs_before_the_one_that_left(locks: LockManager) -> None:
+    """Which may do a lot before it waits again. Kept by _Transfer._judge: the heir is first."""
+    events: list[str] = []
+
+    async def visit(name: str) -> None:
+        async with locks.lock("a"):
+            events.append(f"{name} enters")
+            await asyncio.sleep(0)
+        events.append(f"{name} goes on")
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("first", "second"):
+            group.create_task(visit(name))
+    assert events == ["first enters", "second enters", "first goes on", "second goes on"]
 
 
 # Between processes.
