@@ -38,9 +38,7 @@ def convert(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: l
     parts = [markup(text)]
     for code, after in zip(examples[::2], examples[1::2], strict=True):
         parts += ["\n.. rubric:: Example\n\n.. code-block:: python\n\n", FENCE.sub("", code), "\n", markup(after)]
-    # Napoleon takes what stands before the first colon of an attribute's first line for its type.
-    first = [""] if what in ("property", "attribute", "data") else []
-    lines[:] = first + "".join(parts).split("\n")
+    lines[:] = "".join(parts).split("\n")
 
 
 def markup(text: str) -> str:
@@ -51,6 +49,16 @@ def markup(text: str) -> str:
     return "".join(pieces)
 
 
+def rejoin(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
+    """After napoleon, which takes what stands before the first colon of an attribute's docstring for its type."""
+    for number, line in enumerate(lines):
+        if what in ("property", "attribute") and line.startswith(":type: "):
+            del lines[number]
+            lines[0] = f"{line.removeprefix(':type: ')}: {lines[0]}"
+            break
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", convert, priority=100)
+    app.connect("autodoc-process-docstring", rejoin, priority=900)
     return {"parallel_read_safe": True}
