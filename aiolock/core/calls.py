@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, TransferOutcome
 
-Batch = Callable[[Sequence[Part]], Call[list[Any]]]
+Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
 
 

@@ -81,7 +81,7 @@ class LockCalls:
         return (self.name,)
 
     @property
-    def batch(self) -> Callable[[Sequence[Part]], Call[list[RenewOutcome]]]:
+    def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
         """Returns one request for many renewals."""
         return renew
 
@@ -214,10 +214,8 @@ class LockCalls:
         return Call(self.name, INFO, self._keys[:2], (waiting,))
 
 
-def renew(parts: Sequence[Part]) -> Call[list[RenewOutcome]]:
+def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
     """Return one request that extends many holds, each judged by itself."""
-    if len(parts) == 1:
-        return Call("", RENEW, *parts[0])
     return Call("", RENEW, *_joined((), parts))
 
 

@@ -6,7 +6,7 @@ has one number in all queues, that of its first; an owner with a lower number ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..base import Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
@@ -85,7 +85,7 @@ class MultiCalls:
         self._channel = keys.managers
 
     @property
-    def batch(self) -> Callable[[Sequence[Part]], Call[list[RenewOutcome]]]:
+    def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
         """Returns one request for many renewals."""
         return renew
 
@@ -174,7 +174,7 @@ class MultiCalls:
         return Call(self.name, INFO, self._keys[::3], ())
 
 
-def renew(parts: Sequence[Part]) -> Call[list[RenewOutcome]]:
+def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
     """Return one request that extends many holds of several names each."""
     keys: list[str] = []
     args: list[Arg] = []
