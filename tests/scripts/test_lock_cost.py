@@ -27,7 +27,7 @@ CASES = {
     "acquire, queues again": (7, NAME.acquire("n:2", TTL, 0, "", -1), Queued),
     "renew": (4, renew([NAME.renewal("m:1", FENCE, TTL)]), list),
     "transfer to another process": (12, OVER, Passed),
-    "release to another process": (9, RELEASE, Released),
+    "release to another process": (8, RELEASE, Released),
 }
 
 

@@ -1,0 +1,21 @@
+-- release_pass: passes a name on to the first in its queue if that lives and hears, as is usual. Follows release_free and
+-- clock, precedes all files that define functions. All other cases are left to release.
+-- KEYS    state, queue, alive
+-- ARGV    owner, clean state ttl ms, channel of managers
+-- returns 'released <fence>', or continues: nothing was changed that release does not do again
+-- If a command is denied: see settle.
+if head and head ~= owner then
+  local manager, last = string.match(head, '^[^:]*'), string.match(state, '^%S+ (%d+)')
+  local known = string.match(redis.call('HGET', KEYS[3], manager) or '', '^(%d+)%+$')
+  local left = (known or 0) - now
+  if left > 0 and left < 86340000 then
+    local is_now = time[1] * 1000000 + time[2] > last + 1 -- as nearly always, and then the text is cheap
+    local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', last + 1)
+    local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 0 ' .. known .. ' '
+    if not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
+      and redis.pcall('PUBLISH', ARGV[3] .. manager, 'granted ' .. head .. ' ' .. fence .. ' 0') ~= 0 then
+      redis.call('ZREM', KEYS[2], head)
+      return 'released ' .. last
+    end
+  end
+end
