@@ -154,7 +154,7 @@ async def run_once(
         assert cancels or not task.cancelled()
         await assert_nothing_left(world, cancels)
         await world.crew.dismiss()
-        if runtime_of(world.locks).bound:
+        if runtime_of(world.locks).binding.bound:
             await world.locks.aclose()
     for _ in range(5):
         await asyncio.sleep(0)
@@ -517,7 +517,7 @@ async def test_closing_with_bodies_and_waiters() -> None:
 
         async def end() -> None:
             assert all(holder.task.done() for holder in holders)
-            if runtime_of(world.locks).bound:  # never closed, because the cancel came first
+            if runtime_of(world.locks).binding.bound:  # never closed, because the cancel came first
                 return
             if lock_keys(world.backend):
                 await world.backend.clock.advance(TTL)
