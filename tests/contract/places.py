@@ -96,21 +96,12 @@ class Place(Protocol):
         """How many managers wait for `name`."""
 
 
-class MemoryPlace:
-    """A store in this process, with a clock that skips waits: see `skip_waits`."""
+class OneServer:
+    """What is behind a name, where one server has all of it."""
 
     ttl = TTL
     grace_ms = GRACE_MS
-
-    def __init__(self) -> None:
-        self._store = skipping_store()
-        self.side: Side = _TwinOf(self._store)
-
-    def manager(self, **options: Any) -> LockManager:
-        return LockManager(MemoryBackend(self._store, SkippingClock()), **options)
-
-    def keys(self) -> set[str]:
-        return set(self._store.keys())
+    side: Side
 
     def state(self, name: str) -> LockState:
         return kept.state(self.side, name)
@@ -124,6 +115,20 @@ class MemoryPlace:
     def settled(self, name: str) -> bool:
         return True
 
+
+class MemoryPlace(OneServer):
+    """A store in this process, with a clock that skips waits: see `skip_waits`."""
+
+    def __init__(self) -> None:
+        self._store = skipping_store()
+        self.side: Side = _TwinOf(self._store)
+
+    def manager(self, **options: Any) -> LockManager:
+        return LockManager(MemoryBackend(self._store, SkippingClock()), **options)
+
+    def keys(self) -> set[str]:
+        return set(self._store.keys())
+
     def listeners(self, name: str, kind: str = "lock") -> int:
         return _processes(self, name) if kind == "lock" else self._store.numsub(keys_of(name, kind).free)
 
@@ -134,7 +139,7 @@ class _TwinOf(TwinSide):
         self.store = store
 
 
-class RedisPlace:
+class RedisPlace(OneServer):
     """A real server.
 
     Args:
@@ -142,9 +147,6 @@ class RedisPlace:
         link: a blocking client of it.
         options: of every manager.
     """
-
-    ttl = TTL
-    grace_ms = GRACE_MS
 
     def __init__(self, url: str, link: redis.Redis, **options: Any) -> None:
         self.url = url
@@ -157,18 +159,6 @@ class RedisPlace:
 
     def keys(self) -> set[str]:
         return {key.decode(errors="surrogateescape") for key in self.link.keys("*")}
-
-    def state(self, name: str) -> LockState:
-        return kept.state(self.side, name)
-
-    def waiting(self, name: str) -> list[str]:
-        return kept.waiting(self.side, name)
-
-    def gone(self, name: str) -> bool:
-        return not self.state(name).holder
-
-    def settled(self, name: str) -> bool:
-        return True
 
     def listeners(self, name: str, kind: str = "lock") -> int:
         return _processes(self, name) if kind == "lock" else self.subscribers(keys_of(name, kind).free)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-import redis
 
 from aiolock.scripts.lock import SCRIPTS, renew
 from aiolock.scripts.outcomes import Granted, Kept, Passed, Queued, Released, Renewed
@@ -28,14 +27,7 @@ def full(own_server: RedisServer) -> Iterator[tuple[LuaSide, Callable[[], None]]
         for script in SCRIPTS:
             side.load(script)
         hears(side, NAME, "m", "n", "o")
-
-        def fill() -> None:
-            link.config_set("maxmemory-policy", "noeviction")
-            link.config_set("maxmemory", 1)
-            with pytest.raises(redis.exceptions.OutOfMemoryError):
-                link.set("more", 1)
-
-        yield side, fill
+        yield side, lambda: redis_cli.fill(link)
         side.close()
 
 

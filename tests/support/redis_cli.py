@@ -32,6 +32,17 @@ def async_client(url: str, **options: Any) -> redis.asyncio.Redis:
     return redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **options)
 
 
+def fill(link: redis.Redis) -> None:
+    """Bring a server to its memory limit."""
+    link.config_set("maxmemory-policy", "noeviction")
+    link.config_set("maxmemory", 1)
+    try:
+        link.set("more", 1)
+    except redis.exceptions.OutOfMemoryError:
+        return
+    raise AssertionError("there is room left")
+
+
 def flush(url: str) -> None:
     """Delete every key of the server, in every database."""
     with client(url) as link:

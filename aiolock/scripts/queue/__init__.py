@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..base import DONT_QUEUE, JOIN, Arg, Call, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
+from ..lock import decode as lock
 from ..outcomes import (
     AcquireOutcome,
     Ended,
@@ -33,7 +34,7 @@ ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, dec
 ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
 RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=NAME)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, NAME)
-RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal, BATCH)
+RENEW = Script(__name__, "renew", twins.renew, lock.renew, no_renewal, BATCH)
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.force_release, prelude=NAME)
 SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=NAME)
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=("state", "record"))

@@ -19,8 +19,6 @@ from ..outcomes import (
     Refused,
     Released,
     ReleaseOutcome,
-    Renewed,
-    RenewOutcome,
     Standing,
     TransferOutcome,
 )
@@ -93,14 +91,3 @@ def release(reply: Reply) -> ReleaseOutcome:
         case b"kept":
             return Kept(as_number(reply[1]))
     return Missing(LossReason(as_text(reply[1])))
-
-
-def _renewed(answer: Reply) -> RenewOutcome:
-    if isinstance(answer, int):
-        return Renewed(answer)
-    text = as_text(answer)
-    return Failed(text.removeprefix("error ")) if text.startswith("error ") else Missing(LossReason(text))
-
-
-def renew(reply: Reply) -> list[RenewOutcome]:
-    return [_renewed(answer) for answer in as_list(reply)]
