@@ -143,6 +143,25 @@ class TestWithWaiters:
         assert state(side, NAME).dirty == str(dirty)
         assert side.exists(NAME.dead("m:1"))
 
+    def test_a_process_that_hears_but_was_silent_for_too_long_is_not_granted(self, side: Side) -> None:
+        hears(side, NAME, "n", "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        forget(side, NAME, "n")
+        side.run(RELEASE)
+        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
+        assert waiters(side, NAME) == []
+
+    def test_an_owner_that_could_not_leave_the_queue_is_not_granted_again(self, side: Side) -> None:
+        hears(side, NAME, "m", "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.hset(NAME.alive, {"m": side.hash(NAME.alive)["n"]})
+        side.score(NAME.queue, "m:1", 1)
+        side.run(RELEASE)
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0")]
+        assert waiters(side, NAME) == []
+
     def test_the_dead_leave_the_queue(self, side: Side) -> None:
         hears(side, NAME, "n", "o")
         side.run(HELD)

@@ -97,6 +97,16 @@ class TestPassing:
         assert side.exists(NAME.dead("m:1"))
         lasting(side, NAME)
 
+    def test_an_owner_that_could_not_leave_the_queue_is_not_granted_again(self, side: Side) -> None:
+        hears(side, NAME, "m", "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.hset(NAME.alive, {"m": side.hash(NAME.alive)["n"]})
+        side.score(NAME.queue, "m:1", 1)
+        assert isinstance(side.run(transfer(over=True)), Passed)
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0")]
+        assert waiters(side, NAME) == ["m:2"]
+
     def test_a_turn_ends_at_the_first_with_the_fair_rule(self, side: Side) -> None:
         """Hazard 13."""
         hears(side, NAME, "n")
