@@ -23,8 +23,8 @@ from tests.support.lock_calls import (
     state,
     waiters,
 )
+from tests.support.scripting import LONG_MS, Side
 from tests.support.scripting import Refused as Failure
-from tests.support.scripting import Side
 
 NAME = Lock()
 HELD = NAME.acquire("m:1", TTL, HIGH, "me")
@@ -247,7 +247,7 @@ class TestFreeWithAQueue:
     def test_if_too_many_do_not_hear_it_stays_free(self, side: Side) -> None:
         """Guards the write at the end of settle: the last one that was tried does not hold it."""
         side.run(HELD)
-        enter(side, NAME, "n:1")
+        enter(side, NAME, "n:1", liveness_ms=LONG_MS)
         for number in range(MOST_ENTRIES):
             side.score(NAME.queue, f"n:{number + 2}", number)
         expire(side, NAME)
