@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Unpack, assert_type
 
@@ -62,6 +63,11 @@ async def use() -> None:
     assert_type(await lock.try_acquire(), Lease | None)
     async with await lock.acquire() as lease:
         assert_type(lease, Lease)
+    guard: AbstractAsyncContextManager[object] = nullcontext()
+    if not await lock.is_locked():
+        guard = await lock.acquire()
+    async with guard:
+        pass
     try:
         await lock.acquire()
     except AcquireTimeout as error:
