@@ -54,12 +54,12 @@ class Gate:
     def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Gate | None = None) -> Gate:
         """The gate of a name; if nobody of this process uses it, `idle` if that is of this entry of the manager, or a
         new one."""
-        gate: Any = runtime.gates.get((calls.kind, calls.name))
-        known: Gate | None = gate
-        if known is None:
-            known = (
-                idle if idle is not None and idle._manager == runtime.binding.id else cls(runtime, calls, contention)
-            )
+        gate: Any
+        if idle is not None and idle._manager == runtime.binding.id:
+            gate = runtime.gates.get(idle._key, idle)
+        else:
+            gate = runtime.gates.get((calls.kind, calls.name)) or cls(runtime, calls, contention)
+        known: Gate = gate
         return known
 
     # Waiting.
@@ -85,7 +85,7 @@ class Gate:
         queue, runtime = self.queue, self.runtime
         runtime.gates[self._key] = self
         # Who waits rides out an outage; but not behind others who never had an answer either.
-        patient = queue.replies > 0 and timeout != 0 and not self.open
+        patient = queue.replies > 0 and timeout != 0 and self.contention.exclusive and not queue.idle
         waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
         sent_at = queue.join(waiter)
         if not patient:
@@ -143,16 +143,16 @@ class Gate:
 
     def settle_down(self) -> None:
         """Somebody came or went: let the next one ask, or forget the name."""
-        queue = self.queue
+        queue, runtime = self.queue, self.runtime
         if queue.waiters:
             queue.advance()
         elif not queue.entries:
             if queue.race is not None:
                 queue.race.stop()
-            if not self._holds and not queue.taken and self.runtime.gates.get(self._key) is self:
-                del self.runtime.gates[self._key]
-        if self.runtime.draining is not None:
-            self.runtime.draining.progress()
+            if not (self._holds or queue.taken) and runtime.gates.get(self._key) is self:
+                del runtime.gates[self._key]
+        if runtime.draining is not None:
+            runtime.draining.progress()
 
     def signal(self) -> None:
         """The name may be free."""

@@ -36,14 +36,14 @@ class Gathering(QueueEntry):
     Args:
         gate: the names'.
         owner: the id.
-        waiter: who asks.
-        own: only this waiter can take it; else whoever is first in the process when it is granted.
+        asker: the waiter on whose terms it asks.
+        waiter: who alone can take it; None for whoever is first in the process when it is granted.
     """
 
     __slots__ = ("_again", "_began", "_limit", "_number", "_part")
 
-    def __init__(self, gate: Gate, owner: str, waiter: TaskWaiter, own: bool) -> None:
-        super().__init__(gate, owner, waiter, own)
+    def __init__(self, gate: Gate, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
+        super().__init__(gate, owner, asker, waiter)
         self._began = gate.runtime.clock.now()
         self._number = 0
         self._part = ""  # the name that is in the way for the longest; of one that stands, where it does

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import weakref
 from typing import Protocol
 
@@ -16,7 +15,7 @@ from .calls import Batch, Calls, Contention, joint
 from .grant import Entry, Grant
 from .losses import CALM, explain_loss, tell_of_loss
 from .policy import Policy
-from .scheduler import LATE, Scheduler
+from .scheduler import LATE, NEVER, Scheduler
 
 logger: Log = Log("aiolock.hold")
 
@@ -157,34 +156,36 @@ class Hold:
         self.listener: LossListener = listener
         self._clock = clock
         self._scheduler = scheduler
-        longest = policy.max_hold
-        self._limit = math.inf if longest is None else clock.now() + longest
+        self._limit = NEVER if policy.max_hold is None else clock.now() + policy.max_hold
         self._margin = grant.margin
-        self._metadata = asker.metadata if grant.provisional else ""  # what the first renewal has to say
-        self._hoped = grant.sent_at + policy.ttl - policy.margin  # its deadline, if that renewal succeeded
-        self._overdue = 0  # looks at it past its deadline, each in a turn of its own
+        self._metadata = ""  # what the first renewal has to say, where one confirms the grant
         self.watchers: tuple[tuple[OpenLease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
-        self.due: float = math.inf
-        # The first renewal was written when the grant was told; without an answer it is repeated.
-        again = 0.0 if grant.doubtful else outcome.pttl / 3000
-        self.extend(grant.sent_at, outcome.pttl, clock.now() + again if grant.provisional else None)
+        self.due: float = NEVER
+        renew_at = None
+        if grant.provisional:
+            self._metadata = asker.metadata
+            self._hoped = grant.sent_at + policy.ttl - policy.margin  # its deadline, if the first renewal succeeds
+            self._overdue = 0  # looks at it past its deadline, each in a turn of its own
+            # The first renewal was written when the grant was told; without an answer it is repeated.
+            renew_at = clock.now() + (0.0 if grant.doubtful else outcome.pttl / 3000)
+        self.extend(grant.sent_at, outcome.pttl, renew_at)
 
     def extend(self, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
         # was asked for: what was stepped back may be put right again.
-        self.expiry: float = sent_at + (pttl if pttl < self.ttl_ms else self.ttl_ms) / 1000
-        self.deadline: float = self.expiry - self._margin
-        if self.deadline > self._limit:
-            self.deadline = self._limit
+        ttl_ms, policy = self.ttl_ms, self.policy
+        self.expiry: float = sent_at + (pttl if pttl < ttl_ms else ttl_ms) / 1000
+        deadline = self.expiry - self._margin
+        self.deadline: float = deadline if deadline < self._limit else self._limit
         self._retry = 0
         self._error: BackendError | None = None
         self._silent = False  # the server did not answer while this loop ran
-        self._patience = math.inf  # when a renewal on its way should have been answered
-        if renew_at is None:
-            renew_at = sent_at + self.ttl_ms / 3000 if self.policy.renew else math.inf
-        self._renew_at = renew_at
-        self._rewatch()
+        self._patience = NEVER  # when a renewal on its way should have been answered
+        usual = sent_at + ttl_ms / 3000 if policy.renew else NEVER
+        self._renew_at = renew_at = usual if renew_at is None else renew_at
+        due, early = (renew_at, policy.early) if renew_at < self.deadline else (self.deadline, 0.0)
+        self._scheduler.schedule(self, due, early)
 
     def loss_by_clock(self) -> LossReason | None:
         """The loss, by the clock: a blocked loop sees no timer. Changes nothing, and any thread may ask."""
@@ -284,9 +285,8 @@ class Hold:
 
     def nested(self, calls: Calls) -> None:
         """A level that was asked for has its lease, or will have none."""
-        pending = list(self.nesting)
-        pending.remove(calls)
-        self.nesting = tuple(pending)
+        at = self.nesting.index(calls)
+        self.nesting = (*self.nesting[:at], *self.nesting[at + 1 :])
 
     def all_leases(self) -> list[OpenLease]:
         """The leases that are not released, also those that only their user can find."""
@@ -317,10 +317,10 @@ class Hold:
             return None
         if now >= self._patience:
             self._silent = not self._blocks(late)
-            self._patience = math.inf if self._silent else now + self._grace
+            self._patience = NEVER if self._silent else now + self._grace
         wants = now >= self._renew_at - self.policy.early
         if wants:
-            self._renew_at = math.inf
+            self._renew_at = NEVER
             self._patience = now + self._grace
         self._rewatch()
         return self if wants else None
@@ -348,7 +348,7 @@ class Hold:
         first = self._error is None
         self._error = error
         self._silent = True
-        self._patience = math.inf
+        self._patience = NEVER
         self._retry += 1
         pause = min(self.ttl_ms / 10_000, 0.05 * 2 ** min(self._retry, 10))
         self._renew_at = self._clock.now() + pause

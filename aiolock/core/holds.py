@@ -111,7 +111,7 @@ class Holds:
         if task is None:
             return
         home, holds = hold.listener, self._by_task[task]
-        if home.contention.overlapping:
+        if holds.overlapping and home.contention.overlapping:
             holds.overlapping = () if len(holds.overlapping) == 1 else _without(holds.overlapping, lease)
         leases = holds.leases
         if len(leases[home]) > 1:

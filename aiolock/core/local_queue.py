@@ -16,11 +16,12 @@ from .queue_entry import QueueEntry, TaskWaiter
 from .race import Race
 from .release import PendingRelease
 from .runtime import Runtime
+from .scheduler import NEVER
 from .turn import Turn
 
 TOGETHER = 250
 """Entries that one request may queue."""
-NEVER = -math.inf
+LONG_AGO = -math.inf
 """Clock time of what has not happened."""
 
 
@@ -69,7 +70,7 @@ class LocalQueue:
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
         self.replies: int = 0
-        self.stated_at: float = NEVER
+        self.stated_at: float = LONG_AGO
         self.unsent: list[QueueEntry] | None = None
         self.taken: int = 0
         self.waiters: dict[TaskWaiter, None] = {}  # who share the process's entry
@@ -197,14 +198,14 @@ class LocalQueue:
     def enter(self, waiter: TaskWaiter) -> QueueEntry:
         """An entry for this process, which `waiter` is the first to want."""
         runtime = self.runtime
-        entry = self.common = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, own=False)
+        entry = self.common = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, None)
         runtime.queue_entries[entry.owner] = entry
         self.entries[entry] = None
         return entry
 
     def _own_entry(self, waiter: TaskWaiter) -> QueueEntry:
         runtime = self.runtime
-        entry = waiter.entry = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, own=True)
+        entry = waiter.entry = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, waiter)
         runtime.queue_entries[entry.owner] = entry
         self.entries[entry] = None
         return entry
@@ -229,17 +230,17 @@ class LocalQueue:
 
     def _give(self, entry: QueueEntry, grant: Grant) -> None:
         """Whoever is first in the process takes what the entry has; nobody: it is undone."""
-        waiters, first = self.waiters, entry.asker
-        if first not in waiters or first.outcome.done():
-            others = (waiter for waiter in waiters if not waiter.outcome.done())
-            waiter = next(others, None)
-            if waiter is None:
-                entry.end()
-                return
-            first = waiter
-        del waiters[first]
-        if not waiters:
+        waiters = self.waiters
+        for first in waiters:
+            if not first.outcome.done():
+                break
+        else:
+            entry.end()
+            return
+        if len(waiters) == 1:
             waiters.clear()  # frees the table; deleting entries does not, and the lock may be held for long
+        else:
+            del waiters[first]
         self.taken += 1
         first.entry = entry
         if first is not entry.asker:
@@ -247,11 +248,13 @@ class LocalQueue:
             entry.asker = first
         if not entry.continues:
             entry.continues = True
-            runtime = self.runtime
-            self.turn = Turn(runtime.clock.now(), len(waiters), runtime.limits.handoff_limit) if waiters else None
+            self.turn = self._begin_turn() if waiters else None
         if grant.provisional:
             entry.confirm(grant)
         first.outcome.set_result(grant)
+
+    def _begin_turn(self) -> Turn:
+        return Turn(self.runtime.clock.now(), len(self.waiters), self.runtime.limits.handoff_limit)
 
     def _pass_over(self, entry: QueueEntry) -> None:
         """Its waiter did not go in."""
@@ -290,7 +293,7 @@ class LocalQueue:
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """Nothing is to be had under its id any more: undo what that may have, and go on under another."""
-        self.stated_at = NEVER  # the server may have forgotten that, too
+        self.stated_at = LONG_AGO  # the server may have forgotten that, too
         runtime = self.runtime
         asker = entry.asker
         PendingRelease(runtime, asker.calls, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
@@ -307,19 +310,20 @@ class LocalQueue:
     def left(self, entry: QueueEntry) -> None:
         """The entry waits no more; if it spoke for the others of this process, the next one does."""
         runtime, entries = self.runtime, self.entries
-        if entry.due != math.inf:
+        if entry.due != NEVER:
             runtime.scheduler.forget(entry)
         runtime.queue_entries.pop(entry.owner, None)
-        entries.pop(entry, None)
-        if not entries:
-            entries.clear()
-        if self.unsent and entry in self.unsent:
-            self.unsent.remove(entry)
         if entry is self.common:
             self.common = None
-        if entries and self.calls.one_refresh:
+        elif self.unsent and entry in self.unsent:
+            self.unsent.remove(entry)
+        if len(entries) == 1:
+            entries.clear()  # frees the table, too
+            return
+        del entries[entry]
+        if self.calls.one_refresh:
             first = self.first_queued()
-            if first is not None and first.due == math.inf:
+            if first is not None and first.due == NEVER:
                 first.schedule()
 
     def _turn_away(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:

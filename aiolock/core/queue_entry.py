@@ -11,7 +11,7 @@ from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
 from .calls import Batch
 from .confirmation import Confirmation
-from .entry_state import ASKING, ENDED, IDLE, QUEUED, State
+from .entry_state import ASKING, ENDED, GRANTED, IDLE, QUEUED, State
 from .grant import Grant
 from .release import PendingRelease
 from .renewals import Renewable
@@ -70,12 +70,11 @@ class QueueEntry:
     Args:
         gate: the name's.
         owner: the id.
-        waiter: who asks.
-        own: only this waiter can take it; else whoever is first in the process when it is granted.
+        asker: the waiter on whose terms it asks.
+        waiter: who alone can take it; None for whoever is first in the process when it is granted.
 
     Attributes:
-        asker: the waiter on whose terms it asks.
-        waiter: who alone can take it; None for whoever is first in the process.
+        asked_at: clock time at which its request was written; 0.0 before that.
         tainted: a request of the owner died unanswered.
         undoing: how the server is told that a grant is undone.
         wait: what it was answered that was no grant; None before that.
@@ -87,6 +86,7 @@ class QueueEntry:
         "_call",
         "_release",
         "_states",
+        "asked_at",
         "asker",
         "continues",
         "due",
@@ -101,11 +101,11 @@ class QueueEntry:
         "waiter",
     )
 
-    def __init__(self, gate: Gate, owner: str, waiter: TaskWaiter, own: bool) -> None:
+    def __init__(self, gate: Gate, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
         self.gate: Gate = gate
         self.owner: str = owner
-        self.asker: TaskWaiter = waiter
-        self.waiter: TaskWaiter | None = waiter if own else None
+        self.asker: TaskWaiter = asker
+        self.waiter: TaskWaiter | None = waiter
         self.state: State = IDLE
         self.grant: Grant | None = None
         self.wait: Wait | None = None
@@ -113,6 +113,7 @@ class QueueEntry:
         self.undoing: Ending = "undone"
         self.more: Sequence[QueueEntry] = ()
         self.due: float = NEVER
+        self.asked_at: float = 0.0
         self.continues: bool = False
         self._call: Call[Any] | None = None
         self._release: PendingRelease | None = None
@@ -133,11 +134,6 @@ class QueueEntry:
         if self.wait is None:
             self.wait = Wait()
         return self.wait
-
-    @property
-    def asked_at(self) -> float:
-        """Clock time at which the request that is on its way was written; 0.0 if there is none, or it is unwritten."""
-        return 0.0 if self._call is None else self._call.sent_at
 
     # Asking.
 
@@ -163,6 +159,7 @@ class QueueEntry:
         call.unanswered = self._unanswered
         call.settle = self._answered
         self.gate.runtime.backend.post(call)
+        self.asked_at = call.sent_at
 
     def offered(self) -> None:
         """A release that is being written hands the name on to this entry, or queues it."""
@@ -340,7 +337,8 @@ class QueueEntry:
             return
         idle = state is IDLE
         self.state = ENDED
-        self.gate.left(self)
+        if state is not GRANTED:
+            self.gate.left(self)
         if call is not None and state is ASKING and call.withdraw():
             more, self.more = self.more, ()
             self._leave_asking_to(more)

@@ -71,7 +71,7 @@ class ReleaseResult:
 
     def observed(self) -> asyncio.Future[None]:
         """Done with the answer, after `request_timeout` at most: longer is left to the background, with a WARNING."""
-        observer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        observer: asyncio.Future[None] = asyncio.Future()
         if self.outcome is not None or self._loss is not None:
             observer.set_result(None)
             return observer

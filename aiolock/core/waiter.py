@@ -83,7 +83,7 @@ class Waiter(Generic[E]):
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False
         self.entry: E | None = None
-        self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.Future()
         self.due: float = NEVER
         if timeout:
             self._expires = runtime.clock.now() + timeout
@@ -97,7 +97,7 @@ class Waiter(Generic[E]):
     def wait_again(self) -> None:
         """What it was granted is void: it waits anew."""
         self.entry = None
-        self.outcome = self.outcome.get_loop().create_future()
+        self.outcome = asyncio.Future()
 
     def fail(self, error: BaseException) -> None:
         """End the wait by an error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
 from types import TracebackType
 from typing import ClassVar
@@ -86,15 +87,12 @@ class Primitive:
         self._blocks.enter(frame, code, Guard(lease, spans_yield))
         return lease
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> Coroutine[object, object, None]:
         task = asyncio.current_task()
         guard = self._blocks.leave(task)
-        if guard is not None:
-            await guard.exit(task, kind, error, trace)
-        elif self._blocks:
-            self._undecided(kind)
+        return self._undecided(kind) if guard is None else guard.exit(task, kind, error, trace)
 
     def _obtain(
         self, calls: Calls, timeout: float | timedelta | Default | None, owner: Owner | None = None
@@ -156,7 +154,9 @@ class Primitive:
             "(asyncio.wait_for() acquires in another task on Python 3.11: use timeout=)"
         )
 
-    def _undecided(self, kind: type[BaseException] | None) -> None:
+    async def _undecided(self, kind: type[BaseException] | None) -> None:
+        if not self._blocks:
+            return
         what = (
             f"lock {self.name!r} was left in a task that did not enter it, and it is unclear which of several open "
             "blocks is meant: none was released. Keep the object that acquire() returns, and enter and leave that one: "
