@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from datetime import timedelta
 from types import TracebackType
 from typing import ClassVar
@@ -87,12 +86,15 @@ class Primitive:
         self._blocks.enter(frame, code, Guard(lease, spans_yield))
         return lease
 
-    def __aexit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Coroutine[object, object, None]:
+    ) -> None:
         task = asyncio.current_task()
         guard = self._blocks.leave(task)
-        return self._undecided(kind) if guard is None else guard.exit(task, kind, error, trace)
+        if guard is not None:
+            await guard.exit(task, kind, error, trace)
+        elif self._blocks:
+            self._undecided(kind)
 
     def _obtain(
         self, calls: Calls, timeout: float | timedelta | Default | None, owner: Owner | None = None
@@ -154,9 +156,7 @@ class Primitive:
             "(asyncio.wait_for() acquires in another task on Python 3.11: use timeout=)"
         )
 
-    async def _undecided(self, kind: type[BaseException] | None) -> None:
-        if not self._blocks:
-            return
+    def _undecided(self, kind: type[BaseException] | None) -> None:
         what = (
             f"lock {self.name!r} was left in a task that did not enter it, and it is unclear which of several open "
             "blocks is meant: none was released. Keep the object that acquire() returns, and enter and leave that one: "
