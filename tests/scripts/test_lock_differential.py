@@ -303,6 +303,15 @@ WAIT = Step("acquire", 0, ("b:1", False, FLOOR, "", "say", ()))
 @examples(25)
 @given(sequence=st.lists(steps, min_size=8, max_size=25))
 @example(sequence=[ASK, WAIT, Step("transfer", 0, ("", "own", "a:2", FLOOR, True, False)), Step("again", 0, (0,))])
+@example(
+    sequence=[  # those before it in the queue are dead, so that it leaves an empty one to those behind it
+        ASK,
+        WAIT,
+        Step("delete", 0, (2,)),
+        Step("expire", 0, ()),
+        Step("acquire", 0, ("c:1", False, FLOOR, "me", "say", ("c:2",))),
+    ]
+)
 @example(sequence=[ASK, WAIT, Step("release", 0, ("a:1", False, 0, "clean", True)), ASK, Step("expire", 0, ()), ASK])
 def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     world = World(sides())

@@ -23,7 +23,7 @@ if not finished and not mine then
     if not alone then first = settle(name, channel, owner, ARGV[3]) end
     mine = not first or first == owner
     if mine then grant(name, owner, '1', now + ttl, ARGV[4], ARGV[3]) end
-    if first == owner then redis.call('ZREM', KEYS[2], owner) end
+    if first == owner then redis.call('ZREM', KEYS[2], owner); name.last = nil end -- for the next it may be new
   end
 end
 local rank = stated and not mine and (alone and 1 or redis.call('ZRANK', KEYS[2], owner) + 1)
