@@ -85,7 +85,8 @@ class Gate:
         queue, runtime = self.queue, self.runtime
         runtime.gates[self._key] = self
         # Who waits rides out an outage; but not behind others who never had an answer either.
-        patient = queue.replies > 0 and timeout != 0 and self.contention.exclusive and not queue.idle
+        others = queue.taken or queue.waiters or queue.common is not None
+        patient = bool(others) and queue.replies > 0 and timeout != 0 and self.contention.exclusive
         waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
         sent_at = queue.join(waiter)
         if not patient:
@@ -128,12 +129,13 @@ class Gate:
             name = self.calls.name
             raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
         assert entry is not None
-        assert entry.grant is not None
-        if runtime.clock.now() >= entry.grant.deadline:
+        grant = entry.grant
+        assert grant is not None
+        if runtime.clock.now() >= grant.deadline:
             return None
         waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
-        hold = Hold(entry, entry.grant, runtime.clock, runtime.scheduler, self)
+        hold = Hold(entry, grant, runtime.clock, runtime.scheduler, self)
         runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         self._holds += 1

@@ -28,12 +28,12 @@ class ReleaseResult:
         sent_at: clock time at which its request was written, if that is known.
     """
 
-    __slots__ = ("_hold", "_loss", "_observers", "_runtime", "outcome", "sent_at")
+    __slots__ = ("_failure", "_hold", "_observers", "_runtime", "outcome", "sent_at")
 
     def __init__(self, runtime: Runtime, hold: Hold) -> None:
         self._runtime = runtime
         self._hold = hold
-        self._loss: LockLost | None = hold.loss() if hold.reason is not None else None
+        self._failure: LockLost | BackendError | None = hold.loss() if hold.reason is not None else None
         self._observers: tuple[asyncio.Future[None], ...] = ()
         self.outcome: ReleaseOutcome | BackendError | None = None
         self.sent_at: float = 0.0
@@ -46,33 +46,36 @@ class ReleaseResult:
             resent: an earlier copy of the request may have done it; then a lock that is gone proves no loss.
         """
         self.outcome = outcome
-        hold = self._hold
-        if isinstance(outcome, Missing) and self._loss is None:
-            if not hold.ended:
-                hold.lose(outcome.reason)
-                self._loss = hold.loss()
-            elif resent:
-                logger.info("lock %r was gone when its release was repeated", hold.calls.name)
-            elif self._runtime.clock.now() < hold.deadline or hold.unconfirmed:
-                hold.reason = outcome.reason
-                self._loss = hold.loss()
+        if type(outcome) is Missing and self._failure is None:
+            self._judge(outcome, resent)
         if self._observers:
             self._runtime.patience.end(self)
             self._wake()
         if isinstance(outcome, BackendError):
-            logger.warning("lock %r was not released, it expires by itself: %s", hold.calls.name, outcome)
+            if not outcome.transient and self._failure is None:
+                self._failure = outcome
+            logger.warning("lock %r was not released, it expires by itself: %s", self._hold.calls.name, outcome)
+
+    def _judge(self, missing: Missing, resent: bool) -> None:
+        hold = self._hold
+        if not hold.ended:
+            hold.lose(missing.reason)
+            self._failure = hold.loss()
+        elif resent:
+            logger.info("lock %r was gone when its release was repeated", hold.calls.name)
+        elif self._runtime.clock.now() < hold.deadline or hold.unconfirmed:
+            hold.reason = missing.reason
+            self._failure = hold.loss()
 
     def raise_failure(self) -> None:
         """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""
-        if self._loss is not None:
-            raise self._loss
-        if isinstance(self.outcome, BackendError) and not self.outcome.transient:
-            raise self.outcome
+        if self._failure is not None:
+            raise self._failure
 
     def observed(self) -> asyncio.Future[None]:
         """Done with the answer, after `request_timeout` at most: longer is left to the background, with a WARNING."""
         observer: asyncio.Future[None] = asyncio.Future()
-        if self.outcome is not None or self._loss is not None:
+        if self.outcome is not None or self._failure is not None:
             observer.set_result(None)
             return observer
         if not self._observers:
