@@ -116,7 +116,7 @@ def recipe(source: str | Client, protocol: int) -> Recipe:
         packages = _packages(source)
         if "fakeredis" in packages:
             raise ConfigurationError(
-                "", 'fakeredis cannot keep locks: give "memory://" in tests (see docs/testing.md), or a server\'s URL'
+                "", "fakeredis cannot keep locks: give 'memory://' in tests (docs/how-to/testing.md), or a server's URL"
             )
         kind, options = _of_valkey(source) if "valkey" in packages else _of_redis(source)
     host = options.get("orig_host_address")
