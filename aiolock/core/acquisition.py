@@ -66,7 +66,7 @@ class Acquisition(OnDemand[L], Generic[L]):
             await guard.exit(asyncio.current_task(), kind, error, trace)
 
     def close(self) -> None:
-        """End it where it is suspended, as a coroutine's `close`."""
+        """End it where it is suspended, like a coroutine's `close`."""
         self._obtain = None
         super().close()
 
@@ -95,7 +95,7 @@ class Attempt(Acquisition["Lease | None"]):
     Args:
         name: the lock's name, for the warning.
         obtain: the acquisition itself; called once.
-        refusals: where `obtain` says why there is no lease.
+        refusals: `obtain` adds here why there is no lease.
 
     Example:
         ```python
@@ -131,8 +131,8 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     Args:
         gate: the name's.
         calls: requests of this acquisition's weight.
-        policy: of an outermost acquisition; a nested one lives by its hold's.
-        timeout: seconds; None for without limit, 0 for one attempt.
+        policy: of an outermost acquisition; a nested one uses its hold's.
+        timeout: seconds; None for no limit, 0 for one attempt.
         sharing: the hold to nest in; None for the calling task's own, if it has one.
     """
     task = asyncio.current_task()
@@ -150,7 +150,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             outcome = await waiter.outcome
             if not isinstance(outcome, Grant):
                 raise _timeout(gate, gate.queue.entry_of(waiter), timeout)
-            # anyio cancels nobody who is about to run: its scope may have been cancelled long since.
+            # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
             if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
                 await checkpoint_if_cancelled()
             hold = gate.admit(waiter)
@@ -171,7 +171,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
 
 
 async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusal:
-    """Acquire in one attempt; or why not, if somebody else holds the lock, in this process or elsewhere."""
+    """Acquire in one attempt; or return why not, if another owner holds the lock, in this process or elsewhere."""
     task = asyncio.current_task()
     runtime = gate.runtime
     hold = _nesting(gate, task)
@@ -199,7 +199,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
-    """What `task` nests in. A plain hold whose loss an error has told ends here: its task wants to begin anew."""
+    """Return what `task` nests in. A plain hold whose loss was reported ends here: its task wants to start anew."""
     leases = gate.of_task(task) if gate.contention.reentrant else ()
     while leases:
         hold = leases[-1]._hold
@@ -213,7 +213,7 @@ def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
 
 
 def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
-    """Raise at once where the task would wait for what it holds itself, through another queue."""
+    """Raise at once if the task would wait for what it holds itself, through another queue."""
     holds = gate.runtime.tasks.of(task)
     for hold in () if holds is None else _overlapping(gate, holds):
         if hold.loss_by_clock() is None:
@@ -242,7 +242,7 @@ async def _nest(
     task: asyncio.Task[object] | None,
     timeout: float | None = None,
 ) -> Lease:
-    """One level more of a hold. The server is asked, so that nobody nests in a lock that is gone."""
+    """Add one level to a hold. Ask the server, so that no one nests in a lock that is gone."""
     runtime, name = gate.runtime, gate.calls.name
     if hold.ended or hold.listener is not gate:
         raise NotOwned(name, f"the owner given to lock {name!r} does not hold it: pass that of an open lease of it")

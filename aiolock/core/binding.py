@@ -1,4 +1,4 @@
-"""Where and when a manager can be used: its loop, process and thread, and who it is there."""
+"""Where and when you can use a manager: its loop, process and thread, and its identity there."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Binding:
     """From a manager's entry to the end of its closing.
 
     Attributes:
-        id: who this manager is, anew with each entry.
+        id: the manager's identity, new with each entry.
         holder: host:pid, for people.
-        closing: no task may begin anything more.
+        closing: no task may start anything more.
         loop: the loop it is bound to; None before entry and after closing.
     """
 
@@ -41,7 +41,7 @@ class Binding:
 
     @property
     def usable(self) -> bool:
-        """Bound, and not inherited by a fork: what the connection of a parent process must not be used for."""
+        """Bound, and not inherited by a fork: a child must not use its parent's connection."""
         return self.loop is not None and self._pid == os.getpid()
 
     def begin(self) -> None:
@@ -60,11 +60,11 @@ class Binding:
         self.loop = None
 
     def new_owner(self, mark: str) -> str:
-        """An owner id that was never used; by its mark scripts know how its kind waits."""
+        """Return an owner id that was never used; its mark tells scripts how its kind waits."""
         return f"{self.id}:{mark}{next(self._owners)}"
 
     def is_own(self, owner: str) -> bool:
-        """The owner was of the one queue of this process that has its name."""
+        """Whether the owner belongs to the one queue of this process with its name."""
         manager, _, number = owner.partition(":")
         return manager == self.id and number.isdecimal()
 
@@ -77,7 +77,7 @@ class Binding:
         loop = self.loop
         try:
             here = loop is not None and asyncio.get_running_loop() is loop
-        except RuntimeError:  # none runs in this thread
+        except RuntimeError:  # no loop runs in this thread
             here = False
         if here and self._pid == os.getpid() and not self.closing:
             return
@@ -88,7 +88,7 @@ class Binding:
         if not here:
             raise ConfigurationError(
                 name, f"{_this(name)} was used in another thread or on another event loop than its manager's: "
-                "one manager a loop; from another thread call asyncio.run_coroutine_threadsafe(…, loop)"
+                "use one manager per loop; from another thread call asyncio.run_coroutine_threadsafe(…, loop)"
             )  # fmt: skip
         raise ConfigurationError(
             name, f"{_this(name)} was used while its manager is closing: finish before you close it"
@@ -107,14 +107,14 @@ class Binding:
             )  # fmt: skip
 
     def check_here(self, name: str, remedy: str) -> None:
-        """Raise where nothing may be changed: elsewhere than on the manager's loop, and in a forked child.
+        """Raise where nothing may be changed: outside the manager's loop, and in a forked child.
 
         Args:
             name: the lock's.
             remedy: what to call instead in another thread; `loop` is the manager's.
 
         Raises:
-            ConfigurationError: another thread, loop or process. Never once the manager is closed.
+            ConfigurationError: another thread, loop or process. Never after the manager is closed.
         """
         if self.loop is None:
             return

@@ -27,7 +27,7 @@ class Gate(Protocol):
 
 
 class Entry(Protocol):
-    """Who was granted."""
+    """The entry that was granted."""
 
     owner: str
     state: State
@@ -44,11 +44,11 @@ class Entry(Protocol):
 
 
 class Confirmation:
-    """Makes it last for the ttl of whoever takes it, and says who that is.
+    """Makes it last for the ttl of the waiter that takes it, and says who that is.
 
     Args:
-        entry: who was granted.
-        grant: what.
+        entry: the entry that was granted.
+        grant: the grant.
     """
 
     __slots__ = ("_call", "_entry", "_grant")

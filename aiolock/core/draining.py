@@ -1,4 +1,4 @@
-"""The end of a manager, as long as tasks still wait or are inside."""
+"""The end of a manager, while tasks still wait or are inside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger: Log = Log("aiolock.manager")
 
 
 class Draining:
-    """Waits until no task but the closing one waits or is inside a guarded block.
+    """Waits until only the closing task waits or is inside a guarded block.
 
     Args:
         runtime: the manager's.
@@ -25,7 +25,7 @@ class Draining:
         self._drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
-        """Wait until then; `request_timeout` at most."""
+        """Wait until then; at most `request_timeout`."""
         runtime, drained = self._runtime, self._drained
         limit = runtime.limit(drained, runtime.clock.now() + runtime.limits.request_timeout, TimeoutError)
         self.progress()
@@ -43,7 +43,7 @@ class Draining:
 
     @property
     def occupied(self) -> bool:
-        """Some other task waits, or is inside a guarded block."""
+        """Whether another task waits, or is inside a guarded block."""
         runtime = self._runtime
         if any(gate.occupied() for gate in runtime.gates.values()):
             return True

@@ -1,4 +1,4 @@
-"""The fences that this manager has heard of: each grant that it asks for gets a higher one."""
+"""The fences that this manager knows: each grant that it asks for gets a higher one."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class Fences:
         namespace: the manager's, for the warning.
 
     Attributes:
-        floor: the highest fence heard of, on any name.
+        floor: the highest known fence, on any name.
     """
 
     __slots__ = ("_answered", "_namespace", "_warned", "floor")
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
-        self._answered = 0  # the highest that a server answered
+        self._answered = 0  # the highest in a server's answer
         self._warned = False
         self.floor: int = 0
 
     def heard(self, fence: int) -> None:
-        """The server answered with it."""
+        """Note a fence in an answer of the server."""
         if self._answered < fence < MAX_FENCE:
             self._answered = fence
             if fence > self.floor:
                 self.floor = fence
 
     def told(self, fence: str) -> int | None:
-        """A message says so: the fence, if it can be one."""
+        """Note a fence in a message, if it can be one."""
         number = whole(fence)
         ahead = number is None or number > self._answered + AHEAD_US
         if number is None or (ahead and number > time.time_ns() // 1000 + AHEAD_US):
@@ -50,16 +50,16 @@ class Fences:
         return number
 
     def doubt(self) -> None:
-        """A message that no manager publishes came: say so, once."""
+        """Warn once of a message that no manager publishes."""
         if not self._warned:
             self._warned = True
             logger.warning(
-                "a message on a channel of namespace %r makes no sense, and is ignored like all others of its kind: "
-                "does anybody else publish there?", self._namespace,
+                "a message on a channel of namespace %r makes no sense, and is ignored, as others like it will be: "
+                "does another client publish there?", self._namespace,
             )  # fmt: skip
 
 
 def whole(text: str) -> int | None:
-    """The number that Lua has written, if it is one that Lua counts exactly."""
+    """Return the number that Lua has written, if Lua counts it exactly."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else MAX_FENCE
     return number if number < MAX_FENCE else None

@@ -27,7 +27,7 @@ logger: Log = Log("aiolock.gate")
 
 
 class Gate:
-    """The local side of one name; made on first use, known to the manager while anybody uses it.
+    """The local side of one name; made on first use, known to the manager while it is used.
 
     Args:
         runtime: the manager's.
@@ -35,7 +35,7 @@ class Gate:
         contention: the primitive's rule.
 
     Attributes:
-        queue: who waits.
+        queue: the waiters.
     """
 
     __slots__ = ("_holds", "_key", "_manager", "calls", "contention", "queue", "runtime")
@@ -66,21 +66,21 @@ class Gate:
 
     @property
     def busy(self) -> bool:
-        """A task of this process holds all there is, or is about to."""
+        """Whether a task of this process holds all there is, or is about to."""
         return self.contention.exclusive and self.queue.taken > 0
 
     @property
     def open(self) -> bool:
-        """Whoever comes asks the server: nobody of this process is before them."""
+        """Whether a new task asks the server: no task of this process is before it."""
         return not self.contention.exclusive or self.queue.idle
 
     def join(self, calls: Calls, policy: Policy, timeout: float | None) -> TaskWaiter:
-        """One more who wants it.
+        """Add a waiter.
 
         Args:
             calls: requests of this acquisition's weight.
             policy: how it wants to hold it.
-            timeout: seconds to wait; None for without limit, 0 for one attempt.
+            timeout: seconds to wait; None for no limit, 0 for one attempt.
         """
         queue, runtime = self.queue, self.runtime
         runtime.gates[self._key] = self
@@ -94,12 +94,12 @@ class Gate:
         return waiter
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> TaskWaiter:
-        """One who asks for what somebody outside this process has given up for it, and never waits for its turn.
+        """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
 
         Args:
             calls: requests of what it gets.
             policy: how it wants to hold it.
-            request: makes the request, given the owner's id and metadata.
+            request: makes the request from the owner's id and metadata.
         """
         self.runtime.gates[self._key] = self
         waiter: TaskWaiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
@@ -113,13 +113,13 @@ class Gate:
         self.settle_down()
 
     def ask_again(self, waiter: TaskWaiter) -> None:
-        """What it was granted came too late: undo that, and ask anew."""
+        """Its grant came too late: undo that, and ask anew."""
         name = self.calls.name
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.queue.rejoin(waiter)
 
     def admit(self, waiter: TaskWaiter) -> Hold | None:
-        """Make the waiter's grant a hold; None if it came too late.
+        """Make the waiter's grant a hold; return None if it came too late.
 
         Raises:
             NotAcquired: the manager closes.
@@ -188,7 +188,7 @@ class Gate:
         return lease
 
     def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
-        """One lease of a hold ends, and with the last one the hold."""
+        """End one lease of a hold, and with the last one the hold."""
         hold = lease._hold
         last = hold.depth == 1
         if not last:
@@ -201,7 +201,7 @@ class Gate:
         return result
 
     def lower(self, hold: Hold, ending: Ending) -> ReleaseResult:
-        """One level less; at 0 the hold ends, and the name goes to the next of this process where that is its turn."""
+        """End one level; at 0 the hold ends, and the name goes to the next of this process if it is its turn."""
         result = ReleaseResult(self.runtime, hold)
         if hold.ended:
             result.settle(Released(hold.fence))
@@ -228,7 +228,7 @@ class Gate:
         return result
 
     def lessen(self, lease: Lease, weight: int) -> ReleaseResult:
-        """The lease goes on with less of the name: the rest comes back now. Nothing comes back of what is lost."""
+        """Continue the lease with less of the name: give back the rest now. A lost lease gives nothing back."""
         hold = lease._hold
         lost = hold.check() is not None
         result = ReleaseResult(self.runtime, hold)
@@ -239,12 +239,12 @@ class Gate:
 
     def _write_rest(self, hold: Hold, ending: Ending, result: ReleaseResult) -> None:
         """Tell the server what the open leases of the hold still need: depth and weight, both absolute."""
-        if hold.calls.weight > 1:  # else it cannot get less
+        if hold.calls.weight > 1:  # otherwise it cannot get less
             hold.weigh()
         PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, result)
 
     def detach(self, lease: Lease) -> ReleaseResult:
-        """The lease's hold goes on elsewhere: no release, and for who waits here the holder is a stranger."""
+        """The lease's hold continues elsewhere: no release, and for waiters here the holder is a stranger."""
         self._end(lease._hold)
         self.queue.taken -= 1
         result = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
@@ -261,7 +261,7 @@ class Gate:
         self.runtime.binding.check_here(name, remedy)
 
     def lost(self, hold: Hold) -> None:
-        """See `LossListener`: whoever waits in this process asks the server from now on."""
+        """See `LossListener`: waiters of this process ask the server from now on."""
         self.queue.taken -= 1
         self.settle_down()
 
@@ -273,17 +273,17 @@ class Gate:
                 loop.call_soon_threadsafe(self._lower_collected, hold)
 
     def close(self) -> None:
-        """Turn away whoever waits."""
+        """End all waits."""
         self.queue.close()
 
     def occupied(self) -> bool:
-        """Some task waits."""
+        """Whether a task waits."""
         return not self.queue.empty
 
     def expel(self, hold: Hold) -> None:
         """See `LossListener`."""
         if any(lease._guard for lease in hold.leases):
-            return  # its block still runs: nobody else may enter before the ttl
+            return  # its block still runs: no one may enter before the ttl
         for lease in hold.all_leases():
             lease._give_up("dirty")
         if not hold.ended:

@@ -1,4 +1,4 @@
-"""How one owner comes to hold several names, each of which others want, too."""
+"""How one owner gets to hold several names, each of which others want, too."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from .queue_entry import Gate, QueueEntry, TaskWaiter
 from .renewals import Renewable
 
 SHARE = 0.25
-"""How long it keeps names that it cannot use yet, as a share of the time that it has waited: what keeps them for longer
-than the others are held succeeds, and what is too short costs others more, by failing often."""
+"""How long it keeps names that it cannot use yet, as a share of the time that it has waited. Keeping them for longer
+than others hold them succeeds; a time that is too short fails often, and costs the others more.
+"""
 SHORTEST = 0.02
-"""Seconds for which it keeps them at least: others are kept from a name for a turn, too."""
+"""The least time, in seconds, for which it keeps them: others are kept from a name for a turn, too."""
 LONGEST = 10.0
-"""Seconds for which it keeps them at most."""
+"""The longest time, in seconds, for which it keeps them."""
 
 
 class Gathering(QueueEntry):
     """An entry that wants several names at once.
 
-    At first it stands: it has nothing, and one place, in the queue of the name whose hold is the oldest. Once it is
-    granted that name it gathers: each request keeps what it has reserved, reserves what is free, takes what younger
-    ones have reserved, and queues for the others. A message, or the answer to a refresh, only says that it is time to
-    ask: to reserve is not to hold, and what is reserved may be taken away at any time. Only a request that is granted
-    all names ends the wait.
+    At first it stands: it has nothing, and one place, in the queue of the name with the oldest hold. Once it is granted
+    that name it gathers: each request keeps what it has reserved, reserves what is free, takes what younger ones have
+    reserved, and queues for the others. A message, or the answer to a refresh, only says that it is time to ask: a
+    reservation is not a hold, and may be taken away at any time. Only a request that is granted all names ends the
+    wait.
 
-    What it gathers in vain for too long it gives back, and stands again. Its number is the same in all queues and for
-    good, also under another owner id: so it gets older than all others, and then nobody takes anything from it.
+    If it gathers in vain for too long, it gives back what it has, and stands again. Its number is the same in all
+    queues and for good, even with another owner id: so it gets older than all others, and then no one takes anything
+    from it.
 
     Args:
         gate: the names'.
@@ -46,16 +48,16 @@ class Gathering(QueueEntry):
         super().__init__(gate, owner, asker, waiter)
         self._began = gate.runtime.clock.now()
         self._number = 0
-        self._part = ""  # the name that is in the way for the longest; of one that stands, where it does
+        self._part = ""  # the name that is in the way for the longest; while it stands, the name where it queues
         self._again = False  # something happened since the request on its way was written
-        self._limit = math.inf  # clock time at which it gives back what it has; never, as it has nothing
+        self._limit = math.inf  # clock time at which it gives back what it has; never if it has nothing
 
     # Asking.
 
     def ask(self) -> None:
         """Ask for all names: one request at a time."""
         asker, runtime = self.asker, self.gate.runtime
-        if self._number:  # by that it may get something
+        if self._number:  # this may give it something
             self._gather()
         self._again = False
         ttl_ms, counted = asker.policy.ttl_ms, runtime.waiting.told
@@ -80,9 +82,9 @@ class Gathering(QueueEntry):
     # Waiting.
 
     def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
-        """The server said so, answering what was written at `sent_at`."""
+        """The server said so, in its answer to what was written at `sent_at`."""
         assert isinstance(outcome, Queued)
-        if not outcome.part:  # of a refresh
+        if not outcome.part:  # for a refresh
             outcome = outcome._replace(part=self._part)
         else:
             self._part, self._number = outcome.part, outcome.queue_number
@@ -107,9 +109,9 @@ class Gathering(QueueEntry):
             self._limit = now + max(SHORTEST, min(LONGEST, SHARE * (now - self._began)))
 
     def _give_back(self) -> None:
-        """Leave what it has to those who come next, and all places but one."""
+        """Leave what it has to the next in line, and all places but one."""
         call = self._calls.give_back(self.owner, self.asker.policy.ttl_ms, self._part)
-        call.unanswered = lambda: self.state is QUEUED  # else it asks for more, or has ended
+        call.unanswered = lambda: self.state is QUEUED  # otherwise it asks for more, or has ended
         self.gate.runtime.backend.post(call)
         self._limit = math.inf
         self.schedule()

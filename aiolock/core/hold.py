@@ -33,7 +33,7 @@ class Block(Protocol):
 
 
 class EndOfLease(Protocol):
-    """What becomes of a lease that was given up."""
+    """The result of giving a lease up."""
 
     def observed(self) -> asyncio.Future[None]:
         """Done with the server's answer, or when that takes too long."""
@@ -82,10 +82,10 @@ class Hold:
     """One owner's state, from its grant to its end.
 
     Args:
-        entry: who was granted.
-        grant: what the server gave.
+        entry: the entry that was granted.
+        grant: what the server granted.
         clock: the clock of all its times.
-        scheduler: what calls it when it is due.
+        scheduler: calls it when it is due.
         listener: told once, when it is lost.
     """
 
@@ -146,12 +146,12 @@ class Hold:
         self.tainted: bool = entry.tainted
         self.depth: int = 1
         self.reason: LossReason | None = None
-        self.blocked: float = 0.0  # seconds that the loop stood still, where that is the reason
+        self.blocked: float = 0.0  # seconds that the loop stood still, if that is the reason
         self.ended: bool = False
-        self.told: bool = False  # somebody was told the loss
+        self.told: bool = False  # the loss was reported
         self.leases: tuple[OpenLease, ...] = ()  # not released, of tasks that still run
         self.strays: tuple[weakref.ref[OpenLease], ...] = ()  # not released, of tasks that have ended
-        self.nesting: tuple[Calls, ...] = ()  # requests of levels that are asked for, and have no lease yet
+        self.nesting: tuple[Calls, ...] = ()  # requests for levels that have no lease yet
         self.scopes: tuple[Block, ...] = ()
         self.listener: LossListener = listener
         self._clock = clock
@@ -188,11 +188,11 @@ class Hold:
         self._scheduler.schedule(self, due, early)
 
     def loss_by_clock(self) -> LossReason | None:
-        """The loss, by the clock: a blocked loop sees no timer. Changes nothing, and any thread may ask."""
+        """The loss, by the clock: a blocked loop sees no timer. Changes nothing, and works in any thread."""
         return self._cause()[0]
 
     def check(self) -> LossReason | None:
-        """The loss, which is marked if its time has come. Only for the loop."""
+        """The loss; marks it if its time has come. Only for the loop."""
         if self.reason is None and self._clock.now() >= self.deadline:
             reason, blocked = self._cause()
             if reason is not None:
@@ -222,25 +222,25 @@ class Hold:
         )
 
     def end(self) -> None:
-        """It is released, moved, or given up; nothing more will be asked of it."""
+        """End it: it was released, moved, or given up."""
         self.ended = True
         self.depth = 0
         self.scopes = ()
         self._scheduler.forget(self)
 
     def explain(self) -> str:
-        """Why it was lost and what to do about it, in words."""
+        """Return why it was lost and what to do about it, in words."""
         assert self.reason is not None
         return explain_loss(self.reason, self.blocked)
 
     def loss(self) -> LockLost:
-        """The error for the loss that is marked."""
+        """Return the error for the marked loss."""
         error = self.failure()
         assert error is not None
         return error
 
     def failure(self) -> LockLost | None:
-        """The error for the loss, to be raised; None if there is none. By the clock, in any thread."""
+        """Return the error for the loss; None if there is none. By the clock, in any thread."""
         reason, blocked = self._cause()  # once: another thread may mark or end it meanwhile
         if reason is None:
             return None
@@ -268,17 +268,17 @@ class Hold:
             self.watchers = tuple([other for other in self.watchers if other[1] is not told])
 
     def left(self, lease: OpenLease) -> None:
-        """A lease ended: who waits for its loss need not any longer."""
+        """A lease ended: no one needs to wait for its loss."""
         for watched, told in self.watchers:
             if watched is lease and not told.done():
                 told.set_result(None)
 
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
-        """Some task other than `but` is inside a guarded block."""
+        """Whether a task other than `but` is inside a guarded block."""
         return any(lease._guard is not None and lease._guard.task is not but for lease in self.leases)
 
     def weigh(self) -> None:
-        """From now on its requests are of what all its levels have together."""
+        """From now on its requests are for everything that its levels have together."""
         levels = [*self.nesting, *(lease._calls for lease in self.all_leases())]
         if levels:
             self.calls = joint(levels)
@@ -289,20 +289,20 @@ class Hold:
         self.nesting = (*self.nesting[:at], *self.nesting[at + 1 :])
 
     def all_leases(self) -> list[OpenLease]:
-        """The leases that are not released, also those that only their user can find."""
+        """The leases that are not released, including those that only their user can find."""
         return [*self.leases, *(lease for stray in self.strays if (lease := stray()) is not None)]
 
     # Renewal, as the scheduler sees it.
 
     def nesting_ttl_ms(self, wanted: int) -> int:
-        """The ttl for one level more: the longest that was asked for. Nobody but `renew()` extends a fixed lease."""
+        """The ttl for one level more: the longest one requested. Only `renew()` extends a fixed lease."""
         if self.policy.renew:
             self.ttl_ms = max(self.ttl_ms, wanted)
             return self.ttl_ms
         return max(1, int((self.expiry - self._clock.now()) * 1000))
 
     def verify(self) -> None:
-        """Ask the server at once; a fixed lease is looked at, not extended."""
+        """Ask the server at once; a fixed lease is checked, not extended."""
         if self.reason is None and not self.ended:
             self._renew_at = self._clock.now()
             self._rewatch()
@@ -330,7 +330,7 @@ class Hold:
         return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms, self._metadata)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
-        # An answer that is read past the deadline revives nothing: somebody may have read `lost` since.
+        # An answer that is read past the deadline revives nothing: another thread may have read `lost` since.
         if self.check() is not None or self.ended:
             return
         if isinstance(outcome, Renewed):
@@ -363,16 +363,16 @@ class Hold:
 
     @property
     def unconfirmed(self) -> bool:
-        """Granted out of a queue, and the answer to its first renewal, written before its block began, is unread."""
+        """Granted out of a queue; the answer to its first renewal, written before its block began, is unread."""
         return bool(self._metadata)
 
     @property
     def _grace(self) -> float:
-        """Seconds without an answer after which a server is silent."""
+        """Seconds without an answer after which a server counts as silent."""
         return self.ttl_ms / 10_000
 
     def _blocks(self, late: float) -> bool:
-        """So late a loop may have missed an answer, or the time to ask."""
+        """A loop that is this late may have missed an answer, or the time to ask."""
         return late >= (self._margin or LATE)
 
     def _cause(self) -> tuple[LossReason | None, float]:

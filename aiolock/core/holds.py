@@ -22,8 +22,8 @@ class TaskHolds:
 
     Args:
         mark: the manager's.
-        task: whose leases.
-        outer: the same of the task that led to this one.
+        task: the task.
+        outer: the same of the task that started this one.
     """
 
     __slots__ = ("leases", "mark", "outer", "overlapping", "task")
@@ -41,7 +41,7 @@ class TaskHolds:
 
 
 _current: ContextVar[TaskHolds | None] = ContextVar("aiolock_holds", default=None)
-"""What the running task holds, or held; or the one that started it. Only ever detects: ownership is by task."""
+"""What the running task, or the one that started it, holds or held. This only detects: ownership is by task."""
 
 
 def lineage() -> Iterator[TaskHolds]:
@@ -56,7 +56,7 @@ class Holds:
     """The leases of a manager by their task; a task that ends leaves none behind.
 
     Args:
-        context: in which callbacks run that outlive their moment.
+        context: the context of callbacks that outlive the task that set them.
     """
 
     __slots__ = ("_by_task", "_context", "_mark", "_on_end")
@@ -68,7 +68,7 @@ class Holds:
         self._on_end = self._end  # one for all tasks
 
     def of(self, task: asyncio.Task[object] | None) -> TaskHolds | None:
-        """All that `task` holds; None if that is nothing."""
+        """Everything that `task` holds; None if that is nothing."""
         return None if task is None else self._by_task.get(task)
 
     def on(self, home: LossListener, task: asyncio.Task[object] | None) -> tuple[OpenLease, ...]:
@@ -77,7 +77,7 @@ class Holds:
         return () if holds is None else holds.leases.get(home, ())
 
     def add(self, lease: OpenLease) -> None:
-        """A lease begins; called in its task."""
+        """Add a lease; called in its task."""
         hold, task, alone = lease._hold, lease._task, (lease,)
         hold.leases += alone
         if task is None:
@@ -89,7 +89,7 @@ class Holds:
             holds.overlapping += alone
 
     def _begin(self, task: asyncio.Task[object]) -> TaskHolds:
-        """What `task`, which runs, holds in this manager; nothing yet."""
+        """What the running `task` holds in this manager; nothing yet."""
         holds = _current.get()
         if holds is None or holds.mark is not self._mark or holds.task() is not task:
             holds = TaskHolds(self._mark, task, _pruned(holds))
@@ -127,7 +127,7 @@ class Holds:
         """The task ended, and has leases. From now on only its user can release one that it acquired by hand."""
         holds = self._by_task.pop(task, None)
         if holds is None:
-            return  # the last was released since
+            return  # the last one was released in the meantime
         leases = list(holds)
         holds.leases.clear()
         holds.overlapping = ()
@@ -157,7 +157,7 @@ def _holding(holds: TaskHolds | None) -> TaskHolds | None:
 
 
 def _pruned(outer: TaskHolds | None) -> TaskHolds | None:
-    """Links past those that hold nothing any more, so that no chain grows for ever."""
+    """Skip links that hold nothing any more, so that no chain grows for ever."""
     outer = holds = _holding(outer)
     while holds is not None:
         holds.outer = _holding(holds.outer)

@@ -1,4 +1,4 @@
-"""From a manager's entry to its end, whoever or whatever ends it."""
+"""From a manager's entry to its end, whatever ends it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Lifecycle:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._channel = ManagerChannel(runtime)
-        self._entry: asyncio.Timeout | None = None  # while somebody enters
+        self._entry: asyncio.Timeout | None = None  # while a task enters
         self._left: asyncio.Future[None] | None = None  # done when the entry is over
         self._with_loop: AsyncGenerator[None, None] | None = None
 
@@ -38,7 +38,7 @@ class Lifecycle:
         if runtime.binding.bound:
             if runtime.binding.loop is not loop:
                 raise ConfigurationError(
-                    "", "this manager is open on another event loop: close it there first, or make one for each loop"
+                    "", "this manager is open on another event loop: close it there first, or create one for each loop"
                 )
             if runtime.binding.closing:
                 raise ConfigurationError(
@@ -67,8 +67,8 @@ class Lifecycle:
             return
         if runtime.binding.loop is not loop:
             raise ConfigurationError(
-                "", "this manager is open on another event loop, and goes on there: close it there; from another "
-                "thread by asyncio.run_coroutine_threadsafe(manager.close(), loop)"
+                "", "this manager is open on another event loop, and stays open there: close it there; from another "
+                "thread with asyncio.run_coroutine_threadsafe(manager.close(), loop)"
             )  # fmt: skip
         if runtime.binding.closing:
             return
@@ -119,7 +119,7 @@ class Lifecycle:
             if runtime.waiting.told:
                 await self._channel.listen()
             if runtime.binding.closing:
-                await asyncio.sleep(0)  # whoever closes it has this end in the loop's next turn
+                await asyncio.sleep(0)  # the closing task has this end in the loop's next turn
             self._with_loop = self._close_with_loop(runtime.binding.id)
             await anext(self._with_loop)
         except BaseException:
@@ -132,8 +132,8 @@ class Lifecycle:
             raise
 
     async def _close_with_loop(self, entered: str) -> AsyncGenerator[None, None]:
-        # asyncio.run() and its likes end async generators last, when all tasks are done. What was left open until
-        # then is closed here.
+        # asyncio.run() and similar functions end async generators last, when all tasks are done. A manager that is open
+        # until then is closed here.
         try:
             yield
         finally:

@@ -15,8 +15,8 @@ class Limit(Generic[R]):
     """Fails a future at a clock time.
 
     Args:
-        reply: what must be done by then.
-        error: made only when the time has come.
+        reply: must be done by then.
+        error: creates the error when the time has come.
     """
 
     __slots__ = ("_error", "_reply", "due")

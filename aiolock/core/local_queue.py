@@ -1,4 +1,4 @@
-"""Who of this process waits for a name, and what is asked of the server for them."""
+"""The tasks of this process that wait for a name, and the requests to the server for them."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ LONG_AGO = -math.inf
 class LocalQueue:
     """The waiters of one name in this process, and their entries in the server's queue.
 
-    A process has one entry for all its tasks, whoever is first among them when it is granted takes it, and a release
-    hands the name on among them for a turn. Where order is kept task by task, each waiter has an entry of its own.
-    Where several servers decide, nobody keeps a queue: the process's entry asks again whenever the name may be free.
+    A process has one entry for all its tasks. The first of them when it is granted takes it, and a release hands the
+    name on among them for a turn. Where order is kept task by task, each waiter has an entry of its own. Where several
+    servers decide, there is no queue: the process's entry asks again whenever the name may be free.
 
     Args:
         runtime: the manager's.
         calls: requests about the name.
-        entry: what waits in the server's queue for its tasks.
+        entry: creates what waits in the server's queue for its tasks.
 
     Attributes:
         entries: those that are not granted, in order.
         common: the process's entry; None while it has none, or has the name.
-        liveness_ms: for how long a request that queues says that this process is alive; 0 if the server keeps no queue.
-        race: how the process asks where several servers decide; None where one does.
+        liveness_ms: how long a request that queues says that this process is alive; 0 if the server has no queue.
+        race: how the process asks if several servers decide; None if one does.
         replies: how often the server has answered.
-        stated_at: clock time at which what last said that this process waits was written.
-        turn: what is left of this process's turn; None where nobody else waited in it as it began.
+        stated_at: clock time of the last written request that said that this process waits.
+        turn: the rest of this process's turn; None if no other waited in it when it began.
         unsent: entries that go out together, with the next answer; None for none.
         taken: grants that are held or about to be, and transfers on their way.
     """
@@ -73,7 +73,7 @@ class LocalQueue:
         self.stated_at: float = LONG_AGO
         self.unsent: list[QueueEntry] | None = None
         self.taken: int = 0
-        self.waiters: dict[TaskWaiter, None] = {}  # who share the process's entry
+        self.waiters: dict[TaskWaiter, None] = {}  # they share the process's entry
         self.entries: dict[QueueEntry, None] = {}
         self.common: QueueEntry | None = None
         self.turn: Turn | None = None
@@ -82,24 +82,24 @@ class LocalQueue:
 
     @property
     def idle(self) -> bool:
-        """Nobody of this process waits for the name, or has it."""
+        """Whether no task of this process waits for the name, or has it."""
         return not (self.taken or self.waiters or self.common is not None)
 
     @property
     def empty(self) -> bool:
-        """Nobody of this process waits for the name."""
+        """Whether no task of this process waits for the name."""
         return not (self.waiters or self.entries)
 
     @property
     def foremost(self) -> str:
-        """The owner of this process's first entry in the server's queue; '' if none is there."""
+        """The owner of this process's first entry in the server's queue; '' if it has none."""
         first = self.first_queued()
         return "" if first is None else first.owner
 
     # Coming and going.
 
     def join(self, waiter: TaskWaiter) -> float:
-        """One more who wants the name.
+        """Add a waiter for the name.
 
         Returns:
             Clock time at which a request for it was written; 0.0 if none was.
@@ -122,13 +122,13 @@ class LocalQueue:
         return entry.asked_at
 
     def claim(self, waiter: TaskWaiter, request: Callable[[str, str], Call[Any]]) -> None:
-        """One who asks by a request of its own, made with its owner id and metadata."""
+        """Add a waiter with a request of its own, made with its owner id and metadata."""
         entry = self._own_entry(waiter)
-        entry.undoing = "dirty"  # what it takes over was begun, and is not finished
+        entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
         entry.request(request(entry.owner, waiter.metadata))
 
     def leave(self, waiter: TaskWaiter) -> None:
-        """Stop waiting. What it has is the next one's of this process, or is undone."""
+        """Stop waiting. What it has goes to the next one of this process, or is undone."""
         waiter.stop()
         self.waiters.pop(waiter, None)
         entry, waiter.entry = waiter.entry, None
@@ -141,7 +141,7 @@ class LocalQueue:
             self.common.end()
 
     def rejoin(self, waiter: TaskWaiter) -> None:
-        """What it was granted cannot be used any more: undo it, and ask anew, before all others."""
+        """Its grant can no longer be used: undo it, and ask anew, before all others."""
         entry = waiter.entry
         assert entry is not None
         entry.end()
@@ -153,12 +153,12 @@ class LocalQueue:
         self.waiters |= others
 
     def advance(self) -> None:
-        """Somebody came or went: ask for whoever waits now, if nothing else gets them in."""
+        """A task came or went: ask for the waiters, if nothing else gets them in."""
         if self.waiters and self.common is None and not self.taken and not self.runtime.binding.closing:
             self._ask(next(iter(self.waiters)))
 
     def close(self) -> None:
-        """Turn away whoever waits: the manager closes."""
+        """End all waits: the manager closes."""
         name = self.calls.name
         for waiter in self._all():
             waiter.fail(
@@ -166,7 +166,7 @@ class LocalQueue:
             )
 
     def refresh(self, waiter: TaskWaiter) -> None:
-        """Ask the server for whatever gets the waiter in: a message may have been missed."""
+        """Ask the server for the entry that gets the waiter in: a message may have been missed."""
         entry = waiter.entry or self.common
         if entry is not None and entry.state is QUEUED:
             entry.verify()
@@ -196,7 +196,7 @@ class LocalQueue:
             entry.ask()
 
     def enter(self, waiter: TaskWaiter) -> QueueEntry:
-        """An entry for this process, which `waiter` is the first to want."""
+        """Create an entry for this process, which `waiter` is the first to want."""
         runtime = self.runtime
         entry = self.common = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, None)
         runtime.queue_entries[entry.owner] = entry
@@ -225,7 +225,7 @@ class LocalQueue:
             self.taken += 1
             if grant.provisional:
                 entry.confirm(grant)
-            if not entry.waiter.outcome.done():  # else it gives up, and gives back what it has
+            if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
                 entry.waiter.outcome.set_result(grant)
 
     def _give(self, entry: QueueEntry, grant: Grant) -> None:
@@ -266,7 +266,7 @@ class LocalQueue:
             entry.end()
 
     def refused(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
-        """Somebody else has it, and no server keeps a place for the entry."""
+        """Another owner has it, and no server keeps a place for the entry."""
         if isinstance(refusal, Refused):
             entry.waits().refused(refusal)
             self.runtime.fences.heard(refusal.fence)
@@ -276,7 +276,7 @@ class LocalQueue:
             self._turn_away(entry, refusal)
 
     def failed(self, entry: QueueEntry, error: BackendError) -> None:
-        """The server gave no verdict, or refuses: that is the error of whoever has waited for a first answer."""
+        """The server gave no verdict, or refuses: those that still wait for a first answer get that error."""
         if self.runtime.binding.closing:
             return
         waiting = [entry.waiter] if entry.waiter is not None else list(self.waiters)
@@ -308,7 +308,7 @@ class LocalQueue:
             self.ask(entry)
 
     def left(self, entry: QueueEntry) -> None:
-        """The entry waits no more; if it spoke for the others of this process, the next one does."""
+        """The entry no longer waits; if it spoke for the others of this process, the next one does."""
         runtime, entries = self.runtime, self.entries
         if entry.due != NEVER:
             runtime.scheduler.forget(entry)
@@ -342,7 +342,7 @@ class LocalQueue:
     # Requests that go out together, and refreshes.
 
     def send(self) -> None:
-        """Queue all who came while an answer was awaited by one request."""
+        """Queue all that came during the wait for an answer, by one request."""
         assert self.unsent is not None
         first, *more = self.unsent[:TOGETHER]
         self.unsent = self.unsent[TOGETHER:] or None
@@ -350,7 +350,7 @@ class LocalQueue:
         first.ask()
 
     def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
-        """The entry wants to be refreshed by then; where one refresh is enough for all, by the first of them."""
+        """The entry wants to be refreshed by then; if one refresh is enough for all, the first of them is."""
         if not self.calls.one_refresh or entry is self.first_queued():
             self.runtime.scheduler.schedule(entry, due)
 

@@ -1,4 +1,4 @@
-"""What the server tells a manager on a channel of its own: whose turn it is, and who was ended by force."""
+"""What the server tells a manager on a channel of its own: whose turn it is, and which holds were ended by force."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .runtime import Runtime
 
 
 class ManagerChannel:
-    """Hears what the manager is told, and tells whom it concerns.
+    """Hears the manager's messages, and passes them on.
 
     Args:
         runtime: the manager's.
@@ -40,15 +40,15 @@ class ManagerChannel:
             runtime.scheduler.forget(limit)
 
     def on_message(self, payload: str | BackendError | None) -> None:
-        """What came. None: something may have been missed. An error: no more will come.
+        """Handle a message. None: something may have been missed. An error: no more will come.
 
-        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned>`, to be confirmed at once, or for what has a
-        capacity `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `refresh <owner>`: one request was
-        not enough to let in everybody, so a waiter shall ask at once.
+        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned>`, to be confirmed at once, or for a name with a
+        capacity `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `refresh <owner>`: one request
+        could not let in all waiters, so this one must ask at once.
         """
         runtime = self._runtime
         words = payload.split(" ") if isinstance(payload, str) else []
-        if len(words) == 4 and words[0] == "granted":  # first: all others wait for whoever is granted
+        if len(words) == 4 and words[0] == "granted":  # first: all others wait for the new holder
             entry, known = runtime.queue_entries.get(words[1]), runtime.fences.told(words[2])
             if entry is not None and known is not None:
                 entry.told(Granted(known, runtime.limits.liveness_ms, words[3] == "1"), True)
@@ -60,7 +60,7 @@ class ManagerChannel:
                 hold, entry = runtime.holds.get(owner), runtime.queue_entries.get(owner)
                 if hold is not None and fence == str(hold.fence):
                     hold.lose(LossReason.REVOKED)
-                elif entry is not None:  # what was granted to it, and it did not take
+                elif entry is not None:  # what it was granted and did not take
                     entry.verify()
             case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
                 entry = runtime.queue_entries.get(owner)
@@ -88,6 +88,6 @@ def _untold(patience: float) -> BackendError:
     return BackendError(
         "",
         f"SUBSCRIBE got no answer within {format_seconds(patience)} s: is Redis reachable? If a proxy or server "
-        "without pub/sub hangs up on it, make the manager with waiting=Poll()",
+        "without pub/sub hangs up on it, create the manager with waiting=Poll()",
         transient=True,
     )

@@ -1,4 +1,4 @@
-"""How long the server may take to answer: one time limit for all who wait for that, and one timer."""
+"""How long the server may take to answer: one time limit for all that wait for it, and one timer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .scheduler import NEVER, Scheduler
 
 
 class Impatient(Protocol):
-    """Who waits for an answer."""
+    """A waiter for an answer."""
 
     def overdue(self) -> None:
         """The time is over."""
 
 
 class Patience:
-    """Tells whoever has waited for too long.
+    """Tells those that have waited for too long.
 
-    All may wait equally long, so they stand in the order in which their times end, and the timer is the first one's. It
-    is not set back for each that has its answer: nearly all have it long before.
+    All may wait equally long, so they are in the order in which their times end, and the timer is the first one's. It
+    is not reset for each that has its answer: nearly all have it long before.
 
     Args:
         clock: the clock of all its times.
@@ -44,13 +44,13 @@ class Patience:
             self._wake(until)
 
     def end(self, waiting: Impatient) -> None:
-        """It waits no more."""
+        """It no longer waits."""
         self._until.pop(waiting, None)
 
     def on_due(self, now: float, late: float) -> None:
         over = []
         for waiting, until in self._until.items():
-            if until > now >= self._wake_at:  # called before its time, it is the last time: the scheduler stops
+            if until > now >= self._wake_at:  # a call before its time is the last one: the scheduler stops
                 self._wake(until)
                 break
             over.append(waiting)

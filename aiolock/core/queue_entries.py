@@ -1,4 +1,4 @@
-"""The entries of a manager in the servers' queues: whom messages find, and who refreshes together."""
+"""The entries of a manager in the servers' queues: messages find them here, and they are refreshed together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class WaitingEntry(Protocol):
 
     @property
     def queue_number(self) -> int:
-        """Its number in the queue, where the client keeps it."""
+        """Its number in the queue, if the client keeps it."""
 
     @property
     def ttl_ms(self) -> int:
@@ -27,7 +27,7 @@ class WaitingEntry(Protocol):
 
 
 class QueueEntries(dict[str, WaitingEntry]):
-    """All that ask for a name or wait for one, by owner."""
+    """All entries that ask for a name or wait for one, by owner."""
 
     __slots__ = ("_refresh_at",)
 

@@ -33,7 +33,7 @@ class Gate(Protocol):
     unsent: list[QueueEntry] | None
 
     def send(self) -> None:
-        """Ask for the entries that waited for an answer to go out together."""
+        """Ask for the entries that waited for an answer, all together."""
 
     def ask(self, entry: QueueEntry) -> None:
         """It is time for the entry to ask."""
@@ -42,7 +42,7 @@ class Gate(Protocol):
         """The entry has the name."""
 
     def refused(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
-        """Somebody else has it, and the entry is not queued; or it never can be granted."""
+        """Another owner has it, and the entry is not queued; or it can never be granted."""
 
     def failed(self, entry: QueueEntry, error: BackendError) -> None:
         """The server gave no verdict, or refuses."""
@@ -51,21 +51,21 @@ class Gate(Protocol):
         """Its id was ended: it needs another."""
 
     def first_queued(self) -> QueueEntry | None:
-        """The first of this process that stands in the queue."""
+        """The first of this process in the queue."""
 
     def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
-        """It stands in the queue, and wants to say at clock time `due` that it still waits."""
+        """It is in the queue, and wants to say at clock time `due` that it still waits."""
 
     def left(self, entry: QueueEntry) -> None:
-        """It waits no more."""
+        """It no longer waits."""
 
 
 class QueueEntry:
     """What one owner id asks for, from its first request to its grant or its end.
 
-    A grant out of the queue is told to the manager's channel. It came after the request was written that last said that
-    this process is alive, so that moment is what the deadline counts from. A message that is lost is made up for by the
-    next refresh. Nobody tells that a holder has expired: whoever is first in the queue asks then.
+    A grant out of the queue comes on the manager's channel. It came after the last request that said that this process
+    is alive was written, so the deadline counts from that moment. The next refresh makes up for a lost message. No
+    message says that a holder has expired: the first in the queue asks then.
 
     Args:
         gate: the name's.
@@ -77,7 +77,7 @@ class QueueEntry:
         asked_at: clock time at which its request was written; 0.0 before that.
         tainted: a request of the owner died unanswered.
         undoing: how the server is told that a grant is undone.
-        wait: what it was answered that was no grant; None before that.
+        wait: the answers so far that were no grant; None before that.
         continues: it was handed on in the middle of this process's turn.
         more: entries that were queued with it in one request.
     """
@@ -126,11 +126,11 @@ class QueueEntry:
 
     @property
     def queue_number(self) -> int:
-        """Its number in the queue, where the client keeps it."""
+        """Its number in the queue, if the client keeps it."""
         return 0 if self.wait is None else self.wait.queue_number
 
     def waits(self) -> Wait:
-        """How its wait goes, which begins now if it did not before."""
+        """The state of its wait, which begins now if it had not begun."""
         if self.wait is None:
             self.wait = Wait()
         return self.wait
@@ -138,14 +138,14 @@ class QueueEntry:
     # Asking.
 
     def ask(self) -> None:
-        """Ask for the name; where somebody has it, the answer says that the entry was queued."""
+        """Ask for the name; if it is held, the answer says that the entry was queued."""
         gate, asker = self.gate, self.asker
         runtime = gate.runtime
         more = [entry.owner for entry in self.more] if self.more else ()
         ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:
-            # One statement is enough for all entries of a process.
+            # One sign of life is enough for all entries of a process.
             self._states = runtime.clock.now() > gate.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -1
         self.request(asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more))
@@ -167,7 +167,7 @@ class QueueEntry:
         self.gate.runtime.scheduler.forget(self)
 
     def pause(self) -> None:
-        """The server gave no verdict: ask again a little later each time."""
+        """The server gave no verdict: ask again, a little later each time."""
         self.ask_at(self.gate.runtime.clock.now() + self.waits().unanswered())
 
     def ask_at(self, due: float) -> None:
@@ -186,7 +186,7 @@ class QueueEntry:
         self._call = None
         if not isinstance(outcome, BackendError):
             gate.replies += 1
-        elif self.state is ENDED and more:  # nobody wrote it again: the others' places are in doubt
+        elif self.state is ENDED and more:  # it was not written again: the others' places are in doubt
             self.more = ()
             self._leave_asking_to(more, tainted=True)
             return
@@ -199,7 +199,7 @@ class QueueEntry:
             gate.send()
 
     def behind(self, outcome: AcquireOutcome | BackendError, sent_at: float, rank: int) -> None:
-        """What a request was answered that queued this entry, too, so many places behind its own."""
+        """The answer to a request that queued this entry, too, this many places behind its own."""
         if self.state is not ASKING:
             return
         match outcome:
@@ -213,12 +213,12 @@ class QueueEntry:
         self.take(outcome, sent_at)
 
     def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
-        """What became of a request that was written at `sent_at`."""
+        """The outcome of a request that was written at `sent_at`."""
         if self.state is not ASKING:
             return  # given up, or a message was faster
         if isinstance(outcome, Granted):
             asker, policy = self.asker, self.asker.policy
-            # What did not ask to be queued was granted at once, or as a copy of that.
+            # A request that did not ask to be queued was granted at once, or as a copy of such a request.
             provisional = outcome.pttl < policy.ttl_ms and asker.liveness_ms > 0
             self.gate.granted(self, Grant(outcome, sent_at, policy.margin, provisional))
         elif isinstance(outcome, Queued | Passed):
@@ -233,7 +233,7 @@ class QueueEntry:
     # Waiting in the server's queue.
 
     def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
-        """The server said so, answering what was written at `sent_at`."""
+        """The server said so, in its answer to what was written at `sent_at`."""
         self.state = QUEUED
         self.waits().queued(outcome, sent_at)
         if isinstance(outcome, Queued):
@@ -253,7 +253,7 @@ class QueueEntry:
         gate, runtime = self.gate, self.gate.runtime
         grant = Grant(outcome, self._stated_at(), self.asker.policy.margin, provisional)
         if runtime.clock.now() >= grant.deadline:
-            # This loop stood still: the server may have passed on meanwhile, over others of its waiters, too.
+            # This loop stood still: the server may have granted to another by now, over others of its waiters, too.
             runtime.queue_entries.verify()
         elif not runtime.backend.abilities.tells_grants:
             self.confirm(grant)
@@ -261,7 +261,9 @@ class QueueEntry:
             gate.granted(self, grant)
 
     def confirm(self, grant: Grant) -> None:
-        """Renew a provisional grant at once: before the waiter runs, for its block may begin with a blocking call."""
+        """Renew a provisional grant at once: before the waiter runs, because its block may begin with a blocking
+        call.
+        """
         Confirmation(self, grant).write()
 
     def verify(self) -> None:
@@ -270,7 +272,7 @@ class QueueEntry:
             self.gate.schedule_refresh(self, self.gate.runtime.clock.now())
 
     def _stated_at(self) -> float:
-        """When what last told the server that this entry waits was written."""
+        """When the last request that told the server that this entry waits was written."""
         if self.state is ASKING and self._call is not None and self._states:
             return self._call.sent_at
         return self.gate.stated_at if self.asker.calls.one_refresh else self.waits().sent_at
@@ -301,7 +303,7 @@ class QueueEntry:
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is not QUEUED:
-            return  # what ended it was written behind this request
+            return  # what ended it was written after this request
         self.gate.replies += 1
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
@@ -326,12 +328,12 @@ class QueueEntry:
         if error.transient or runtime.clock.now() < self._stated_at() + runtime.limits.liveness:
             self.schedule()
         else:
-            self.gate.renew_owner(self)  # it counts as dead by now: whoever asks anew is told why
+            self.gate.renew_owner(self)  # it counts as dead by now: a new attempt is told why
 
     # Its end.
 
     def end(self) -> None:
-        """Give up: whatever the server has granted or queued, or will, is undone."""
+        """Give up: undo whatever the server has granted or queued, or will."""
         state, call = self.state, self._call
         if state is ENDED:
             return
@@ -350,7 +352,7 @@ class QueueEntry:
         )
 
     def _leave_asking_to(self, others: Sequence[QueueEntry], tainted: bool = False) -> None:
-        """No answer comes that these entries wait for, or those that are unsent."""
+        """No answer will come that these entries wait for, or those that are unsent."""
         left = [entry for entry in others if entry.state is ASKING]
         for entry in left:
             entry.state, entry.tainted = IDLE, entry.tainted or tainted
@@ -359,13 +361,13 @@ class QueueEntry:
             self.gate.send()
 
     def taint(self) -> None:
-        """A request of the owner died unanswered, and may still come to the server: what ends it leaves a tombstone."""
+        """A request of the owner went unanswered, and may still reach the server: its end leaves a tombstone."""
         for entry in self.more:
             entry.taint()
         hold = self.gate.runtime.holds.get(self.owner)
         self.tainted = True
         if self._release is not None:
-            self._release.taint()  # which may be unwritten yet
+            self._release.taint()  # it may still be unwritten
         elif hold is not None:
             hold.tainted = True
 

@@ -1,4 +1,4 @@
-"""How a process asks for a name where several servers decide, so that nobody keeps a queue of processes."""
+"""How a process asks for a name if several servers decide, and there is no queue of processes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Queue(Protocol):
     waiters: dict[TaskWaiter, None]
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
-        """The entry's id is spent."""
+        """The entry's id is used up."""
 
 
 class Race:
-    """Asks when a release is told, when the holder's time is over, or after a while.
+    """Asks when a release is announced, when the holder's time is over, or after a while.
 
-    A release is followed by the request of the next task of the process, in one write. Who waits elsewhere cannot be
-    counted, so that every so often the process pauses, as if somebody did.
+    A release is followed by the request of the next task of the process, in one write. Waiters elsewhere cannot be
+    counted, so the process pauses from time to time, as if there were some.
 
     Args:
         queue: the waiters it asks for.
@@ -51,7 +51,7 @@ class Race:
         self._yield_until = -math.inf  # clock time until which the name is left to other processes
 
     def begin(self, entry: QueueEntry) -> None:
-        """A first attempt: at once, but for the time that is left to others."""
+        """Make a first attempt: at once, except for the time that is left to others."""
         if self._queue.runtime.clock.now() < self._yield_until:
             entry.ask_at(self._yield_until)
         else:
@@ -63,7 +63,7 @@ class Race:
         entry.ask()
 
     def refused(self, entry: QueueEntry, refusal: Refused) -> None:
-        """Somebody else has it: wait for a signal, or for a time. What some servers granted is undone."""
+        """Another has it: wait for a signal, or for a time. Undo what some servers granted."""
         if refusal.spent:
             self._queue.renew_owner(entry, asks=False)
         split = refusal.spent and not refusal.pttl
@@ -86,7 +86,7 @@ class Race:
             self.ask(entry)
 
     def released(self) -> None:
-        """This process released it: if another of its tasks waits, that one is next, or leaves it to others first."""
+        """This process released it: if another of its tasks waits, it is next, or leaves the name to others first."""
         queue = self._queue
         if not queue.waiters:
             return
@@ -96,7 +96,7 @@ class Race:
             self._yield_until = queue.runtime.clock.now() + YIELD_PAUSE
 
     def stop(self) -> None:
-        """Nobody waits any more."""
+        """No one waits any more."""
         if self._listener is not None:
             self._listener.stop()
 

@@ -1,4 +1,6 @@
-"""How an owner's end reaches the server: written at once, repeated until it is known, awaited by whoever cares."""
+"""How the end of an owner reaches the server: written at once, repeated until it is known, awaited by those who
+care.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class ReleaseResult:
         self.sent_at: float = 0.0
 
     def settle(self, outcome: ReleaseOutcome | BackendError, resent: bool = False) -> None:
-        """The server's answer, or the client's giving up.
+        """Take the server's answer, or the error with which the client gave up.
 
         Args:
             outcome: either.
@@ -84,10 +86,10 @@ class ReleaseResult:
         return observer
 
     def overdue(self) -> None:
-        """It goes on without who waits for it."""
+        """It continues without those that wait for it."""
         self._wake()
         logger.warning(
-            "no answer yet to the release of lock %r; it goes on in the background until the lock expires",
+            "no answer yet to the release of lock %r; it continues in the background until the lock expires",
             self._hold.calls.name,
             extra={"lock_name": self._hold.calls.name},
         )
@@ -105,12 +107,12 @@ class PendingRelease:
     Args:
         runtime: the manager's.
         calls: the name's requests.
-        owner: who ends, or has `left` levels left.
+        owner: the one that ends, or has `left` levels left.
         ttl_ms: the owner's ttl.
         left: levels left; 0 ends the owner.
         ending: how.
-        tainted: a request of this owner died unanswered: leave a tombstone.
-        result: told the end of it; None where nobody cares.
+        tainted: a request of this owner went unanswered: leave a tombstone.
+        result: told the end of it; None if no one cares.
         resent: another request may have ended the owner already.
     """
 
@@ -170,15 +172,15 @@ class PendingRelease:
             self._result.sent_at = call.sent_at
 
     def taint(self) -> None:
-        """An earlier request of this owner died unanswered: what is written from now on leaves a tombstone."""
+        """An earlier request of this owner went unanswered: what is written from now on leaves a tombstone."""
         self._tainted = True
         if self._call is not None:
             again = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, True)
             self._call.keys, self._call.args = again.keys, again.args
 
     def _unanswered(self) -> bool:
-        # At once for the first time. A request that ends every connection must not do it for as long as others need
-        # to be answered, nor for ever.
+        # The first time at once. A request that ends every connection must not do it while others need answers, nor for
+        # ever.
         again = not self._resent
         self._resent = True
         self.taint()
@@ -201,12 +203,12 @@ class PendingRelease:
                 return
         self._call = None
         if self._result is not None:
-            # Of one level: a hold that has ended since is judged by what ended it.
+            # For one level: a hold that has ended since is judged by what ended it.
             self._result.settle(outcome, self._resent or self._left > 0)
         if self._attempts:
             gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
             if gate is not None:
-                gate.signal()  # the local queue went on when this was first written, and was refused since
+                gate.signal()  # the local queue continued when this was first written, and was refused since
 
     def on_due(self, now: float, late: float) -> None:
         self._write()

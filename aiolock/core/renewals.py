@@ -1,4 +1,4 @@
-"""Requests that many make together: holds that are renewed, entries in queues that are kept."""
+"""Requests that many make together: holds that are renewed, entries that stay in queues."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ logger: Log = Log("aiolock.renewals")
 CHUNK = 320
 """Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
 CHUNK_KEYS = 2000
-"""Keys in one request, where a renewal has many."""
+"""Keys in one request, if a renewal has many."""
 
 
 class Renewable(Protocol):
-    """Something that asks the server together with others: a hold to be extended, an entry in a queue to be kept."""
+    """Something that asks the server together with others: a hold to extend, an entry to keep in a queue."""
 
     def part(self) -> tuple[Batch, Part]:
-        """How to make one request of many such, and this one's line in it."""
+        """How to combine many into one request, and this one's line in it."""
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         """The server's verdict on a request written at `sent_at`."""
@@ -33,11 +33,11 @@ class Renewable(Protocol):
 
 
 Asked = tuple[Renewable, Part]
-"""Who asked, and its part of the request."""
+"""The one that asked, and its part of the request."""
 
 
 class Renewals:
-    """Writes them in batches, and tells each its own verdict.
+    """Writes them in batches, and passes each its own verdict.
 
     Args:
         backend: the server.
@@ -47,13 +47,13 @@ class Renewals:
         self._backend = backend
 
     def write(self, renewals: Iterable[Renewable]) -> None:
-        """Ask for all of them, in as few requests as there can be."""
+        """Ask for all of them, in as few requests as possible."""
         batches: dict[Batch, list[Asked]] = {}
         for renewal in renewals:
             try:
                 batch, part = renewal.part()
             except Exception:
-                logger.exception("an error in a renewal; the others go on")
+                logger.exception("an error in a renewal; the others continue")
             else:
                 batches.setdefault(batch, []).append((renewal, part))
         for batch, asked in batches.items():
@@ -71,7 +71,7 @@ class Renewals:
                 for renewal, _ in asked:
                     renewal.unknown(result)
             else:
-                # One key that is denied spoils a whole request: split until it stands alone.
+                # One denied key spoils a whole request: split until it is alone.
                 middle = len(asked) // 2
                 self._request(batch, asked[:middle])
                 self._request(batch, asked[middle:])
@@ -80,7 +80,7 @@ class Renewals:
         try:
             self._backend.post(call)
         except Exception as error:
-            logger.exception("renewals could not be written; they are tried again")
+            logger.exception("renewals could not be written; trying again")
             settle(BackendError("", f"a renewal could not be written: {error!r}", transient=True))
 
 

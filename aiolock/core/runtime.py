@@ -36,11 +36,11 @@ class Limits:
 
     Attributes:
         request_timeout: how long one answer of the server may take.
-        recheck: how long a waiter sleeps at most before it asks again; in a queue that the server keeps, it asks each
-            third of `liveness` anyway.
-        handoff_limit: how often in one turn a lock is handed on inside the process while other processes wait; on a
+        recheck: how long a waiter sleeps at most before it asks again; in a queue on the server, it asks every third of
+            `liveness` anyway.
+        handoff_limit: how often a lock is handed on inside the process in one turn while other processes wait; on a
             quorum, how often in a row before a pause.
-        liveness: how long a process that waits in a queue kept by the server counts as alive without a sign of life.
+        liveness: how long a process that waits in a queue on the server counts as alive without a sign of life.
         liveness_ms: the same as the wire has it.
     """
 
@@ -55,7 +55,7 @@ class Limits:
 
 
 class Draining(Protocol):
-    """The end of the manager, as long as tasks still wait or are inside."""
+    """The end of the manager, while tasks still wait or are inside."""
 
     def progress(self) -> None:
         """A task left: it may have been the last one."""
@@ -68,10 +68,10 @@ class Closable(Protocol):
         """The lock may be free."""
 
     def close(self) -> None:
-        """Turn away whoever waits."""
+        """End all waits."""
 
     def occupied(self) -> bool:
-        """Some task waits."""
+        """Whether a task waits."""
 
 
 class Runtime:
@@ -101,7 +101,7 @@ class Runtime:
         self._renew()
 
     def _renew(self) -> None:
-        """What each entry of the manager has anew."""
+        """Create what each entry of the manager has anew."""
         self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend).write)
         self.patience: Patience = Patience(self.clock, self.scheduler, self.limits.request_timeout)
         self.subscriptions: Subscriptions = Subscriptions(self.backend, self.fall_back)
@@ -120,18 +120,18 @@ class Runtime:
         self.queue_entries.clear()
 
     def fall_back(self, refusal: BackendError) -> None:
-        """The server refuses SUBSCRIBE, which matters no more once the manager closes."""
+        """The server refuses SUBSCRIBE, which no longer matters once the manager closes."""
         if not self.binding.closing:
             self.waiting.fall_back(refusal)
 
     def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:
-        """Fail `reply` with `error()` if it is not there at clock time `due`; to be forgotten when it came."""
+        """Fail `reply` with `error()` if it is not there at clock time `due`; forget the limit when the reply came."""
         limit = Limit(reply, error)
         self.scheduler.schedule(limit, due)
         return limit
 
     def unanswered(self, name: str, doing: str) -> BackendError:
-        """The error for a request that took longer than `request_timeout`."""
+        """Return the error for a request that took longer than `request_timeout`."""
         patience, known = self.limits.request_timeout, self.backend.unreachable
         error = BackendError(
             name,
@@ -143,7 +143,7 @@ class Runtime:
         return error
 
     async def ask(self, call: Call[R], doing: str) -> R:
-        """Run `call` and wait for its answer, `request_timeout` at most.
+        """Run `call` and wait for its answer, for at most `request_timeout`.
 
         Raises:
             BackendError: unreachable or refused.

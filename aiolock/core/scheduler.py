@@ -1,4 +1,4 @@
-"""One timer and what is due, in order: renewals, deadlines, time limits. It has no task, so nobody can cancel it."""
+"""One timer and what is due, in order: renewals, deadlines, time limits. It has no task, so no one can cancel it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .renewals import Renewable
 logger: Log = Log("aiolock.scheduler")
 
 STALE = 128
-"""Entries of what was forgotten that may stay in the heap, or a quarter of it if that is more."""
+"""Forgotten entries that may stay in the heap, or a quarter of it if that is more."""
 SECONDS = 64
 """How many seconds' buckets are kept before empty ones are searched for and dropped."""
 NEVER = math.inf
 """The due time of what is not scheduled."""
 LATE = 1.0
-"""Seconds a wake-up may be late before it is worth a word in the log."""
+"""Seconds a wake-up may be late before it is logged."""
 
 
 class Scheduled(Protocol):
@@ -39,9 +39,9 @@ class Scheduled(Protocol):
 
 
 class Scheduler:
-    """Calls whatever is due, and has written what that asks for, together.
+    """Calls whatever is due, and writes what these calls ask for, together.
 
-    It runs in callbacks of the loop's timer. Whatever is raised in one, the next wake-up is set.
+    It runs in callbacks of the loop's timer. Whatever one of them raises, the next wake-up is set.
 
     Args:
         clock: the clock of all `due` times.
@@ -52,8 +52,8 @@ class Scheduler:
         self._clock = clock
         self._write = write
         self._running = False
-        # Most of what is scheduled is forgotten long before it is due. So it is kept by the second at first, where it
-        # leaves nothing behind, and put in order only when that second has come.
+        # Most items are forgotten long before they are due. So they are first kept by the second, where they leave
+        # nothing behind, and put in order only when that second has come.
         self._seconds: dict[float, dict[Scheduled, float]] = {}
         self._sweep_at = SECONDS
         self._ordered: float = -math.inf  # clock time before which it is in the heap
@@ -62,7 +62,7 @@ class Scheduler:
         self._stale = 0
         self._wake_at = NEVER
         self._timer: Timer | None = None
-        self._context = contextvars.Context()  # no user's, though a user's task sets the timer
+        self._context = contextvars.Context()  # no user's, although a user's task sets the timer
 
     def start(self) -> None:
         """Begin, on the running loop."""
@@ -70,7 +70,7 @@ class Scheduler:
         self._wake_next()
 
     def stop(self) -> None:
-        """End. Whatever was still scheduled is called a last time: somebody may wait for it."""
+        """End. Whatever is still scheduled is called a last time: a task may wait for it."""
         self._running = False
         self._wake_at = NEVER
         timer, self._timer = self._timer, None
@@ -84,9 +84,9 @@ class Scheduler:
         """Call `item` at `due`, instead of whenever it was due before.
 
         Args:
-            item: what.
+            item: the item.
             due: clock time.
-            early: seconds by which it may be sooner, where others ask the server then; `MAX_EARLY` at most.
+            early: seconds by which it may be sooner, if others ask the server then; `MAX_EARLY` at most.
         """
         if item.due != NEVER:
             self.forget(item)
@@ -108,7 +108,7 @@ class Scheduler:
             self._wake(due)
 
     def forget(self, item: Scheduled) -> None:
-        """Call `item` no more."""
+        """Do not call `item` any more."""
         due = item.due
         if due == NEVER:
             return
@@ -123,11 +123,11 @@ class Scheduler:
             self._stale = 0
 
     def lateness(self, now: float) -> float:
-        """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time. Asked by any thread."""
+        """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time. Works in any thread."""
         return max(0.0, now - self._wake_at)
 
     def _sweep(self) -> None:
-        """Drop the seconds of which all was forgotten: with long ttls they would pile up until they come."""
+        """Drop the seconds whose items were all forgotten: with long ttls they would pile up until they come."""
         if len(self._seconds) >= self._sweep_at:
             self._seconds = {second: items for second, items in self._seconds.items() if items}
             self._sweep_at = max(SECONDS, 2 * len(self._seconds))
@@ -151,7 +151,7 @@ class Scheduler:
             return
         if self._timer is not None:
             self._timer.cancel()
-        # What is overdue has just been scheduled so: nobody is late yet.
+        # What is overdue has just been scheduled so: nothing is late yet.
         self._wake_at = max(when, self._clock.now())
         self._timer = self._context.run(self._clock.call_at, self._wake_at, self._run)
 
@@ -179,7 +179,7 @@ class Scheduler:
             logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
 
     def _call_due(self, now: float, late: float, renewals: list[Renewable]) -> None:
-        """Call whatever is due, and what may be early with them; notes who asks for a renewal."""
+        """Call whatever is due, and what may be early with them; note what asks for a renewal."""
         for item, _, _ in self._pop(now):
             _call(item, now, late, renewals)
         if renewals:
@@ -188,7 +188,7 @@ class Scheduler:
                 if due - early <= now:
                     early_too.append(item)
                 else:
-                    self.schedule(item, due, early)  # first, for whoever is asked may put it off
+                    self.schedule(item, due, early)  # first, because the callee may put it off
             for item in early_too:
                 _call(item, now, 0.0, renewals)
 
@@ -209,4 +209,4 @@ def _call(item: Scheduled, now: float, late: float, renewals: list[Renewable]) -
         if renewal is not None:
             renewals.append(renewal)
     except Exception:
-        logger.exception("an error in what was due; the other leases go on being watched")
+        logger.exception("an error in a due item; the others are still watched")

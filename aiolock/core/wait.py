@@ -1,4 +1,4 @@
-"""How an entry's wait goes: what the server has answered since it first asked."""
+"""The state of an entry's wait: what the server has answered since it first asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import BackendError
 from ..scripts.outcomes import Passed, Queued, Refused
 
 FIRST_PAUSE = 0.1
-"""Seconds before the second attempt at most, where the server gave no verdict; doubled from attempt to attempt."""
+"""Seconds before the second attempt at most, if the server gave no verdict; doubled from attempt to attempt."""
 LONGEST_PAUSE = 1.0
 """Seconds between two such attempts at most."""
 STAGGER = 0.003
@@ -17,15 +17,15 @@ STAGGER = 0.003
 
 
 class Wait:
-    """Made with the first answer that is no grant.
+    """Created with the first answer that is no grant.
 
     Attributes:
         refusal: the last answer that named a holder.
         failure: why an attempt after that got no verdict.
         attempts: how often it was refused, queued or refreshed, or got no verdict.
         failures: how often in a row it got no verdict.
-        queue_number: its number in the queue, where the client keeps it; 0 for a new one.
-        serial: what is told later has a higher one.
+        queue_number: its number in the queue, if the client keeps it; 0 for a new one.
+        serial: a later message has a higher one.
         free_at: clock time at which the name may be free, as far as the server has told.
         sent_at: clock time at which the request was written that was last answered "queued"; -inf before that.
     """
@@ -44,16 +44,16 @@ class Wait:
 
     @property
     def queued_before(self) -> bool:
-        """A server has it in its queue, as far as is known."""
+        """Whether a server has it in its queue, as far as is known."""
         return self.sent_at > -math.inf
 
     def refused(self, refusal: Refused) -> None:
-        """Somebody else has it."""
+        """Another owner has it."""
         self.refusal, self.failure = refusal, None
         self.attempts += 1
 
     def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
-        """It stands in the queue, says the answer to what was written at `sent_at`."""
+        """It is in the queue, says the answer to what was written at `sent_at`."""
         self.failure = None
         self.attempts += 1
         self.failures = 0
@@ -62,17 +62,17 @@ class Wait:
         if isinstance(outcome, Queued):
             self.refusal, rank = outcome, outcome.rank
             self.serial, self.queue_number = outcome.serial, outcome.queue_number
-        # A request written then takes as long to the server as the one that learnt this.
+        # A request written then takes as long to reach the server as the one that learnt this.
         pause = outcome.pttl / 1000 + 0.001 + STAGGER * (rank - 1)
         self.free_at = sent_at + pause if outcome.pttl > 0 and rank < 10 else math.inf
 
     def unanswered(self) -> float:
-        """The server gave no verdict: seconds before it is asked again, a little more each time."""
+        """The server gave no verdict: return the seconds before the next attempt, a little more each time."""
         self.attempts += 1
         self.failures += 1
         return min(LONGEST_PAUSE, self.backoff) * random.uniform(0.5, 1)
 
     @property
     def backoff(self) -> float:
-        """Seconds before the next attempt at most, after so many failures."""
+        """Seconds before the next attempt at most, after this many failures."""
         return FIRST_PAUSE * float(2 ** min(self.failures - 1, 10))

@@ -13,7 +13,7 @@ from .runtime import Runtime
 from .scheduler import NEVER
 
 E = TypeVar("E")
-"""What a waiter is granted by: an entry, of which it knows nothing."""
+"""What a waiter is granted with: an entry, of which it knows nothing."""
 
 FINAL_REFRESH = 0.1
 """Seconds before its timeout at which a waiter asks a last time; a quarter of the whole wait if that is less."""
@@ -35,24 +35,24 @@ class Queue(Protocol):
     runtime: Runtime
 
     def refresh(self, waiter: Any) -> None:
-        """Ask the server for whatever gets the waiter in: a message may have been missed."""
+        """Ask the server for the entry that gets the waiter in: a message may have been missed."""
 
 
 class Waiter(Generic[E]):
-    """One task's wait for a name: it ends with an entry that was granted, with a refusal, or with an error.
+    """One task's wait for a name: it ends with a granted entry, with a refusal, or with an error.
 
     Args:
         queue: the name's gate.
         calls: requests of this acquisition's weight.
         policy: how it wants to hold the name.
-        timeout: seconds to wait; None for without limit, 0 for one attempt.
-        patient: an outage does not end the wait; else the server must answer within `request_timeout`.
+        timeout: seconds to wait; None for no limit, 0 for one attempt.
+        patient: an outage does not end the wait; otherwise the server must answer within `request_timeout`.
 
     Attributes:
-        queues: it waits for its turn; else it is refused if somebody holds the name.
-        liveness_ms: for how long its request says that this process waits; 0: it does not queue.
-        entry: the entry in the server's queue that is its own, or that it was granted by; None while it shares the
-            entry of its process.
+        queues: it waits for its turn; otherwise it is refused if the name is held.
+        liveness_ms: how long its request says that this process waits; 0: it does not queue.
+        entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
+            process's.
         asked: its process asked for it when it came.
         outcome: done with the entry's grant; or with the refusal.
     """
@@ -91,22 +91,24 @@ class Waiter(Generic[E]):
 
     @property
     def impatient(self) -> bool:
-        """An outage is its error: it does not wait, or the server has not answered since it came and must in time."""
+        """An outage is its error: it does not wait, or the server has not answered since it came and must answer in
+        time.
+        """
         return not self.queues or self._queue.replies == self._replies
 
     def wait_again(self) -> None:
-        """What it was granted is void: it waits anew."""
+        """Its grant is void: it waits anew."""
         self.entry = None
         self.outcome = asyncio.Future()
 
     def fail(self, error: BaseException) -> None:
-        """End the wait by an error."""
+        """End the wait with an error."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
-            self.outcome.exception()  # whoever was cancelled does not retrieve it
+            self.outcome.exception()  # a cancelled task does not retrieve it
 
     def stop(self) -> None:
-        """It waits no more."""
+        """It no longer waits."""
         runtime = self._queue.runtime
         runtime.patience.end(self)
         if self.due != NEVER:

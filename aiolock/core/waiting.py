@@ -10,7 +10,7 @@ logger: Log = Log("aiolock.manager")
 
 
 class Waiting:
-    """Messages, unless the manager was made with `Poll` or the server refuses SUBSCRIBE.
+    """Messages, unless the manager was created with `Poll` or the server refuses SUBSCRIBE.
 
     Args:
         poll: how to wait without messages; None to be told.
@@ -27,7 +27,7 @@ class Waiting:
         self.begin()
 
     def begin(self) -> None:
-        """The manager is entered: begin as it was made."""
+        """The manager is entered: begin as it was created."""
         self.poll: Poll | None = self._given
         self.told: bool = self.poll is None
 
@@ -38,5 +38,5 @@ class Waiting:
             logger.warning("not told of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
 
     def pause(self, longest: float, attempts: int) -> float:
-        """Seconds until a waiter asks again, after so many attempts in vain: `longest`, or less where it polls."""
+        """Seconds until a waiter asks again, after this many unsuccessful attempts: `longest`, or less if it polls."""
         return longest if self.poll is None else min(longest, self.poll.pause(attempts - 1))

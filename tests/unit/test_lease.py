@@ -221,7 +221,7 @@ async def test_outage_at_release_is_a_warning(
         assert not holder.task.done()
         await backend.clock.advance(0.2)
         await holder.task
-        assert "goes on in the background" in caplog.text
+        assert "continues in the background" in caplog.text
         assert lock_keys(backend) != []
     await settle(backend)
     assert lock_keys(backend) == []
