@@ -99,7 +99,7 @@ class Holder:
 
     def __str__(self) -> str:
         """For people: "web-3:4711 nightly report"."""
-        return " ".join(filter(None, (self.process, self.metadata))) or "somebody who did not say who"
+        return " ".join(filter(None, (self.process, self.metadata))) or "an unnamed holder"
 
 
 class AcquireTimeout(NotAcquired, TimeoutError):

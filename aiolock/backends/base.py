@@ -36,16 +36,16 @@ class Abilities:
 
     Attributes:
         queues: one server decides, and keeps a queue for each name. Otherwise several decide and waiters race; there is
-            nothing but the lock, and no transfer.
-        tells_grants: a grant counts as a message or in the answer to a refresh, too. Otherwise only as the answer to a
-            call that acquires.
+            only the lock, and no transfer.
+        tells_grants: a grant also counts as a message or in the answer to a refresh. Otherwise it counts only as the
+            answer to a call that acquires.
     """
 
     queues: bool = True
     tells_grants: bool = True
 
     def need_queues(self, name: str, what: str) -> None:
-        """Raise if there are none, for what needs them; `what` in the plural, such as "fair locks".
+        """Raise if there are no queues; `what` needs them, in the plural, such as "fair locks".
 
         Raises:
             ConfigurationError: the locks are held on a quorum.

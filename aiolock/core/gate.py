@@ -52,8 +52,9 @@ class Gate:
 
     @classmethod
     def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Gate | None = None) -> Gate:
-        """The gate of a name; if nobody of this process uses it, `idle` if that is of this entry of the manager, or a
-        new one."""
+        """Return the gate of a name; if it is unused in this process, `idle` if that belongs to this entry of the
+        manager, or a new one.
+        """
         gate: Any
         if idle is not None and idle._manager == runtime.binding.id:
             gate = runtime.gates.get(idle._key, idle)
@@ -84,7 +85,7 @@ class Gate:
         """
         queue, runtime = self.queue, self.runtime
         runtime.gates[self._key] = self
-        # Who waits rides out an outage; but not behind others who never had an answer either.
+        # A waiter survives an outage, but not behind others that never had an answer either.
         others = queue.taken or queue.waiters or queue.common is not None
         patient = bool(others) and queue.replies > 0 and timeout != 0 and self.contention.exclusive
         waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
@@ -144,7 +145,7 @@ class Gate:
         return hold
 
     def settle_down(self) -> None:
-        """Somebody came or went: let the next one ask, or forget the name."""
+        """A task came or went: let the next one ask, or forget the name."""
         queue, runtime = self.queue, self.runtime
         if queue.waiters:
             queue.advance()
@@ -197,7 +198,7 @@ class Gate:
             hold.left(lease)
         result = self.lower(hold, ending)
         if last:
-            self.runtime.tasks.remove(lease)  # behind the request: others wait for that
+            self.runtime.tasks.remove(lease)  # after the request: others wait for that
         return result
 
     def lower(self, hold: Hold, ending: Ending) -> ReleaseResult:

@@ -38,8 +38,8 @@ class Gathering(QueueEntry):
     Args:
         gate: the names'.
         owner: the id.
-        asker: the waiter on whose terms it asks.
-        waiter: who alone can take it; None for whoever is first in the process when it is granted.
+        asker: the waiter whose options it asks with.
+        waiter: the only one that can take it; None for the first of the process when it is granted.
     """
 
     __slots__ = ("_again", "_began", "_limit", "_number", "_part")

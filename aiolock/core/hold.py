@@ -158,22 +158,22 @@ class Hold:
         self._scheduler = scheduler
         self._limit = NEVER if policy.max_hold is None else clock.now() + policy.max_hold
         self._margin = grant.margin
-        self._metadata = ""  # what the first renewal has to say, where one confirms the grant
+        self._metadata = ""  # what the first renewal must say, if it confirms the grant
         self.watchers: tuple[tuple[OpenLease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
         self.due: float = NEVER
         renew_at = None
         if grant.provisional:
             self._metadata = asker.metadata
             self._hoped = grant.sent_at + policy.ttl - policy.margin  # its deadline, if the first renewal succeeds
-            self._overdue = 0  # looks at it past its deadline, each in a turn of its own
-            # The first renewal was written when the grant was told; without an answer it is repeated.
+            self._overdue = 0  # checks past its deadline, each in a turn of its own
+            # The first renewal was written when the grant arrived; without an answer it is repeated.
             renew_at = clock.now() + (0.0 if grant.doubtful else outcome.pttl / 3000)
         self.extend(grant.sent_at, outcome.pttl, renew_at)
 
     def extend(self, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
-        # was asked for: what was stepped back may be put right again.
+        # was requested: a clock that was stepped back may be corrected.
         ttl_ms, policy = self.ttl_ms, self.policy
         self.expiry: float = sent_at + (pttl if pttl < ttl_ms else ttl_ms) / 1000
         deadline = self.expiry - self._margin
@@ -284,7 +284,7 @@ class Hold:
             self.calls = joint(levels)
 
     def nested(self, calls: Calls) -> None:
-        """A level that was asked for has its lease, or will have none."""
+        """A requested level has its lease, or will have none."""
         at = self.nesting.index(calls)
         self.nesting = (*self.nesting[:at], *self.nesting[at + 1 :])
 

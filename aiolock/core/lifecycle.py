@@ -112,7 +112,7 @@ class Lifecycle:
     async def _open(self) -> None:
         runtime = self._runtime
         runtime.bind()
-        new_scope()  # the first one of a process imports modules for 25 ms, and no lock shall be held meanwhile
+        new_scope()  # the first scope of a process imports modules for 25 ms, and no lock may be held meanwhile
         try:
             await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
             runtime.scheduler.start()

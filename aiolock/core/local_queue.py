@@ -20,9 +20,9 @@ from .scheduler import NEVER
 from .turn import Turn
 
 TOGETHER = 250
-"""Entries that one request may queue."""
+"""The maximum of entries that one request may queue."""
 LONG_AGO = -math.inf
-"""Clock time of what has not happened."""
+"""The clock time of what has not happened."""
 
 
 class LocalQueue:
@@ -229,7 +229,7 @@ class LocalQueue:
                 entry.waiter.outcome.set_result(grant)
 
     def _give(self, entry: QueueEntry, grant: Grant) -> None:
-        """Whoever is first in the process takes what the entry has; nobody: it is undone."""
+        """The first waiter of the process takes what the entry has; if there is none, it is undone."""
         waiters = self.waiters
         for first in waiters:
             if not first.outcome.done():
@@ -292,7 +292,7 @@ class LocalQueue:
             entry.end()
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
-        """Nothing is to be had under its id any more: undo what that may have, and go on under another."""
+        """Its id can get nothing any more: undo what it may have, and continue with another."""
         self.stated_at = LONG_AGO  # the server may have forgotten that, too
         runtime = self.runtime
         asker = entry.asker

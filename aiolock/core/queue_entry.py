@@ -70,12 +70,12 @@ class QueueEntry:
     Args:
         gate: the name's.
         owner: the id.
-        asker: the waiter on whose terms it asks.
-        waiter: who alone can take it; None for whoever is first in the process when it is granted.
+        asker: the waiter whose options it asks with.
+        waiter: the only one that can take it; None for the first of the process when it is granted.
 
     Attributes:
         asked_at: clock time at which its request was written; 0.0 before that.
-        tainted: a request of the owner died unanswered.
+        tainted: a request of the owner went unanswered.
         undoing: how the server is told that a grant is undone.
         wait: the answers so far that were no grant; None before that.
         continues: it was handed on in the middle of this process's turn.

@@ -75,7 +75,9 @@ class ReleaseResult:
             raise self._failure
 
     def observed(self) -> asyncio.Future[None]:
-        """Done with the answer, after `request_timeout` at most: longer is left to the background, with a WARNING."""
+        """Done with the answer, after at most `request_timeout`: a longer wait continues in the background, with a
+        WARNING.
+        """
         observer: asyncio.Future[None] = asyncio.Future()
         if self.outcome is not None or self._failure is not None:
             observer.set_result(None)

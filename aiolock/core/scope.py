@@ -74,9 +74,9 @@ def cancel_scope(scope: Scope, reason: str) -> None:
 
 
 def new_scope() -> anyio.CancelScope:
-    """One to be entered."""
+    """Return a scope to be entered."""
     # A scope's class is that of the running library. `anyio.CancelScope()` looks for it each time, and then initialises
-    # each scope twice: a twentieth of what an uncontended pair costs.
+    # each scope twice: a twentieth of the cost of an uncontended pair.
     global _kind
     if _kind is None:
         _kind = type(anyio.CancelScope())

@@ -60,7 +60,7 @@ async def test_a_first_attempt_fails_within_the_request_timeout(proxy: FaultProx
 
 
 async def test_a_known_outage_is_the_cause(proxy: FaultProxy, opened: Opener, there: Lock, server: Server) -> None:
-    """Who waits is told what the last attempt to connect has found. Kept by RedisBackend._reconnect: `unreachable`."""
+    """A waiter is told what the last attempt to connect has found. Kept by RedisBackend._reconnect: `unreachable`."""
     locks = await opened(proxy.url, request_timeout=1.0)
     async with there:
         waiting = asyncio.ensure_future(locks.lock(NAME).acquire(timeout=2.0))

@@ -121,7 +121,7 @@ class TestForceRelease:
         assert state(side, NAME).holder == "n:1"
 
     @pytest.mark.parametrize("depth", [0, 1])
-    def test_nobody_waits_it_is_free_and_dirty(self, depth: int, side: Side) -> None:
+    def test_without_waiters_it_is_free_and_dirty(self, depth: int, side: Side) -> None:
         """A task that was granted the lock may have entered before its confirmation arrived."""
         side.run(HELD)
         change(side, NAME, depth=depth)
