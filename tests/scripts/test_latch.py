@@ -244,7 +244,7 @@ COUNT = Step("count_down", 0, (2, 100_000, "m:1"))
 OPENING = Step("count_down", 0, (2, 100_000, "m:2"))
 
 
-@examples(30)
+@examples(40)
 @given(sequence=st.lists(steps, min_size=1, max_size=20))
 @example(sequence=[COUNT, COUNT, OPENING, OPENING, COUNT, Step("again", 0, (4,))])
 @example(sequence=[COUNT, OPENING, Step("gone", 0), Step("again", 0, (0,))])
@@ -255,7 +255,7 @@ def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence:
         world.compare()
 
 
-@examples(30)
+@examples(40)
 @given(total=st.integers(1, 5), copies=st.lists(st.integers(1, 8), max_size=40))
 def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, copies: list[int]) -> None:
     """Whatever is repeated and in whatever order; run on the twin, which the Lua equals."""
