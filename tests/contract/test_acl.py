@@ -284,11 +284,11 @@ async def test_what_looking_and_forcing_need(deny: Deny, there: Lock, command: s
 
 @pytest.mark.parametrize("command", ["client", "info", "ping", "unsubscribe"])
 async def test_what_is_only_nice_to_have(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
-    async with deny(f"-{command}", request_timeout=0.2) as locks:
+    async with deny(f"-{command}", request_timeout=0.5) as locks:
         async with locks.lock(NAME, ttl=30.0) as lease:
             waiter = asyncio.create_task(_enter(there))
             await until(lambda: place.listeners(NAME))
-            await asyncio.sleep(0.25)  # several heartbeats
+            await asyncio.sleep(0.6)  # several heartbeats
         assert await waiter > lease.fence
         assert await _enter(locks.lock(NAME))
 

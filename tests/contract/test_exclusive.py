@@ -230,7 +230,7 @@ async def test_a_timeout_names_the_holder_and_your_place(kind: Kind, locks: Lock
         before = loop.time()
         with pytest.raises(AcquireTimeout) as caught:
             await there.acquire(timeout=0.3)
-        assert loop.time() - before >= 0.3
+        assert loop.time() - before > 0.29  # uvloop counts whole milliseconds
         for word in (NAME, "0.3 s", f":{os.getpid()}", "invoice run", "number 1 in the queue"):
             assert word in str(caught.value)
         with pytest.raises(AcquireTimeout, match=r"within 0 s.*invoice run"):

@@ -154,7 +154,7 @@ async def test_a_timeout_names_the_holder(locks: LockManager, there: Lock) -> No
         before = loop.time()
         with pytest.raises(AcquireTimeout) as caught:
             await there.acquire(timeout=0.3)
-        assert loop.time() - before >= 0.3
+        assert loop.time() - before > 0.29  # uvloop counts whole milliseconds
         assert isinstance(caught.value, TimeoutError)
         for word in (NAME, "0.3 s", f":{os.getpid()}", "invoice run"):
             assert word in str(caught.value)

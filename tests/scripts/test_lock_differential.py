@@ -300,7 +300,7 @@ ASK = Step("acquire", 0, ("a:1", False, FLOOR, "me", "say", ()))
 WAIT = Step("acquire", 0, ("b:1", False, FLOOR, "", "say", ()))
 
 
-@examples(25)
+@examples(60)
 @given(sequence=st.lists(steps, min_size=8, max_size=25))
 @example(sequence=[ASK, WAIT, Step("transfer", 0, ("", "own", "a:2", FLOOR, True, False)), Step("again", 0, (0,))])
 @example(

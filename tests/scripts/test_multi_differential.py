@@ -287,7 +287,7 @@ OTHER = Step("ask", ((1, 2), N, True, False, False, "me"))
 END = [Step("end", (i, owner, 0, "clean", False)) for i, owner in ((0, "o:1"), (1, "n:1"))]
 
 
-@examples(15)
+@examples(25)
 @given(sequence=st.lists(steps, min_size=8, max_size=30))
 @example(sequence=[*HELD, ASK, END[0], ASK, END[1], KNOWN, Step("again", (0,))])
 @example(sequence=[*HELD, ASK, OTHER, END[1], OTHER, END[0], KNOWN, OTHER])

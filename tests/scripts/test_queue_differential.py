@@ -307,7 +307,7 @@ def same(one: object, other: object) -> bool:
 
 
 @pytest.mark.parametrize("shape", [FAIR, SEMAPHORE, RW], ids=lambda shape: shape.kind)
-@examples(12)
+@examples(20)
 @given(sequence=st.lists(steps, min_size=12, max_size=30))
 def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], shape: Shape, sequence: list[Step]) -> None:
     world = World(sides(), shape, ROOM)
@@ -321,7 +321,7 @@ crowds = st.sampled_from([arrivals] * 6 + [departures, requests] + [step("crash"
 """More is to do at once: the time of all holders is over."""
 
 
-@examples(8)
+@examples(10)
 @given(sequence=st.lists(crowds, min_size=12, max_size=30))
 def test_it_also_does_if_one_request_is_not_enough(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     """Scripts let in or end only one at a time. When the following requests have done the rest, everything is as it
