@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from types import CodeType, TracebackType
 
+import anyio
+
 from ..errors import ConfigurationError, LockLost, note
 from .hold import OpenLease
-from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, new_scope
+from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope
 
 
 class Guard:
@@ -46,7 +48,7 @@ class Guard:
                 self._scope = Edge(self.task)
             else:
                 self._cancelling = self.task.cancelling()
-                self._scope = scope = new_scope()
+                self._scope = scope = anyio.CancelScope()
                 scope.__enter__()
             hold.scopes += (self,)
             if hold.reason is not None:  # lost between the grant and this line

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+import anyio
+
 from ..errors import ConfigurationError, LossReason
 from .draining import Draining
 from .manager_channel import ManagerChannel
 from .runtime import Runtime
-from .scope import new_scope
 
 LAST_TURNS = 10
 """Turns of the loop in which blocks that were cancelled together with the closing task may still leave."""
@@ -112,7 +113,7 @@ class Lifecycle:
     async def _open(self) -> None:
         runtime = self._runtime
         runtime.bind()
-        new_scope()  # the first scope of a process imports modules for 25 ms, and no lock may be held meanwhile
+        anyio.CancelScope()  # the first scope of a process imports modules for 25 ms, and no lock may be held meanwhile
         try:
             await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
             runtime.scheduler.start()

@@ -18,8 +18,6 @@ logger: Log = Log("aiolock.guard")
 
 _TELLS_WHY = "reason" in signature(anyio.CancelScope.cancel).parameters  # from anyio 4.11
 
-_kind: type[anyio.CancelScope] | None = None
-
 
 class Edge:
     """Cancels a task once, as `asyncio.timeout` does; for a block that is held over a `yield`.
@@ -71,16 +69,6 @@ def cancel_scope(scope: Scope, reason: str) -> None:
         scope.cancel(reason)
     else:
         scope.cancel()
-
-
-def new_scope() -> anyio.CancelScope:
-    """Return a scope to be entered."""
-    # A scope's class is that of the running library. `anyio.CancelScope()` looks for it each time, and then initialises
-    # each scope twice: a twentieth of the cost of an uncontended pair.
-    global _kind
-    if _kind is None:
-        _kind = type(anyio.CancelScope())
-    return _kind()
 
 
 def in_cancelled_scope() -> bool:
