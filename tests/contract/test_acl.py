@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiolock import BackendError, Lock, LockLost, LockManager
+from aiolock.core.entry_state import QUEUED
 
+from ..support.redis_cli import CommandStats
 from .places import RedisPlace, keys_of, renew_now, renewed, until
 
 NAME = "order:42"
@@ -231,7 +233,7 @@ async def test_subscribing_is_denied_later(
     assert len(_polling(caplog)) == 1
 
 
-async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlace) -> None:
+async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlace, commandstats: CommandStats) -> None:
     """The server cannot count listeners, so the grant is provisional, and renewed at once. Kept by turn.lua,
     QueueEntry.told: `provisional`.
     """
@@ -242,12 +244,16 @@ async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlac
 
         async def enter() -> None:
             async with others.semaphore(NAME, 1) as entered:
-                assert entered.remaining() < 6.0
                 await until(lambda: entered.remaining() > 20.0)
+                assert (await commandstats.sent())["evalsha"] == 2  # the release, and the renewal
 
         lease = await locks.semaphore(NAME, 1).acquire()
+        await renewed(lease)
+        await lease.release()
+        lease = await locks.semaphore(NAME, 1).acquire()  # the server knows every script now
         waiting = asyncio.create_task(enter())
-        await until(lambda: others._runtime.queue_entries)
+        await until(lambda: any(entry.state is QUEUED for entry in others._runtime.queue_entries.values()))
+        await commandstats.reset()
         await lease.release()
         await waiting
 
