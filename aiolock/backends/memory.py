@@ -50,7 +50,7 @@ class MemoryBackend:
     """
 
     db = 0
-    abilities = Abilities()
+    abilities: Abilities = Abilities()
 
     @property
     def unreachable(self) -> AiolockError | None:

@@ -88,7 +88,7 @@ class ReplicatedBackend:
         abilities: a grant is the answer to a call that acquires.
     """
 
-    abilities = Abilities(tells_grants=False)
+    abilities: Abilities = Abilities(tells_grants=False)
 
     def __init__(self, plain: Backend, checked: Backend) -> None:
         self.clock: Clock = plain.clock

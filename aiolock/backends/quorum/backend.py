@@ -50,7 +50,7 @@ class QuorumBackend:
         ConfigurationError: fewer than three, two for one server, or different databases.
     """
 
-    abilities = Abilities(queues=False)
+    abilities: Abilities = Abilities(queues=False)
 
     def __init__(self, nodes: Sequence[Backend], *, request_timeout: float = 5.0) -> None:
         _check(nodes)

@@ -68,7 +68,7 @@ class RedisBackend:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
-    abilities = Abilities()
+    abilities: Abilities = Abilities()
 
     def __init__(
         self,
