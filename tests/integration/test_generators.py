@@ -382,7 +382,7 @@ async def test_a_generator_without_source(locks: LockManager, monkeypatch: pytes
     exec("async def hidden(lock):\n    async with lock:\n        yield 1\n", space)
     numbers = space["hidden"](locks.lock("a"))
     with pytest.warns(RuntimeWarning, match=r"hidden\(\) holds lock 'a' over a `yield`"):
-        await anext(numbers)
+        assert await anext(numbers) == 1
     await numbers.aclose()
 
 
