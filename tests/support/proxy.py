@@ -111,8 +111,9 @@ class _Link:
         self.server = server
         self.sent = 0  # forwarded requests that a reply answers
         self.answered = 0
-        self.lose: set[int] = set()  # numbers of replies to swallow
+        self.lose: int | None = None  # number of the first reply to swallow
         self.cut: int | None = None  # number of the reply that is replaced by a reset
+        self.silent: set[Direction] = set()  # TCP has no gaps: what follows a lost frame never comes either
 
     def reset(self) -> None:
         self.client.reset()
@@ -177,15 +178,18 @@ class FaultProxy:
         self._delays[direction] = seconds
 
     def drop(self, direction: Direction, times: int | None = 1, matching: Matching = None) -> Rule:
-        """Swallow the next `times` frames of a direction; keep the connection."""
+        """Swallow the next `times` frames of a direction, and all that follows them; keep the connection.
+
+        Only messages, which no request waits for, are swallowed one by one.
+        """
         return self._add("drop", direction, matching, times)
 
     def blackhole(self, direction: Direction) -> Rule:
-        """Swallow everything in a direction until you lift the rule."""
+        """Swallow everything in a direction. If you lift the rule, new connections work."""
         return self.drop(direction, None)
 
     def lose_reply(self, times: int | None = 1, matching: Matching = None) -> Rule:
-        """Forward the next `times` requests and swallow the server's answers; keep the connection."""
+        """Forward the next `times` requests; swallow the answers and all that follows them; keep the connection."""
         return self._add("lose", "requests", matching, times)
 
     def cut(self, times: int | None = 1, matching: Matching = None) -> Rule:
@@ -299,8 +303,10 @@ class FaultProxy:
                         sink.write(b"".join(passing))
                         passing.clear()
                     await self._apply(rule, frame)
-                    if rule.action == "drop":
-                        continue
+                    if rule.action == "drop" and not frame.startswith(PUSH):
+                        link.silent.add(direction)
+                if direction in link.silent or (rule is not None and rule.action == "drop"):
+                    continue
                 if direction == "requests":
                     self._count_request(link, frame, rule)
                 passing.append(frame)
@@ -317,7 +323,7 @@ class FaultProxy:
         # Pushes answer a subscription, and they are not counted.
         link.sent += not any(word in frame[:40].lower() for word in SUBSCRIBES)
         if rule is not None and rule.action == "lose":
-            link.lose.add(link.sent)
+            link.lose = link.lose or link.sent
         elif rule is not None and rule.action == "cut":
             link.cut = link.sent
 
@@ -326,7 +332,9 @@ class FaultProxy:
         if frame.startswith(PUSH):
             return True
         link.answered += 1
-        return link.answered != link.cut and link.answered not in link.lose
+        if link.answered == link.lose:
+            link.silent.add("replies")
+        return link.answered != link.cut and "replies" not in link.silent
 
     async def _notify(self) -> None:
         async with self._changed:

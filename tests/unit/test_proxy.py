@@ -87,6 +87,27 @@ async def test_dropped_reply_was_executed(
         await task
 
 
+@pytest.mark.parametrize("fault", ["request", "reply", "answer"])
+async def test_nothing_follows_what_was_lost(fault: str, proxy: FaultProxy, raw: redis.asyncio.Redis) -> None:
+    """TCP has no gaps: otherwise the next answer would be taken for the one that was lost."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    rule = {
+        "request": lambda: proxy.drop("requests"),
+        "reply": lambda: proxy.drop("replies"),
+        "answer": proxy.lose_reply,
+    }[fault]()
+    writer.write(b"PING\r\n")
+    await rule.hit()
+    proxy.heal()
+    writer.write(b"PING\r\nSET later 1\r\n")
+    while fault != "request" and not await raw.exists("later"):
+        pass
+    await raw.client_kill_filter(_type="normal", skipme=True)
+    assert await reader.read() == b""
+    assert await raw.exists("later") == (fault != "request")
+    writer.close()
+
+
 async def test_cut_executes_and_resets(proxy: FaultProxy, link: redis.asyncio.Redis, raw: redis.asyncio.Redis) -> None:
     proxy.cut(matching=b"INCR")
     async with link.pipeline(transaction=False) as batch:
