@@ -90,6 +90,11 @@ class Backend(Protocol):
         Cancellation: the connection is closed.
         """
 
+    def place(self, key: str) -> int:
+        """Where `key` is: one request can have only keys of one place. The same for all processes, and for good: 0 on
+        one server, on a cluster the key's slot.
+        """
+
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """Write `call` now, in the order of these calls: awaiting only observes the reply.
 

@@ -71,6 +71,10 @@ class MemoryBackend:
             )
         self._loop = asyncio.get_running_loop()
 
+    def place(self, key: str) -> int:
+        """See `Backend.place`."""
+        return 0
+
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()

@@ -47,16 +47,18 @@ class Renewals:
         self._backend = backend
 
     def write(self, renewals: Iterable[Renewable]) -> None:
-        """Ask for all of them, in as few requests as possible."""
-        batches: dict[Batch, list[Asked]] = {}
+        """Ask for all of them, in as few requests as possible: one request has keys of one place."""
+        place = self._backend.place
+        batches: dict[tuple[Batch, int], list[Asked]] = {}
         for renewal in renewals:
             try:
                 batch, part = renewal.part()
+                asked = batches.setdefault((batch, place(part.keys[0])), [])
             except Exception:
                 logger.exception("an error in a renewal; the others continue")
             else:
-                batches.setdefault(batch, []).append((renewal, part))
-        for batch, asked in batches.items():
+                asked.append((renewal, part))
+        for (batch, _), asked in batches.items():
             for chunk in _chunks(asked):
                 self._request(batch, chunk)
 

@@ -47,6 +47,21 @@ async def test_renewals_of_one_moment_leave_in_chunks() -> None:
         assert backend.batches == [CHUNK, CHUNK, 20] * 2
 
 
+class Scattered(Choosy):
+    """Keeps each name in a place of its own."""
+
+    def place(self, key: str) -> int:
+        return hash(key.split("{")[1].split("}")[0])
+
+
+async def test_one_request_has_names_of_one_place() -> None:
+    """`Renewals.write`: a server of a cluster refuses a request about two slots."""
+    backend = Scattered()
+    async with LockManager(backend) as locks, locks.lock("a"), locks.lock("b"), locks.fair_lock("c"):
+        await backend.clock.advance(TTL / 3)
+        assert backend.batches == [1, 1, 1]
+
+
 async def test_renewals_of_almost_one_moment_leave_together() -> None:
     """`Scheduler._call_due`: a thirtieth of the ttl early, with others; never alone, and never late."""
     backend = Choosy()

@@ -92,6 +92,10 @@ class QuorumBackend:
             await self.aclose()
             raise
 
+    def place(self, key: str) -> int:
+        """See `Backend.place`."""
+        return 0
+
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
         if not self._open:
