@@ -30,10 +30,11 @@ async def test_a_reply_that_no_one_asked_for(replies: Replies) -> None:
 
 
 async def test_an_echo(replies: Replies) -> None:
-    for nonce in (b"1", b"2", b"3"):
+    for nonce in (b"1", b"2", b"3", b"4"):
         replies.pending.append(Echo(nonce))
     assert replies.receive(b"1")
     assert replies.receive(BUSY)  # a sign of life like any other
+    assert replies.receive(b"PONG")  # as Envoy answers whatever it is asked
     with pytest.raises(Desync):
         replies.receive(b"2")
 

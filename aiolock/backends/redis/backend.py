@@ -18,6 +18,7 @@ from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
 from .clients import Client
 from .connection import Connector, Link
+from .credentials import Authenticate
 from .error_reply import ErrorReply
 from .failures import disconnected, lost, refused, unconnected, without_frames
 from .handshake import Handshake
@@ -128,6 +129,8 @@ class RedisBackend:
         self._channels = Channels(self._subscribe_again)
         self._backoff = Backoff()
         self._new_session(link).start()
+        if self._connector.credentials is not None:
+            self._connector.credentials.listen(self._authenticate)
 
     def place(self, key: str) -> int:
         """See `Backend.place`."""
@@ -312,6 +315,10 @@ class RedisBackend:
         if self._session is not None and self._channels.has(listener):
             self._session.put(Subscribe(listener))
 
+    def _authenticate(self, renewal: Authenticate) -> None:
+        if self._session is not None:  # the next connection asks for the newest
+            self._session.put(renewal)
+
     def _closed_error(self, name: str, *, transient: bool = False) -> BackendError:
         return BackendError(
             name, "the connection to Redis is closed: use locks inside `async with manager:`", transient
@@ -320,8 +327,7 @@ class RedisBackend:
     def _shut(self, linger: float) -> _Ending:
         session, self._session = self._session, None
         connecting, self._connecting = self._connecting, None
-        self._state, self._loop = _State.CLOSED, None
-        self._handshake.forget()
+        self._unbind()
         self._attempted()
         ending = _Ending(session, connecting, linger)
         unfinished = list(session.replies.requests()) if session is not None else []
@@ -335,10 +341,15 @@ class RedisBackend:
         """Its loop was closed before it was: nothing of it runs any more, and no one waits."""
         session, self._session = self._session, None
         self._connecting = self._attempt = self._closed = None
-        self._state, self._loop = _State.CLOSED, None
-        self._handshake.forget()
+        self._unbind()
         if session is not None:
             session.link.sever()
+
+    def _unbind(self) -> None:
+        self._state, self._loop = _State.CLOSED, None
+        self._handshake.forget()
+        if self._connector.credentials is not None:
+            self._connector.credentials.leave()
 
 
 class _Ending:

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import redis
 
-from ...errors import AiolockError, BackendError, ConfigurationError
+from ...errors import ConfigurationError
+from .credentials import Credentials
 
 OLDEST = (5, 0, 1)
 NEWEST = 8
@@ -126,7 +127,8 @@ def recipe(source: str | Client, protocol: int) -> Recipe:
     options.update(protocol=protocol, socket_timeout=None, decode_responses=False, health_check_interval=0)
     options.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
     if options.get("credential_provider") is not None:
-        options["credential_provider"] = _Credentials(options["credential_provider"])
+        pool = None if isinstance(source, str) else source.connection_pool
+        options["credential_provider"] = Credentials(options["credential_provider"], pool)
     return kind, options
 
 
@@ -135,31 +137,6 @@ def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.
     reader, connection._reader = connection._reader, None
     writer, connection._writer = connection._writer, None
     return (reader, writer) if reader is not None and writer is not None else None
-
-
-class _Credentials:
-    """A user's credential provider; names it if it fails."""
-
-    def __init__(self, provider: Any) -> None:
-        self._provider = provider
-
-    def get_credentials(self) -> object:
-        try:
-            return self._provider.get_credentials()
-        except Exception as error:
-            raise self._failed(error) from error
-
-    async def get_credentials_async(self) -> object:
-        try:
-            return await self._provider.get_credentials_async()
-        except Exception as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: Exception) -> AiolockError:
-        # Its text may quote a password.
-        return BackendError(
-            "", f"the credential provider {type(self._provider).__name__} raised {type(error).__name__}"
-        )
 
 
 def _packages(client: Client) -> set[str]:

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
 from .clients import Client, Connection, recipe, take_streams
+from .credentials import Credentials
 from .protocol import RespProtocol
 
 _LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
@@ -34,12 +35,16 @@ class Connector:
         source: a URL, or a client whose connection settings are used.
         pushes: messages may arrive between replies, which needs RESP3; with False RESP2 suffices.
 
+    Attributes:
+        credentials: the client's provider of user and password, if it has one.
+
     Raises:
         ConfigurationError: not a URL or client of one server.
     """
 
     def __init__(self, source: str | Client, pushes: bool = True) -> None:
         self._class, self._options = recipe(source, 3 if pushes else 2)
+        self.credentials: Credentials | None = self._options.get("credential_provider")
         self.db: int = int(self._options.get("db") or 0)
         path, host = self._options.get("path"), self._options.get("host", "localhost")
         self.address: str = str(path or f"{host}:{self._options.get('port', 6379)}")

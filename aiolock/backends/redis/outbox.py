@@ -7,9 +7,10 @@ from typing import Any
 
 from ...errors import BackendError
 from .channels import Subscribe, Unsubscribe
+from .credentials import Authenticate
 from .requests import Request
 
-Item = Request[Any] | Subscribe | Unsubscribe
+Item = Request[Any] | Subscribe | Unsubscribe | Authenticate
 
 _SWEEP = 64
 

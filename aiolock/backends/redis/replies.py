@@ -8,10 +8,13 @@ from typing import Any, Protocol
 
 from hiredis import PushNotification
 
+from ...log import Log
 from .channels import Channels, Listener
 from .error_reply import ErrorReply
 from .replicas import Replicas
 from .requests import Request
+
+logger: Log = Log("aiolock.redis")
 
 
 class Desync(Exception):
@@ -25,8 +28,13 @@ class Expected(Protocol):
         """Take the reply or error reply. Raises `Desync`."""
 
 
+PONG = b"PONG"
+
+
 class Echo:
-    """The answer to a PING: proves that the order is kept. An error reply is a sign of life, too."""
+    """The answer to a PING: proves that the order is kept. An error reply is a sign of life, too, and so is the PONG of
+    a proxy that drops the argument (Envoy).
+    """
 
     __slots__ = ("_nonce",)
 
@@ -34,8 +42,22 @@ class Echo:
         self._nonce = nonce
 
     def answer(self, reply: object) -> None:
-        if reply != self._nonce and not isinstance(reply, ErrorReply):
+        if reply not in (self._nonce, PONG) and not isinstance(reply, ErrorReply):
             raise Desync("PING got the answer to something else")
+
+
+class Authenticated:
+    """The answer to an AUTH on an open connection. If it is refused, the old credentials count until the server ends
+    the connection.
+    """
+
+    __slots__ = ()
+
+    def answer(self, reply: object) -> None:
+        if isinstance(reply, ErrorReply):
+            logger.warning("Redis refused the renewed credentials: %s; check the credential provider", reply)
+        elif reply != b"OK":
+            raise Desync("AUTH got the answer to something else")
 
 
 class Loaded:

@@ -14,10 +14,11 @@ from ...clock import Clock, format_seconds
 from ...errors import BackendError
 from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
+from .credentials import Authenticate
 from .heartbeat import Heartbeat
 from .outbox import Item, Outbox
 from .replicas import Replicas
-from .replies import Acknowledgement, Confirmation, Echo, Loaded, Replies, Scripts
+from .replies import Acknowledgement, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts
 from .requests import Request
 
 ENOUGH = 32
@@ -184,7 +185,7 @@ class Session:
     def _encode(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
         """Return what to send for `item`, whose answer is pending from now on; nothing if it is no longer wanted."""
         if not isinstance(item, Request):
-            return self._encode_subscription(item)
+            return self._encode_other(item)
         call = item.call
         # The caller of `run` must have its return value before the call ends: what is not written ends in a later turn.
         if call.withdrawn and call.writes == 0:
@@ -206,7 +207,10 @@ class Session:
         call.writes += 1
         return data
 
-    def _encode_subscription(self, item: Subscribe | Unsubscribe) -> bytes:
+    def _encode_other(self, item: Subscribe | Unsubscribe | Authenticate) -> bytes:
+        if isinstance(item, Authenticate):
+            self._pending.append(Authenticated())
+            return pack((b"AUTH", item.user, item.password))
         if isinstance(item, Unsubscribe):
             self._pending.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
             return pack((b"UNSUBSCRIBE", item.channel))
