@@ -1,4 +1,4 @@
-"""What one owner has: depth, fence, deadline, loss. Shared by the leases of all its acquisitions."""
+"""What one owner has: depth, leases, loss. Shared by the leases of all its acquisitions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import weakref
 from typing import Protocol
 
 from ..clock import Clock
-from ..errors import BackendError, LockLost, LossReason
+from ..errors import LockLost, LossReason
 from ..log import Log
-from ..scripts.base import Ending, Part
-from ..scripts.outcomes import Failed, Renewed, RenewOutcome
-from .calls import Batch, Calls, Contention, joint
+from ..scripts.base import Ending
+from .calls import Calls, Contention, joint
 from .grant import Entry, Grant
 from .losses import CALM, explain_loss, tell_of_loss
-from .policy import Policy
-from .scheduler import LATE, NEVER, Scheduler
+from .scheduler import Scheduler
+from .term import Term
 
 logger: Log = Log("aiolock.hold")
 
@@ -78,8 +77,8 @@ class LossListener(Protocol):
         """End the hold, unless it guards a block: the manager closes."""
 
 
-class Hold:
-    """One owner's state, from its grant to its end.
+class Hold(Term):
+    """One owner's state: who shares it, and what a loss does to them.
 
     Args:
         entry: the entry that was granted.
@@ -90,39 +89,16 @@ class Hold:
     """
 
     __slots__ = (
-        "_clock",
-        "_error",
-        "_hoped",
-        "_limit",
-        "_margin",
-        "_metadata",
-        "_overdue",
-        "_patience",
-        "_renew_at",
-        "_retry",
-        "_scheduler",
-        "_silent",
         "abandoned",
-        "blocked",
-        "calls",
         "capacity",
-        "deadline",
         "depth",
-        "due",
-        "ended",
-        "expiry",
-        "fence",
         "leases",
         "listener",
         "nesting",
-        "owner",
-        "policy",
-        "reason",
         "scopes",
         "strays",
         "tainted",
         "told",
-        "ttl_ms",
         "watchers",
     )
 
@@ -134,78 +110,22 @@ class Hold:
         scheduler: Scheduler,
         listener: LossListener,
     ) -> None:
-        asker = entry.asker
-        policy, outcome = asker.policy, grant.outcome
-        self.calls: Calls = asker.calls  # of all leases together
-        self.policy: Policy = policy
-        self.owner: str = entry.owner
-        self.fence: int = outcome.fence
+        super().__init__(entry, grant, clock, scheduler)  # its `calls` are of all leases together
+        outcome = grant.outcome
         self.abandoned: bool = outcome.abandoned
         self.capacity: int = outcome.capacity
-        self.ttl_ms: int = policy.ttl_ms
         self.tainted: bool = entry.tainted
         self.depth: int = 1
-        self.reason: LossReason | None = None
-        self.blocked: float = 0.0  # seconds that the loop stood still, if that is the reason
-        self.ended: bool = False
         self.told: bool = False  # the loss was reported
         self.leases: tuple[OpenLease, ...] = ()  # not released, of tasks that still run
         self.strays: tuple[weakref.ref[OpenLease], ...] = ()  # not released, of tasks that have ended
         self.nesting: tuple[Calls, ...] = ()  # requests for levels that have no lease yet
         self.scopes: tuple[Block, ...] = ()
-        self.listener: LossListener = listener
-        self._clock = clock
-        self._scheduler = scheduler
-        self._limit = NEVER if policy.max_hold is None else clock.now() + policy.max_hold
-        self._margin = grant.margin
-        self._metadata = ""  # what the first renewal must say, if it confirms the grant
         self.watchers: tuple[tuple[OpenLease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
-        self.due: float = NEVER
-        renew_at = None
-        if grant.provisional:
-            self._metadata = asker.metadata
-            self._hoped = grant.sent_at + policy.ttl - policy.margin  # its deadline, if the first renewal succeeds
-            self._overdue = 0  # checks past its deadline, each in a turn of its own
-            # The first renewal was written when the grant arrived; without an answer it is repeated.
-            renew_at = clock.now() + (0.0 if grant.doubtful else outcome.pttl / 3000)
-        self.extend(grant.sent_at, outcome.pttl, renew_at)
+        self.listener: LossListener = listener
 
-    def extend(self, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
-        """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
-        # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
-        # was requested: a clock that was stepped back may be corrected.
-        ttl_ms, policy = self.ttl_ms, self.policy
-        self.expiry: float = sent_at + (pttl if pttl < ttl_ms else ttl_ms) / 1000
-        deadline = self.expiry - self._margin
-        self.deadline: float = deadline if deadline < self._limit else self._limit
-        self._retry = 0
-        self._error: BackendError | None = None
-        self._silent = False  # the server did not answer while this loop ran
-        self._patience = NEVER  # when a renewal on its way should have been answered
-        usual = sent_at + ttl_ms / 3000 if policy.renew else NEVER
-        self._renew_at = renew_at = usual if renew_at is None else renew_at
-        due, early = (renew_at, policy.early) if renew_at < self.deadline else (self.deadline, 0.0)
-        self._scheduler.schedule(self, due, early)
-
-    def loss_by_clock(self) -> LossReason | None:
-        """The loss, by the clock: a blocked loop sees no timer. Changes nothing, and works in any thread."""
-        return self._cause()[0]
-
-    def check(self) -> LossReason | None:
-        """The loss; marks it if its time has come. Only for the loop."""
-        if self.reason is None and self._clock.now() >= self.deadline:
-            reason, blocked = self._cause()
-            if reason is not None:
-                self.blocked = blocked
-                self.lose(reason)
-        return self.reason
-
-    def lose(self, reason: LossReason) -> None:
-        """Mark the loss and cancel what it guards; only the first one counts. Only for the loop."""
-        if self.reason is not None or self.ended:
-            return
-        self.reason = reason
-        self._scheduler.forget(self)
+    def _lost(self, reason: LossReason) -> None:
+        """Cancel what it guards, and tell those that wait for it."""
         for scope in self.scopes:
             tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
         for _, told in self.watchers:
@@ -223,10 +143,9 @@ class Hold:
 
     def end(self) -> None:
         """End it: it was released, moved, or given up."""
-        self.ended = True
+        super().end()
         self.depth = 0
         self.scopes = ()
-        self._scheduler.forget(self)
 
     def explain(self) -> str:
         """Return why it was lost and what to do about it, in words."""
@@ -250,11 +169,6 @@ class Hold:
         if reason is LossReason.UNREACHABLE:
             error.__cause__ = self._error
         return error
-
-    def raise_failure(self) -> None:
-        """Raise what kept the last renewal from being judged, if anything did."""
-        if self._error is not None:
-            raise self._error
 
     async def wait_lost(self, lease: OpenLease) -> LossReason | None:
         """Wait for a loss, or for the end of `lease`: None."""
@@ -292,109 +206,9 @@ class Hold:
         """The leases that are not released, including those that only their user can find."""
         return [*self.leases, *(lease for stray in self.strays if (lease := stray()) is not None)]
 
-    # Renewal, as the scheduler sees it.
-
     def nesting_ttl_ms(self, wanted: int) -> int:
         """The ttl for one level more: the longest one requested. Only `renew()` extends a fixed lease."""
         if self.policy.renew:
             self.ttl_ms = max(self.ttl_ms, wanted)
             return self.ttl_ms
         return max(1, int((self.expiry - self._clock.now()) * 1000))
-
-    def verify(self) -> None:
-        """Ask the server at once; a fixed lease is checked, not extended."""
-        if self.reason is None and not self.ended:
-            self._renew_at = self._clock.now()
-            self._rewatch()
-
-    def on_due(self, now: float, late: float) -> Hold | None:
-        if now >= self.deadline and self.unconfirmed:
-            self._overdue += 1
-            if self._overdue == 1:  # the answer may have come while the loop stood still: it is read in this turn
-                self._scheduler.schedule(self, now + 0.001)
-                return None
-        if self.check() is not None or self.ended:
-            return None
-        if now >= self._patience:
-            self._silent = not self._blocks(late)
-            self._patience = NEVER if self._silent else now + self._grace
-        wants = now >= self._renew_at - self.policy.early
-        if wants:
-            self._renew_at = NEVER
-            self._patience = now + self._grace
-        self._rewatch()
-        return self if wants else None
-
-    def part(self) -> tuple[Batch, Part]:
-        ttl_ms = self.ttl_ms if self.policy.renew or self._metadata else 0
-        return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms, self._metadata)
-
-    def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
-        # An answer that is read past the deadline revives nothing: another thread may have read `lost` since.
-        if self.check() is not None or self.ended:
-            return
-        if isinstance(outcome, Renewed):
-            self._metadata, self._margin = "", self.policy.margin
-            self.extend(sent_at, outcome.pttl)
-        elif isinstance(outcome, Failed):
-            message = f"could not renew {self.calls.name!r}: {outcome.error}"
-            self.unknown(BackendError(self.calls.name, message, outcome.transient))
-        else:
-            self.lose(outcome.reason)
-
-    def unknown(self, error: BackendError) -> None:
-        if self.check() is not None or self.ended:
-            return
-        first = self._error is None
-        self._error = error
-        self._silent = True
-        self._patience = NEVER
-        self._retry += 1
-        pause = min(self.ttl_ms / 10_000, 0.05 * 2 ** min(self._retry, 10))
-        self._renew_at = self._clock.now() + pause
-        self._rewatch()
-        if first:
-            logger.warning(
-                "could not renew lock %r, trying until its deadline: %s",
-                self.calls.name,
-                error,
-                extra={"lock_name": self.calls.name},
-            )
-
-    @property
-    def unconfirmed(self) -> bool:
-        """Granted out of a queue; the answer to its first renewal, written before its block began, is unread."""
-        return bool(self._metadata)
-
-    @property
-    def _grace(self) -> float:
-        """Seconds without an answer after which a server counts as silent."""
-        return self.ttl_ms / 10_000
-
-    def _blocks(self, late: float) -> bool:
-        """A loop that is this late may have missed an answer, or the time to ask."""
-        return late >= (self._margin or LATE)
-
-    def _cause(self) -> tuple[LossReason | None, float]:
-        """Why it is lost, and how many seconds the loop stood still if that is why; changes nothing."""
-        if self.reason is not None or self.ended:
-            return self.reason, self.blocked
-        now = self._clock.now()
-        if now < self.deadline or (self.unconfirmed and self._overdue < 2 and now < self._hoped):
-            return None, 0.0
-        if self.deadline == self._limit:
-            return LossReason.MAX_HOLD, 0.0
-        if not self.policy.renew and not self._metadata:
-            return LossReason.EXPIRED, 0.0
-        late = self._scheduler.lateness(now)
-        if self._blocks(late) and not self._silent:
-            return LossReason.LOOP_BLOCKED, late
-        return LossReason.UNREACHABLE, 0.0
-
-    def _rewatch(self) -> None:
-        due, early = self.deadline, 0.0
-        if self._patience < due:
-            due = self._patience
-        if self._renew_at < due:
-            due, early = self._renew_at, self.policy.early
-        self._scheduler.schedule(self, due, early)
