@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ..core.release_listener import ReleaseListener
 from ..core.runtime import Runtime
+from ..core.waiter import FINAL_REFRESH
 from ..errors import BackendError, NotAcquired
 from ..scripts.base import Call
 from ..scripts.latch import LatchCalls, LatchState
@@ -82,6 +83,10 @@ class LatchWatcher:
             raise self._refused
         if self.seen is not None:
             self._listener.listen()
+            # A message may have been missed, or denied: look a last time.
+            look = due - FINAL_REFRESH
+            if self._call is None and self._runtime.clock.now() < look < self.due:
+                self._runtime.scheduler.schedule(self, look)
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changes.append(changed)
         limit = self._runtime.limit(changed, due, error)

@@ -162,6 +162,25 @@ async def test_a_timeout_names_what_is_missing(latch: Latch, there: Latch, crew:
     assert backend.store.numsub(FREE) == 0
 
 
+async def test_it_looks_a_last_time(
+    latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message that it is open may be lost, or denied. Kept by LatchWatcher.change: FINAL_REFRESH."""
+    monkeypatch.setattr(backend.store, "publish", lambda channel, payload: 0)
+    patient = await waiting(crew, backend, latch)
+    hasty = await waiting(crew, backend, latch, timeout=RECHECK - 1.0)
+    backend.calls.clear()
+    for _ in range(2):
+        await there.count_down()
+    await backend.clock.advance(RECHECK - 1.2)
+    assert not hasty.done()
+    await backend.clock.advance(0.1)
+    assert hasty.done()
+    assert patient.done()
+    await hasty
+    assert queries(backend) == 1
+
+
 async def test_a_timeout_ends_only_one_waiter(
     latch: Latch, there: Latch, locks: LockManager, crew: Crew, backend: MemoryBackend
 ) -> None:
