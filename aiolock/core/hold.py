@@ -150,7 +150,7 @@ class Hold(Term):
     def explain(self) -> str:
         """Return why it was lost and what to do about it, in words."""
         assert self.reason is not None
-        return explain_loss(self.reason, self.blocked)
+        return explain_loss(self.reason, self.blocked, self._error)
 
     def loss(self) -> LockLost:
         """Return the error for the marked loss."""
@@ -165,7 +165,8 @@ class Hold(Term):
             return None
         self.told = True
         name = self.calls.name
-        error = LockLost(name, f"lock {name!r} (fence {self.fence}) was lost: {explain_loss(reason, blocked)}", reason)
+        why = explain_loss(reason, blocked, self._error)
+        error = LockLost(name, f"lock {name!r} (fence {self.fence}) was lost: {why}", reason)
         if reason is LossReason.UNREACHABLE:
             error.__cause__ = self._error
         return error

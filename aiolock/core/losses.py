@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import LossReason
+from ..errors import BackendError, LossReason
 from ..log import Log
 
 logger: Log = Log("aiolock.hold")
@@ -24,13 +24,16 @@ CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
 """Losses that someone asked for: logged as WARNING, not ERROR."""
 
 
-def explain_loss(reason: LossReason, blocked: float) -> str:
+def explain_loss(reason: LossReason, blocked: float, failure: BackendError | None) -> str:
     """Return the reason, and its remedy.
 
     Args:
         reason: why.
         blocked: seconds that the loop stood still, if that is the reason.
+        failure: what kept the last renewals from being judged; None if there was no answer at all.
     """
+    if reason is LossReason.UNREACHABLE and failure is not None:
+        return f"{reason.name}: no renewal succeeded until its deadline: {failure}"
     lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
     return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
 

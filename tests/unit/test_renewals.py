@@ -121,6 +121,7 @@ async def test_a_denied_key_spoils_no_other_lease(caplog: pytest.LogCaptureFixtu
         with pytest.raises(LockLost) as caught:
             await bad.release()
         assert "NOPERM" in str(caught.value.__cause__)
+        assert "NOPERM" in str(caught.value)  # it is reachable
         backend.denied = set()
         for lease in leases:
             if lease is not bad:
