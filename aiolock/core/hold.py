@@ -196,7 +196,7 @@ class Hold(Term):
         """From now on its requests are for everything that its levels have together."""
         levels = [*self.nesting, *(lease._calls for lease in self.all_leases())]
         if levels:
-            self.calls = joint(levels)
+            self.calls: Calls = joint(levels)
 
     def nested(self, calls: Calls) -> None:
         """A requested level has its lease, or will have none."""
@@ -210,6 +210,6 @@ class Hold(Term):
     def nesting_ttl_ms(self, wanted: int) -> int:
         """The ttl for one level more: the longest one requested. Only `renew()` extends a fixed lease."""
         if self.policy.renew:
-            self.ttl_ms = max(self.ttl_ms, wanted)
+            self.ttl_ms: int = max(self.ttl_ms, wanted)
             return self.ttl_ms
         return max(1, int((self.expiry - self._clock.now()) * 1000))
