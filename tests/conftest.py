@@ -20,11 +20,16 @@ import redis.utils
 from aiolock.testing.server import URL_VARIABLE, RedisServer
 
 from .support import redis_cli, replication
+from .support.cluster import Cluster, start_cluster
+from .support.sentinels import SentinelSet, start_sentinels
 
 # For each connection redis-py reads its own version from the files of the package: a quarter of what a test costs.
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
 
-SERVER_FIXTURES = {"redis_server", "own_server", "replicated", "own_pair", "three_servers"}
+SERVER_FIXTURES = {
+    *("redis_server", "own_server", "replicated", "own_pair", "three_servers"),
+    *("cluster", "own_cluster", "masters_only", "sentinels", "own_sentinels"),
+}
 SETTLE_TURNS = 20
 TESTS = Path(__file__).parent.resolve()
 
@@ -222,6 +227,70 @@ def three_urls(three_servers: list[RedisServer]) -> list[str]:
     for server in three_servers:
         redis_cli.flush(server.url)
     return [server.url for server in three_servers]
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[Cluster]:
+    """Three masters with a replica each, for the whole run. A machine that stands still does not make it fail over."""
+    with start_cluster(node_timeout=10.0) as cluster:
+        meet(cluster.nodes[0].server)
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """The shared cluster without any key. You may order failovers, move slots, and freeze servers, but kill none."""
+    shared_cluster.flush()
+    yield shared_cluster
+    shared_cluster.calm()
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """Three masters with a replica each for this test alone, which replace one that is silent for 1.5 s."""
+    with start_cluster(node_timeout=1.5) as cluster:
+        meet(cluster.nodes[0].server)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def shared_masters() -> Iterator[Cluster]:
+    """Three masters without replicas, for the whole run."""
+    with start_cluster(replicas=0, node_timeout=10.0) as cluster:
+        meet(cluster.nodes[0].server)
+        yield cluster
+
+
+@pytest.fixture
+def masters_only(shared_masters: Cluster) -> Iterator[Cluster]:
+    """A cluster of three masters without any key; you may move slots."""
+    shared_masters.flush()
+    yield shared_masters
+    shared_masters.calm()
+
+
+@pytest.fixture(scope="session")
+def shared_sentinels() -> Iterator[SentinelSet]:
+    """A master, a replica and three Sentinels for the whole run."""
+    with start_sentinels() as sentinels:
+        meet(sentinels.servers[0])
+        yield sentinels
+
+
+@pytest.fixture
+def sentinels(shared_sentinels: SentinelSet) -> Iterator[SentinelSet]:
+    """The shared servers and Sentinels, without any key. You may order failovers and freeze, but kill none."""
+    shared_sentinels.flush()
+    yield shared_sentinels
+    shared_sentinels.calm()
+
+
+@pytest.fixture
+def own_sentinels() -> Iterator[SentinelSet]:
+    """A master, a replica and three Sentinels for this test alone, which replace a master silent for one second."""
+    with start_sentinels(down_after=1.0) as sentinels:
+        meet(sentinels.servers[0])
+        yield sentinels
 
 
 @pytest.fixture

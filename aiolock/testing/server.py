@@ -28,6 +28,8 @@ _HOST = "127.0.0.1"
 _START_SECONDS = 20.0
 _PORT_ATTEMPTS = 5
 _NO_FILES = ("--save", "", "--appendonly", "no")
+_READY = ("Ready to accept connections", "Sentinel ID is")
+"""What a log says once the port is bound: of a server, and of a Sentinel."""
 
 # The shell is the server's parent: when this process ends, in whatever way, the shell's standard input ends, and the
 # server is killed. Unlike a parent-death signal this does not need Linux and does not depend on the thread that started
@@ -88,8 +90,9 @@ class RedisServer:
         """Find a server, start it, and return once it answers; blocks.
 
         Args:
-            *args: more command-line options, such as `"--maxmemory", "8mb"`; `{port}` in them stands for the port. They
-                need a server that this process starts, and so imply `owned`.
+            *args: more command-line options, such as `"--maxmemory", "8mb"`; `{port}` in them stands for the port. The
+                first may be the path of a configuration file. They need a server that this process starts, and so
+                imply `owned`.
             owned: ignore the URL in `AIOLOCK_TEST_REDIS`, because you will kill, freeze or restart the server.
 
         Raises:
@@ -205,7 +208,9 @@ class _Process:
 
     def launch(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="aiolock-redis-"))
-        command = [self._binary, "--port", str(self._port), "--bind", _HOST, *_NO_FILES, *self._args]
+        files = int(self._args[:1] != [] and not self._args[0].startswith("-"))  # a file comes before every option
+        options = ["--port", str(self._port), "--bind", _HOST, *_NO_FILES, *self._args[files:]]
+        command = [self._binary, *self._args[:files], *options]
         self._keeper = subprocess.Popen(
             ["/bin/sh", "-c", _KEEPER, str(self._folder), *command],
             stdin=subprocess.PIPE,
@@ -337,7 +342,7 @@ def _find_binary() -> tuple[Kind, str]:
 def _wait_until_ready(what: str, port: int, log: Callable[[], str], ended: Callable[[], bool]) -> None:
     until = time.monotonic() + _START_SECONDS
     # Another server may answer on a port that ours failed to bind: only the log tells them apart.
-    while "Ready to accept connections" not in log() or not _answers(port):
+    while not any(line in log() for line in _READY) or not _answers(port):
         gone = ended()
         if gone and "in use" in log():
             raise _PortTaken

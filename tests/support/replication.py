@@ -15,7 +15,7 @@ from aiolock.testing.server import RedisServer
 from . import redis_cli
 
 # With this the replica is served as soon as it has loaded, and not a second later with its first acknowledgement.
-_QUICKLY = ("--repl-diskless-sync", "no", "--repl-diskless-load", "swapdb")
+QUICKLY = ("--repl-diskless-sync", "no", "--repl-diskless-load", "swapdb")
 
 
 class Pair:
@@ -74,7 +74,7 @@ class Pair:
 def pair() -> Iterator[Pair]:
     """Start both; stop them at the end."""
     with contextlib.ExitStack() as stack:
-        master, replica = (stack.enter_context(RedisServer.start(*_QUICKLY)) for _ in range(2))
+        master, replica = (stack.enter_context(RedisServer.start(*QUICKLY)) for _ in range(2))
         if master.kind == "docker":
             pytest.skip("a container cannot follow a server on this machine's loopback")
         started = Pair(master, replica, stack.enter_context(redis_cli.client(master.url)))

@@ -57,6 +57,15 @@ def test_takes_options() -> None:
         assert link.config_get("unixsocket") == {"unixsocket": f"redis-{port}.sock"}
 
 
+def test_takes_a_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.conf"
+    file.write_text("maxmemory 64mb\ntimeout 7\n")
+    with RedisServer.start(str(file), "--maxmemory", "32mb") as server, redis_cli.client(server.url) as link:
+        if server.kind != "docker":  # which does not see the file
+            assert link.config_get("timeout") == {"timeout": "7"}
+            assert link.config_get("maxmemory") == {"maxmemory": str(32 << 20)}
+
+
 def test_a_bad_option_is_a_clear_error() -> None:
     with pytest.raises(ServerError, match="nonsense"):
         RedisServer.start("--nonsense", "1")
