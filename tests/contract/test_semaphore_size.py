@@ -8,6 +8,7 @@ import pytest
 
 from aiolock import LockManager, Semaphore, SemaphoreInfo
 
+from ..support import acl
 from .places import TTL, Place, RedisPlace
 
 NAME = "api"
@@ -81,9 +82,7 @@ async def test_a_look_changes_nothing_that_exists(ten: Semaphore, fifteen: Semap
 async def test_a_user_with_read_rights_can_look_and_fixes_nothing(redis_place: RedisPlace, command: str) -> None:
     """A dashboard's user. Kept by info.lua: it tries its writes, PEXPIRE first, so that no key stays for ever."""
     user = "aiolock-looker"
-    redis_place.link.execute_command(
-        "ACL", "SETUSER", user, "reset", "on", ">secret", "~*", "&*", "+@all", f"-{command}"
-    )
+    redis_place.link.execute_command(*acl.setuser(redis_place.link, user, *acl.EVERYTHING, f"-{command}"))
     try:
         async with LockManager(redis_place.url.replace("redis://", f"redis://{user}:secret@")) as looker:
             assert await looker.semaphore(NAME, 10).available() == 10

@@ -11,7 +11,7 @@ import pytest
 
 from aiolock import Lock, LockManager
 from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
+from tests.support import acl, redis_cli
 from tests.support.proxy import FaultProxy
 
 from .scene import NAME, USER, Opener, Server
@@ -74,7 +74,7 @@ def there(others: LockManager) -> Lock:
 @pytest.fixture
 def nokill(server: Server) -> Iterator[str]:
     """Credentials of a user that may not CLIENT KILL, as `user:password@`."""
-    server.link.execute_command("ACL", "SETUSER", USER, "reset", "on", ">secret", "~*", "&*", "+@all", "-client|kill")
+    server.link.execute_command(*acl.setuser(server.link, USER, *acl.EVERYTHING, "-client|kill"))
     yield f"{USER}:secret@"
     server.link.execute_command("ACL", "DELUSER", USER)
 

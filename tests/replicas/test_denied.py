@@ -8,6 +8,7 @@ import pytest
 
 from aiolock import BackendError
 from tests.faults.scene import NAME, Opener, Server, until
+from tests.support import acl
 from tests.support.replication import Pair
 
 USER = "aiolock-test"
@@ -22,8 +23,7 @@ def admin(replicated: Pair) -> Iterator[Pair]:
 @pytest.mark.parametrize("command", ["wait", "publish"])
 async def test_a_denial_is_named(command: str, admin: Pair, opened: Opener, server: Server) -> None:
     """Kept by Replicas.doubt."""
-    rules = f"reset on >secret ~* &* +@all -{command}".split()
-    admin.link.execute_command("ACL", "SETUSER", USER, *rules)
+    admin.link.execute_command(*acl.setuser(admin.link, USER, *acl.EVERYTHING, f"-{command}"))
     locks = await opened(admin.url.replace("redis://", f"redis://{USER}:secret@"))
     with pytest.raises(BackendError, match=f"{command.upper()} after acquire of lock '{NAME}'.* ACL") as caught:
         await locks.lock(NAME).acquire()

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
+from tests.support import acl, redis_cli
 from tests.support.lock_calls import Lock
 from tests.support.scripting import LuaSide, Side, TwinSide
 
@@ -68,7 +68,7 @@ def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], 
 
     def deny(command: str) -> LuaSide:
         rule = f"-{SUBCOMMANDS.get(command, command)}"
-        lua.link.execute_command("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all", rule)
+        lua.link.execute_command(*acl.setuser(lua.link, "limited", *acl.EVERYTHING, rule))
         url = redis_server.url.replace("redis://", "redis://limited:secret@")
         sides.append(LuaSide(redis_cli.client(url)))
         return sides[-1]

@@ -19,7 +19,7 @@ from aiolock.scripts.keys import Keys
 from aiolock.scripts.latch import SCRIPTS, LatchCalls, LatchState
 from aiolock.scripts.queue import SCRIPTS as QUEUE_SCRIPTS
 from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
+from tests.support import acl, redis_cli
 from tests.support.generated import examples
 from tests.support.scripting import LuaSide, Refused, Side, TwinSide
 
@@ -275,8 +275,7 @@ def denied(redis_server: RedisServer, lua: LuaSide) -> Iterator[Callable[[str], 
     sides: list[LuaSide] = []
 
     def deny(command: str) -> LuaSide:
-        rules = ("reset", "on", ">secret", "~*", "&*", "+@all", f"-{command}")
-        lua.link.execute_command("ACL", "SETUSER", "limited", *rules)
+        lua.link.execute_command(*acl.setuser(lua.link, "limited", *acl.EVERYTHING, f"-{command}"))
         sides.append(LuaSide(redis_cli.client(redis_server.url.replace("redis://", "redis://limited:secret@"))))
         return sides[-1]
 

@@ -66,7 +66,7 @@ class CommandStats:
 
     async def counts(self) -> Counter[str]:
         """Return the calls of each command since `reset`, those in scripts included; names as `evalsha`,
-        `client|kill`.
+        `client|kill`. Before Redis 7 all subcommands of `client` count as `client`.
         """
         now = await self._read()
         return now - self._before

@@ -10,6 +10,7 @@ import redis.asyncio
 from aiolock.backends.redis import RedisBackend
 from aiolock.errors import BackendError
 from aiolock.testing.server import RedisServer
+from tests.support import acl
 from tests.support.proxy import FaultProxy
 
 from .calls import Log, echo, result, until
@@ -175,12 +176,12 @@ async def test_a_refusal_after_a_reconnect_is_reported(
     connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer
 ) -> None:
     """Kept by Channels.refuse: its owner believed that it was listening. The others continue."""
-    rules = ("ACL", "SETUSER", "listener", "reset", "on", ">pw", "~*", "+@all")
-    await raw.execute_command(*rules, "&c", "&d")
+    rules = ("listener", "reset", "on", ">pw", "~*", "resetchannels", "+@all")
+    await raw.execute_command(*acl.setuser(raw, *rules, "&c", "&d"))
     backend = await connect(f"redis://listener:pw@{redis_server.host}:{redis_server.port}")
     refused, kept = Log(), Log()
     await asyncio.gather(backend.subscribe("c", refused), backend.subscribe("d", kept))
-    await raw.execute_command(*rules, "&d")  # the server closes the connections that this affects
+    await raw.execute_command(*acl.setuser(raw, *rules, "&d"))  # the server closes the connections that this affects
     _, error = await refused.has(2)
     assert isinstance(error, BackendError)
     assert "ACL" in str(error)
@@ -188,7 +189,7 @@ async def test_a_refusal_after_a_reconnect_is_reported(
     assert await kept.has(2) == [None, None]
     assert await backend.run(echo("x")) == "x"
     again = Log()
-    await raw.execute_command(*rules, "&c", "&d")
+    await raw.execute_command(*acl.setuser(raw, *rules, "&c", "&d"))
     await backend.subscribe("c", again)
     assert again.items == [None]
     assert len(refused.items) == 2

@@ -20,6 +20,7 @@ from aiolock.backends.redis import RedisBackend
 from aiolock.backends.redis.clients import check_version, recipe
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
+from tests.support import acl
 from tests.support.proxy import FaultProxy
 
 from .calls import echo
@@ -137,7 +138,7 @@ async def test_a_credential_provider_that_raises(redis_server: RedisServer, tmp_
 def users(redis_server: RedisServer) -> Iterator[RedisServer]:
     """A server that knows the user `shop`, password `secret`."""
     with redis.Redis.from_url(redis_server.url) as raw:
-        raw.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all")
+        raw.execute_command(*acl.setuser(raw, "shop", *acl.EVERYTHING))
         yield redis_server
         raw.acl_deluser("shop")
 

@@ -20,6 +20,7 @@ from redis.backoff import ExponentialBackoff
 from aiolock.backends.redis import RedisBackend
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import DOCKER_VARIABLE, RedisServer
+from tests.support import acl
 from tests.support.proxy import FaultProxy
 
 from .calls import Log, append, echo, result
@@ -132,7 +133,7 @@ async def test_a_client_with_odd_settings(
 
 
 async def test_a_credential_provider(connect: Connect, raw: redis.asyncio.Redis, redis_server: RedisServer) -> None:
-    await raw.execute_command("ACL", "SETUSER", "provided", "on", ">secret", "~*", "&*", "+@all")
+    await raw.execute_command(*acl.setuser(raw, "provided", *acl.EVERYTHING))
     provider = redis.UsernamePasswordCredentialProvider("provided", "secret")
     client = redis.asyncio.Redis(host=redis_server.host, port=redis_server.port, credential_provider=provider)
     backend = await connect(client)

@@ -56,6 +56,8 @@ async def test_a_connection_closed_in_order_is_not_killed(redis_url: str, comman
         await backend.open(timeout=5, reconnected=lambda: None)
         await backend.aclose()
     counts = await commandstats.sent()
+    if counts["client"]:
+        pytest.skip("it does not count subcommands")
     assert (counts["client|info"], counts["client|kill"]) == (2, 0)
 
 

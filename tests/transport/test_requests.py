@@ -229,7 +229,7 @@ async def test_a_script_is_loaded_once_a_connection(backend: RedisBackend, comma
     for i in range(5):
         await backend.run(echo(i))
     counts = await commandstats.sent()
-    assert (counts["evalsha"], counts["script|load"]) == (5, 1)
+    assert (counts["evalsha"], counts["script|load"] or counts["script"]) == (5, 1)
 
 
 async def test_a_flushed_script_is_loaded_again(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:

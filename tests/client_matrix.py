@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aiolock.backends.redis.clients import NEWEST, OLDEST
+from tests.support import runs
+from tests.support.runs import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".client_cache"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 FOLDERS = ["tests/transport", "tests/contract", "tests/cancellation"]
 LIBRARIES = ["redis", "hiredis", "anyio", "valkey"]
 LOWEST = re.compile(r"^([a-z]+)>=([\d.]+)")
-OUTCOME = re.compile(r"^(?:.*, )?(\d+) passed.* in ", re.M)
-TABLE = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end -->)", re.S)
 HEADER = f"| Python | redis-py | hiredis | anyio | valkey-py | tests |\n|{' --- |' * 6}\n"
 
 
@@ -70,17 +69,6 @@ def versions(python: Path) -> list[str]:
     return subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.split()
 
 
-def run(python: Path, arguments: list[str]) -> tuple[bool, str]:
-    """The tests; whether all passed, and how that is said in the table."""
-    words = [str(python), "-m", "pytest", "-n", "auto", "--dist", "worksteal", "-q", *(arguments or FOLDERS)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, cwd=ROOT)
-    passed = OUTCOME.search(done.stdout)
-    if done.returncode or passed is None:
-        print(done.stdout)
-        return False, "**failed**"
-    return True, f"{passed[1]} passed"
-
-
 def main() -> int:
     """Run the rows that were asked for; 1 if a test failed in any."""
     parser = argparse.ArgumentParser(prog="make test-clients", description=__doc__)
@@ -97,12 +85,12 @@ def main() -> int:
             print(
                 f"{row.name}: " + ", ".join(map(" ".join, zip(["Python", *LIBRARIES], found, strict=True))), flush=True
             )
-            passed, outcome = run(python, options.tests)
-            green = green and passed
-            table += f"| {' | '.join([*found, outcome])} |\n"
+            outcome = runs.run(python, options.tests or FOLDERS)
+            green = green and outcome.green
+            table += f"| {' | '.join([*found, outcome.text])} |\n"
     print(table)
     if options.write:
-        PAGE.write_text(TABLE.sub(table, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        runs.write(PAGE, "matrix", table)
     return not green
 
 

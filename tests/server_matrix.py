@@ -1,0 +1,89 @@
+"""Runs the tests that meet a server, on each version of it that is at hand: `make test-servers`.
+
+`AIOLOCK_TEST_SERVERS` names folders, separated as in PATH; each has a `redis-server`, `valkey-server`, `redict-server`
+or `keydb-server`. With `AIOLOCK_TEST_DOCKER=1` Docker runs the images named here instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from aiolock.testing.server import DOCKER_VARIABLE, IMAGE_VARIABLE, URL_VARIABLE, RedisServer
+from tests.support import redis_cli, runs
+from tests.support.runs import ROOT
+
+SERVERS_VARIABLE = "AIOLOCK_TEST_SERVERS"
+IMAGES = [
+    *(f"redis:{version}" for version in ("6.0", "6.2", "7.0", "7.2", "7.4", "8.0", "8.2", "8")),
+    *(f"valkey/valkey:{version}" for version in ("7.2", "8.0", "8.1", "9")),
+]
+PAGE = ROOT / "docs" / "reference" / "servers.md"
+FOLDERS = ["contract", "scripts", "transport"]
+FORKS = {"valkey_version": "Valkey", "redict_version": "Redict", "redis_version": "Redis"}
+"""Each names its own version before that of the Redis it comes from. KeyDB says Redis."""
+HEADER = f"| server | version | tests | left out |\n|{' --- |' * 4}\n"
+
+
+class Row(NamedTuple):
+    """One server, and the environment in which `RedisServer` starts it."""
+
+    name: str
+    environment: Mapping[str, str]
+
+
+def rows() -> list[Row]:
+    """The servers at hand, in the order in which they were named."""
+    folders = [folder for folder in os.environ.get(SERVERS_VARIABLE, "").split(os.pathsep) if folder]
+    if folders:
+        path = os.environ["PATH"]
+        return [
+            Row(Path(folder).name, {"PATH": f"{folder}{os.pathsep}{path}", DOCKER_VARIABLE: ""}) for folder in folders
+        ]
+    if os.environ.get(DOCKER_VARIABLE) == "1":
+        return [Row(image, {IMAGE_VARIABLE: image}) for image in IMAGES]
+    sys.exit(f"name folders with servers in {SERVERS_VARIABLE}, or set {DOCKER_VARIABLE}=1 to use Docker's images")
+
+
+def version() -> tuple[str, str]:
+    """What the server calls itself, and its version."""
+    with RedisServer.start(owned=True) as server, redis_cli.client(server.url) as link:
+        info = dict(link.info("server"))  # type: ignore[call-overload]
+    field = next(field for field in FORKS if field in info)
+    keydb = str(info.get("executable", "")).endswith("keydb-server")
+    return "KeyDB" if keydb else FORKS[field], str(info[field])
+
+
+def main() -> int:
+    """Run the rows that were asked for; 1 if a test failed in any."""
+    parser = argparse.ArgumentParser(prog="make test-servers", description=__doc__)
+    found = rows()
+    parser.add_argument("--only", choices=[row.name for row in found], nargs="+", help="rows to run")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--tests", nargs="+", default=[f"tests/{name}" for name in FOLDERS], help="what to run")
+    options, more = parser.parse_known_args()
+    table, green = HEADER, True
+    os.environ.pop(URL_VARIABLE, None)
+    for row in found:
+        if options.only is None or row.name in options.only:
+            os.environ.update(row.environment)
+            name, number = version()
+            print(f"{row.name}: {name} {number}", flush=True)
+            outcome = runs.run(sys.executable, [*options.tests, *more])
+            green = green and outcome.green
+            left_out = "; ".join(f"{reason} ({count})" for reason, count in sorted(outcome.skipped.items()))
+            line = f"| {name} | {number} | {outcome.text} | {left_out} |\n"
+            print(line, flush=True)
+            table += line
+    print(table)
+    if options.write:
+        runs.write(PAGE, "servers", table)
+    return not green
+
+
+if __name__ == "__main__":
+    sys.exit(main())
