@@ -157,6 +157,15 @@ class TransferCalls(Calls, Protocol):
 class GatherCalls(Calls, Protocol):
     """Requests about several names, of which some may be reserved before all are held."""
 
+    @property
+    def groups(self) -> Sequence[GatherCalls]:
+        """The requests about the names of each place, in the order in which every process takes them. Only these
+        acquire, refresh and give back; a single one is for all names.
+        """
+
+    def upto(self, count: int) -> Calls:
+        """Return requests about the first `count` groups."""
+
     def acquire(
         self,
         owner: str,

@@ -11,7 +11,7 @@ from ..errors import NotAcquired
 from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Released
-from .calls import Calls, Contention, QueueCalls
+from .calls import Calls, Contention, GatherCalls, QueueCalls
 from .gathering import Gathering
 from .handoff import hand_on
 from .hold import Hold
@@ -21,6 +21,7 @@ from .policy import Policy
 from .queue_entry import QueueEntry, TaskWaiter
 from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
+from .stepwise import Stepwise
 from .waiter import Waiter
 
 logger: Log = Log("aiolock.gate")
@@ -44,8 +45,7 @@ class Gate:
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
         self.contention: Contention = contention
-        entry = Gathering if contention.overlapping else QueueEntry
-        self.queue: LocalQueue = LocalQueue(runtime, calls, entry)
+        self.queue: LocalQueue = LocalQueue(runtime, calls, _entry(calls) if contention.overlapping else QueueEntry)
         self._key = (calls.kind, calls.name)
         self._manager = runtime.binding.id
         self._holds = 0  # not ended; lost ones too
@@ -294,3 +294,8 @@ class Gate:
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:
             self.lower(hold, "dirty")
+
+
+def _entry(calls: Calls) -> type[QueueEntry]:
+    """What waits for several names."""
+    return Stepwise if len(cast(GatherCalls, calls).groups) > 1 else Gathering

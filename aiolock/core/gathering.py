@@ -47,6 +47,10 @@ class Gathering(QueueEntry):
     def __init__(self, gate: Gate, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
         super().__init__(gate, owner, asker, waiter)
         self._began = gate.runtime.clock.now()
+        self._begin_group()
+
+    def _begin_group(self) -> None:
+        """It has none of the names that it asks for."""
         self._number = 0
         self._part = ""  # the name that is in the way for the longest; while it stands, the name where it queues
         self._again = False  # something happened since the request on its way was written

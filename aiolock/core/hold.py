@@ -147,11 +147,6 @@ class Hold(Term):
         self.depth = 0
         self.scopes = ()
 
-    def explain(self) -> str:
-        """Return why it was lost and what to do about it, in words."""
-        assert self.reason is not None
-        return explain_loss(self.reason, self.blocked, self._error)
-
     def loss(self) -> LockLost:
         """Return the error for the marked loss."""
         error = self.failure()

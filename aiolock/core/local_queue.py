@@ -296,16 +296,21 @@ class LocalQueue:
         self.stated_at = LONG_AGO  # the server may have forgotten that, too
         runtime = self.runtime
         asker = entry.asker
-        PendingRelease(runtime, asker.calls, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
+        PendingRelease(runtime, entry.begun, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
-        entry.owner = runtime.binding.new_owner(asker.calls.mark)
-        entry.tainted, entry.state = False, IDLE
-        if entry.wait is not None:
-            entry.wait.queue_number = 0
+        entry.rename(runtime.binding.new_owner(asker.calls.mark))
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask(entry)
+
+    def fell(self, entry: QueueEntry, refusal: Refused) -> None:
+        """The entry has lost some of what it had: it gives back the rest, and the process asks anew."""
+        if entry.waiter is not None:
+            self.refused(entry, refusal)
+        else:
+            entry.end()
+            self.advance()
 
     def left(self, entry: QueueEntry) -> None:
         """The entry no longer waits; if it spoke for the others of this process, the next one does."""

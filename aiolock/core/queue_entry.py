@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from ..errors import BackendError
 from ..log import Log
 from ..scripts.base import Call, Ending, Part
-from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
-from .calls import Batch
+from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued, Refused
+from .calls import Batch, Calls
 from .confirmation import Confirmation
 from .entry_state import ASKING, ENDED, GRANTED, IDLE, QUEUED, State
 from .grant import Grant
@@ -49,6 +49,9 @@ class Gate(Protocol):
 
     def renew_owner(self, entry: QueueEntry) -> None:
         """Its id was ended: it needs another."""
+
+    def fell(self, entry: QueueEntry, refusal: Refused) -> None:
+        """It has lost some of what it had while it waited for the rest."""
 
     def first_queued(self) -> QueueEntry | None:
         """The first of this process in the queue."""
@@ -134,6 +137,22 @@ class QueueEntry:
         if self.wait is None:
             self.wait = Wait()
         return self.wait
+
+    @property
+    def begun(self) -> Calls:
+        """Requests about all that it has asked for, with which it is undone."""
+        return self.asker.calls
+
+    @property
+    def known(self) -> bool:
+        """Whether a server has anything of it, by its answers."""
+        return self.wait is not None and self.wait.queued_before
+
+    def rename(self, owner: str) -> None:
+        """Its id can get nothing any more: continue with another, that no server knows."""
+        self.owner, self.tainted, self.state = owner, False, IDLE
+        if self.wait is not None:
+            self.wait.queue_number = 0
 
     # Asking.
 
@@ -344,11 +363,11 @@ class QueueEntry:
         if call is not None and state is ASKING and call.withdraw():
             more, self.more = self.more, ()
             self._leave_asking_to(more)
-            idle = self.wait is None or not self.wait.queued_before
+            idle = not self.known
         if idle and not self.tainted:  # no server has anything of it
             return
         self._release = PendingRelease(
-            self.gate.runtime, self.asker.calls, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
+            self.gate.runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
         )
 
     def _leave_asking_to(self, others: Sequence[QueueEntry], tainted: bool = False) -> None:

@@ -177,8 +177,7 @@ class PendingRelease:
         """An earlier request of this owner went unanswered: what is written from now on leaves a tombstone."""
         self._tainted = True
         if self._call is not None:
-            again = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, True)
-            self._call.keys, self._call.args = again.keys, again.args
+            self._call.become(self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, True))
 
     def _unanswered(self) -> bool:
         # The first time at once. A request that ends every connection must not do it while others need answers, nor for
@@ -199,6 +198,8 @@ class PendingRelease:
         if isinstance(outcome, BackendError) and outcome.transient and self._runtime.binding.usable:
             now = self._runtime.clock.now()
             if self._in_time(now):
+                if self._call is not None and self._call.parts:
+                    self._resent = True  # some places may have done it
                 self._call = None
                 self._attempts += 1
                 self._runtime.scheduler.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))

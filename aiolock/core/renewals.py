@@ -9,7 +9,9 @@ from ..backends.base import Backend
 from ..errors import BackendError
 from ..log import Log
 from ..scripts.base import Part
+from ..scripts.joint import JointPart
 from .calls import Batch
+from .joint_renewal import JointRenewal, Judged
 
 logger: Log = Log("aiolock.renewals")
 
@@ -19,20 +21,14 @@ CHUNK_KEYS = 2000
 """Keys in one request, if a renewal has many."""
 
 
-class Renewable(Protocol):
+class Renewable(Judged, Protocol):
     """Something that asks the server together with others: a hold to extend, an entry to keep in a queue."""
 
     def part(self) -> tuple[Batch, Part]:
         """How to combine many into one request, and this one's line in it."""
 
-    def judged(self, outcome: Any, sent_at: float) -> None:
-        """The server's verdict on a request written at `sent_at`."""
 
-    def unknown(self, error: BackendError) -> None:
-        """No verdict: try again."""
-
-
-Asked = tuple[Renewable, Part]
+Asked = tuple[Judged, Part]
 """The one that asked, and its part of the request."""
 
 
@@ -53,11 +49,10 @@ class Renewals:
         for renewal in renewals:
             try:
                 batch, part = renewal.part()
-                asked = batches.setdefault((batch, place(part.keys[0])), [])
+                for one in _by_place(renewal, part) if isinstance(part, JointPart) else ((renewal, part),):
+                    batches.setdefault((batch, place(one[1].keys[0])), []).append(one)
             except Exception:
                 logger.exception("an error in a renewal; the others continue")
-            else:
-                asked.append((renewal, part))
         for (batch, _), asked in batches.items():
             for chunk in _chunks(asked):
                 self._request(batch, chunk)
@@ -98,3 +93,8 @@ def _chunks(asked: list[Asked]) -> Iterator[list[Asked]]:
         keys += size
     if chunk:
         yield chunk
+
+
+def _by_place(renewal: Renewable, part: JointPart) -> list[Asked]:
+    joint = JointRenewal(renewal, len(part.parts))
+    return [(joint, one) for one in part.parts]

@@ -9,6 +9,7 @@ from ..scripts.base import Part
 from ..scripts.outcomes import Failed, Renewed, RenewOutcome
 from .calls import Batch, Calls
 from .grant import Entry, Grant
+from .losses import explain_loss
 from .policy import Policy
 from .scheduler import LATE, NEVER, Scheduler
 
@@ -130,6 +131,11 @@ class Term:
         """End it: it was released, moved, or given up."""
         self.ended = True
         self._scheduler.forget(self)
+
+    def explain(self) -> str:
+        """Return why it was lost and what to do about it, in words."""
+        assert self.reason is not None
+        return explain_loss(self.reason, self.blocked, self._error)
 
     def raise_failure(self) -> None:
         """Raise what kept the last renewal from being judged, if anything did."""

@@ -10,6 +10,7 @@ from ..core.runtime import Runtime
 from ..errors import ConfigurationError
 from ..scripts.keys import check_name
 from ..scripts.multi import MultiCalls
+from ..scripts.multi.spread import multi_calls
 from .lock import LockInfo, lock_info
 from .reentrant import Reentrant
 
@@ -41,7 +42,7 @@ class MultiLock(Reentrant):
     contention: ClassVar[Contention] = Contention(exclusive=True, overlapping=True)
 
     def __init__(self, runtime: Runtime, names: tuple[str, ...], policy: Policy) -> None:
-        super().__init__(runtime, MultiCalls(runtime.keys, names), policy)
+        super().__init__(runtime, multi_calls(runtime.keys, names, runtime.backend.place), policy)
 
     @property
     def names(self) -> tuple[str, ...]:

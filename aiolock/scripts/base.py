@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from ..errors import BackendError
 from .store import Store
@@ -103,8 +103,10 @@ class Call(Generic[R]):
         sent_at: clock time, in seconds, just before the write whose reply this is; 0.0 until then.
         writes: how often it was written. 0: the server cannot have seen it.
         withdrawn: set it while `writes` is 0, and the call is never written.
+        parts: what is written instead, if its keys are in several places: see `JointCall`.
     """
 
+    parts: Sequence[Call[Any]] = ()
     __slots__ = ("args", "keys", "name", "script", "sent_at", "settle", "unanswered", "withdrawn", "writes")
 
     def __init__(
@@ -130,6 +132,10 @@ class Call(Generic[R]):
         if self.writes == 0:
             self.withdrawn = True
         return self.withdrawn
+
+    def become(self, other: Call[R]) -> None:
+        """From now on ask for what `other` asks for, whenever it is written."""
+        self.keys, self.args = other.keys, other.args
 
     def __repr__(self) -> str:
         return f"<Call {self.script.name} {self.name!r} writes={self.writes}>"

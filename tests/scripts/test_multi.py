@@ -471,7 +471,19 @@ def test_renewals_are_judged_by_hold(side: Side) -> None:
     hold(side, A)
     side.delete(B.state)
     assert side.run(renew(batch[:1])) == [Missing(LossReason.TAKEN_OVER)]
-    assert side.run(renew([other.renewal("m:+2", second + 1, TTL)])) == [Missing(LossReason.TAKEN_OVER)]
+    assert side.run(renew([other.renewal("m:+2", second - 1, TTL)])) == [Missing(LossReason.TAKEN_OVER)]
+
+
+def test_a_renewal_raises_the_fence(side: Side) -> None:
+    """To that of the same owner's names in other places; never back. Kept by renew.lua: `name.fence = fence`."""
+    fence = granted(side.run(TAKE)).fence
+    for raised, expected in ((fence + 7, fence + 7), (fence, 0)):
+        (outcome,) = side.run(renew([AB.renewal("m:+1", raised, TTL)]))
+        assert outcome == (Renewed(TTL) if expected else Missing(LossReason.TAKEN_OVER))
+        assert [state(side, name).fence for name in (A, B)] == [fence + 7] * 2
+    assert side.run(AB.nest("m:+1", fence + 7, TTL, 2)) == Kept(TTL)
+    side.run(AB.release("m:+1", TTL, 0, "clean", False))
+    assert granted(side.run(Name("a").acquire("m:1", TTL, 0, ""))).fence > fence + 7
 
 
 def test_a_renewal_answers_the_shortest_and_never_shortens(side: Side) -> None:

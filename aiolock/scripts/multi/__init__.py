@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..base import Arg, Call, Ending, Part, Script
+from ..joint import JointCall, JointPart
 from ..keys import GRACE_MS, Keys
 from ..lock import JOIN, SETTLE, STATE, LockCalls, Refresh
 from ..lock.decode import nest as nested
@@ -25,7 +26,7 @@ from ..outcomes import (
     no_nesting,
     no_renewal,
 )
-from . import decode, twins
+from . import decode, join, twins
 
 
 def _of_lock(files: Sequence[str]) -> list[str]:
@@ -83,6 +84,15 @@ class MultiCalls:
         self._dead = parts[0].dead
         self._keys = tuple(key for part in parts for key in part.of_lock)
         self._channel = keys.managers
+
+    @property
+    def groups(self) -> Sequence[MultiCalls]:
+        """The same, for the names of each place: all are in one."""
+        return (self,)
+
+    def upto(self, count: int) -> MultiCalls:
+        """Return requests about the first `count` groups."""
+        return self
 
     @property
     def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
@@ -175,7 +185,10 @@ class MultiCalls:
 
 
 def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
-    """Return one request that extends many holds of several names each."""
+    """Return one request that extends many holds of several names each; or one whose names are in several places."""
+    parts = tuple(parts)
+    if parts and isinstance(parts[0], JointPart):
+        return JointCall("", [renew((part,)) for part in parts[0].parts], join.renewed)
     keys: list[str] = []
     args: list[Arg] = []
     for part in parts:

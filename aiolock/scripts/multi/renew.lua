@@ -2,13 +2,14 @@
 -- KEYS    state; repeated
 -- ARGV    owner, fence, ttl ms (0: only read), metadata ('': unchanged), how many names; repeated
 -- returns one answer per hold: pttl | 'deleted' | 'taken_over' | 'error …'
+-- An owner whose names are in several places has one fence for all, and raises each name's to that.
 -- Never creates a hold and never shortens one. One whose time is over, but that no one took, continues with its fence.
 -- If a command is denied: that hold's answer is the error, and the other names and holds are renewed.
 local function renew(at, owner, fence, ttl, metadata)
   local name = read(at, redis.call('GET', KEYS[at]))
-  if name.holder ~= owner or name.fence ~= fence then return name.live and 'taken_over' or 'deleted' end
+  if name.holder ~= owner or tonumber(name.fence) > tonumber(fence) then return name.live and 'taken_over' or 'deleted' end
   if ttl > 0 then
-    if metadata ~= '' then name.metadata = metadata end
+    name.fence, name.metadata = fence, metadata ~= '' and metadata or name.metadata
     name.expires = math.max(name.expires, now + ttl)
     write(name)
   end

@@ -200,10 +200,11 @@ def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
             except WrongType as error:
                 failed = f"error {error}"
                 continue
-            if name.holder != owner or name.fence != int(fence):
+            if name.holder != owner or name.fence > int(fence):
                 gone = worse(gone, name.gone)
                 continue
             if ttl != "0":
+                name.fence = int(fence)
                 name.expires, name.metadata = max(name.expires, name.now + int(ttl)), metadata or name.metadata
                 name.write()
             pttl.append(name.pttl)

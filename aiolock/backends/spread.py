@@ -1,0 +1,73 @@
+"""Runs a request about several places: its parts, each where its keys are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ..errors import BackendError
+from ..scripts.base import Call
+from ..scripts.joint import JointCall
+from .base import resolve
+
+R = TypeVar("R")
+
+
+def spread(call: Call[R], post: Callable[[Call[Any]], None]) -> asyncio.Future[R]:
+    """Write all parts of `call` now.
+
+    Args:
+        call: has `parts`.
+        post: writes one of them.
+
+    Returns:
+        What `Backend.run` does; `call.settle` gets the result, too.
+    """
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    _Spread(cast(JointCall[R], call), future).write(post)
+    return future
+
+
+class _Spread:
+    """A request whose parts are on their way."""
+
+    __slots__ = ("_call", "_future", "_over", "_results")
+
+    def __init__(self, call: JointCall[Any], future: asyncio.Future[Any]) -> None:
+        self._call = call
+        self._future = future
+        self._results: list[Any] = [None] * len(call.parts)
+        self._over = False
+
+    def write(self, post: Callable[[Call[Any]], None]) -> None:
+        for at, part in enumerate(self._call.parts):
+            part.unanswered = self._unanswered
+            part.settle = self._settle(at)
+            post(part)
+        self._stamp()
+
+    def _stamp(self) -> None:
+        # The least of the times: what all of them promise together is promised from then on.
+        self._call.sent_at = min((part.sent_at for part in self._call.parts if part.writes), default=0.0)
+
+    def _unanswered(self) -> bool:
+        return not self._over and self._call.unanswered()
+
+    def _settle(self, at: int) -> Callable[[Any], None]:
+        def settle(result: Any) -> None:
+            self._results[at] = result
+            if self._over:
+                return
+            joined: Any | BackendError | None = self._call.join(self._results)
+            if joined is None:
+                return
+            self._over = True
+            self._stamp()
+            try:
+                if self._call.settle is not None:
+                    self._call.settle(joined)
+            finally:
+                resolve(self._future, joined)
+
+        return settle

@@ -1,0 +1,189 @@
+"""How one owner gets to hold names in several places: one place after the other."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ..errors import BackendError
+from ..log import Log
+from ..scripts.base import Part
+from ..scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
+from .calls import Batch, Calls, GatherCalls
+from .entry_state import ASKING
+from .foothold import Foothold
+from .gathering import Gathering
+from .grant import Grant
+from .queue_entry import Gate, TaskWaiter
+from .renewals import Renewable
+
+logger: Log = Log("aiolock.queue")
+
+
+class Stepwise(Gathering):
+    """An entry that wants names in several places.
+
+    No request reaches two places, so it takes the groups of names one after the other, each as `Gathering` does: first
+    the one whose place is the lowest. All processes have the same order, so no two of them ever wait for each other.
+    Meanwhile it holds, and renews, the groups that it has. If one of them is lost, it gives back all of them at once,
+    and the process asks anew.
+
+    Each group has a fence of its own, the last one's is the greatest. When it has them all it raises the others to
+    that, in one renewal of all: so there is one fence, greater than every earlier one of each name and less than every
+    later one, whoever takes that name alone. That renewal also proves that all are held at the same time, for the whole
+    ttl.
+
+    Args:
+        gate: the names'.
+        owner: the id, the same in all places.
+        asker: the waiter whose options it asks with.
+        waiter: the only one that can take it; None for the first of the process when it is granted.
+    """
+
+    __slots__ = ("_abandoned", "_asked", "_held")
+
+    def __init__(self, gate: Gate, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
+        super().__init__(gate, owner, asker, waiter)
+        self._held: tuple[Foothold, ...] = ()
+        self._asked = 0  # how many groups were asked for
+        self._abandoned = False
+
+    # Asking.
+
+    @property
+    def begun(self) -> Calls:
+        """See `QueueEntry`: those groups that a server may know it from."""
+        return self._all.upto(max(1, self._asked))
+
+    @property
+    def known(self) -> bool:
+        """See `QueueEntry`."""
+        return bool(self._held) or super().known
+
+    def ask(self) -> None:
+        """Ask for the next group."""
+        self._asked = max(self._asked, len(self._held) + 1)
+        super().ask()
+
+    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+        """A message says that a name of the next group is reserved for it."""
+        super().verify()
+
+    def verify(self) -> None:
+        """Ask at once, also about what it has: something may have changed."""
+        for foothold in self._held:
+            foothold.verify()
+        super().verify()
+
+    @property
+    def _all(self) -> GatherCalls:
+        return cast(GatherCalls, self.asker.calls)
+
+    @property
+    def _calls(self) -> GatherCalls:
+        return self._all.groups[len(self._held)]
+
+    @property
+    def _complete(self) -> bool:
+        """Whether it has all groups, and only raises their fences."""
+        return self.state is ASKING and len(self._held) == len(self._all.groups)
+
+    # From one place to the next.
+
+    def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
+        """The outcome of a request that was written at `sent_at`."""
+        if self.state is ASKING and isinstance(outcome, Granted):
+            self._step(outcome, sent_at)
+        elif self._held and isinstance(outcome, Refused):
+            super().take(outcome._replace(spent=True), sent_at)
+        else:
+            super().take(outcome, sent_at)
+
+    def _step(self, outcome: Granted, sent_at: float) -> None:
+        """It has one more group: ask for the next one."""
+        gate, calls = self.gate, self._calls
+        runtime = gate.runtime
+        runtime.fences.heard(outcome.fence)  # the next one's is greater
+        gate.replies -= 1  # those that wait have no answer before all places have answered
+        grant = Grant(outcome, sent_at, self.asker.policy.margin)
+        foothold = Foothold(self, calls, grant, runtime.clock, runtime.scheduler, self._fell)
+        self._held += (foothold,)
+        self._abandoned = self._abandoned or outcome.abandoned
+        self._begin_group()
+        if self._complete:
+            self._join()
+        else:
+            self.ask()
+
+    def _join(self) -> None:
+        """Raise all fences to the greatest, at once."""
+        for foothold in self._held:
+            foothold.fence = self._held[-1].fence
+        scheduler, clock = self.gate.runtime.scheduler, self.gate.runtime.clock
+        scheduler.schedule(self, clock.now())
+
+    def _enter(self, outcome: Renewed, sent_at: float) -> None:
+        """All places say that it has their names, with one fence."""
+        fence = self._held[-1].fence
+        self._let_go()
+        self.gate.replies += 1
+        granted = Granted(fence, outcome.pttl, self._abandoned)
+        self.gate.granted(self, Grant(granted, sent_at, self.asker.policy.margin))
+
+    def _fell(self, foothold: Foothold) -> None:
+        """It lost a group."""
+        name, part = self._all.name, foothold.calls.name
+        text = "lost %r while waiting for the rest of lock %r, asking for all of it anew: %s"
+        logger.warning(text, part, name, foothold.explain(), extra={"lock_name": name})
+        self._begin_again(part)
+
+    def _begin_again(self, part: str) -> None:
+        self.gate.fell(self, Refused(0, self._held[-1].fence, "", spent=True, part=part))
+
+    # As the scheduler sees it.
+
+    def on_due(self, now: float, late: float) -> Renewable | None:
+        return self if self._complete else super().on_due(now, late)
+
+    def part(self) -> tuple[Batch, Part]:
+        if not self._complete:
+            return super().part()
+        calls = self._all
+        return calls.batch, calls.renewal(self.owner, self._held[-1].fence, self.asker.policy.ttl_ms)
+
+    def judged(self, outcome: Any, sent_at: float) -> None:
+        if not self._complete:
+            super().judged(outcome, sent_at)
+        elif isinstance(outcome, Renewed):
+            self._enter(outcome, sent_at)
+        elif isinstance(outcome, Missing):
+            self._begin_again("")
+        elif isinstance(outcome, Failed):
+            self.unknown(BackendError(self._all.name, outcome.error, outcome.transient))
+
+    def unknown(self, error: BackendError) -> None:
+        if not self._complete:
+            super().unknown(error)
+        elif error.transient and self.asker.queues:
+            self.gate.runtime.scheduler.schedule(self, self.gate.runtime.clock.now() + self.waits().unanswered())
+        else:
+            self.gate.failed(self, error)
+
+    # Its end.
+
+    def rename(self, owner: str) -> None:
+        """See `QueueEntry`: with another id it begins with the first group."""
+        super().rename(owner)
+        self._let_go()
+        self._asked = 0
+        self._begin_group()
+
+    def end(self) -> None:
+        """Give up: undo whatever the servers have granted or queued, or will."""
+        super().end()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """What it has is held by other means, or given back."""
+        held, self._held = self._held, ()
+        for foothold in held:
+            foothold.end()

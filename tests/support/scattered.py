@@ -1,0 +1,92 @@
+"""Several memory backends as one, each with the names of some places: a cluster without servers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from aiolock.backends.base import Abilities, Wake
+from aiolock.backends.memory import MemoryBackend, finish
+from aiolock.backends.spread import spread
+from aiolock.clock import Clock
+from aiolock.errors import AiolockError, BackendError
+from aiolock.scripts.base import Call
+
+R = TypeVar("R")
+_NAME = re.compile(r"\{(.)")
+
+
+class Scattered:
+    """The place of a name is the code of its first character: "a1" and "a2" are together, "b" is behind them.
+
+    A request about two places is an error, as on a cluster.
+
+    Args:
+        nodes: places are dealt out among them in turn: with two, "b" and "d" are on the first.
+    """
+
+    db = 0
+    abilities = Abilities()
+
+    def __init__(self, nodes: Sequence[MemoryBackend]) -> None:
+        self.nodes = nodes
+        self.clock: Clock = nodes[0].clock
+        self.ran: list[str] = []
+        """Scripts and their places, in the order in which they were written, like "acquire a"."""
+        self.refuse = ""
+        """Such a script, which its server refuses for the time being."""
+        self.before: Callable[[Call[Any]], None] = lambda call: None
+        """Called before each request is written."""
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        return next((node.unreachable for node in self.nodes if node.unreachable), None)
+
+    def node(self, name: str) -> MemoryBackend:
+        """The node of a lock's name."""
+        return self.nodes[ord(name[0]) % len(self.nodes)]
+
+    def place(self, key: str) -> int:
+        found = _NAME.search(key)
+        assert found is not None, key
+        return ord(found[1])
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        for node in self.nodes:
+            await node.open(timeout=timeout, reconnected=reconnected)
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        if call.parts:
+            return spread(call, self.post)
+        places = {self.place(key) for key in call.keys}
+        assert len(places) == 1, f"CROSSSLOT {call}: {call.keys}"
+        (place,) = places
+        self.ran.append(f"{call.script.name} {chr(place)}")
+        self.before(call)
+        if self.refuse == self.ran[-1]:
+            future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(finish, call, future, BackendError(call.name, "TRYAGAIN", True))
+            return future
+        return self.nodes[place % len(self.nodes)].run(call)
+
+    def post(self, call: Call[Any]) -> None:
+        self.run(call)
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        confirmed = [node.subscribe(channel, wake) for node in self.nodes]
+        return asyncio.ensure_future(_all(confirmed))
+
+    def unsubscribe(self, channel: str) -> None:
+        for node in self.nodes:
+            node.unsubscribe(channel)
+
+    async def aclose(self) -> None:
+        for node in self.nodes:
+            await node.aclose()
+
+
+async def _all(confirmed: Sequence[asyncio.Future[None]]) -> None:
+    for each in confirmed:
+        await each
