@@ -82,6 +82,12 @@ def _read(package: str, part: str) -> str:
     return files.joinpath(f"{name}.lua").read_text(encoding="utf-8")
 
 
+class PartRefused(Exception):
+    """The server refused a part of a batch as it would refuse every request: it is a replica by now. Its other answers
+    say nothing either.
+    """
+
+
 def drop() -> bool:
     """The default for `Call.unanswered`: do not write it again."""
     return False

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from ..errors import BackendError, LossReason
+from .base import PartRefused
 
 T = TypeVar("T")
+
+_REPLICA = re.compile(r"\b(READONLY|MASTERDOWN) ")
 
 
 @dataclass(slots=True)
@@ -111,6 +115,17 @@ class Failed(NamedTuple):
 
     error: str
     transient: bool = False
+
+
+def failed(text: str) -> Failed:
+    """Return the answer for a key that is an error.
+
+    Raises:
+        PartRefused: the server no longer is a master: nothing ran, and it may not judge the other keys either.
+    """
+    if _REPLICA.search(text):
+        raise PartRefused(text)
+    return Failed(text)
 
 
 class Held(NamedTuple):

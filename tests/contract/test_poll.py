@@ -121,7 +121,7 @@ def old_server() -> Iterator[RedisServer]:
 
 
 async def test_a_server_without_resp3(old_server: RedisServer) -> None:
-    """A polling manager needs no pushes. Kept by Connector: `3 if pushes else 2`."""
+    """A polling manager needs no pushes. Kept by ServerConnector: `3 if pushes else 2`."""
     with pytest.raises(ConfigurationError, match=r"RESP3.*waiting=Poll\(\)"):
         async with LockManager(old_server.url):
             pytest.fail("entered")

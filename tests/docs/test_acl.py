@@ -16,6 +16,7 @@ from tests.support import redis_cli
 from .blocks import blocks
 
 OF_THE_CLIENT = {
+    "role",
     "client|info",
     "client|kill",
     "client|setinfo",

@@ -171,7 +171,7 @@ async def test_client_kill(own_server: RedisServer, opened: Opener, beside: Serv
 
 
 async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """Kept by RedisBackend._missing: the script is loaded and called again."""
+    """Kept by Refusals._load: the script is loaded and called again."""
     locks = await opened(own_server.url)
     fences: list[int] = []
 
@@ -274,7 +274,7 @@ async def test_eviction(
 async def test_a_server_that_became_read_only(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     """READONLY is no verdict: holders try until their deadline, waiters keep waiting, first attempts get an error.
 
-    Kept by failures.PASSING.
+    Kept by Refusals.judge: `NOT_THE_MASTER`.
     """
     locks = await opened(own_server.url)
     others = await opened(own_server.url, recheck=0.2)

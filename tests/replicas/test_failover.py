@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.replication import Pair
 from .conftest import HASTY, PLAIN
 
 TASKS = 8
+Promoted = Callable[[], Awaitable[LockManager]]
 
 
 @pytest.fixture
@@ -23,13 +25,13 @@ def replicated(own_pair: Pair) -> Pair:
 
 
 @pytest.fixture
-async def promoted(replicated: Pair, opened: Opener) -> LockManager:
-    """A process that uses the replica, as all will once it is promoted."""
-    return await opened(replicated.replica.url, **PLAIN)
+def promoted(replicated: Pair, opened: Opener) -> Promoted:
+    """Enters a process that uses the replica, as all do once it is promoted."""
+    return lambda: opened(replicated.replica.url, **PLAIN)
 
 
 @pytest.mark.parametrize("lag", [False, True], ids=["in step", "behind"])
-async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: LockManager, replicated: Pair) -> None:
+async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: Promoted, replicated: Pair) -> None:
     """The promise, while grants come as fast as possible: every grant that was reported is on the replica.
 
     On one machine a replica hardly ever lags: in the second round it hears nothing of the last tenth of a second.
@@ -64,14 +66,15 @@ async def test_killed_right_after_a_grant(lag: bool, opened: Opener, promoted: L
         for name, lease in granted.items():
             assert behind.locked(name), name
             assert behind.state(name).pttl / 1000 > lease.remaining()
+    there = await promoted()
     for lease in (granted["0.0"], granted[max(granted, key=lambda name: granted[name].fence)]):
-        assert await promoted.lock(lease.name).try_acquire() is None
+        assert await there.lock(lease.name).try_acquire() is None
         assert lease.remaining() > 0
     for lease in granted.values():
         lease._give_up("dirty")
 
 
-async def test_with_and_without(opened: Opener, promoted: LockManager, replicated: Pair) -> None:
+async def test_with_and_without(opened: Opener, promoted: Promoted, replicated: Pair) -> None:
     """The same failover twice at once: an unchecked lock gets two holders, a checked one none."""
     checked, unchecked = await opened(**{**HASTY, "request_timeout": 5.0}), await opened(**PLAIN, request_timeout=5.0)
     replicated.leave()  # the replica does not hear of what the master grants now
@@ -79,22 +82,24 @@ async def test_with_and_without(opened: Opener, promoted: LockManager, replicate
     with pytest.raises(BackendError, match="by 0 of 1 replicas"):
         await checked.lock("checked").acquire()
     replicated.master.kill()
-    async with promoted.lock("unchecked"):
+    there = await promoted()
+    async with there.lock("unchecked"):
         assert first.remaining() > 0  # two holders: what min_replicas is for
-    async with promoted.lock("checked"):
+    async with there.lock("checked"):
         pass
     first._give_up("dirty")
 
 
 async def test_no_one_enters_before_the_deadline_of_the_last_acknowledged_renewal(
-    opened: Opener, promoted: LockManager, replicated: Pair
+    opened: Opener, promoted: Promoted, replicated: Pair
 ) -> None:
     """A master that is cut off from its replica, but alive: its holder stops in time."""
     locks = await opened(**{**HASTY, "ttl": 1.5})
     lease = await locks.lock(NAME).acquire()
     await lease.renew()
     replicated.leave()
-    async with asyncio.timeout(10), promoted.lock(NAME) as other:
+    there = await promoted()
+    async with asyncio.timeout(10), there.lock(NAME) as other:
         assert lease.lost
         assert other.fence > lease.fence
     lease._give_up("dirty")

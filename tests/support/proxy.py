@@ -173,6 +173,10 @@ class FaultProxy:
         """How many connections there are now, including those that the client has left but whose bytes are held."""
         return len(self._links)
 
+    def move(self, host: str, port: int) -> None:
+        """Lead new connections to another server, as a name does that moves; open ones stay where they are."""
+        self._upstream = host, port
+
     def delay(self, direction: Direction, seconds: float) -> None:
         """Forward each chunk of a direction `seconds` after it came; 0 ends the delay for later chunks."""
         self._delays[direction] = seconds

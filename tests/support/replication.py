@@ -53,6 +53,11 @@ class Pair:
         with redis_cli.client(self.replica.url) as replica:
             replica.replicaof("NO", "ONE")
 
+    def swap(self) -> None:
+        """Promote the replica, and let the master follow it: an orderly failover, in which no connection is cut."""
+        self.leave()
+        self.link.replicaof(self.replica.host, str(self.replica.port))
+
     def calm(self) -> None:
         """Let the replica resume and catch up."""
         self.replica.thaw()

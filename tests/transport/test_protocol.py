@@ -16,7 +16,7 @@ from redis.exceptions import InvalidResponse
 
 from aiolock.backends.redis import RedisBackend
 from aiolock.backends.redis.clients import recipe, take_streams
-from aiolock.backends.redis.connection import Connector, Link, pack
+from aiolock.backends.redis.connection import Link, ServerConnector, pack
 from aiolock.backends.redis.error_reply import ErrorReply
 from aiolock.backends.redis.protocol import RespProtocol
 from aiolock.backends.redis.replies import Desync
@@ -325,7 +325,7 @@ async def test_lost_just_before_it_would_be_taken_over(
 
     async with FaultProxy(redis_server.host, redis_server.port, tls=context) as proxy:
         url = f"{proxy.url}?ssl_ca_certs={certificate / 'authority.pem'}" if tls else proxy.url
-        connector = Connector(url)
+        connector = ServerConnector(url)
         kind: Any = connector._class
 
         class Unlucky(kind):  # type: ignore[misc]

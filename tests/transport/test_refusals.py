@@ -184,18 +184,6 @@ async def test_out_of_memory_passes(own_server: RedisServer, connect: Connect) -
     assert backend.connections_opened == 1
 
 
-async def test_a_replica_is_no_verdict_and_no_reconnect(own_server: RedisServer, connect: Connect) -> None:
-    backend = await connect(own_server.url)
-    async with redis.asyncio.Redis.from_url(own_server.url) as raw:
-        await raw.execute_command("REPLICAOF", "127.0.0.1", "1")
-        error = await result(backend.run(append(1)))
-        assert isinstance(error, BackendError)
-        assert error.transient
-        await raw.execute_command("REPLICAOF", "NO", "ONE")
-    assert await backend.run(append(1)) == 1
-    assert backend.connections_opened == 1
-
-
 async def test_a_wrong_password(limited: redis.asyncio.Redis, redis_server: RedisServer) -> None:
     await rules(limited)
     for user in ("limited", "nobody"):

@@ -17,12 +17,15 @@ from ..worker import Worker
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe, Unsubscribe
 from .clients import Client
-from .connection import Connector, Link
+from .connection import Connector, Link, ServerConnector
 from .credentials import Authenticate
+from .dialer import Dialer
+from .ending import Ending
 from .error_reply import ErrorReply
-from .failures import disconnected, lost, refused, unconnected, without_frames
+from .failures import disconnected, lost, without_frames
 from .handshake import Handshake
-from .outbox import Outbox
+from .outbox import Asking, Outbox
+from .refusals import Elsewhere, Refusals
 from .replicas import Replicas
 from .requests import Request
 from .session import Session
@@ -30,7 +33,6 @@ from .session import Session
 R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
 
-_MISSES = 3
 _LINGER = 1.0
 _ATTEMPTS = 3
 """Connections on which closing tries to get its answers."""
@@ -50,12 +52,17 @@ class RedisBackend:
 
     Args:
         source: a `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL, or an asyncio client of redis-py
-            or valkey-py, whose address, credentials and TLS are used; its retries, timeouts and decoding are not.
+            or valkey-py, whose address, credentials and TLS are used; its retries, timeouts and decoding are not. Or
+            what makes the connections.
         clock: stamps calls.
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
         replicas: the replicas that must acknowledge every call; None for none.
         pushes: False if there will be no subscription: then it speaks RESP2, which older proxies know, too.
+        cluster: the server is a node of a cluster; otherwise it must not be.
+        elsewhere: asked about requests that the server refused without having run them.
+        disconnected: told each time the connection is lost, when it has asked about what was unanswered, and each time
+            an attempt to connect has failed.
 
     Attributes:
         clock: as given.
@@ -63,7 +70,6 @@ class RedisBackend:
         abilities: all.
         address: host and port, or the path of the socket.
         unreachable: why there is no connection, as the last attempt found; None while there is one.
-        connections_opened: how often it has connected since it was made.
 
     Raises:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
@@ -73,23 +79,28 @@ class RedisBackend:
 
     def __init__(
         self,
-        source: str | Client,
+        source: str | Client | Connector,
         *,
         clock: Clock | None = None,
         request_timeout: float = 5.0,
         replicas: Replicas | None = None,
         pushes: bool = True,
+        cluster: bool = False,
+        elsewhere: Elsewhere | None = None,
+        disconnected: Callable[[], None] | None = None,
     ) -> None:
-        self._connector = Connector(source, pushes)
+        self._connector = source if isinstance(source, Connector) else ServerConnector(source, pushes)
         self.address: str = self._connector.address
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
-        self.connections_opened: int = 0
         self.unreachable: AiolockError | None = None
         self._timeout = request_timeout
         self._replicas = replicas
         self._state = _State.CLOSED
-        self._handshake = Handshake(0 if replicas is None else replicas.least)
+        self._handshake = Handshake(0 if replicas is None else replicas.least, cluster)
+        self._dialer = Dialer(self._connector, self._handshake)
+        self._refusals = Refusals(elsewhere)
+        self._disconnected: Callable[[], None] = disconnected or _nothing
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
         self._session: Session | None = None
@@ -99,7 +110,13 @@ class RedisBackend:
         self._attempt: asyncio.Future[None] | None = None  # while an attempt is running
         self._reconnected: Callable[[], None] = _nothing
         self._closed: asyncio.Future[None] | None = None
-        self._on_missing = self._missing  # made once, not for each request
+        self._resumes = False  # there was a connection since it was opened
+        self._on_refused = self._refused  # made once, not for each request
+
+    @property
+    def connections_opened(self) -> int:
+        """How often it has connected since it was made."""
+        return self._dialer.opened
 
     @property
     def run_id(self) -> str:
@@ -111,48 +128,68 @@ class RedisBackend:
         return f"<RedisBackend db={self.db} {state}>"
 
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
-        """See `Backend.open`."""
-        if self._loop is not None and self._loop.is_closed():
-            self._forget()
-        if self._state is not _State.CLOSED:
-            raise ConfigurationError("", "the backend is already open: close it first")
-        self._state = _State.OPENING
-        self._loop = asyncio.get_running_loop()
+        """See `Backend.open`. A replica may be promoted soon, so it gets as long as a server that is slow."""
+        self._begin()
         try:
-            link = await self._connect(timeout)
+            link = await self._dialer.find_master(timeout)
         except BaseException:
             self._state = _State.CLOSED
             raise
-        self._state = _State.OPEN
-        self._reconnected = reconnected
-        self._outbox = Outbox()
-        self._channels = Channels(self._subscribe_again)
-        self._backoff = Backoff()
+        self._opened(reconnected)
         self._new_session(link).start()
-        if self._connector.credentials is not None:
-            self._connector.credentials.listen(self._authenticate)
 
     def place(self, key: str) -> int:
         """See `Backend.place`."""
         return 0
+
+    def start(self, *, reconnected: Callable[[], None]) -> None:
+        """Open without waiting for the first connection: until then requests wait. For a backend made of several.
+
+        Args:
+            reconnected: as for `open`; the first connection replaces none.
+        """
+        self._begin()
+        self._opened(reconnected)
+        self._keep_connecting()
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
         session = self._session
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         if session is not None:
-            session.put(Request(call, future, self._on_missing))
+            session.put(Request(call, future, self._on_refused))
         else:
-            self._put_by(Request(call, future, self._on_missing))
+            self._put_by(Request(call, future, self._on_refused))
         return future
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
         session = self._session
         if session is not None:
-            session.put(Request(call, None, self._on_missing))
+            session.put(Request(call, None, self._on_refused))
         else:
-            self._put_by(Request(call, None, self._on_missing))
+            self._put_by(Request(call, None, self._on_refused))
+
+    def take_over(self, request: Request[Any], *, asking: bool = False) -> None:
+        """Run a request that another backend refused or gave back. With `asking`, its key is still being moved here."""
+        request.refused = self._on_refused
+        if self._session is None:
+            self._put_by(request)
+        else:
+            self._session.put(Asking(request) if asking else request)
+
+    def give_back(self, wanted: Callable[[Request[Any]], bool]) -> list[Request[Any]]:
+        """Take out what is not written yet, or was unanswered when the connection was lost and may run again; in order.
+
+        Args:
+            wanted: chooses the requests.
+        """
+        return self._outbox.take_back(wanted)
+
+    def replace(self, reason: Exception) -> None:
+        """Give up the connection, as if it were lost, and make another; harmless while there is none."""
+        if self._session is not None:
+            self._session.abandon(reason)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
@@ -222,21 +259,23 @@ class RedisBackend:
         self._session, self.unreachable = session, None
         return session
 
-    async def _connect(self, timeout: float) -> Link:
-        link: Link | None = None
-        try:
-            async with asyncio.timeout(timeout):
-                link = await self._connector.connect()
-                await self._handshake.greet(link)
-        except BaseException as error:
-            if link is not None:
-                link.reset()
-            if not isinstance(error, Exception):
-                raise
-            failure = unconnected(error)
-            raise failure from failure.__cause__
-        self.connections_opened += 1
-        return link
+    def _begin(self) -> None:
+        if self._loop is not None and self._loop.is_closed():
+            self._forget()
+        if self._state is not _State.CLOSED:
+            raise ConfigurationError("", "the backend is already open: close it first")
+        self._state = _State.OPENING
+        self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox()
+        self._channels = Channels(self._subscribe_again)
+        self._backoff = Backoff()
+        self._resumes = False
+
+    def _opened(self, reconnected: Callable[[], None]) -> None:
+        self._state = _State.OPEN
+        self._reconnected = reconnected
+        if self._connector.credentials is not None:
+            self._connector.credentials.listen(self._authenticate)
 
     def _lost(self, began: float, cause: Exception) -> None:
         session, loop = self._session, asyncio.get_running_loop()
@@ -249,9 +288,15 @@ class RedisBackend:
         self._outbox.disconnected()
         for request in session.replies.requests():
             self._outbox.unanswered(request, lost(request.call.name, request.doing, cause))
+        logger.warning("the connection to Redis was lost (%s: %s), connecting again", type(cause).__name__, cause)
+        self._resumes = True
+        self._keep_connecting()
+        self._disconnected()
+
+    def _keep_connecting(self) -> None:
+        loop = asyncio.get_running_loop()
         self._attempt = loop.create_future()
         self._connecting = Worker(partial(self._reconnect, loop.time(), set()), _nothing, "aiolock connection")
-        logger.warning("the connection to Redis was lost (%s: %s), connecting again", type(cause).__name__, cause)
 
     async def _reconnect(self, began: float, told: set[bool]) -> None:
         loop = asyncio.get_running_loop()
@@ -260,7 +305,7 @@ class RedisBackend:
             if self._attempt is None:
                 self._attempt = loop.create_future()
             try:
-                link = await self._connect(self._timeout)
+                link = await self._dialer.dial(self._timeout)
             except AiolockError as error:
                 self.unreachable = without_frames(error)
                 self._attempted()
@@ -268,9 +313,10 @@ class RedisBackend:
                 tell = logger.debug if passing in told else logger.warning if passing else logger.error
                 tell("still not connected to Redis: %s", error)
                 told.add(passing)
+                self._disconnected()
             else:
                 self._resume(link)
-                logger.info("connected to Redis again after %.1f s", loop.time() - began)
+                logger.info("connected to Redis after %.1f s", loop.time() - began)
 
     def _attempted(self) -> None:
         attempt, self._attempt = self._attempt, None
@@ -281,35 +327,18 @@ class RedisBackend:
         session = self._new_session(link)
         session.start()
         session.flush()
-        try:
-            self._reconnected()
-        except Exception:
-            logger.exception("the callback of a new connection failed")
+        if self._resumes:
+            try:
+                self._reconnected()
+            except Exception:
+                logger.exception("the callback of a new connection failed")
         for listener in self._channels.all():
             session.put(Subscribe(listener))
         session.wake()
         self._attempted()
 
-    def _missing(self, request: Request[Any], error: ErrorReply) -> None:
-        call, session = request.call, self._session
-        request.misses += 1
-        refusal = session.scripts.refusals.get(call.script.sha) if session is not None else None
-        if refusal is not None:
-            request.settle(refused(call.name, f"SCRIPT LOAD for {request.doing}", refusal))
-            return
-        failure = BackendError(
-            call.name,
-            f"Redis does not keep the script of {request.doing}: does anything flush its scripts again and again, or "
-            "does a proxy spread requests over several servers?",
-            transient=True,
-        )
-        failure.__cause__ = error
-        if session is None or request.misses > _MISSES:
-            request.settle(failure)
-            return
-        session.scripts.missing(call.script.sha)
-        self._outbox.unanswered(request, failure)
-        session.wake()
+    def _refused(self, request: Request[Any], error: ErrorReply) -> None:
+        self._refusals.judge(request, error, self._session, self._outbox)
 
     def _subscribe_again(self, listener: Listener) -> None:
         if self._session is not None and self._channels.has(listener):
@@ -324,14 +353,14 @@ class RedisBackend:
             name, "the connection to Redis is closed: use locks inside `async with manager:`", transient
         )
 
-    def _shut(self, linger: float) -> _Ending:
+    def _shut(self, linger: float) -> Ending:
         session, self._session = self._session, None
         connecting, self._connecting = self._connecting, None
         self._unbind()
         self._attempted()
-        ending = _Ending(session, connecting, linger)
+        ending = Ending(session, connecting, linger)
         unfinished = list(session.replies.requests()) if session is not None else []
-        unfinished += [item for item in self._outbox.take() if isinstance(item, Request)]
+        unfinished += self._outbox.take_back(_any)
         for request in unfinished:
             request.settle(self._closed_error(request.call.name))
         self._channels.clear(self._closed_error("", transient=True))  # the server did not refuse to subscribe us
@@ -352,32 +381,9 @@ class RedisBackend:
             self._connector.credentials.leave()
 
 
-class _Ending:
-    """A backend that is being closed: its connection closes once everything is sent, or if that takes too long.
-
-    Args:
-        session: if there is a connection.
-        connecting: if there is none.
-        linger: seconds.
-    """
-
-    def __init__(self, session: Session | None, connecting: Worker[None] | None, linger: float) -> None:
-        self._connecting = connecting
-        self._link = session.link if session is not None else None
-        if connecting is not None:
-            connecting.stop()
-        if session is not None:
-            session.close()
-            self._timer = asyncio.get_running_loop().call_later(linger, session.link.abort)
-
-    async def wait(self) -> None:
-        """Wait until nothing is left."""
-        if self._connecting is not None:
-            await self._connecting.stopped()
-        if self._link is not None:
-            await self._link.closed()
-            self._timer.cancel()
-
-
 def _nothing(*_: object) -> None:
     pass
+
+
+def _any(_: object) -> bool:
+    return True

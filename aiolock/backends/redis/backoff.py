@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 FIRST = 0.01
-CAP = 2.0
+CAP = 0.8
+"""Seconds. A holder must know within a second of the new master that its lock is lost."""
 LASTED = 0.25
 """Seconds after which a connection no longer counts as a failed attempt."""
 

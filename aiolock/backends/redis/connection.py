@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import hiredis
 from redis.exceptions import RedisError
@@ -28,8 +28,35 @@ redis-py's own packing took half of a request's time in the client. Numbers woul
 """
 
 
-class Connector:
-    """Makes connections; finds at construction whatever can be wrong without asking the server.
+@runtime_checkable
+class Connector(Protocol):
+    """Knows where the master is, and connects to it.
+
+    Attributes:
+        db: the number of the database.
+        address: host and port, or the path of a socket; what the user gave.
+        credentials: the user's provider of them, if there is one.
+        fixed: it always names the same address, so a replica there is the user's mistake unless it is promoted soon.
+    """
+
+    db: int
+    address: str
+    credentials: Credentials | None
+    fixed: bool
+
+    async def connect(self) -> Link:
+        """Connect and authenticate; asked anew for each attempt, because the address may have moved.
+
+        Raises:
+            RedisError, OSError, ValueError: and whatever else redis-py raises if the server is not Redis.
+
+        Cancellation: nothing is left open.
+        """
+
+
+class ServerConnector:
+    """Connects to one server, whose name is resolved each time; finds at construction whatever can be wrong without
+    asking the server.
 
     Args:
         source: a URL, or a client whose connection settings are used.
@@ -46,6 +73,7 @@ class Connector:
         self._class, self._options = recipe(source, 3 if pushes else 2)
         self.credentials: Credentials | None = self._options.get("credential_provider")
         self.db: int = int(self._options.get("db") or 0)
+        self.fixed: bool = True
         path, host = self._options.get("path"), self._options.get("host", "localhost")
         self.address: str = str(path or f"{host}:{self._options.get('port', 6379)}")
         try:
@@ -60,13 +88,7 @@ class Connector:
         return self._class(**self._options)
 
     async def connect(self) -> Link:
-        """Connect and authenticate.
-
-        Raises:
-            RedisError, OSError, ValueError: and whatever else redis-py raises if the server is not Redis.
-
-        Cancellation: nothing is left open.
-        """
+        """See `Connector.connect`."""
         connection = self._make()
         try:
             await connection.connect()

@@ -33,13 +33,20 @@ PASSING = frozenset(
 )
 """Error codes that say nothing about the lock: the same call may succeed later."""
 
+NOT_THE_MASTER = frozenset({"READONLY", "MASTERDOWN"})
+"""Error codes of a server that has become a replica."""
+
+NOT_RUN = NOT_THE_MASTER | {"ASK", "CLUSTERDOWN", "LOADING", "MOVED", "NOREPLICAS", "TRYAGAIN"}
+"""Error codes that come before anything has run."""
+
+_CLUSTER = "it is part of a cluster: use LockManager.cluster([url, …])"
 _REMEDIES = {
     "BUSY": "a script has been running for too long on the server",
     "LOADING": "it is still loading its data",
     "MISCONF": "it cannot persist: see its log",
-    "MOVED": "it is part of a cluster, which is not supported: use a single server",
-    "ASK": "it is part of a cluster, which is not supported: use a single server",
-    "CROSSSLOT": "it is part of a cluster, which is not supported: use a single server",
+    "MOVED": _CLUSTER,
+    "ASK": _CLUSTER,
+    "CROSSSLOT": _CLUSTER,
     "NOAUTH": "check username and password",
     "NOPERM": "allow the user in the ACL what is named here",
     "OOM": "it is out of memory: raise maxmemory",
@@ -106,6 +113,15 @@ def disconnected(cause: BaseException) -> BackendError:
     return failure
 
 
+class Misplaced(Exception):
+    """The server that was reached is a replica: the master may be at this address again soon, or at another."""
+
+
+def demoted(error: ErrorReply) -> Misplaced:
+    """Why the connection is given up: the server said `error` to a request."""
+    return Misplaced(f"the server is no longer the master: {error}")
+
+
 def without_frames(error: AiolockError) -> AiolockError:
     """Return `error` without its traceback: those frames would keep connections alive that are gone."""
     one: BaseException | None = error
@@ -129,6 +145,8 @@ def unconnected(error: BaseException) -> AiolockError:
 
 def _unconnected(error: BaseException) -> AiolockError:
     text = str(error)
+    if isinstance(error, Misplaced):
+        return BackendError("", text, transient=True)
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
     if isinstance(error, ResponseError) and ("NOPROTO" in text or "unknown command" in text.lower()):

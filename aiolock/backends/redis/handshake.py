@@ -8,6 +8,7 @@ from ...errors import ConfigurationError
 from ...log import Log
 from .connection import Link
 from .error_reply import ErrorReply
+from .failures import Misplaced
 
 logger: Log = Log("aiolock.redis")
 
@@ -15,12 +16,13 @@ OLDEST = 6
 
 
 class Identity(NamedTuple):
-    """A connection as the server knows it. Ids start again when the server restarts, so only both together identify
-    one.
+    """A connection as the server knows it. Ids start again when the server restarts, and are other clients' on other
+    servers, so only all three together identify one.
     """
 
     id: bytes
     addr: bytes
+    run_id: str
 
 
 class Handshake:
@@ -28,13 +30,15 @@ class Handshake:
 
     Args:
         replicas: how many are needed. Checked here instead of the memory, which the other backend checks.
+        cluster: the server must be a node of a cluster; otherwise it must not be.
 
     Attributes:
         run_id: identifies the server, and tells it from itself before a restart; "" if it does not say.
     """
 
-    def __init__(self, replicas: int = 0) -> None:
+    def __init__(self, replicas: int = 0, cluster: bool = False) -> None:
         self._replicas = replicas
+        self._cluster = cluster
         self.run_id: str = ""
         self._previous: Identity | None = None
         self._complaints: set[str] = set()
@@ -44,33 +48,52 @@ class Handshake:
         self._previous = None
 
     async def greet(self, link: Link) -> None:
-        """One round trip; nothing else may have been written on `link`.
+        """Nothing else may have been written on `link`.
 
         A request of the old connection may still be on its way, in a proxy or in the server's socket buffer, and would
-        run after what is written here: so the server ends that connection first.
+        run after what is written here: so the server ends that connection first, if it is the same server.
 
         Raises:
-            ConfigurationError: the server is too old.
+            ConfigurationError: the server is too old, or not of the kind that is needed.
+            Misplaced: it is a replica.
+
+        Cost: one round trip; a second one on a server that may still have the old connection.
         """
-        section = b"replication" if self._replicas else b"memory"
-        commands: list[tuple[bytes, ...]] = [(b"CLIENT", b"INFO"), (b"INFO", b"server"), (b"INFO", section)]
-        if self._previous is not None:
-            kill = (b"CLIENT", b"KILL", b"ID", self._previous.id, b"ADDR", self._previous.addr)
-            commands.insert(0, kill)
-        replies = await link.ask(commands)
-        if self._previous is not None:
-            self._judge_kill(replies.pop(0))
-        server = _fields(replies[1], b"\r\n", b":")
+        client, info, role = await link.ask([(b"CLIENT", b"INFO"), (b"INFO",), (b"ROLE",)])
+        server, own = _fields(info, b"\r\n", b":"), _fields(client, b" ", b"=")
         self._judge_version(server)
+        self._judge_kind(_role(role, server), server.get(b"redis_mode", server.get(b"server_mode", b"")))
         run_id = server.get(b"run_id", b"").decode(errors="replace")
         self.run_id = run_id if len(set(run_id)) > 1 else ""  # some servers speak the protocol, but have no version
-        about = _fields(replies[2], b"\r\n", b":")
         if self._replicas:
-            self._judge_replicas(about)
+            self._judge_replicas(server)
         else:
-            self._judge_memory(about)
-        client = _fields(replies[0], b" ", b"=")
-        self._previous = Identity(client[b"id"], client[b"addr"]) if b"id" in client and b"addr" in client else None
+            self._judge_memory(server)
+        if self._previous is not None and self._previous.run_id == self.run_id:
+            id, addr, _ = self._previous
+            self._judge_kill(*await link.ask([(b"CLIENT", b"KILL", b"ID", id, b"ADDR", addr)]))
+        known = b"id" in own and b"addr" in own
+        self._previous = Identity(own[b"id"], own[b"addr"], self.run_id) if known else None
+
+    def _judge_kind(self, role: bytes, mode: bytes) -> None:
+        if b"sentinel" in (role, mode):
+            raise ConfigurationError(
+                "", "this is the address of a Sentinel, which keeps no locks: use LockManager.sentinel([(host, port), "
+                "…], service=…)"
+            )  # fmt: skip
+        if mode == b"cluster" and not self._cluster:
+            raise ConfigurationError("", "the server is part of a cluster: use LockManager.cluster([url, …])")
+        if self._cluster and mode not in (b"cluster", b""):
+            raise ConfigurationError("", "the server is not part of a cluster: use LockManager(url)")
+        if role in (b"slave", b"replica"):
+            raise Misplaced(
+                "the server is a replica (READONLY), and the master keeps the locks: give the master's address"
+            )
+        if not role:
+            self._complain(
+                "ROLE and INFO were refused, so it is unknown whether the server is the master, or a node of a cluster"
+                "%s: allow the user `+role` and `+info`", "",
+            )  # fmt: skip
 
     def _judge_kill(self, reply: object) -> None:
         if isinstance(reply, ErrorReply) and "no such client" not in str(reply).lower():
@@ -105,6 +128,13 @@ class Handshake:
         if message not in self._complaints:
             self._complaints.add(message)
             logger.warning(message, detail)
+
+
+def _role(reply: object, info: dict[bytes, bytes]) -> bytes:
+    """What the server is to its replicas; empty if it says nothing."""
+    if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
+        return bytes(reply[0])
+    return info.get(b"role", b"")
 
 
 def _fields(reply: object, between: bytes, assign: bytes) -> dict[bytes, bytes]:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ...errors import BackendError
 from .channels import Subscribe, Unsubscribe
 from .credentials import Authenticate
 from .requests import Request
 
-Item = Request[Any] | Subscribe | Unsubscribe | Authenticate
+
+class Asking(NamedTuple):
+    """A request for a key that is on its way to this server: it runs only with ASKING in front of it."""
+
+    request: Request[Any]
+
+
+Item = Request[Any] | Subscribe | Unsubscribe | Authenticate | Asking
 
 _SWEEP = 64
 
@@ -79,10 +87,24 @@ class Outbox:
             outer.extend(instead)
         self._note_empty()
 
+    def put_back(self, request: Request[Any]) -> None:
+        """Write `request` again, before everything new and after what was put back before: it did not run."""
+        self.empty = False
+        (self._again if self._instead is None else self._instead).append(request)
+
+    def take_back(self, wanted: Callable[[Request[Any]], bool]) -> list[Request[Any]]:
+        """Take out the requests that `wanted` chooses, in order: another server is to run them."""
+        taken: list[Request[Any]] = []
+        self._again, self._new = (
+            [item for item in items if not _take(item, wanted, taken)] for items in (self._again, self._new)
+        )
+        self._note_empty()
+        return taken
+
     def disconnected(self) -> None:
         """Forget what only concerned the connection: on the next one all channels are subscribed to anyway."""
-        self._again = [item for item in self._again if isinstance(item, Request)]
-        self._new = [item for item in self._new if isinstance(item, Request)]
+        self._again = [request for item in self._again if (request := _request(item)) is not None]
+        self._new = [request for item in self._new if (request := _request(item)) is not None]
         self._note_empty()
 
     def _note_empty(self) -> None:
@@ -96,3 +118,17 @@ class Outbox:
         self._sweep_at = max(_SWEEP, 2 * len(self._new))
         for request in gone:
             asyncio.get_running_loop().call_soon(request.withdraw)
+
+
+def _request(item: Item) -> Request[Any] | None:
+    if isinstance(item, Asking):
+        return item.request
+    return item if isinstance(item, Request) else None
+
+
+def _take(item: Item, wanted: Callable[[Request[Any]], bool], taken: list[Request[Any]]) -> bool:
+    request = _request(item)
+    if request is None or not wanted(request):
+        return False
+    taken.append(request)
+    return True

@@ -60,6 +60,15 @@ class Authenticated:
             raise Desync("AUTH got the answer to something else")
 
 
+class Skipped:
+    """The answer to a command whose success shows in the next one's, such as ASKING."""
+
+    __slots__ = ()
+
+    def answer(self, reply: object) -> None:
+        pass
+
+
 class Loaded:
     """The answer to a SCRIPT LOAD."""
 

@@ -8,10 +8,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from ...errors import BackendError
 from ...log import Log
-from ...scripts.base import Call, drop
+from ...scripts.base import Call, PartRefused, drop
 from ..base import resolve
 from .error_reply import ErrorReply
-from .failures import code_of, refused
 
 R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
@@ -23,24 +22,25 @@ class Request(Generic[R]):
     Args:
         call: what to run.
         future: its result, if it is awaited; others may cancel it or fail it at any time.
-        missing: told when the server does not know the script.
+        refused: gets the server's error reply, and decides what becomes of the request. A backend that takes over
+            another's request sets its own.
 
     Attributes:
-        misses: how often the server did not know the script.
+        misses: how often it was refused without having run, and written again.
     """
 
-    __slots__ = ("_missing", "call", "future", "misses")
+    __slots__ = ("call", "future", "misses", "refused")
 
     def __init__(
         self,
         call: Call[R],
         future: asyncio.Future[R] | None,
-        missing: Callable[[Request[Any], ErrorReply], None],
+        refused: Callable[[Request[Any], ErrorReply], None],
     ) -> None:
         self.call: Call[R] = call
         self.future: asyncio.Future[R] | None = future
         self.misses: int = 0
-        self._missing = missing
+        self.refused: Callable[[Request[Any], ErrorReply], None] = refused
 
     @property
     def doing(self) -> str:
@@ -64,16 +64,16 @@ class Request(Generic[R]):
     def answer(self, reply: Any, doubt: BackendError | None = None) -> None:
         """Take the server's reply, or its error reply; `doubt` says why it may not outlast the server."""
         if isinstance(reply, ErrorReply):
-            if code_of(reply) == "NOSCRIPT":
-                self._missing(self, reply)
-            else:
-                self.settle(refused(self.call.name, self.doing, reply))
+            self.refused(self, reply)
             return
         script = self.call.script
         try:
             result: R | BackendError = script.decode(reply)
             if doubt is not None and script.unacknowledged is not None:
                 result = script.unacknowledged(cast(R, result), doubt)
+        except PartRefused as error:
+            self.refused(self, ErrorReply(str(error)))
+            return
         except Exception as error:
             result = BackendError(
                 self.call.name, f"Redis answered {self.doing} with something unexpected: does a proxy change replies?"

@@ -7,6 +7,7 @@ import enum
 import itertools
 import secrets
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hiredis import PushNotification
 
@@ -16,9 +17,9 @@ from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
 from .credentials import Authenticate
 from .heartbeat import Heartbeat
-from .outbox import Item, Outbox
+from .outbox import Asking, Item, Outbox
 from .replicas import Replicas
-from .replies import Acknowledgement, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts
+from .replies import Acknowledgement, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts, Skipped
 from .requests import Request
 
 ENOUGH = 32
@@ -83,7 +84,7 @@ class Session:
 
     def start(self) -> None:
         """Read from now on."""
-        self.link.start(self._receive, self._abandon, self._resumed)
+        self.link.start(self._receive, self.abandon, self._resumed)
 
     def put(self, item: Item) -> None:
         """Write `item` now, or with the others that wait."""
@@ -185,7 +186,7 @@ class Session:
     def _encode(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
         """Return what to send for `item`, whose answer is pending from now on; nothing if it is no longer wanted."""
         if not isinstance(item, Request):
-            return self._encode_other(item)
+            return self._encode_other(item, now, together)
         call = item.call
         # The caller of `run` must have its return value before the call ends: what is not written ends in a later turn.
         if call.withdrawn and call.writes == 0:
@@ -207,7 +208,23 @@ class Session:
         call.writes += 1
         return data
 
-    def _encode_other(self, item: Subscribe | Unsubscribe | Authenticate) -> bytes:
+    def _encode_asking(self, request: Request[Any], now: float, together: Acknowledgement | None) -> bytes:
+        """As `_encode` does; ASKING covers only the next command, so the script goes with its text."""
+        call = request.call
+        if request.withdrawn:
+            self._loop.call_soon(request.withdraw)
+            return b""
+        self._pending.append(Skipped())
+        self._pending.append(request if together is None else together.of(request))
+        call.sent_at = now
+        call.writes += 1
+        return pack((b"ASKING",)) + pack(("EVAL", call.script.lua, len(call.keys), *call.keys, *call.args))
+
+    def _encode_other(
+        self, item: Subscribe | Unsubscribe | Authenticate | Asking, now: float, together: Acknowledgement | None
+    ) -> bytes:
+        if isinstance(item, Asking):
+            return self._encode_asking(item.request, now, together)
         if isinstance(item, Authenticate):
             self._pending.append(Authenticated())
             return pack((b"AUTH", item.user, item.password))
@@ -224,7 +241,7 @@ class Session:
         try:
             congested = self.link.write(data)
         except Exception as error:
-            self._abandon(error)
+            self.abandon(error)
         else:
             if self._state is not OVER:
                 self._state = CONGESTED if congested else OPEN
@@ -256,7 +273,7 @@ class Session:
         if self._replicas is not None and not self._outbox.empty:
             self.wake()
 
-    def _abandon(self, cause: Exception) -> None:
+    def abandon(self, cause: Exception) -> None:
         """Lose the connection."""
         if self._state is not OVER:
             self._end()
@@ -272,9 +289,10 @@ class Session:
         for expected in self._pending:
             written.update(map(id, expected.requests if isinstance(expected, Acknowledgement) else (expected,)))
         for item in items:
-            if isinstance(item, Request) and id(item) not in written:
-                self._outbox.put(item)
-        self._abandon(ConnectionError("the process was interrupted while it wrote a request"))
+            request = item.request if isinstance(item, Asking) else item
+            if isinstance(request, Request) and id(request) not in written:
+                self._outbox.put(request)
+        self.abandon(ConnectionError("the process was interrupted while it wrote a request"))
 
     def _end(self) -> None:
         self._state = OVER
@@ -301,6 +319,6 @@ class Session:
 
     def _overdue(self) -> None:
         if self._quiet is None:
-            self._abandon(TimeoutError(f"no answer for {format_seconds(self._timeout)} s"))
+            self.abandon(TimeoutError(f"no answer for {format_seconds(self._timeout)} s"))
         elif not self._quiet.done():
             self._quiet.set_result(None)  # it is closed in order: what the kernel has may still arrive, and should

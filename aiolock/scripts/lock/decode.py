@@ -6,7 +6,6 @@ from ...errors import LossReason
 from ..base import Reply, as_list, as_number, as_text
 from ..outcomes import (
     AcquireOutcome,
-    Failed,
     Finished,
     Gone,
     Granted,
@@ -23,6 +22,7 @@ from ..outcomes import (
     RenewOutcome,
     Standing,
     TransferOutcome,
+    failed,
 )
 
 
@@ -100,7 +100,7 @@ def _renewed(answer: Reply) -> RenewOutcome:
     if isinstance(answer, int):
         return Renewed(answer)
     text = as_text(answer)
-    return Failed(text.removeprefix("error ")) if text.startswith("error ") else Missing(LossReason(text))
+    return failed(text.removeprefix("error ")) if text.startswith("error ") else Missing(LossReason(text))
 
 
 def _refreshed(answer: str) -> RefreshOutcome:
@@ -112,4 +112,4 @@ def _refreshed(answer: str) -> RefreshOutcome:
             return _queued(facts)
         case "gone":
             return Gone()
-    return Failed(facts)
+    return failed(facts)

@@ -21,13 +21,14 @@ from ..outcomes import (
     ReleaseOutcome,
     Standing,
     TransferOutcome,
+    failed,
 )
 
 
 def acquire(reply: Reply) -> AcquireOutcome | Failed:
     """Decode one answer of a batch."""
     if not isinstance(reply, list):
-        return Failed(as_text(reply).removeprefix("error "))
+        return failed(as_text(reply).removeprefix("error "))
     match as_text(reply[0]):
         case "granted":
             return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", capacity=as_number(reply[4]))
