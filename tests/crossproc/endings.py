@@ -32,10 +32,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 URL, NAME = os.environ["AIOLOCK_URL"], os.environ["AIOLOCK_NAME"]
 locks = LockManager(URL, ttl=60.0)
 once_held = []
+inside = asyncio.Event()
 
 async def hold():
     async with locks.lock(NAME):
         print("held", flush=True)
+        inside.set()
         for callback in once_held:
             asyncio.get_running_loop().call_later(0.01, callback)
         await asyncio.sleep(60)
@@ -46,10 +48,6 @@ async def hold_and_block():
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
         time.sleep(60)
-
-async def is_held():
-    while not locks._runtime.holds:
-        await asyncio.sleep(0.001)
 
 async def hold_and_exit():
     async with locks.lock(NAME):
@@ -85,7 +83,7 @@ async def service():
 
 async def main():
     task = asyncio.create_task(service())
-    await is_held()
+    await inside.wait()
 
 asyncio.run(main())
 """
@@ -168,7 +166,7 @@ ENDINGS = {
         SERVICE.format(body="async with asyncio.TaskGroup() as group: [group.create_task(hold()) for _ in range(3)]")
     ),
     "the main task returns, uvloop": Ending(UVLOOP + SERVICE.format(body="await hold()")),
-    "a task of a TaskGroup fails": Ending(GROUP.format(how="pass", then="await is_held(); 1 / 0")),
+    "a task of a TaskGroup fails": Ending(GROUP.format(how="pass", then="await inside.wait(); 1 / 0")),
     "the manager is never closed": Ending(LEFT_OPEN),
     "uvicorn, SIGTERM": Ending(UVICORN, (TERM,)),
     "uvicorn, Ctrl-C": Ending(UVICORN, (INT,)),
