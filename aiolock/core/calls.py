@@ -123,6 +123,9 @@ class Calls(Protocol):
     def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
         """Extend what the owner holds; the first extension of a provisional grant confirms it, and says who has it."""
 
+    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[Any]]:
+        """Return that first extension as a request of its own: the answer has one outcome."""
+
 
 def joint(calls: Sequence[Calls]) -> Calls:
     """Return the requests of an owner that has all of these: as heavy as one of each weight together. So a writer that

@@ -46,6 +46,8 @@ class Entry(Protocol):
 class Confirmation:
     """Makes it last for the ttl of the waiter that takes it, and says who that is.
 
+    Written at once: before the waiter runs, because its block may begin with a blocking call.
+
     Args:
         entry: the entry that was granted.
         grant: the grant.
@@ -54,17 +56,13 @@ class Confirmation:
     __slots__ = ("_call", "_entry", "_grant")
 
     def __init__(self, entry: Entry, grant: Grant) -> None:
-        asker, calls = entry.asker, entry.asker.calls
+        asker = entry.asker
         self._entry = entry
         self._grant = grant
-        self._call: Call[Any] = calls.batch(
-            (calls.renewal(entry.owner, grant.outcome.fence, asker.policy.ttl_ms, asker.metadata),)
-        )
-
-    def write(self) -> None:
-        """Write the request."""
-        self._call.settle = self._settle
-        self._entry.gate.runtime.backend.post(self._call)
+        call = asker.calls.confirmation(entry.owner, grant.outcome.fence, asker.policy.ttl_ms, asker.metadata)
+        self._call: Call[Any] = call
+        call.settle = self._settle
+        entry.gate.runtime.backend.post(call)
 
     def _settle(self, result: list[Any] | BackendError) -> None:
         if isinstance(result, BackendError):
@@ -73,8 +71,10 @@ class Confirmation:
             self._judged(result[0], self._call.sent_at)
 
     def _judged(self, outcome: Any, sent_at: float) -> None:
-        entry, grant = self._entry, self._grant
-        hold = entry.gate.runtime.holds.get(entry.owner)
+        entry, grant, runtime = self._entry, self._grant, self._entry.gate.runtime
+        if isinstance(outcome, Renewed):
+            runtime.fences.heard(grant.outcome.fence)
+        hold = runtime.holds.get(entry.owner)
         if hold is not None:
             hold.judged(outcome, sent_at)
             return

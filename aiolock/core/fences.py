@@ -40,9 +40,10 @@ class Fences:
 
     def told(self, fence: str) -> int | None:
         """Note a fence in a message, if it can be one."""
-        number = whole(fence)
-        ahead = number is None or number > self._answered + AHEAD_US
-        if number is None or (ahead and number > time.time_ns() // 1000 + AHEAD_US):
+        # As `whole` does, without the call: a task waits.
+        number = int(fence) if len(fence) < 17 and fence.isascii() and fence.isdecimal() else MAX_FENCE
+        ahead = number > self._answered + AHEAD_US
+        if number >= MAX_FENCE or (ahead and number > time.time_ns() // 1000 + AHEAD_US):
             self.doubt()
             return None
         if number > self.floor:

@@ -137,7 +137,8 @@ class Gate:
         waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
         hold = Hold(entry, grant, runtime.clock, runtime.scheduler, self)
-        runtime.fences.heard(hold.fence)
+        if not grant.provisional:  # otherwise the answer to its confirmation says that it is true
+            runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         self._holds += 1
         if runtime.draining is not None or self.queue.race is not None:
@@ -211,16 +212,18 @@ class Gate:
         if hold.depth > 0:
             self._write_rest(hold, ending, result)
             return result
-        self._end(hold)
-        queue = self.queue
-        if (
-            (queue.waiters or queue.entries)
-            and ending == "clean"
-            and hold.reason is None
-            and hand_on(queue, hold, result)
-        ):
-            return result
-        PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, result)
+        queue, hold.ended = self.queue, True
+        try:  # first the request: others wait for that
+            if (
+                (queue.waiters or queue.entries)
+                and ending == "clean"
+                and hold.reason is None
+                and hand_on(queue, hold, result)
+            ):
+                return result
+            PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, result)
+        finally:
+            self._end(hold)
         if hold.reason is None:
             queue.taken -= 1
         if queue.race is not None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from types import CodeType, TracebackType
 
-import anyio
-
 from ..errors import ConfigurationError, LockLost, note
 from .hold import OpenLease
-from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope
+from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, new_scope, prepare_scope
 
 
 class Guard:
@@ -48,7 +46,7 @@ class Guard:
                 self._scope = Edge(self.task)
             else:
                 self._cancelling = self.task.cancelling()
-                self._scope = scope = anyio.CancelScope()
+                self._scope = scope = new_scope()
                 scope.__enter__()
             hold.scopes += (self,)
             if hold.reason is not None:  # lost between the grant and this line
@@ -117,6 +115,8 @@ class Guard:
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and hide the body's error
+        if kind is None:
+            prepare_scope()
         await result.observed()
         if kind is None:
             result.raise_failure()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any
 
 from ..errors import BackendError
 from ..scripts.base import Call
@@ -37,12 +37,12 @@ def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
         heir, over = found, True
     heir.continues = not over
     queue.taken -= 1
-    _Transfer(queue, hold, heir, over, result).write()
+    _Transfer(queue, hold, heir, over, result)
     return True
 
 
 class _Transfer:
-    """One hand-off on its way.
+    """One hand-off on its way; writes its request at once.
 
     Args:
         queue: the waiters of the name.
@@ -62,18 +62,16 @@ class _Transfer:
         self._over = over
         self._result = result
         self._call: Call[TransferOutcome] = self._request(hold.tainted)
-
-    def write(self) -> None:
-        """Write the request."""
-        call = self._call
-        call.unanswered = self._unanswered
-        call.settle = self._settle
-        self._heir.offered()
-        self._queue.runtime.backend.post(call)
+        self._call.unanswered = self._unanswered
+        self._call.settle = self._settle
+        heir.offered()
+        queue.runtime.backend.post(self._call)
 
     def _request(self, tainted: bool) -> Call[TransferOutcome]:
         hold, heir, runtime = self._hold, self._heir, self._queue.runtime
-        return cast(TransferCalls, hold.calls).transfer(
+        known: Any = hold.calls
+        calls: TransferCalls = known  # without `cast`, which is a call
+        return calls.transfer(
             hold.owner,
             hold.fence,
             self._owner,

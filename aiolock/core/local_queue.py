@@ -10,6 +10,7 @@ from ..errors import BackendError, ConfigurationError, NotAcquired
 from ..scripts.base import Call
 from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
 from .calls import Calls
+from .confirmation import Confirmation
 from .entry_state import ASKING, GRANTED, IDLE, QUEUED
 from .grant import Grant
 from .queue_entry import QueueEntry, TaskWaiter
@@ -224,7 +225,7 @@ class LocalQueue:
         else:
             self.taken += 1
             if grant.provisional:
-                entry.confirm(grant)
+                Confirmation(entry, grant)
             if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
                 entry.waiter.outcome.set_result(grant)
 
@@ -248,13 +249,11 @@ class LocalQueue:
             entry.asker = first
         if not entry.continues:
             entry.continues = True
-            self.turn = self._begin_turn() if waiters else None
+            limits = self.runtime.limits
+            self.turn = Turn(self.runtime.clock.now(), len(waiters), limits.handoff_limit) if waiters else None
         if grant.provisional:
-            entry.confirm(grant)
+            Confirmation(entry, grant)
         first.outcome.set_result(grant)
-
-    def _begin_turn(self) -> Turn:
-        return Turn(self.runtime.clock.now(), len(self.waiters), self.runtime.limits.handoff_limit)
 
     def _pass_over(self, entry: QueueEntry) -> None:
         """Its waiter did not go in."""

@@ -183,7 +183,8 @@ class QueueEntry:
     def offered(self) -> None:
         """A release that is being written hands the name on to this entry, or queues it."""
         self.state = ASKING
-        self.gate.runtime.scheduler.forget(self)
+        if self.due != NEVER:
+            self.gate.runtime.scheduler.forget(self)
 
     def pause(self) -> None:
         """The server gave no verdict: ask again, a little later each time."""
@@ -275,15 +276,9 @@ class QueueEntry:
             # This loop stood still: the server may have granted to another by now, over others of its waiters, too.
             runtime.queue_entries.verify()
         elif not runtime.backend.abilities.tells_grants:
-            self.confirm(grant)
+            Confirmation(self, grant)
         else:
             gate.granted(self, grant)
-
-    def confirm(self, grant: Grant) -> None:
-        """Renew a provisional grant at once: before the waiter runs, because its block may begin with a blocking
-        call.
-        """
-        Confirmation(self, grant).write()
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""

@@ -110,7 +110,8 @@ class Waiter(Generic[E]):
     def stop(self) -> None:
         """It no longer waits."""
         runtime = self._queue.runtime
-        runtime.patience.end(self)
+        if self._replies >= 0:  # it is not patient
+            runtime.patience.end(self)
         if self.due != NEVER:
             runtime.scheduler.forget(self)
 

@@ -10,6 +10,8 @@ GRACE_MS = 60 * 1000
 DIRTY_MS = 24 * 3600 * 1000
 """How long a name remembers that its last holder vanished."""
 _ENCODED = str.maketrans({"{": "%7B", "}": "%7D", "%": "%25"})
+DEAD = ":dead:"
+"""Between a name's key and an owner id: that owner's tombstone."""
 
 
 class Keys:
@@ -84,7 +86,7 @@ class NameKeys:
 
     def dead(self, owner: str) -> str:
         """Return the tombstone of an owner that must never hold again."""
-        return f"{self.lock}:dead:{owner}"
+        return self.lock + DEAD + owner
 
 
 def check_name(name: object) -> str:

@@ -57,7 +57,8 @@ async def test_no_one_enters_beside_it(redis_url: str, opened: Opener, kind: str
 
     The answer to a lock's confirmation is unread while the loop is blocked: that is no loss yet.
 
-    Kept by turn.lua: `heard[channel] > 0`; for locks by LocalQueue.granted: `entry.confirm`, and by Hold.unconfirmed.
+    Kept by turn.lua: `heard[channel] > 0`; for locks by LocalQueue._give: `Confirmation(entry, grant)`, and by
+    Hold.unconfirmed.
     """
     make = KINDS[kind]
     holding, waiting = [await opened(redis_url, liveness=LIVENESS) for _ in range(2)]

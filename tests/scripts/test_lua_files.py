@@ -12,7 +12,16 @@ from aiolock.scripts import latch, lock, multi, queue
 PACKAGE = Path(aiolock.scripts.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.lua"))
 PRELUDES = {
-    "lock": {"clock", "acquire_free", "transfer_local", "transfer_pass", "release_free", "release_pass", *lock.JOIN},
+    "lock": {
+        "clock",
+        "acquire_free",
+        "transfer_local",
+        "transfer_pass",
+        "release_free",
+        "release_pass",
+        "renew_one",
+        *lock.JOIN,
+    },
     "multi": {"acquire_free", "read", "take", "finish", "worse"},
     "queue": {*queue.ASK},
 }

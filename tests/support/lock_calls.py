@@ -23,7 +23,7 @@ class Lock(LockCalls):
     def __init__(self, name: str = "order:42", liveness_ms: int = LIVENESS) -> None:
         super().__init__(KEYS, name, liveness_ms)
         self.state, self.queue, self.alive = self.keys = self._keys
-        self.dead = self._tombstones.dead
+        self.dead = KEYS.of(self.kind, name).dead
         self.manager = KEYS.manager
 
     def release(  # type: ignore[override]

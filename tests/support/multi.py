@@ -23,7 +23,7 @@ class Name(LockCalls):
         super().__init__(KEYS, name, LIVENESS)
         self.keys = self._keys
         self.state, self.queue, self.alive = self._keys
-        self.dead = self._tombstones.dead
+        self.dead = KEYS.of(self.kind, name).dead
 
 
 def refreshes(parts: Sequence[tuple[Name, str, int]]) -> Call[list[Any]]:

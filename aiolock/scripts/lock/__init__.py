@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..base import Arg, Call, Ending, Part, Script
-from ..keys import GRACE_MS, Keys
+from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
     AcquireOutcome,
     Kept,
@@ -40,7 +40,7 @@ RELEASE = Script(
     __name__, "release", twins.release, decode.release, prelude=("release_free", "clock", "release_pass", *SETTLE)
 )
 NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, decode.nest, no_nesting, STATE)
-RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal, STATE)
+RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal, ("clock", "renew_one", "state"))
 REFRESH = Script(__name__, "refresh", twins.refresh, decode.refresh, prelude=("clock", *SETTLE, "alive"))
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.flag, prelude=("clock", *SETTLE))
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=STATE)
@@ -59,7 +59,7 @@ class LockCalls:
         races: there is no queue, so a release is announced to all waiters, and they race.
     """
 
-    __slots__ = ("_channel", "_keys", "_liveness_ms", "_tombstones", "channels", "mark", "name", "ordered")
+    __slots__ = ("_channel", "_keys", "_liveness_ms", "channels", "mark", "name", "ordered")
 
     kind = "lock"
     weight = 1
@@ -73,7 +73,6 @@ class LockCalls:
         found = keys.of(self.kind, name)
         self.channels: tuple[str, ...] = (found.free,) if races else ()
         self._keys = found.of_lock
-        self._tombstones = found
         self._channel = keys.managers
         self._liveness_ms = liveness_ms
 
@@ -120,9 +119,9 @@ class LockCalls:
         managers = self._channel
         if liveness_ms:  # three values in one argument: each argument costs time to pack
             managers = f"{managers} {liveness_ms if liveness_ms > 0 else -self._liveness_ms} {'1' if counted else '0'}"
-        keys, args = (*self._keys, self._tombstones.dead(owner)), (owner, ttl_ms, floor, metadata, managers)
+        keys, args = (*self._keys, self._keys[0] + DEAD + owner), (owner, ttl_ms, floor, metadata, managers)
         if more:
-            return Call(self.name, ACQUIRE, (*keys, *map(self._tombstones.dead, more)), (*args, *more))
+            return Call(self.name, ACQUIRE, (*keys, *(self._keys[0] + DEAD + one for one in more)), (*args, *more))
         return Call(self.name, ACQUIRE, keys, args)
 
     def refresh(
@@ -146,40 +145,28 @@ class LockCalls:
         ttl_ms: int,
         floor: int,
         metadata: str,
-        over: bool,
+        over: int,
         liveness_ms: int,
         counted: bool,
         tainted: bool,
     ) -> Call[TransferOutcome]:
         """End `owner`, and hand the name to `successor` or, if the turn is over, to the next in the queue.
 
-        A turn that is not `over` ends nevertheless while the first in the queue waits under the fair rule. `successor`
-        is a new owner, or a task with the fair rule that is already in the queue.
+        A turn that is not `over` ends nevertheless while the first in the queue waits under the fair rule; 2 is for a
+        detached hold, which has no turn, and whose time must not be over. `successor` is a new owner, or a task with
+        the fair rule that is already in the queue.
         """
-        args = (int(over), self._channel, liveness_ms, int(counted))
-        return self._transfer(owner, fence, successor, ttl_ms, floor, metadata, args, tainted)
+        keys = (*self._keys, self._keys[0] + DEAD + owner, self._keys[0] + DEAD + successor)
+        turn = int(over), self._channel, liveness_ms, int(counted)
+        args = (owner, fence, successor, ttl_ms, floor, metadata, *turn)
+        return Call(self.name, TRANSFER, keys, (*args, ttl_ms + GRACE_MS) if tainted else args)
 
     def resume(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]:
         """Move a detached hold to `successor`, even past waiters; a hold whose time is over ends."""
-        args = (2, self._channel, self._liveness_ms, 0)
-        return self._transfer(owner, fence, successor, ttl_ms, floor, metadata, args, tainted)
-
-    def _transfer(
-        self,
-        owner: str,
-        fence: int,
-        successor: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        turn: tuple[Arg, ...],
-        tainted: bool,
-    ) -> Call[TransferOutcome]:
-        args = (owner, fence, successor, ttl_ms, floor, metadata, *turn)
-        keys = (*self._keys, self._tombstones.dead(owner), self._tombstones.dead(successor))
-        return Call(self.name, TRANSFER, keys, (*args, ttl_ms + GRACE_MS) if tainted else args)
+        facts = owner, fence, successor, ttl_ms, floor, metadata
+        return self.transfer(*facts, over=2, liveness_ms=self._liveness_ms, counted=False, tainted=tainted)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         """Lower the owner's depth to `left`; at 0 it leaves the name and its queue.
@@ -196,7 +183,7 @@ class LockCalls:
         if tainted or left or ending != "clean" or self.channels:
             channel = self.channels[0] if self.channels else ""
             how = (ending, left, grace if tainted else 0, channel)
-            return Call(self.name, RELEASE, (*self._keys, self._tombstones.dead(owner)), (*args, *how))
+            return Call(self.name, RELEASE, (*self._keys, self._keys[0] + DEAD + owner), (*args, *how))
         return Call(self.name, RELEASE, self._keys, args)
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
@@ -206,6 +193,10 @@ class LockCalls:
     def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
         """Extend a hold; for a grant from the queue this is also the confirmation, with the holder's metadata."""
         return Part(self._keys[:1], (owner, fence, ttl_ms, metadata))
+
+    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
+        """Return the same as a request of its own, made in few steps: a task waits for it to be written."""
+        return Call("", RENEW, self._keys[:1], (owner, fence, ttl_ms, metadata))
 
     def force_release(self, fence: int = 0) -> Call[bool]:
         """End a hold, whoever has it, or only one with this fence."""

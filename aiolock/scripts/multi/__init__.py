@@ -179,6 +179,10 @@ class MultiCalls:
         """Extend a hold, with new metadata if you wish; never for what is only reserved."""
         return Part(self._keys[::3], (owner, fence, ttl_ms, metadata, len(self.names)))
 
+    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
+        """Return the same as a request of its own."""
+        return self.batch((self.renewal(owner, fence, ttl_ms, metadata),))
+
     def info(self) -> Call[list[Held | None]]:
         """Ask who holds which of the names."""
         return Call(self.name, INFO, self._keys[::3], ())

@@ -142,6 +142,10 @@ class QueueCalls:
     def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
         return Part(self._keys.queue, (owner, str(fence), ttl_ms, self._capacity, self.weight))
 
+    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
+        """Return the same as a request of its own."""
+        return self.batch((self.renewal(owner, fence, ttl_ms, metadata),))
+
     def force_release(self) -> Call[Ended]:
         return Call(self.name, FORCE_RELEASE, self._keys.queue, (*self._channel, self._capacity))
 
