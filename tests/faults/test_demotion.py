@@ -12,7 +12,7 @@ from tests.support import redis_cli
 from tests.support.proxy import FaultProxy
 from tests.support.replication import Pair
 
-from .scene import ENOUGH, NAME, Opener, Server, renewed, until
+from .scene import ENOUGH, NAME, Opener, Server, key_of, renewed, until
 
 
 @pytest.fixture
@@ -83,3 +83,19 @@ async def test_a_release_and_an_acquire(kind: str, own_pair: Pair, proxy: FaultP
     again = await entering
     assert again.fence > lease.fence
     await again.release()
+
+
+async def test_a_waiter_gets_in(own_pair: Pair, proxy: FaultProxy, locks: LockManager, opened: Opener) -> None:
+    """It waits in the queue of the promoted server for one who never talked to the old one."""
+    holder = await locks.lock(NAME).acquire()
+    waiting = await opened(proxy.url)
+    entering = asyncio.ensure_future(waiting.lock(NAME).acquire(timeout=ENOUGH))
+    with redis_cli.client(own_pair.master.url) as link:
+        await until(lambda: Server(link).link.exists(f"{key_of()}:queue"))
+    own_pair.follow()
+    own_pair.swap()
+    move(own_pair, proxy)
+    await holder.release()
+    lease = await entering
+    assert lease.fence > holder.fence
+    await lease.release()

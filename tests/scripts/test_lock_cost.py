@@ -26,8 +26,8 @@ CASES = {
     "acquire, queues alone": (8, NAME.acquire("n:2", TTL, 0, "", LIVENESS), Queued),
     "acquire, queues again": (7, NAME.acquire("n:2", TTL, 0, "", -1), Queued),
     "renew": (4, renew([NAME.renewal("m:1", FENCE, TTL)]), list),
-    "transfer to another process": (12, OVER, Passed),
-    "release to another process": (8, RELEASE, Released),
+    "transfer to another process": (13, OVER, Passed),
+    "release to another process": (9, RELEASE, Released),
 }
 
 

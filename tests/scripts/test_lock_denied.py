@@ -160,7 +160,8 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
 
 
 def test_a_denied_message_counts_as_heard(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Hazard 12: nothing proves that there is no listener; a waiter asks by itself."""
+    """Hazard 12: nothing proves that it was not heard; a waiter asks by itself."""
+    hears(lua, NAME, "n")
     lua.run(HELD)
     enter(lua, NAME, "n:1")
     assert denied("publish").run(NAME.release("m:1", TTL, 0, "clean", False)) == Released(FENCE)

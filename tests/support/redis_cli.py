@@ -18,7 +18,7 @@ INSIDE_SCRIPTS = frozenset(
     name.lower()
     for script in (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *latch.SCRIPTS)
     for name in re.findall(r"redis\.p?call\('(\w+)'", script.lua)
-)
+) | {"pubsub|numsub"}
 """Commands that the scripts call: the server counts them together with those that clients send."""
 
 

@@ -129,15 +129,14 @@ class Name:
             if until <= self.now or entry == self.ended:
                 self.store.zrem(self.queue, entry)
                 continue
+            if known.endswith("+") and not self.store.numsub(channel + manager):
+                at += 1
+                continue
             self.grant(entry, 0, until, "", floor, self.store.zscore(self.queue, entry))
             told = f"granted {entry} {self.fence} {self.dirty}"
-            if self.store.publish(channel + manager, told) or not known.endswith("+"):
-                self.store.zrem(self.queue, entry)
-                return entry
-            at += 1
-        if self.live:
-            self.vacate(self.dirty)
-            self.write()
+            self.store.publish(channel + manager, told)
+            self.store.zrem(self.queue, entry)
+            return entry
         return answer
 
     def lives(self, owner: str, liveness: int, counted: str) -> bool:

@@ -4,8 +4,8 @@
 -- returns that one, with its grant written and announced; or `me`, whose request this is: it is first, and has to be
 --         granted and taken from the queue; or nil, no one is; or '', unknown yet: too many are dead
 -- A dead entry leaves the queue; one that lives but does not hear is passed over, and keeps its place.
--- If a command is denied: PUBLISH counts as heard, as nothing proves the contrary. ZREM: an owner that was told holds
--- the name, and leaves the queue when it ends.
+-- If a command is denied: PUBLISH and PUBSUB count as heard, as nothing proves the contrary. ZREM: an owner that was
+-- told holds the name, and leaves the queue when it ends.
 local function settle(name, channel, me, floor)
   local queue, alive, at, answer = KEYS[name.at + 1], KEYS[name.at + 2], 0, ''
   for _ = 1, 1000 do
@@ -18,6 +18,8 @@ local function settle(name, channel, me, floor)
     local known, counted = string.match(redis.call('HGET', alive, manager) or '0', '^(%d+)(%+?)$')
     if tonumber(known) <= now or entry == name.ended then
       redis.call('ZREM', queue, entry)
+    elseif counted ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel .. manager)[2] == 0 then
+      at = at + 1 -- announced, it would still be heard at replicas and other nodes
     else
       -- Written before it is announced: the new holder enters at once.
       grant(name, entry, '0', tonumber(known), '', floor, number)

@@ -18,7 +18,8 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
     dirty = depth == '0' and dirty or '0'
     local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 ' .. dirty .. ' ' .. known .. ' '
     local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. dirty
-    if not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
+    if redis.pcall('PUBSUB', 'NUMSUB', ARGV[8] .. manager)[2] ~= 0
+      and not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
       and redis.pcall('PUBLISH', ARGV[8] .. manager, told) ~= 0 then
       local alone, lives = last == number, string.format('%.0f', now + ARGV[9]) .. (ARGV[10] == '1' and '+' or '')
       if redis.call('HSET', alive, string.match(next, '^[^:]*'), lives) == 1 or alone then
