@@ -21,6 +21,8 @@ KEYS = Keys("aiolock")
 LONG_MS = 10**9
 DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
 """What different servers say of a denied command."""
+WRAPPED = re.compile(r"^(?:ERR )?Error running script \(call to f_[0-9a-f]+\): @user_script: ?\d+: -?")
+"""What servers before Redis 7 put in front of an error in a script."""
 Seen = tuple[dict[str, str] | None, int]
 """A key's fields or scores (None if it has another type), and its PTTL."""
 
@@ -111,7 +113,7 @@ class LuaSide:
             except redis.exceptions.NoScriptError:
                 reply = self.link.evalsha(self.load(script), len(call.keys), *keys)  # type: ignore[assignment]
         except redis.exceptions.ResponseError as error:
-            raise Refused(str(error)) from error
+            raise Refused(WRAPPED.sub("", str(error))) from error
         return script.decode(reply)
 
     def edited(self, edit: Callable[[str], str]) -> LuaSide:
