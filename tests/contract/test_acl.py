@@ -228,6 +228,8 @@ async def test_subscribing_is_denied_later(
             await until(lambda: place.listeners(NAME))
             fewer = acl.setuser(place.link, USER, "resetchannels")
             place.link.execute_command(*fewer)  # the server closes the connection
+            if place.listeners(NAME):  # KeyDB does not
+                place.link.client_kill_filter(user=USER)
             await until(lambda: _polling(caplog))
         async with asyncio.timeout(ENOUGH):
             assert await waiter

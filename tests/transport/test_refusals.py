@@ -207,4 +207,4 @@ async def test_a_password_that_is_missing(own_server: RedisServer) -> None:
 def test_an_old_server_is_a_configuration_error() -> None:
     error = failures.unconnected(ResponseError("unknown command `HELLO`, with args beginning with: `3`, "))
     assert isinstance(error, ConfigurationError)
-    assert "Redis 6" in str(error)
+    assert "RESP3 (unknown command `HELLO`, with args beginning with: `3`): Redis 6 or newer is needed;" in str(error)

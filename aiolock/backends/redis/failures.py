@@ -151,7 +151,9 @@ def _unconnected(error: BaseException) -> AiolockError:
         return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
     if isinstance(error, ResponseError) and ("NOPROTO" in text or "unknown command" in text.lower()):
         return ConfigurationError(
-            "", f"the server does not speak RESP3 ({text}): Redis 6 or newer is needed, or waiting=Poll()"
+            "",
+            f"the server does not speak RESP3 ({text.rstrip(', ')}): Redis 6 or newer is needed; if it is one behind a "
+            "proxy that speaks only RESP2, use waiting=Poll()",
         )
     if isinstance(error, ResponseError):
         return BackendError("", f"Redis refused the connection: {text}")

@@ -17,12 +17,16 @@ OLDEST = 6
 
 class Identity(NamedTuple):
     """A connection as the server knows it. Ids start again when the server restarts, and are other clients' on other
-    servers, so only all three together identify one.
+    servers, so it takes the address, or the server's run id, to identify one.
     """
 
     id: bytes
     addr: bytes
     run_id: str
+
+    def kill(self) -> tuple[bytes, ...]:
+        """The command that ends it."""
+        return (b"CLIENT", b"KILL", b"ID", self.id, *((b"ADDR", self.addr) if self.addr else ()))
 
 
 class Handshake:
@@ -57,7 +61,7 @@ class Handshake:
             ConfigurationError: the server is too old, or not of the kind that is needed.
             Misplaced: it is a replica.
 
-        Cost: one round trip; a second one on a server that may still have the old connection.
+        Cost: one round trip; another on a server that may still have the old connection, and one on Redis 6.0.
         """
         client, info, role = await link.ask([(b"CLIENT", b"INFO"), (b"INFO",), (b"ROLE",)])
         server, own = _fields(info, b"\r\n", b":"), _fields(client, b" ", b"=")
@@ -70,10 +74,12 @@ class Handshake:
         else:
             self._judge_memory(server)
         if self._previous is not None and self._previous.run_id == self.run_id:
-            id, addr, _ = self._previous
-            self._judge_kill(*await link.ask([(b"CLIENT", b"KILL", b"ID", id, b"ADDR", addr)]))
-        known = b"id" in own and b"addr" in own
-        self._previous = Identity(own[b"id"], own[b"addr"], self.run_id) if known else None
+            self._judge_kill(*await link.ask([self._previous.kill()]))
+        id, addr = own.get(b"id", b""), own.get(b"addr", b"")
+        if not id and self.run_id:  # Redis 6.0 has no CLIENT INFO
+            (number,) = await link.ask([(b"CLIENT", b"ID")])
+            id = b"%d" % number if isinstance(number, int) else b""
+        self._previous = Identity(id, addr, self.run_id) if id and (addr or self.run_id) else None
 
     def _judge_kind(self, role: bytes, mode: bytes) -> None:
         if b"sentinel" in (role, mode):
