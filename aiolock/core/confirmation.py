@@ -22,9 +22,6 @@ class Gate(Protocol):
     def granted(self, entry: Any, grant: Grant) -> None:
         """The entry has the name."""
 
-    def renew_owner(self, entry: Any) -> None:
-        """Its id was ended: it needs another."""
-
 
 class Entry(Protocol):
     """The entry that was granted."""
@@ -40,7 +37,7 @@ class Entry(Protocol):
     def gate(self) -> Gate: ...
 
     def verify(self) -> None:
-        """Ask the server at once."""
+        """Ask the server at once, if it waits in the queue."""
 
 
 class Confirmation:
@@ -88,8 +85,9 @@ class Confirmation:
             self._unknown(BackendError(entry.asker.calls.name, outcome.error, outcome.transient))
         elif isinstance(outcome, Missing) and entry.grant is grant:
             grant.deadline = -math.inf  # its waiter sees that it came too late
-        elif isinstance(outcome, Missing) and entry.state in (ASKING, QUEUED):
-            entry.gate.renew_owner(entry)
+        elif isinstance(outcome, Missing):
+            # Whoever published it reached no one, and granted to another: ask, unless an answer is on its way.
+            entry.verify()
 
     def _unknown(self, error: BackendError) -> None:
         entry, grant = self._entry, self._grant

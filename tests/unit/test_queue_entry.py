@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockManager, LossReason, NotAcquired
+from aiolock.backends.base import Abilities
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.base import Call
 from aiolock.scripts.outcomes import Failed
@@ -54,6 +55,12 @@ class Overtaking(SlowBackend):
 
         call.settle = settled
         super().post(call)
+
+
+class Elsewhere(MemoryBackend):
+    """Hears messages by way of another server."""
+
+    abilities = Abilities(tells_grants=False)
 
 
 Make = Callable[[LockManager], Any]
@@ -487,6 +494,31 @@ async def test_a_process_that_was_not_reached_keeps_its_place(
     await away.end()
     await settle(backend)
     await behind[1].end()
+
+
+async def test_a_message_that_was_not_counted_is_no_grant(peer: LockManager, backend: Deaf, crew: Crew) -> None:
+    """On a cluster every node passes messages on, and a script counts only who listens on its own. The one that it
+    passed over keeps its place. Kept by Confirmation._judged.
+    """
+    async with LockManager(Elsewhere(backend)) as locks:
+        lease = await peer.fair_lock("a").acquire()
+        (away,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
+        (behind,) = await queue_up(crew, peer.fair_lock("a"), 1, backend)
+        before = queue_numbers(backend)
+        channel = runtime_of(locks).keys.manager(runtime_of(locks).binding.id)
+        publish = backend.store.publish
+        backend.store.publish = (  # type: ignore[method-assign]
+            lambda to, text: publish(to, text) * (to != channel)
+        )
+        await lease.release()
+        await settle(backend)
+        assert inside([away, behind]) == [False, True]
+        assert next(iter(queue_numbers(backend).items())) == next(iter(before.items()))
+        backend.store.publish = publish  # type: ignore[method-assign]
+        await behind.end()
+        await settle(backend)
+        assert inside([away]) == [True]
+        await away.end()
 
 
 async def test_a_dead_waiter_is_passed_over_by_the_next(
