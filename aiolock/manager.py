@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from .backends.base import Backend
 from .backends.factory import backend_of
 from .backends.quorum import QuorumBackend
-from .backends.redis import Client, Replicas
+from .backends.redis import Client, ClusterClient, Replicas, Seeds, is_cluster
 from .clock import format_seconds
 from .core.acquisition import Acquisition
 from .core.lease import Lease
@@ -29,6 +29,7 @@ from .core.resume import check_kind, resume
 from .core.runtime import Limits, Runtime
 from .core.ticket import Ticket
 from .errors import ConfigurationError
+from .manager_options import ManagerOptions, QuorumOptions
 from .primitives.fair_lock import FairLock
 from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
@@ -38,20 +39,6 @@ from .primitives.rw_lock import RWLock
 from .primitives.semaphore import Semaphore
 from .scripts.keys import check_name
 from .scripts.multi import joined
-
-
-class QuorumOptions(TypedDict, total=False):
-    """Keywords of `LockManager` that a quorum has, too."""
-
-    namespace: str
-    ttl: float | timedelta
-    margin: float | timedelta | None
-    acquire_timeout: float | timedelta | None
-    renew: bool
-    request_timeout: float | timedelta
-    recheck: float | timedelta
-    handoff_limit: int
-    waiting: Poll | None
 
 
 class LockManager:
@@ -65,9 +52,9 @@ class LockManager:
 
     Args:
         source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
-            `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection; `memory://` for
-            one store per manager, or `memory://name` for one shared in this process; or a backend (see
-            `aiolock.testing`).
+            `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection, or the same of a
+            cluster; `memory://` for one store per manager, or `memory://name` for one shared in this process; or a
+            backend (see `aiolock.testing`).
         namespace: prefix of all keys and channels; printable, without braces and spaces.
         ttl: seconds the server keeps a lock without renewal, 0.1 to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
@@ -99,7 +86,7 @@ class LockManager:
 
     def __init__(
         self,
-        source: str | Client | Backend,
+        source: str | Client | ClusterClient | Seeds | Backend,
         *,
         namespace: str = "aiolock",
         ttl: float | timedelta = 30.0,
@@ -152,6 +139,25 @@ class LockManager:
         self._lifecycle = Lifecycle(self._runtime)
 
     @classmethod
+    def cluster(cls, urls: Sequence[str], **options: Unpack[ManagerOptions]) -> LockManager:
+        """Return a manager whose locks are kept by the masters of a Redis Cluster; it offers everything.
+
+        Each name is on one master, and moves with its slot. There is one connection to each master that serves a name
+        in use, two with `min_replicas`. `LockManager(client)` with a `redis.asyncio.RedisCluster` does the same with
+        that client's settings.
+
+        Args:
+            urls: of some of the nodes, with the same credentials and without a database. One is enough to find the
+                others, more are for the case that it is down when you open the manager.
+            options: as for `LockManager`. A message costs one round trip more before the lock is entered.
+
+        Raises:
+            ConfigurationError: no URL, one with a database, different credentials, or an argument that cannot work.
+                When you open the manager: a server is not part of a cluster.
+        """
+        return cls(Seeds(urls), **options)
+
+    @classmethod
     def quorum(cls, sources: Sequence[str | Client | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
         """Return a manager whose locks are held on a majority of independent servers, and survive the loss of the
         others.
@@ -174,6 +180,11 @@ class LockManager:
         patience = check_duration("", "request_timeout", options.get("request_timeout", 5.0), least=0.01)
         if isinstance(sources, str) or not isinstance(sources, Sequence):
             raise ConfigurationError("", "a quorum needs a list of servers: LockManager.quorum([url, url, url])")
+        if any(isinstance(source, Seeds) or is_cluster(source) for source in sources):
+            raise ConfigurationError(
+                "", "a cluster cannot be a node of a quorum, which needs servers that share nothing: use LockManager("
+                "client, min_replicas=…), and the cluster's replicas"
+            )  # fmt: skip
         nodes = [backend_of(source, patience, pushes=options.get("waiting") is None) for source in sources]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from ..errors import ConfigurationError
 from .base import Backend
+from .cluster import ClusterBackend
 from .memory import MemoryBackend, named_store
-from .redis import Client, RedisBackend, Replicas
+from .redis import Client, ClusterClient, RedisBackend, Replicas, Seeds, is_cluster
 from .replicated import ReplicatedBackend
 
 
 def backend_of(
-    source: str | Client | Backend, request_timeout: float, replicas: Replicas | None = None, pushes: bool = True
+    source: str | Client | ClusterClient | Seeds | Backend,
+    request_timeout: float,
+    replicas: Replicas | None = None,
+    pushes: bool = True,
 ) -> Backend:
     """The backend of what a manager is made with.
 
     Args:
-        source: a URL, a client, or a backend.
+        source: a URL, a client, some nodes of a cluster, or a backend.
         request_timeout: seconds one answer of a server may take.
         replicas: the replicas that must acknowledge a grant; None for none.
         pushes: False if there will be no subscription.
@@ -30,7 +36,15 @@ def backend_of(
         return MemoryBackend(named_store(source.removeprefix("memory://")))
     if isinstance(source, Backend):
         return source
-    backend = RedisBackend(source, request_timeout=request_timeout, pushes=pushes)
+    if isinstance(source, Seeds) or is_cluster(source):
+        seeds = source if isinstance(source, Seeds) else Seeds(source)
+        plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes)
+        if replicas is None:
+            return plain
+        checked = ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain)
+        return ReplicatedBackend(plain, checked)
+    server = cast("str | Client", source)
+    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes)
     if replicas is None:
         return backend
-    return ReplicatedBackend(backend, RedisBackend(source, request_timeout=request_timeout, replicas=replicas))
+    return ReplicatedBackend(backend, RedisBackend(server, request_timeout=request_timeout, replicas=replicas))

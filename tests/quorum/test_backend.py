@@ -13,7 +13,7 @@ import redis.asyncio
 from aiolock import BackendError, ConfigurationError, Lock, LockManager, QuorumError
 from aiolock.backends.base import Backend
 from aiolock.backends.quorum import QuorumBackend
-from aiolock.manager import QuorumOptions
+from aiolock.manager_options import ManagerOptions, QuorumOptions
 from aiolock.testing import MemoryBackend
 
 from .world import NAME, Link, Trio, calls_of, keys_of
@@ -54,7 +54,9 @@ def test_what_works() -> None:
 def test_its_options_are_those_of_the_manager() -> None:
     """Except those about queues and replicas."""
     others = {"source", "liveness", "min_replicas", "replica_timeout"}
-    assert QuorumOptions.__annotations__.keys() == inspect.signature(LockManager).parameters.keys() - others
+    known = inspect.signature(LockManager).parameters.keys()
+    assert QuorumOptions.__annotations__.keys() == known - others
+    assert ManagerOptions.__annotations__.keys() == known - {"source"}
 
 
 ONE_SERVER: dict[str, Callable[[LockManager], object]] = {

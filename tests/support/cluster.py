@@ -167,8 +167,9 @@ class Cluster:
 
     def clients(self) -> int:
         """How many clients are connected to all servers that run, besides those of this object and of the servers."""
-        lines = [line for node in self.running for line in node.text("CLIENT", "LIST", "TYPE", "NORMAL").splitlines()]
-        return len(lines) - len(self.running)
+        types = ("NORMAL", "PUBSUB")
+        lists = [node.text("CLIENT", "LIST", "TYPE", type) for node in self.running for type in types]
+        return sum(len(lines.splitlines()) for lines in lists) - len(self.running)
 
     def _has(self, node: ClusterNode, slot: int) -> bool:
         return any(first <= slot <= last and owner == node.id for first, last, owner in self._map(node))

@@ -114,7 +114,7 @@ async def test_closing_while_disconnected(own_server: RedisServer) -> None:
 
 
 async def test_closing_waits_for_a_slow_server(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as answers may come; also for what the transport did not take yet. Kept by RedisBackend._finish."""
+    """As long as answers may come; also for what the transport did not take yet. Kept by RedisBackend.finish."""
     monkeypatch.setattr(redis_backend, "_LINGER", 0.05)
     backend = RedisBackend(own_server.url, request_timeout=10.0)
     await backend.open(timeout=5, reconnected=lambda: None)

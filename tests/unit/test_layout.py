@@ -17,7 +17,7 @@ LAYERS = [
     {"backends"},
     {"core"},
     {"primitives"},
-    {"manager"},
+    {"manager", "manager_options"},
     {"recipes", "testing"},
     {"contrib", "cli"},
 ]

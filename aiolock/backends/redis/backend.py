@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -186,6 +186,17 @@ class RedisBackend:
         """
         return self._outbox.take_back(wanted)
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection."""
+        return self._session is not None
+
+    def unsettled(self) -> Iterator[Request[Any]]:
+        """The requests that are on their way, and those that wait to be written, in order; some of them twice."""
+        if self._session is not None:
+            yield from self._session.replies.unanswered()
+        yield from self._outbox.requests()
+
     def replace(self, reason: Exception) -> None:
         """Give up the connection, as if it were lost, and make another; harmless while there is none."""
         if self._session is not None:
@@ -220,7 +231,7 @@ class RedisBackend:
         linger = self._timeout
         try:
             try:
-                await self._finish()
+                await self.finish()
                 linger = min(linger, _LINGER)
             finally:
                 ending = self._shut(linger)
@@ -229,10 +240,8 @@ class RedisBackend:
             self._closed.set_result(None)
             self._closed = None
 
-    async def _finish(self) -> None:
-        """Wait until everything is written and answered, or cannot be: wait for one attempt to connect, but for no
-        pause.
-        """
+    async def finish(self) -> None:
+        """Wait until all is written and answered, or cannot be: wait for an attempt to connect, but for no pause."""
         for _ in range(_ATTEMPTS):
             session = self._session
             if session is not None:
@@ -326,14 +335,15 @@ class RedisBackend:
     def _resume(self, link: Link) -> None:
         session = self._new_session(link)
         session.start()
-        session.flush()
+        subscribe = session.put if self._resumes else self._outbox.put_back  # scripts count who listens
         if self._resumes:
+            session.flush()
             try:
                 self._reconnected()
             except Exception:
                 logger.exception("the callback of a new connection failed")
         for listener in self._channels.all():
-            session.put(Subscribe(listener))
+            subscribe(Subscribe(listener))
         session.wake()
         self._attempted()
 
@@ -360,7 +370,7 @@ class RedisBackend:
         self._attempted()
         ending = Ending(session, connecting, linger)
         unfinished = list(session.replies.requests()) if session is not None else []
-        unfinished += self._outbox.take_back(_any)
+        unfinished += self._outbox.take_back(lambda _: True)
         for request in unfinished:
             request.settle(self._closed_error(request.call.name))
         self._channels.clear(self._closed_error("", transient=True))  # the server did not refuse to subscribe us
@@ -383,7 +393,3 @@ class RedisBackend:
 
 def _nothing(*_: object) -> None:
     pass
-
-
-def _any(_: object) -> bool:
-    return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 from urllib.parse import urlsplit
 
 import redis
@@ -27,6 +27,7 @@ _NOT_TAKEN = frozenset(
     {
         "connection_pool",
         "encoder_class",
+        "himport_registry",
         "maint_notifications_config",
         "maint_notifications_pool_handler",
         "maintenance_notification_hash",
@@ -74,6 +75,17 @@ class Client(Protocol):
         """It is not a client that blocks."""
 
 
+class ClusterClient(Protocol):
+    """A `redis.asyncio.RedisCluster` or `valkey.asyncio.ValkeyCluster`."""
+
+    @property
+    def nodes_manager(self) -> object:
+        """It has the nodes that it was given."""
+
+    def aclose(self) -> Awaitable[None]:
+        """It is not a client that blocks."""
+
+
 class Connection(Protocol):
     """The part of redis-py's connection that we use."""
 
@@ -84,6 +96,8 @@ class Connection(Protocol):
         """Open the streams, authenticate, and select the database."""
 
 
+Remap = Callable[[tuple[str, int]], tuple[str, int]]
+"""Where a client reaches the node that announces this host and port."""
 Recipe = tuple[Callable[..., Connection], dict[str, Any]]
 """What creates a connection, and its keywords."""
 
@@ -112,14 +126,25 @@ def recipe(source: str | Client, protocol: int) -> Recipe:
     """
     check_version(redis.__version__)
     if isinstance(source, str):
-        kind, options = _of_url(source)
-    else:
-        packages = _packages(source)
-        if "fakeredis" in packages:
-            raise ConfigurationError(
-                "", "fakeredis cannot keep locks: give 'memory://' in tests (docs/how-to/testing.md), or a server's URL"
-            )
-        kind, options = _of_valkey(source) if "valkey" in packages else _of_redis(source)
+        return adapted(_of_url(source), protocol)
+    packages = _packages(source)
+    if "fakeredis" in packages:
+        raise ConfigurationError(
+            "", "fakeredis cannot keep locks: give 'memory://' in tests (docs/how-to/testing.md), or a server's URL"
+        )
+    made = _of_valkey(source) if "valkey" in packages else _of_redis(source)
+    return adapted(made, protocol, source.connection_pool)
+
+
+def adapted(made: Recipe, protocol: int, pool: object = None) -> Recipe:
+    """Return a user's recipe without what we do in our own way; for one backend, whose credentials are its own.
+
+    Args:
+        made: what the user would connect with.
+        protocol: as for `recipe`.
+        pool: that of the user's client, if there is one.
+    """
+    kind, options = made
     host = options.get("orig_host_address")
     options = {key: value for key, value in options.items() if key not in _NOT_TAKEN}
     if host:
@@ -127,9 +152,45 @@ def recipe(source: str | Client, protocol: int) -> Recipe:
     options.update(protocol=protocol, socket_timeout=None, decode_responses=False, health_check_interval=0)
     options.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
     if options.get("credential_provider") is not None:
-        pool = None if isinstance(source, str) else source.connection_pool
         options["credential_provider"] = Credentials(options["credential_provider"], pool)
     return kind, options
+
+
+def is_cluster(source: object) -> TypeGuard[ClusterClient]:
+    """Whether it is a cluster's asyncio client."""
+    from redis.asyncio import RedisCluster
+
+    if isinstance(source, RedisCluster):
+        return True
+    names = {f"{base.__module__}.{base.__qualname__}" for base in type(source).__mro__}
+    return "valkey.asyncio.cluster.ValkeyCluster" in names
+
+
+def of_cluster(source: Any) -> tuple[Recipe, list[tuple[str, int]], Remap | None]:
+    """Return how a cluster's client connects, the nodes that it was given, and where it reaches others.
+
+    Args:
+        source: `is_cluster`.
+    """
+    from redis.asyncio import Connection as RedisConnection
+    from redis.asyncio import SSLConnection
+
+    check_version(redis.__version__)
+    settings = source.connection_kwargs
+    encrypted = settings["connection_class"].__name__ == SSLConnection.__name__
+    options = _as_of_valkey(settings)
+    nodes = [(str(node.host), int(node.port)) for node in source.nodes_manager.startup_nodes.values()]
+    return (SSLConnection if encrypted else RedisConnection, options), nodes, source.nodes_manager.address_remap
+
+
+def of_url(url: str) -> Recipe:
+    """Return how a URL says to connect.
+
+    Raises:
+        ConfigurationError: not a URL of a server.
+    """
+    check_version(redis.__version__)
+    return _of_url(url)
 
 
 def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
@@ -152,7 +213,7 @@ def _of_redis(source: object) -> Recipe:
     from redis.asyncio.sentinel import SentinelConnectionPool
 
     if isinstance(source, RedisCluster):
-        raise ConfigurationError("", "a Redis Cluster client cannot be used: give the URL of one server")
+        raise ConfigurationError("", "a Redis Cluster client is no single server: give it to LockManager alone")
     if isinstance(source, Sentinel):
         raise ConfigurationError("", "a Sentinel cannot be used: give the URL of the master")
     if not isinstance(source, Redis):
@@ -184,13 +245,17 @@ def _of_valkey(source: object) -> Recipe:
     theirs = f"{pool.connection_class.__module__}.{pool.connection_class.__qualname__}"
     if theirs not in kinds:
         raise ConfigurationError("", f"a client that connects by {theirs} cannot be used: give the URL of one server")
-    options = {
-        key: value
-        for key, value in pool.connection_kwargs.items()
-        if value is not None and (key in _OF_VALKEY or key.startswith("ssl_"))
-    }
+    options = _as_of_valkey(pool.connection_kwargs)
     options["redis_connect_func"] = pool.connection_kwargs.get("valkey_connect_func")
     return kinds[theirs], options
+
+
+def _as_of_valkey(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in settings.items()
+        if value is not None and (key in _OF_VALKEY or key.startswith("ssl_"))
+    }
 
 
 def _no_client(source: object) -> ConfigurationError:

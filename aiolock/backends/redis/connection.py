@@ -14,7 +14,7 @@ import hiredis
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
-from .clients import Client, Connection, recipe, take_streams
+from .clients import Client, Connection, Recipe, recipe, take_streams
 from .credentials import Credentials
 from .protocol import RespProtocol
 
@@ -59,7 +59,7 @@ class ServerConnector:
     asking the server.
 
     Args:
-        source: a URL, or a client whose connection settings are used.
+        source: a URL, a client whose connection settings are used, or how to connect.
         pushes: messages may arrive between replies, which needs RESP3; with False RESP2 suffices.
 
     Attributes:
@@ -69,8 +69,8 @@ class ServerConnector:
         ConfigurationError: not a URL or client of one server.
     """
 
-    def __init__(self, source: str | Client, pushes: bool = True) -> None:
-        self._class, self._options = recipe(source, 3 if pushes else 2)
+    def __init__(self, source: str | Client | Recipe, pushes: bool = True) -> None:
+        self._class, self._options = source if isinstance(source, tuple) else recipe(source, 3 if pushes else 2)
         self.credentials: Credentials | None = self._options.get("credential_provider")
         self.db: int = int(self._options.get("db") or 0)
         self.fixed: bool = True

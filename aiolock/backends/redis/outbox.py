@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...errors import BackendError
@@ -62,6 +62,10 @@ class Outbox:
         self.empty = self._instead is None
         return items
 
+    def requests(self) -> Iterator[Request[Any]]:
+        """All that wait, in order."""
+        return (request for item in (*self._again, *self._new) if (request := _request(item)) is not None)
+
     def wanted(self) -> bool:
         """Whether it has a request that was not withdrawn."""
         return any(isinstance(item, Request) and not item.withdrawn for item in (*self._again, *self._new))
@@ -87,10 +91,10 @@ class Outbox:
             outer.extend(instead)
         self._note_empty()
 
-    def put_back(self, request: Request[Any]) -> None:
-        """Write `request` again, before everything new and after what was put back before: it did not run."""
+    def put_back(self, item: Item) -> None:
+        """Write `item`, which did not run, before everything new and after what was put back before."""
         self.empty = False
-        (self._again if self._instead is None else self._instead).append(request)
+        (self._again if self._instead is None else self._instead).append(item)
 
     def take_back(self, wanted: Callable[[Request[Any]], bool]) -> list[Request[Any]]:
         """Take out the requests that `wanted` chooses, in order: another server is to run them."""

@@ -202,6 +202,14 @@ class Replies:
             elif isinstance(expected, Acknowledgement):
                 yield from expected.take()
 
+    def unanswered(self) -> Iterator[Request[Any]]:
+        """The calls that are on their way, in order; some of them twice."""
+        for expected in self.pending:
+            if isinstance(expected, Request):
+                yield expected
+            elif isinstance(expected, Acknowledgement):
+                yield from expected.requests
+
     def receive(self, reply: object) -> bool:
         """Deliver a reply, or a push that is not a message; return True if it was a pending answer.
 

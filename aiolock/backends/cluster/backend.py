@@ -1,0 +1,240 @@
+"""A cluster as one server: each request runs on the master that serves the slot of its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ...clock import Clock, SystemClock
+from ...errors import AiolockError, BackendError, ConfigurationError
+from ...scripts.base import Call
+from ..base import Abilities, Wake
+from ..redis import Address, Elsewhere, RedisBackend, Replicas, Request, Seeds
+from .node import Node, NodeBackend
+from .router import Router
+from .slots import slot_of
+from .subscription import Subscription
+from .topology import Topology
+
+R = TypeVar("R")
+
+
+class ClusterBackend:
+    """A Redis Cluster with a connection to each master in use; implements `Backend`.
+
+    The keys of one request are all in one slot. Requests about one slot keep their order when it moves. A request that
+    a node refused without running it is written again, to whoever serves the slot then; one that died unanswered with
+    its connection only if its maker says so.
+
+    Args:
+        seeds: some of the nodes, one is enough.
+        clock: stamps calls.
+        request_timeout: seconds in which a node must answer.
+        replicas: the replicas of each master that must acknowledge every call; None for none.
+        pushes: False if there will be no subscription.
+        companion: the backend that has the subscriptions: it has to listen on each node that this one uses.
+
+    Attributes:
+        clock: as given.
+        db: 0.
+        abilities: a message is no grant. It is heard on all nodes, also where a script counted no listener, and so
+            granted to another.
+    """
+
+    abilities: Abilities = Abilities(tells_grants=False)
+    db: int = 0
+
+    def __init__(
+        self,
+        seeds: Seeds,
+        *,
+        clock: Clock | None = None,
+        request_timeout: float = 5.0,
+        replicas: Replicas | None = None,
+        pushes: bool = True,
+        companion: ClusterBackend | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self._seeds = seeds
+        self._timeout = request_timeout
+        self._replicas = replicas
+        self._pushes = pushes
+        self._companion = companion
+        self._topology = Topology(self._seeds, request_timeout)
+        self._router: Router | None = None  # while it is open
+        self._subscriptions: dict[str, Subscription] = {}
+        self._reconnected: Callable[[], None] = _nothing
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed: asyncio.Future[None] | None = None
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """See `Backend`: a node that is used, a slot, or the whole cluster."""
+        return (self._router.unreachable if self._router is not None else None) or self._topology.failure
+
+    def __repr__(self) -> str:
+        used = len(list(self._router.used())) if self._router is not None else 0
+        return f"<ClusterBackend nodes={used}>"
+
+    def place(self, key: str) -> int:
+        """See `Backend.place`: the slot."""
+        return slot_of(key)
+
+    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+        """See `Backend.open`: asks for the map. Masters are connected to when they are needed."""
+        if self._loop is not None and self._loop.is_closed():
+            await self.aclose()
+        if self._loop is not None:
+            raise ConfigurationError("", "the backend is already open: close it first")
+        self._loop = asyncio.get_running_loop()
+        self._reconnected = reconnected
+        try:
+            known, answered = await self._topology.find(timeout)
+        except BaseException:
+            self._loop = None
+            raise
+        self._router = Router(self._make, self._seeds.remap, self._topology.refresh, self._verify, self._joined)
+        self._router.learn(known)
+        self._topology.begin(self._router)
+        masters = sorted({owner for owner in known.owners if owner is not None})
+        self._home = answered if answered in masters else random.choice(masters)
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        """See `Backend.run`."""
+        router = self._router
+        if router is not None:
+            node = router.serving(slot_of(call.keys[0]))
+            if node is not None:
+                return node.run(call)
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._put(Request(call, future, _never))
+        return future
+
+    def post(self, call: Call[Any]) -> None:
+        """See `Backend.post`."""
+        router = self._router
+        if router is not None:
+            node = router.serving(slot_of(call.keys[0]))
+            if node is not None:
+                node.post(call)
+                return
+        self._put(Request(call, None, _never))
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+        """See `Backend.subscribe`."""
+        subscription = Subscription(channel, wake)
+        router = self._router
+        if router is None:
+            subscription.fail(self._closed_error(""))
+            return subscription.future
+        self.unsubscribe(channel)
+        self._subscriptions[channel] = subscription
+        if subscription.slot is not None:
+            self._follow(subscription)
+            return subscription.future
+        if not any(router.used()):
+            router.use(router.node(self._home))
+        for node in router.used():
+            subscription.join(node)
+        return subscription.future
+
+    def unsubscribe(self, channel: str) -> None:
+        """See `Backend.unsubscribe`."""
+        subscription = self._subscriptions.pop(channel, None)
+        if subscription is not None:
+            subscription.end()
+
+    async def aclose(self) -> None:
+        """See `Backend.aclose`; harmless if it is already closed."""
+        if self._closed is not None:
+            await asyncio.wait((self._closed,))
+            return
+        router = self._router
+        if router is None:
+            return
+        if self._loop is None or self._loop.is_closed():
+            await self._forget(router)
+            return
+        self._closed = asyncio.get_running_loop().create_future()
+        worker = self._topology.stop()
+        try:
+            try:
+                await router.finish(self._timeout)
+            finally:
+                self._router = self._loop = None
+                for subscription in self._subscriptions.values():
+                    subscription.fail(self._closed_error(""))
+                self._subscriptions.clear()
+                await router.aclose(self._closed_error)
+                if worker is not None:
+                    await worker.stopped()
+        finally:
+            self._closed.set_result(None)
+            self._closed = None
+
+    async def _forget(self, router: Router) -> None:
+        """Its loop was closed before it was: nothing of it runs any more, and no one waits."""
+        self._router = self._loop = self._closed = None
+        self._topology.forget()
+        self._subscriptions.clear()
+        for node in router.used():
+            await node.backend.aclose()
+
+    def _put(self, request: Request[Any]) -> None:
+        if self._router is None:
+            asyncio.get_running_loop().call_soon(request.settle, self._closed_error(request.call.name))
+        else:
+            self._router.transit(slot_of(request.call.keys[0])).put(request)
+
+    def _make(self, address: Address, elsewhere: Elsewhere, disconnected: Callable[[], None]) -> NodeBackend:
+        return RedisBackend(
+            self._seeds.connector(address, self._pushes),
+            clock=self.clock,
+            request_timeout=self._timeout,
+            replicas=self._replicas,
+            cluster=True,
+            elsewhere=elsewhere,
+            disconnected=disconnected,
+        )
+
+    def _verify(self) -> None:
+        self._reconnected()
+
+    def _listen(self, address: Address) -> None:
+        """Use the node there, too: scripts count who listens."""
+        if self._router is not None:
+            node = self._router.node(address)
+            if not node.used:
+                self._router.use(node)
+
+    def _joined(self, node: Node | None) -> None:
+        if self._companion is not None and node is not None:
+            self._companion._listen(node.address)
+        for subscription in list(self._subscriptions.values()):
+            if subscription.slot is not None:
+                if node is None:
+                    self._follow(subscription)
+            elif node is not None:
+                subscription.join(node)
+
+    def _follow(self, subscription: Subscription) -> None:
+        assert self._router is not None
+        assert subscription.slot is not None
+        owner = self._router.owner(subscription.slot)
+        if owner is not None:
+            subscription.move(owner)
+
+    def _closed_error(self, name: str) -> BackendError:
+        return BackendError(
+            name, "the connection to the cluster is closed: use locks inside `async with manager:`", transient=not name
+        )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _never(request: Request[Any], error: object) -> None:
+    raise AssertionError(f"{request.doing} was not given to any node")

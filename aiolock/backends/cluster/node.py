@@ -1,0 +1,77 @@
+"""One master of the cluster, with a connection from its first use on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from ...errors import AiolockError
+from ...scripts.base import Call
+from ..base import Wake
+from ..redis import Address, Request
+
+R = TypeVar("R")
+
+Wanted = Callable[[Request[Any]], bool]
+
+
+class NodeBackend(Protocol):
+    """What is asked of a `RedisBackend`."""
+
+    @property
+    def unreachable(self) -> AiolockError | None: ...
+
+    @property
+    def connected(self) -> bool: ...
+
+    def start(self, *, reconnected: Callable[[], None]) -> None: ...
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]: ...
+
+    def post(self, call: Call[Any]) -> None: ...
+
+    def take_over(self, request: Request[Any], *, asking: bool = False) -> None: ...
+
+    def give_back(self, wanted: Wanted) -> list[Request[Any]]: ...
+
+    def unsettled(self) -> Iterator[Request[Any]]: ...
+
+    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]: ...
+
+    def unsubscribe(self, channel: str) -> None: ...
+
+    async def finish(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Node:
+    """A master.
+
+    Args:
+        address: where.
+
+    Attributes:
+        address: as given.
+        backend: its connection; set at once.
+        used: the backend is open.
+        idle_at: loop time since which it has had no slots; None while it has some.
+    """
+
+    __slots__ = ("address", "backend", "idle_at", "used")
+
+    backend: NodeBackend
+
+    def __init__(self, address: Address) -> None:
+        self.address: Address = address
+        self.used: bool = False
+        self.idle_at: float | None = None
+
+    @property
+    def away(self) -> bool:
+        """It is used, and not connected."""
+        return self.used and not self.backend.connected
+
+    def __repr__(self) -> str:
+        return f"<Node {self.address} {'used' if self.used else 'unused'}>"

@@ -1,0 +1,282 @@
+"""Which node each request goes to, as slots move and nodes come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from ...errors import AiolockError, BackendError
+from ...log import Log
+from ..redis import Address, Elsewhere, ErrorReply, Request, refused
+from ..worker import Worker
+from .node import Node, NodeBackend
+from .slots import SLOTS, Remap, SlotMap, read_redirection, slot_of
+from .transit import Transit
+
+logger: Log = Log("aiolock.cluster")
+
+KEEP = 5.0
+"""Seconds for which a connection is kept to a node that has no slots: some may come back."""
+
+Make = Callable[[Address, Elsewhere, Callable[[], None]], NodeBackend]
+"""Creates the backend of a node: where it is, what is asked about requests that it refused, what is told when it is
+disconnected.
+"""
+
+REDIRECTED = frozenset({"MOVED", "ASK"})
+LATER = frozenset({"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY"})
+"""Errors after which the slot's owner may run the same request in a moment; for all but the first, that may be another
+by then.
+"""
+
+
+class Router:
+    """The nodes in use, the owner of each slot, and the slots in transit.
+
+    Without a transit, all of a slot's requests that are unsettled are at its owner.
+
+    Args:
+        make: creates the backend of a node.
+        remap: where the address that a node announces is reached.
+        refresh: asks for a new map, soon.
+        verify: told when a node in use has lost all its slots: its holds may be lost.
+        joined: told of each node that is used from now on, before its first request; and when the owners of slots have
+            changed, with None.
+    """
+
+    def __init__(
+        self,
+        make: Make,
+        remap: Remap,
+        refresh: Callable[[], None],
+        verify: Callable[[], None],
+        joined: Callable[[Node | None], None],
+    ) -> None:
+        self.transits: dict[int, Transit] = {}
+        self.owners: list[Node | None] = [None] * SLOTS
+        self._make = make
+        self._remap = remap
+        self._refresh = refresh
+        self._verify = verify
+        self._joined = joined
+        self._nodes: dict[Address, Node] = {}
+        self._closing: set[Worker[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._down: BackendError | None = None  # why some slots are in transit
+        self._calm: asyncio.Future[None] | None = None  # while it is awaited: nothing is in transit
+        self._over = False
+
+    # Where requests go.
+
+    def used(self) -> Iterator[Node]:
+        """The nodes that have a connection, or are getting one."""
+        return (node for node in self._nodes.values() if node.used)
+
+    def serving(self, slot: int) -> NodeBackend | None:
+        """The slot's owner, to which you may write at once; None while it is in transit."""
+        if slot in self.transits:
+            return None
+        node = self.owner(slot)
+        return None if node is None else node.backend
+
+    def transit(self, slot: int) -> Transit:
+        """The slot's transit, which begins now if it had not begun."""
+        transit = self.transits.get(slot)
+        if transit is None:
+            transit = self.transits[slot] = Transit(slot, self)
+        return transit
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """Why a node that is used, or a slot, cannot be reached at the moment."""
+        return next((node.backend.unreachable for node in self.used() if node.backend.unreachable), self._down)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the map is in doubt: a node with slots is away, or requests have nowhere to go."""
+        return bool(self._down) or any(node.away and node.idle_at is None for node in self._nodes.values())
+
+    @property
+    def doubtful(self) -> set[Address]:
+        """The nodes to ask last."""
+        return {node.address for node in self._nodes.values() if node.away}
+
+    # What transits ask.
+
+    def owner(self, slot: int) -> Node | None:
+        """The slot's owner, opened; None if there is none."""
+        node = self.owners[slot]
+        if node is not None and not node.used:
+            self.use(node)
+        return node
+
+    def ended(self, transit: Transit) -> None:
+        """The slot is no longer in transit."""
+        if self.transits.get(transit.slot) is transit:
+            del self.transits[transit.slot]
+        if not self.transits:
+            self._down = None
+            if self._calm is not None and not self._calm.done():
+                self._calm.set_result(None)
+
+    def lost(self) -> None:
+        """No one serves a slot that is wanted."""
+        self._down = BackendError("", "the cluster is down: no node serves this slot (CLUSTER SHARDS)", transient=True)
+        self._refresh()
+
+    def use(self, node: Node) -> None:
+        """Open the node: calls wait for its connection."""
+        node.used = True
+        node.backend.start(reconnected=self._verify)
+        self._joined(node)
+
+    def node(self, address: Address) -> Node:
+        """The node at an address."""
+        node = self._nodes.get(address)
+        if node is None:
+            node = self._nodes[address] = Node(address)
+            node.backend = self._make(address, partial(self.refused, node), partial(self.disconnected, node))
+        return node
+
+    # What changes.
+
+    def learn(self, known: SlotMap) -> None:
+        """There is a new map."""
+        serving: dict[Address | None, Node | None] = {
+            address: None if address is None else self.node(address) for address in set(known.owners)
+        }
+        self.owners = [serving[address] for address in known.owners]
+        now = asyncio.get_running_loop().time()
+        replaced = False
+        for node in list(self._nodes.values()):
+            if node.address in serving:
+                node.idle_at = None
+            elif not node.used:
+                del self._nodes[node.address]
+            elif node.idle_at is None:
+                node.idle_at, replaced = now, True
+            if node.used:
+                self._reroute(node)
+        self._joined(None)
+        for transit in list(self.transits.values()):
+            transit.wake()
+        if any(node.idle_at is not None for node in self._nodes.values()):
+            self._sweep_later()
+        if replaced:
+            self._verify()
+
+    def refused(self, node: Node, request: Request[Any], code: str, error: ErrorReply) -> bool:
+        """`node` says that it did not run a request; return True if it is run elsewhere, or later."""
+        if self._over or (code not in REDIRECTED and code not in LATER):
+            return False
+        slot = slot_of(request.call.keys[0])
+        if slot not in self.transits:
+            self._watch(node, self.transit(slot), slot)
+        transit = self.transits[slot]
+        if code in LATER:
+            self._down = refused("", "requests", error)
+            transit.refuse(request, pause=True)
+            if code != "TRYAGAIN":
+                self._refresh()
+            return True
+        to = read_redirection(str(error), node.address, self._remap)
+        if code == "ASK":
+            transit.refuse(request, ask=None if to is None else self._ready(to), pause=to is None)
+            return True
+        if to is not None and self.owners[slot] is node:  # otherwise something newer is known
+            owner = self.owners[slot] = self.node(to)
+            owner.idle_at = None
+            self._joined(None)
+        transit.refuse(request, pause=to is None)
+        self._refresh()
+        return True
+
+    def disconnected(self, node: Node) -> None:
+        """A node has lost its connection, or failed to connect."""
+        if not self._over:
+            self._reroute(node)
+            if node.idle_at is None:
+                self._refresh()
+
+    def _ready(self, address: Address) -> Node:
+        node = self.node(address)
+        if not node.used:
+            self.use(node)
+        return node
+
+    def _watch(self, node: Node, transit: Transit, slot: int) -> None:
+        for request in node.backend.unsettled():
+            if slot_of(request.call.keys[0]) == slot:
+                transit.watch(request, node)
+
+    def _reroute(self, node: Node) -> None:
+        """Slots may have left `node`: await its answers, or take its requests if there will be none."""
+        if node.backend.connected:
+            for request in list(node.backend.unsettled()):
+                slot = slot_of(request.call.keys[0])
+                if self.owners[slot] is not node:
+                    self.transit(slot).watch(request, node)
+            return
+        owners = self.owners
+        for request in node.backend.give_back(lambda request: owners[slot_of(request.call.keys[0])] is not node):
+            self.transit(slot_of(request.call.keys[0])).give_back(request)
+
+    # Nodes without slots.
+
+    def _sweep_later(self) -> None:
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(KEEP, self._close_idle)
+
+    def _close_idle(self) -> None:
+        self._sweep = None
+        now = asyncio.get_running_loop().time()
+        for node in list(self._nodes.values()):
+            if node.idle_at is None:
+                continue
+            busy = next(node.backend.unsettled(), None) is not None
+            if busy or now - node.idle_at < KEEP * 0.99 or len(list(self.used())) == 1:  # messages come by it
+                self._sweep_later()
+                continue
+            del self._nodes[node.address]
+            node.used = False
+            self._close(node)
+            logger.info("closed the connection to %s, which has no slots any more", node.address)
+
+    def _close(self, node: Node) -> None:
+        worker = Worker(node.backend.aclose, lambda _: self._closing.discard(worker), f"aiolock close {node.address}")
+        self._closing.add(worker)
+
+    # The end.
+
+    async def finish(self, timeout: float) -> None:
+        """Wait until everything is answered, but no longer than `timeout` seconds for slots in transit."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        await _all(node.backend.finish() for node in self.used())
+        while self.transits and loop.time() < until:
+            self._calm = loop.create_future()
+            await asyncio.wait((self._calm,), timeout=until - loop.time())
+            await _all(node.backend.finish() for node in self.used())
+
+    async def aclose(self, closed: Callable[[str], BackendError]) -> None:
+        """Close all connections; what is unsettled fails with `closed(name)`."""
+        self._over = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for transit in self.transits.values():
+            for request in transit.close():
+                request.settle(closed(request.call.name))
+        nodes, self._nodes = [node for node in self._nodes.values() if node.used], {}
+        try:
+            await _all(node.backend.aclose() for node in nodes)
+        finally:
+            for worker in list(self._closing):
+                await worker.stopped()
+
+
+async def _all(each: Iterable[Coroutine[None, None, None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for one in each:
+            group.create_task(one)

@@ -1,0 +1,104 @@
+"""One channel of the cluster: with a tag, on the owner of its slot; without, on every node in use."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from ...errors import BackendError
+from ..base import Wake
+from .node import Node
+from .slots import slot_of, tag_of
+
+RETRY = 1.0
+REPEATED = 1.0
+"""Seconds within which the same message by way of another node is a copy."""
+
+
+class Subscription:
+    """Confirmed as soon as one node has confirmed.
+
+    A message is heard on all nodes, whichever node it is said on, but a script counts only those who listen on its own
+    node. So a manager listens wherever its requests run. A copy of a message that came by way of another node first is
+    dropped.
+
+    Args:
+        channel: its name.
+        wake: gets payloads and confirmations.
+
+    Attributes:
+        slot: that of its tag; None without one.
+        future: done with the first confirmation.
+    """
+
+    def __init__(self, channel: str, wake: Wake) -> None:
+        self.slot: int | None = None if tag_of(channel) is None else slot_of(channel)
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._channel = channel
+        self._wake = wake
+        self._nodes: set[Node] = set()
+        self._first: dict[str, Node] = {}
+        self._before: dict[str, Node] = {}
+        self._since = 0.0
+        self._over = False
+
+    def join(self, node: Node) -> None:
+        """Listen on a node, if it is used."""
+        if node.used and node not in self._nodes and not self._over:
+            self._nodes.add(node)
+            told = node.backend.subscribe(self._channel, partial(self._heard, node))
+            told.add_done_callback(partial(self._answered, node))
+
+    def leave(self, node: Node) -> None:
+        """The node is no longer used: it will hear nothing there."""
+        self._nodes.discard(node)
+
+    def move(self, node: Node) -> None:
+        """Listen on this node alone."""
+        for other in [other for other in self._nodes if other is not node]:
+            self._nodes.discard(other)
+            other.backend.unsubscribe(self._channel)
+        self.join(node)
+
+    def end(self) -> None:
+        """Stop listening."""
+        self._over = True
+        nodes, self._nodes = self._nodes, set()
+        for node in nodes:
+            node.backend.unsubscribe(self._channel)
+        self.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))
+
+    def fail(self, error: BackendError) -> None:
+        """End it: it will not be confirmed."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # it may not be awaited
+
+    def _heard(self, node: Node, payload: str | BackendError | None) -> None:
+        if self._over or node not in self._nodes or (isinstance(payload, str) and self._known(node, payload)):
+            return
+        self._wake(payload)
+        if payload is None and not self.future.done():
+            self.future.set_result(None)
+
+    def _known(self, node: Node, payload: str) -> bool:
+        now = self._loop.time()
+        if now - self._since > REPEATED:
+            self._before, self._first = self._first if now - self._since < 2 * REPEATED else {}, {}
+            self._since = now
+        first = self._first.get(payload) or self._before.get(payload)
+        self._first[payload] = first or node
+        return first is not None and first is not node
+
+    def _answered(self, node: Node, told: asyncio.Future[None]) -> None:
+        error = None if told.cancelled() else told.exception()
+        if not isinstance(error, BackendError) or self._over or node not in self._nodes:
+            return
+        self._nodes.discard(node)
+        if not self.future.done():
+            self.fail(error)
+        elif error.transient:
+            self._loop.call_later(RETRY, self.join, node)
+        else:
+            self._wake(error)
