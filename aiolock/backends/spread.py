@@ -42,32 +42,28 @@ class _Spread:
 
     def write(self, post: Callable[[Call[Any]], None]) -> None:
         for at, part in enumerate(self._call.parts):
-            part.unanswered = self._unanswered
+            part.unanswered = self._call.unanswered
             part.settle = self._settle(at)
             post(part)
-        self._stamp()
-
-    def _stamp(self) -> None:
-        # The least of the times: what all of them promise together is promised from then on.
-        self._call.sent_at = min((part.sent_at for part in self._call.parts if part.writes), default=0.0)
-
-    def _unanswered(self) -> bool:
-        return not self._over and self._call.unanswered()
 
     def _settle(self, at: int) -> Callable[[Any], None]:
         def settle(result: Any) -> None:
             self._results[at] = result
-            if self._over:
-                return
-            joined: Any | BackendError | None = self._call.join(self._results)
-            if joined is None:
-                return
-            self._over = True
-            self._stamp()
-            try:
-                if self._call.settle is not None:
-                    self._call.settle(joined)
-            finally:
-                resolve(self._future, joined)
+            if not self._over:
+                self._join()
 
         return settle
+
+    def _join(self) -> None:
+        call = self._call
+        joined: Any | BackendError | None = call.join(self._results)
+        if joined is None:
+            return
+        self._over = True
+        # The earliest: what all of them promise together they promise from then on.
+        call.sent_at = min((part.sent_at for part in call.parts if part.writes), default=0.0)
+        try:
+            if call.settle is not None:
+                call.settle(joined)
+        finally:
+            resolve(self._future, joined)

@@ -174,7 +174,6 @@ class Stepwise(Gathering):
         """See `QueueEntry`: with another id it begins with the first group."""
         super().rename(owner)
         self._let_go()
-        self._asked = 0
         self._begin_group()
 
     def end(self) -> None:

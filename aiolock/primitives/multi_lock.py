@@ -15,20 +15,28 @@ from .lock import LockInfo, lock_info
 from .reentrant import Reentrant
 
 MAX_NAMES = 64
-"""One script reads and writes three keys per name, and the server does nothing else meanwhile."""
+"""One script reads and writes three keys per name, and the server does nothing else meanwhile; on a cluster each slot
+takes a round trip.
+"""
 
 
 class MultiLock(Reentrant):
-    """Several locks as one, across processes: one script takes all or none, so that no order can cause a deadlock.
+    """Several locks as one, across processes: all or none, and no order can cause a deadlock.
+
+    On one server one script takes them all. On a cluster it goes from slot to slot, in an order that all processes
+    share, and holds the earlier names while it waits for the later ones; see docs/how-to/multi-lock.md.
 
     Comes from `LockManager.multi_lock()`; cheap, reusable, shareable between tasks. It takes the same locks as
     `LockManager.lock()`: a holder of one of the names, that way or through another multi lock, excludes it. A task that
     holds the same names nests; one that holds only some of them gets `NotAcquired`. There is one lease and one fence
     for all names, lost if one of them is.
 
-    While it waits it may reserve some of the names, so that it gets in however much others use them; it gives them back
-    after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that it is granted
-    before the last.
+    While it waits it may reserve some of the names in one place, so that it gets in however much others use them; it
+    gives them back after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that
+    it is granted before the last.
+
+    Cost: one round trip to enter and one to leave. With the names in k slots of a cluster k + 1 to enter, and one to
+    leave, which goes to all at once.
 
     Args:
         runtime: the manager's.
@@ -54,12 +62,13 @@ class MultiLock(Reentrant):
         return bool(await self.info())
 
     async def info(self) -> dict[str, LockInfo]:
-        """Return who holds which of the names at one moment; free ones are left out.
+        """Return who holds which of the names; free ones are left out. On a cluster the answers of different slots are
+        not of one moment.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
 
-        Cost: one round trip, read-only.
+        Cost: one round trip, read-only; a request to each slot.
         """
         answers = await self._runtime.ask(self._calls.info(), "looking at")
         return {name: lock_info(held) for name, held in zip(self.names, answers, strict=True) if held is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aiolock.backends.base import Abilities, Wake
 from aiolock.backends.memory import MemoryBackend, finish
@@ -75,8 +75,7 @@ class Scattered:
         self.run(call)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
-        confirmed = [node.subscribe(channel, wake) for node in self.nodes]
-        return asyncio.ensure_future(_all(confirmed))
+        return cast("asyncio.Future[None]", asyncio.gather(*(node.subscribe(channel, wake) for node in self.nodes)))
 
     def unsubscribe(self, channel: str) -> None:
         for node in self.nodes:
@@ -85,8 +84,3 @@ class Scattered:
     async def aclose(self) -> None:
         for node in self.nodes:
             await node.aclose()
-
-
-async def _all(confirmed: Sequence[asyncio.Future[None]]) -> None:
-    for each in confirmed:
-        await each

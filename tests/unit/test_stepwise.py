@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from typing import Any, Literal
 
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockManager, LossReason, MultiLock
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason, MultiLock
 from aiolock.scripts.base import Call
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.multi.spread import multi_calls
 from aiolock.testing import MemoryBackend
 from tests.support.scattered import Scattered
 
@@ -25,6 +27,7 @@ from .world import (
     settle,
     state_of,
     step_wall,
+    tombstones,
 )
 
 
@@ -120,15 +123,19 @@ async def test_one_lease(world: World) -> None:
 # Waiting.
 
 
-async def test_it_holds_the_first_while_it_waits_for_the_next(world: World, crew: Crew) -> None:
-    """For longer than the ttl; and goes on at once. Kept by Stepwise._step."""
+@pytest.mark.parametrize("options", [{}, {"renew": False}, {"max_hold": 40.0}])
+async def test_it_holds_the_first_while_it_waits_for_the_next(
+    world: World, crew: Crew, options: dict[str, Any]
+) -> None:
+    """For longer than the ttl and `max_hold`, which begin at its end; and goes on at once. Kept by Foothold."""
     async with world.others.lock("b") as plain:
-        holder = Holder(crew, world.locks.multi_lock("a", "b", "c"))
+        holder = Holder(crew, world.locks.multi_lock("a", "b", "c", **options))
         await settle(world.node("a"))
         assert world.held() == "ab"
-        assert world.holder("a") != world.holder("b")
+        owner = world.holder("a")
+        assert owner != world.holder("b")
         await world.clock.advance(5 * TTL)
-        assert world.held() == "ab"
+        assert world.holder("a") == owner
         assert await world.others.lock("a").try_acquire() is None
         assert not holder.entered.done()
         fence = plain.fence
@@ -151,6 +158,9 @@ async def test_a_timeout_gives_back_what_it_has(world: World, crew: Crew) -> Non
         await settle(world.node("a"))
         assert world.held() == "b"
         assert not [ran for ran in world.backend.ran if ran.endswith(" c")]  # no server is asked in vain
+        world.backend.ran.clear()
+        await world.clock.advance(2 * TTL)
+        assert world.backend.ran == []  # Stepwise.end: `_let_go`
 
 
 @pytest.mark.parametrize("held", "abc")
@@ -178,6 +188,23 @@ async def test_a_cancelled_wait_gives_back_what_it_has(world: World, crew: Crew,
         await settle(world.node("a"))
         assert waiting.cancelled()
         assert world.held() == "c"
+
+
+async def test_it_stands_at_the_end_of_each_queue(world: World, crew: Crew) -> None:
+    """However long it waited in another place: each server has a clock of its own. Kept by Gathering._begin_group."""
+    first, second = await world.others.lock("a").acquire(), await world.others.lock("b").acquire()
+    holder = Holder(crew, world.locks.multi_lock("a", "b"))
+    await world.clock.advance(1.0)
+    before = Holder(crew, world.others.fair_lock("b"))
+    await world.clock.advance(1.0)
+    await first.release()
+    await settle(world.node("a"))
+    after = Holder(crew, world.others.fair_lock("b"))
+    await world.clock.advance(15.0)  # for longer than it would keep what it gathers
+    for one, two in zip((second, before, holder, after), (before, holder, after, None), strict=True):
+        await (one.release() if one is second else one.end())  # type: ignore[union-attr]
+        await settle(world.node("a"))
+        assert two is None or two.entered.done()
 
 
 async def test_the_first_is_lost_while_it_waits_for_the_next(world: World, crew: Crew) -> None:
@@ -242,10 +269,13 @@ async def test_a_request_is_lost(
     await world.clock.advance(1.0)
     lease = holder.entered.result()
     assert {world.fence(each) for each in "abc"} == {lease.fence}
+    owner = world.holder(name)
     await holder.end()
     await world.clock.advance(2.0)
     assert world.held() == ""
     assert count >= request_number + 1
+    if request_number == 2:  # its copy leaves a tombstone: JointCall.become
+        assert [key.partition(":dead:")[2] for key in tombstones(world.node(name))] == [owner]
 
 
 async def test_an_outage_of_a_later_place(world: World, crew: Crew) -> None:
@@ -292,18 +322,53 @@ async def test_fences_rise_for_whoever_takes_one_name(world: World, ahead: str) 
             assert after.fence > lease.fence
 
 
-async def test_a_place_that_did_not_raise_its_fence_yet(world: World, crew: Crew) -> None:
-    """No block begins before all fences are one. Kept by Stepwise.judged."""
-    holder = Holder(crew, world.locks.multi_lock("a", "b"))
-    world.backend.refuse = "renew a"
-    await world.clock.advance(0.5)
+@pytest.mark.parametrize("name", "ab")
+async def test_a_place_that_did_not_raise_its_fence_yet(world: World, crew: Crew, name: str) -> None:
+    """No block begins before all fences are one. Kept by Stepwise.judged; and Stepwise._join, for as long as that
+    takes.
+    """
+    async with world.others.lock("b"):  # whoever was told to wait waits on in an outage
+        holder = Holder(crew, world.locks.multi_lock("a", "b"))
+        await settle(world.node("a"))
+    owner = world.holder("a")
+    world.backend.refuse = f"renew {name}"
+    await world.clock.advance(TTL / 2)
     assert world.held() == "ab"
-    assert world.fence("a") < world.fence("b")
+    assert (world.fence("a") < world.fence("b")) == (name == "a")
     assert not holder.entered.done()
     world.backend.refuse = ""
     await world.clock.advance(1.0)
     assert holder.entered.result().fence == world.fence("a") == world.fence("b")
+    assert world.holder("a") == world.holder("b") == owner
     await holder.end()
+
+
+async def test_one_attempt_whose_fences_are_not_raised(world: World) -> None:
+    """Kept by Stepwise.unknown: `queues`."""
+    world.backend.refuse = "renew a"
+    with pytest.raises(BackendError, match="TRYAGAIN"):
+        await world.locks.multi_lock("a", "b").try_acquire()
+    await settle(world.node("a"))
+    assert world.held() == ""
+
+
+async def test_the_first_is_lost_while_fences_are_raised(world: World) -> None:
+    """Kept by Stepwise.judged: Missing."""
+
+    def steal(call: Call[Any]) -> None:
+        if call.script.name == "renew":
+            world.backend.before = lambda call: None
+            world.node("a").steal("a")
+            world.clock.call_at(world.clock.now() + 1.0, lambda: world.node("a").give_back("a"))
+
+    world.backend.before = steal
+    acquiring = asyncio.ensure_future(world.locks.multi_lock("a", "b").acquire())
+    await settle(world.node("a"))
+    assert (world.held(), acquiring.done()) == ("a", False)
+    await world.clock.advance(1.0)
+    lease = await acquiring
+    assert lease.fence == world.fence("a") == world.fence("b")
+    await lease.release()
 
 
 # Losing it.
@@ -323,16 +388,45 @@ async def test_it_is_lost_with_one_part(world: World, stolen: str) -> None:
     world.node(stolen).give_back(stolen)
 
 
-async def test_a_loss_does_not_wait_for_a_silent_place(world: World) -> None:
+@pytest.mark.parametrize("refused", ["", "renew a"])
+async def test_a_loss_does_not_wait_for_another_place(world: World, refused: str) -> None:
     """Kept by JointRenewal.judged: Missing."""
     with expect_loss(LossReason.TAKEN_OVER):
         async with world.locks.multi_lock("a", "b", "c"):
             world.node("b").steal("b")
-            with world.node("a").outage():
+            world.backend.refuse = refused
+            with nullcontext() if refused else world.node("a").outage():
                 await world.clock.advance(TTL / 3)
                 await asyncio.sleep(TTL)
+    world.backend.refuse = ""
     world.node("b").give_back("b")
     await world.clock.advance(1.0)
+
+
+@pytest.mark.parametrize("nests", [False, True])
+async def test_an_answer_that_it_is_lost_does_not_wait_for_another_place(world: World, crew: Crew, nests: bool) -> None:
+    """Kept by join.renewed and join.nested."""
+    lock = world.locks.multi_lock("a", "b", "c")
+    lease = await lock.acquire()
+    world.node("b").steal("b")
+    with world.node("a").outage():
+        asking = crew.start(lock.acquire(owner=lease.owner) if nests else lease.renew())
+        await settle(world.node("a"))
+        assert asking.done()
+        with pytest.raises(LockLost):
+            await asking
+    with pytest.raises(LockLost):
+        await lease.release()
+    world.node("b").give_back("b")
+    await world.clock.advance(1.0)
+
+
+def test_places_have_one_order_for_all() -> None:
+    """Kept by multi_calls: `sorted`."""
+    places = {"a": 7, "b": 3, "c": 7, "d": 5}
+    calls = multi_calls(Keys("aiolock"), tuple(places), lambda key: places[key.split("{")[1][0]])
+    assert [group.names for group in calls.groups] == [("b",), ("d",), ("a", "c")]
+    assert (calls.name, calls.names) == ("a + b + c + d", ("a", "b", "c", "d"))
 
 
 async def test_force_release_of_a_part_ends_it(world: World) -> None:
