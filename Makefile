@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel test-clients test-servers bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate test-clients test-servers bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
@@ -64,6 +64,9 @@ test-wheel: $(VENV)/.ready-dist ## run every test against a wheel (WHEEL=dist/x.
 		| tar --extract --directory build/wheel/suite
 	ln -s "$$(echo $$PWD/build/wheel/env/lib/python*/site-packages/aiolock)" build/wheel/suite/aiolock
 	cd build/wheel/suite && env PYTHONDONTWRITEBYTECODE= ../env/bin/python -m pytest -n auto --dist worksteal $(ARGS)
+
+simulate: $(VENV)/.ready-test ## break networks, clocks and processes in simulation until you stop it (ARGS='--seconds 60 --seed 7')
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.simulation $(ARGS)
 
 test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside each version of redis-py, anyio and valkey-py
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.client_matrix $(ARGS)

@@ -1,0 +1,348 @@
+"""A worker of the plan at work: it uses locks as a user's task would."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from aiolock import (
+    AcquireTimeout,
+    AiolockError,
+    BackendError,
+    ConfigurationError,
+    Lease,
+    LockLost,
+    LockManager,
+    LossReason,
+    NotAcquired,
+    NotOwned,
+    WaitTimeout,
+)
+from aiolock.primitives.rw_lock import FULL
+
+from .model import PERMITS, Model, Stay, Wish
+from .plan import Step, Worker
+
+if TYPE_CHECKING:
+    from .process import Process
+    from .scene import Scene
+
+CLEAN_UP = 0.03
+"""Seconds that a shielded clean-up takes."""
+COUNT = 3
+"""How many counts open a latch."""
+
+
+class Actor:
+    """Does the steps of one worker, one after the other.
+
+    Args:
+        scene: where it works.
+        process: in which process.
+        worker: its steps.
+        number: which worker it is.
+
+    Attributes:
+        done: whether it has done them all.
+    """
+
+    def __init__(self, scene: Scene, process: Process, worker: Worker, number: int) -> None:
+        self.process = process
+        self.name = f"w{number}"
+        self.done = False
+        self.step: Step | None = None
+        self._scene = scene
+        self._world = scene.world
+        self._model: Model = scene.model
+        self._worker = worker
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False  # a fault has cancelled the step
+
+    @property
+    def _manager(self) -> LockManager:
+        return self._scene.managers[self.process.number]
+
+    def cancel(self) -> None:
+        """Cancel what it does now."""
+        if self._task is not None and not self._task.done() and not self.process.dead:
+            self._world.note("cancel", who=self.name)
+            self._cancelled = True
+            self._task.cancel()
+            self.process.poke()
+
+    async def run(self) -> None:
+        """Do everything."""
+        await asyncio.sleep(self._worker.starts)
+        for step in self._worker.steps:
+            self.step, self._cancelled = step, False
+            self._task = asyncio.get_running_loop().create_task(self._do(step))
+            await asyncio.wait((self._task,))
+            self._judge(step, self._task)
+            self._task = None
+        self.done = True
+
+    def _judge(self, step: Step, task: asyncio.Task[None]) -> None:
+        """Nothing may come out of the library but what it promises."""
+        if task.cancelled():
+            self._world.note("cancelled", who=self.name)
+            if not self._cancelled:
+                self._world.fail(f"{self.name} was cancelled by no one in {step}")
+            return
+        error = task.exception()
+        name = "ok" if error is None else type(error).__name__
+        if isinstance(error, LockLost):
+            name = f"lost {error.reason.name}"
+        self._world.note(name, str(error or "")[:100], self.name)
+        if self._cancelled:
+            self._world.fail(f"{self.name} was cancelled, and got {error!r} in {step}")
+        elif error is not None and not self._expected(step, error):
+            trace = "".join(traceback.format_exception(error))
+            self._world.fail(f"{self.name} got an unexpected error in {step}:\n{trace}")
+
+    def _expected(self, step: Step, error: BaseException) -> bool:
+        plan = self._scene.plan
+        closes = any(one.what == "close" for worker in plan.workers for one in worker.steps)
+        if isinstance(error, AcquireTimeout | WaitTimeout):
+            return step.timeout is not None or step.how == "try"
+        if isinstance(error, LockLost):
+            if error.reason is LossReason.EXPIRED:
+                return step.how in ("fixed", "renew")
+            if error.reason is LossReason.MAX_HOLD:
+                return step.how == "limited"
+            if error.reason is LossReason.CLOSED:
+                return closes
+            return not plan.calm or self._model.breaches != [] or bool(self.process.stalls)
+        if isinstance(error, BackendError):
+            return not plan.calm
+        if isinstance(error, NotOwned):
+            return step.what == "resume" or not plan.calm or self._model.breaches != []
+        if isinstance(error, ConfigurationError | NotAcquired):
+            return closes or (isinstance(error, NotAcquired) and not plan.calm and step.what == "resume")
+        return isinstance(error, AiolockError) and not plan.calm
+
+    # Steps.
+
+    async def _do(self, step: Step) -> None:
+        match step.what:
+            case "pause":
+                await asyncio.sleep(step.seconds)
+            case "count":
+                await self._manager.latch(step.name, COUNT).count_down()
+            case "wait":
+                await self._manager.latch(step.name, COUNT).wait(step.timeout)
+                self._scene.opened(step.name, self.name)
+            case "info":
+                await self._manager.lock(step.name).info()
+            case "force":
+                await self._manager.lock(step.name).force_release()
+            case "close":
+                await self._reopen(step.seconds)
+            case "resume":
+                await self._resume(step)
+            case _:
+                await self._lock(step)
+
+    async def _reopen(self, seconds: float) -> None:
+        manager = self._manager
+        self._model.breach()
+        await manager.close()
+        await asyncio.sleep(seconds)
+        try:
+            await manager.open()
+        except ConfigurationError:
+            return  # another has opened it, or still closes it
+        except BackendError:
+            await asyncio.sleep(1.0)
+            await manager.open()
+
+    async def _resume(self, step: Step) -> None:
+        ticket = self._scene.take_ticket(step.name)
+        if ticket is None:
+            return
+        wish = self._model.asks(self.name, self.process, "lock", (step.name,), 1, False)
+        try:
+            async with self._manager.resume(ticket) as lease:
+                await self._stay(step, wish, lease)
+        finally:
+            self._model.gives_up(wish)
+
+    def _primitive(self, step: Step) -> tuple[Any, Wish]:
+        manager, model, name = self._manager, self._model, step.name
+        options: Any = {}
+        if step.how in ("fixed", "renew"):
+            options = {"renew": False}
+        elif step.how == "limited":
+            options = {"max_hold": step.seconds / 2 + 0.01}
+        kind, names, weight = "lock", (name,), 1
+        primitive: Any
+        match step.what:
+            case "fair":
+                primitive = manager.fair_lock(name, **options)
+            case "read":
+                kind, primitive = "rw", manager.rw_lock(name, **options).read
+            case "write":
+                kind, weight, primitive = "rw", FULL, manager.rw_lock(name, **options).write
+            case "permits":
+                kind, weight = "semaphore", min(step.n, PERMITS)
+                primitive = manager.semaphore(name, PERMITS, **options)
+            case "multi":
+                names = tuple(name)
+                primitive = manager.multi_lock(*names, **options)
+            case _:
+                primitive = manager.lock(name, **options)
+        return primitive, model.asks(self.name, self.process, kind, names, weight, step.what == "fair")
+
+    async def _lock(self, step: Step) -> None:
+        primitive, wish = self._primitive(step)
+        try:
+            await getattr(self, f"_by_{step.how}", self._by_guard)(step, primitive, wish)
+        finally:
+            self._model.gives_up(wish)
+
+    def _acquire(self, step: Step, primitive: Any, wish: Wish) -> Any:
+        more = (wish.weight,) if wish.kind == "semaphore" else ()
+        return primitive.acquire(*more, timeout=step.timeout)
+
+    async def _by_guard(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async with self._acquire(step, primitive, wish) as lease:
+            await self._stay(step, wish, lease)
+
+    async def _by_try(self, step: Step, primitive: Any, wish: Wish) -> None:
+        more = (wish.weight,) if wish.kind == "semaphore" else ()
+        async with primitive.try_acquire(*more) as lease:
+            if lease is None:
+                self._model.gives_up(wish)
+            else:
+                await self._stay(step, wish, lease)
+
+    async def _by_plain(self, step: Step, primitive: Any, wish: Wish) -> None:
+        lease = await self._acquire(step, primitive, wish)
+        stay = self._model.enters(wish, lease, guarded=False)
+        self._note(stay)
+        try:
+            await asyncio.sleep(step.seconds)
+        finally:
+            self._left(stay)
+            result = lease.release()
+        await result
+
+    async def _by_entered(self, step: Step, primitive: Any, wish: Wish) -> None:
+        lease = await self._acquire(step, primitive, wish)
+        async with lease:
+            await self._stay(step, wish, lease)
+
+    async def _by_nest(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._enter(wish, lease)
+            try:
+                await asyncio.sleep(step.seconds / 3)
+                if wish.kind == "semaphore":
+                    return
+                async with primitive.acquire(timeout=step.timeout) as inner:
+                    if inner.fence != lease.fence:
+                        self._world.fail(f"{self.name} nests with another fence")
+                    await asyncio.sleep(step.seconds / 3)
+                await asyncio.sleep(step.seconds / 3)
+            finally:
+                self._left(stay)
+
+    async def _by_share(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async def child(owner: Any) -> None:
+            async with primitive.acquire(owner=owner, timeout=step.timeout):
+                await asyncio.sleep(step.seconds / 2)
+
+        if wish.kind == "semaphore":
+            await self._by_guard(step, primitive, wish)
+            return
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._enter(wish, lease)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(child(lease.owner))
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+            finally:
+                self._left(stay)
+
+    async def _by_renew(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._enter(wish, lease)
+            try:
+                for _ in range(3):
+                    await asyncio.sleep(step.seconds / 3)
+                    await lease.renew()
+            finally:
+                self._left(stay)
+
+    async def _by_shield(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._model.enters(wish, lease, guarded=True, until_expiry=True)
+            self._note(stay)
+            try:
+                async with lease.shielded(Transaction()):
+                    await asyncio.sleep(step.seconds)
+            finally:
+                self._left(stay)
+
+    async def _by_block(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._enter(wish, lease)
+            try:
+                self.process.stall(step.seconds)
+                await asyncio.sleep(0)
+            finally:
+                self._left(stay)
+
+    async def _by_detach(self, step: Step, primitive: Any, wish: Wish) -> None:
+        lease = await self._acquire(step, primitive, wish)
+        stay = self._model.enters(wish, lease, guarded=False)
+        self._note(stay)
+        try:
+            await asyncio.sleep(step.seconds)
+            self._scene.orphans.on_purpose.add(lease._hold.owner)
+            ticket = await lease.detach()
+            self._scene.put_ticket(step.name, ticket)
+        finally:
+            self._left(stay)
+            if not lease.released:
+                lease.release()
+
+    async def _by_part(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._enter(wish, lease)
+            try:
+                await asyncio.sleep(step.seconds / 2)
+                if wish.kind == "semaphore" and wish.weight > 1 and not lease.lost:
+                    wish.weight = 1
+                    await lease.release(lease.permits - 1)
+                await asyncio.sleep(step.seconds / 2)
+            finally:
+                self._left(stay)
+
+    async def _stay(self, step: Step, wish: Wish, lease: Lease) -> None:
+        stay = self._enter(wish, lease)
+        try:
+            await asyncio.sleep(step.seconds)
+        finally:
+            self._left(stay)
+
+    def _enter(self, wish: Wish, lease: Lease) -> Stay:
+        stay = self._model.enters(wish, lease, guarded=True)
+        self._note(stay)
+        return stay
+
+    def _note(self, stay: Stay) -> None:
+        self._world.note("enter", str(stay), self.name)
+
+    def _left(self, stay: Stay) -> None:
+        self._model.leaves(stay)
+        self._world.note("leave", str(stay), self.name)
+
+
+class Transaction(AbstractAsyncContextManager[None]):
+    """Its end takes a moment."""
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(CLEAN_UP)

@@ -1,0 +1,116 @@
+"""Draws a plan from a seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from .plan import Fault, Moment, Plan, Step, Worker
+
+HOLDING = ("lock", "lock", "lock", "fair", "fair", "read", "write", "permits", "multi")
+HOWS = ("guard",) * 6 + (
+    "try", "try", "plain", "entered", "nest", "nest", "share", "fixed", "renew", "limited", "shield", "block", "detach",
+    "part",
+)  # fmt: skip
+REENTRANT = ("lock", "fair", "read", "write", "multi")
+FAULTS = (
+    ("cut",) * 6 + ("lose_reply",) * 4 + ("hold",) * 3 + ("stall",) * 4 + ("cancel",) * 6
+    + ("die", "die", "flush", "forget_scripts", "restart", "restart_empty", "busy", "busy", "refuse", "jump")
+)  # fmt: skip
+
+
+GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
+
+
+def draw(seed: int | str) -> Plan:
+    """Return the plan of a seed: few names and few kinds, so that tasks meet."""
+    dice = Random(f"plan {seed}")
+    ttl = dice.choice((1.0, 1.0, 2.0, 3.0, 6.0))
+    processes = dice.choice((1, 2, 2, 2, 3, 3, 4))
+    kinds = dice.sample(HOLDING, dice.choice((1, 2, 2, 3)))
+    latch = dice.random() < 0.15
+    ghosts = dice.random() < 0.2  # requests of dead connections run late
+    workers = tuple(
+        Worker(
+            dice.randrange(processes),
+            round(dice.random() ** 2 * dice.choice((0.01, 0.5, ttl)), 4),
+            tuple(_step(dice, kinds, ttl, latch, ghosts) for _ in range(dice.choice((1, 2, 3, 4, 6)))),
+        )
+        for _ in range(dice.choice((2, 4, 5, 6, 8)))
+    )
+    calm = not ghosts and dice.random() < 0.15
+    draw_fault = _ghost if ghosts else _fault
+    count = 0 if calm else dice.choice((1, 2, 3, 4, 6))
+    faults = tuple(draw_fault(dice, processes, len(workers), ttl) for _ in range(count))
+    return Plan(
+        noise=str(seed),
+        processes=processes,
+        workers=workers,
+        faults=faults,
+        ttl=ttl,
+        margin=dice.choice((None, None, None, ttl / 20)),
+        liveness=dice.choice((0.5, 1.0, 3.0)),
+        request_timeout=dice.choice((0.3, 1.0, 2.0)),
+        recheck=dice.choice((0.5, 1.0, 5.0)),
+        handoff_limit=dice.choice((0, 1, 2, 16)),
+        latency=dice.choice((0.0001, 0.001, 0.001, 0.005, 0.02)),
+        spikes=0.0 if calm else dice.choice((0.0, 0.0, 0.01, 0.05)),
+        split=dice.choice((0.0, 0.1, 0.5)),
+        drift=dice.choice((0.0, 0.0, 0.002, -0.002)),
+        kill=not ghosts and dice.random() < 0.7,
+        window=dice.choice((1 << 16, 1 << 16, 4096)),
+    )
+
+
+def _step(dice: Random, kinds: list[str], ttl: float, latch: bool, ghosts: bool) -> Step:
+    seconds = dice.choice((0.0, 0.02)) if ghosts else _seconds(dice, ttl)
+    chance = dice.random()
+    if latch and chance < 0.5:
+        return Step(dice.choice(("count", "count", "wait")), "l", timeout=round(dice.random() * 2 * ttl, 3))
+    if chance < 0.05:
+        return Step("pause", seconds=round(dice.random() * ttl, 3))
+    if chance < 0.07:
+        return Step("info", "a")
+    if chance < 0.08:
+        return Step("force", "a")
+    if chance < 0.09:
+        return Step("close", seconds=round(dice.random() * ttl, 3))
+    if chance < 0.12:
+        return Step("resume", "a", seconds=_seconds(dice, ttl))
+    what, how = dice.choice(kinds), dice.choice(HOWS)
+    if how in ("nest", "share") and what not in REENTRANT:
+        how = "guard"
+    if how == "detach" and what not in ("lock", "fair"):
+        how = "plain"
+    name = (
+        dice.choice(("ab", "bc", "abc"))
+        if what == "multi"
+        else dice.choice("aaab")
+        if what in ("lock", "fair")
+        else "r"
+    )
+    timeout = dice.choice((None, None, None, 0.0, round(dice.random() * 0.2, 3), round(dice.random() * ttl, 3)))
+    return Step(what, name, how, seconds, timeout, dice.choice((1, 1, 2, 3)))
+
+
+def _seconds(dice: Random, ttl: float) -> float:
+    return round(dice.choice((0.0, 0.001, 0.02, 0.1, dice.random() * ttl * 0.5, dice.random() * ttl * 1.5)), 4)
+
+
+def _ghost(dice: Random, processes: int, workers: int, ttl: float) -> Fault:
+    """A connection dies under a request, which runs late; or a task is cancelled."""
+    what, late = dice.choice(GHOSTS), round(dice.random() * ttl * 0.8, 4)
+    return Fault(what, ("sent", dice.randrange(2, 60)), -1, late, dice.randrange(2 * workers))
+
+
+def _fault(dice: Random, processes: int, workers: int, ttl: float) -> Fault:
+    what = dice.choice(FAULTS)
+    at: Moment = round(dice.random() * 2 * ttl, 4)
+    target = dice.randrange(processes)
+    if dice.random() < 0.7:
+        side = dice.choice(("before", "after", "after", "sent", "sent"))
+        at = (side, dice.randrange(1, 60))
+        target = dice.choice((-1, -1, target))
+    seconds = dice.choice((0.0, 0.01, dice.random() * 0.3, dice.random() * ttl, dice.random() * ttl * 2))
+    if what == "jump":
+        seconds = dice.choice((0.5, ttl, ttl * 2))
+    return Fault(what, at, target, round(seconds, 4), dice.randrange(2 * workers))

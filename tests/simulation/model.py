@@ -1,0 +1,271 @@
+"""What must be true of every history: who may be inside at the same time, in which order, and who must be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aiolock import Lease
+from aiolock.primitives.rw_lock import FULL
+from aiolock.scripts.queue.records import Holder, read
+from tests.support import locks
+
+from .world import World
+
+if TYPE_CHECKING:
+    from .plan import Plan
+    from .process import Process
+    from .server import Server
+
+SLACK = 0.06
+"""Seconds in which a loop that runs delivers what it knows."""
+ROUNDING_MS = 3
+PERMITS = 3
+"""The capacity of each semaphore."""
+CAPACITY = {"lock": 1, "rw": FULL, "semaphore": PERMITS}
+
+
+@dataclass(eq=False)
+class Wish:
+    """A wait for a name, which may become a stay.
+
+    Attributes:
+        who: the task's name.
+        process: where it runs.
+        kind: "lock", "rw" or "semaphore".
+        names: all of them.
+        weight: how much of each.
+        fair: it waits in an order of tasks.
+        began: when it asked.
+        floors: the highest fence of a holder of each name at that time.
+        passed: how many others came in before it, by name.
+    """
+
+    who: str
+    process: Process
+    kind: str
+    names: tuple[str, ...]
+    weight: int
+    fair: bool
+    began: float
+    floors: list[int]
+    passed: int = 0
+
+
+@dataclass(eq=False)
+class Stay:
+    """From the first line of a body to its last.
+
+    Attributes:
+        wish: what it was.
+        lease: what it got.
+        guarded: a loss ends it.
+        until_expiry: its clean-up may last until the server's expiry.
+        entered: when.
+        lost_since: since when a loss is known; None for never.
+    """
+
+    wish: Wish
+    lease: Lease
+    guarded: bool
+    until_expiry: bool
+    entered: float
+    lost_since: float | None = None
+    void: bool = field(default=False)
+
+    def __str__(self) -> str:
+        return f"{self.wish.who} in {self.wish.kind} {'+'.join(self.wish.names)} (fence {self.lease.fence})"
+
+
+class Model:
+    """Checks a history as it grows.
+
+    Args:
+        world: the time.
+        plan: what is going on.
+        server: the truth.
+
+    Attributes:
+        breaches: when something happened that ends holds before their time: the server forgot, its clock was set, or
+            force.
+        waiting: all who wait.
+        inside: all who are in.
+        entries: how many came in.
+    """
+
+    def __init__(self, world: World, plan: Plan, server: Server) -> None:
+        self.world = world
+        self.plan = plan
+        self.server = server
+        self.breaches: list[float] = []
+        self.waiting: list[Wish] = []
+        self.inside: list[Stay] = []
+        self.entries = 0
+        self.troubled_until = 0.0
+        self._highest: dict[tuple[str, str], int] = {}
+        self._free_since: dict[str, float] = {}
+
+    # What happens.
+
+    def asks(self, who: str, process: Process, kind: str, names: tuple[str, ...], weight: int, fair: bool) -> Wish:
+        """A task begins to wait."""
+        floors = [self._highest.get((kind, name), 0) for name in names]
+        wish = Wish(who, process, kind, names, weight, fair, self.world.now, floors)
+        self.waiting.append(wish)
+        return wish
+
+    def gives_up(self, wish: Wish) -> None:
+        """It waits no longer; harmless if it came in."""
+        if wish in self.waiting:
+            self.waiting.remove(wish)
+
+    def enters(self, wish: Wish, lease: Lease, *, guarded: bool, until_expiry: bool = False) -> Stay:
+        """A body begins."""
+        self.gives_up(wish)
+        stay = Stay(wish, lease, guarded, until_expiry, self.world.now)
+        self.entries += 1
+        if lease.lost:
+            stay.void = True
+            now = self.world.now
+            if not self._broken(wish.began) and wish.process.ran(wish.began, now) > now - wish.began - 0.04:
+                self.world.fail(f"{stay} began although it was lost: {lease.reason}")
+        elif self._broken(wish.began) and not self._held(stay):
+            stay.void = True  # it will be told with its next renewal
+        else:
+            self._check_order(stay)
+            self._check_room(stay)
+            self._check_fence(stay)
+            self._check_truth(stay)
+        self.inside.append(stay)
+        return stay
+
+    def leaves(self, stay: Stay) -> None:
+        """A body has ended."""
+        if stay in self.inside:
+            self.inside.remove(stay)
+
+    def died(self, process: Process) -> None:
+        """A process was killed: nothing in it is inside any more."""
+        self.inside = [stay for stay in self.inside if stay.wish.process is not process]
+        self.waiting = [wish for wish in self.waiting if wish.process is not process]
+
+    def breach(self) -> None:
+        """From now on holds may end before their time."""
+        self.breaches.append(self.world.now)
+
+    def trouble(self, seconds: float = 0.0) -> None:
+        """Something went wrong, and goes on for so long."""
+        self.troubled_until = max(self.troubled_until, self.world.now + seconds)
+
+    # What must be true.
+
+    def look(self) -> None:
+        """Check what depends on time alone."""
+        now = self.world.now
+        for stay in self.inside:
+            if not stay.lease.lost:
+                if not stay.lease.released:
+                    self._check_truth(stay)
+            elif stay.lost_since is None:
+                stay.lost_since = now
+            elif stay.guarded and not stay.until_expiry:
+                known = stay.wish.process.ran(stay.lost_since, now)
+                if known > SLACK:
+                    self.world.fail(f"{stay} was not told of its loss for {known:.3f} s: {stay.lease.reason}")
+        self._check_waiters()
+
+    def _check_room(self, new: Stay) -> None:
+        kind, now = new.wish.kind, self.world.now
+        for name in new.wish.names:
+            used = new.wish.weight
+            others = []
+            for stay in self.inside:
+                if stay.wish.kind == kind and name in stay.wish.names and not self._excused(stay, now):
+                    used += stay.wish.weight
+                    others.append(str(stay))
+            if used > CAPACITY[kind]:
+                self.world.fail(f"{new} began while inside: {', '.join(others)}")
+
+    def _excused(self, stay: Stay, now: float) -> bool:
+        """Whether another may be in now, although it is."""
+        if stay.void or stay.lease.released or self._broken(stay.wish.began):
+            return True
+        hold, process = stay.lease._hold, stay.wish.process
+        if not stay.guarded:
+            return stay.lease.lost
+        end = process.moment(hold.expiry if stay.until_expiry else hold.deadline)
+        return now > end and process.ran(end, now) <= SLACK
+
+    def _broken(self, since: float) -> bool:
+        """Whether a hold that was asked for then may have ended before its time."""
+        longest = self.plan.ttl * 1.2 + self.plan.liveness + 1.0
+        return any(since - 0.5 <= breach and self.world.now < breach + longest for breach in self.breaches)
+
+    def _check_fence(self, stay: Stay) -> None:
+        wish, fence = stay.wish, stay.lease.fence
+        shared = wish.kind == "rw" and wish.weight == 1
+        for name, floor in zip(wish.names, wish.floors, strict=True):
+            key = (wish.kind, name)
+            if (wish.kind == "lock" or wish.weight == FULL) and not self._broken(wish.began):
+                floor = self._highest.get(key, 0)
+            if fence < floor or (fence == floor and not shared):
+                self.world.fail(f"{stay} after fence {floor}")
+            self._highest[key] = max(fence, self._highest.get(key, 0))
+
+    def _check_truth(self, stay: Stay) -> None:
+        """The server keeps it at least as long as its holder believes."""
+        believed = stay.lease.remaining() * 1000
+        for name in stay.wish.names:
+            left = self._kept(stay.wish.kind, name, stay.lease._hold.owner)
+            if left + ROUNDING_MS < believed and not self._broken(stay.wish.began):
+                self.world.fail(f"{stay} counts on {believed:.0f} ms, but the server keeps it for {left} ms")
+
+    def _held(self, stay: Stay) -> bool:
+        return all(self._kept(stay.wish.kind, name, stay.lease._hold.owner) for name in stay.wish.names)
+
+    def _kept(self, kind: str, name: str, owner: str) -> int:
+        """For how many ms the server keeps the owner's hold."""
+        store = self.server.store
+        if kind == "lock":
+            state = locks.state(store, name)
+            return state.pttl if state.holder == owner else 0
+        key, order = locks.KEYS.of(kind, name).queue
+        if not isinstance(read(store.hget(key, owner)), Holder):
+            return 0
+        return max(0, (store.zscore(order, owner) or 0) - store.wall_us() // 1000)
+
+    def _check_waiters(self) -> None:
+        """No one sleeps long beside a free lock."""
+        now, plan = self.world.now, self.plan
+        bound = max(plan.recheck, plan.liveness) + 2.0
+        for name in {name: None for wish in self.waiting if wish.kind == "lock" for name in wish.names}:
+            if locks.held(self.server.store, name):
+                self._free_since.pop(name, None)
+                continue
+            free = self._free_since.setdefault(name, now)
+            for wish in self.waiting:
+                if wish.kind == "lock" and wish.names == (name,):
+                    since = max(free, wish.began, self.troubled_until + 2 * plan.request_timeout + 3.0)
+                    if now - since > bound and wish.process.ran(since, now) > bound:
+                        self.world.fail(f"{wish.who} sleeps beside {name!r}, free for {now - since:.1f} s")
+
+    def _check_order(self, stay: Stay) -> None:
+        """How many came in before it, and whether one of them came later; only while nothing goes wrong."""
+        new, plan = stay.wish, self.plan
+        if new.kind == "lock":
+            for name in new.names:
+                self._free_since.pop(name, None)
+        if not plan.calm or new.kind != "lock":
+            return
+        grace = 12 * plan.latency + 0.05
+        bound = plan.processes * (plan.handoff_limit + 2) + len(plan.workers)
+        for other in self.waiting:
+            if other.kind != "lock" or not set(other.names) & set(new.names) or self.world.now < other.began + grace:
+                continue
+            other.passed += 1
+            if other.passed > bound and len(other.names) == 1:
+                self.world.fail(f"{other.who} waits for {other.names}, and {other.passed} came in before it")
+            if new.fair and other.fair and new.names == other.names and new.began > other.began + grace:
+                self.world.fail(
+                    f"{new.who} came in before {other.who}, which asked {new.began - other.began:.3f} s earlier"
+                )

@@ -1,0 +1,159 @@
+"""The library, broken on purpose: the simulation must find each of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from aiolock.core.confirmation import Confirmation
+from aiolock.core.gate import Gate
+from aiolock.core.grant import Grant
+from aiolock.core.guard import Guard
+from aiolock.core.local_queue import LocalQueue
+from aiolock.core.release import PendingRelease
+from aiolock.core.term import Term
+from aiolock.scripts import lock
+from aiolock.scripts.base import Script, TwinReply
+from aiolock.scripts.lock import twins
+from aiolock.scripts.lock.name import Name
+from aiolock.scripts.store import Store
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def negative_margin(patch: pytest.MonkeyPatch) -> None:
+    """A lease counts as held for a while after the server has let it expire."""
+    extend = Term.extend
+
+    def late(self: Term, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
+        self._margin = -0.5
+        extend(self, sent_at, pttl, renew_at)
+
+    patch.setattr(Term, "extend", late)
+
+
+def release_without_owner(patch: pytest.MonkeyPatch) -> None:
+    """A release ends the hold of whoever has it."""
+
+    def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+        holder = Name(store, keys).holder
+        return twins.release(store, keys, [args[0] if holder == "-" else holder, *args[1:]])
+
+    _patch_twin(patch, lock.RELEASE, release)
+
+
+def loss_without_cancel(patch: pytest.MonkeyPatch) -> None:
+    """A lost lease is marked, and its body runs on."""
+    patch.setattr(Guard, "cancel", lambda self, reason: None)
+
+
+def undo_dropped(patch: pytest.MonkeyPatch) -> None:
+    """What was granted to a task that gave up stays held."""
+    write = PendingRelease._write
+
+    def quiet(self: PendingRelease) -> None:
+        if self._ending != "undone":
+            write(self)
+
+    patch.setattr(PendingRelease, "_write", quiet)
+
+
+def tombstone_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A request that arrives late may bring an ended owner back."""
+
+    def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+        return twins.release(store, keys, [*args[:5], "0", *args[6:]] if len(args) > 5 else args)
+
+    _patch_twin(patch, lock.RELEASE, release)
+
+
+def deadline_from_arrival(patch: pytest.MonkeyPatch) -> None:
+    """A lease's time counts from the answer, not from the request."""
+    extend = Term.extend
+
+    def late(self: Term, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
+        extend(self, self._clock.now(), pttl, renew_at)
+
+    patch.setattr(Term, "extend", late)
+
+
+def renewal_creates(patch: pytest.MonkeyPatch) -> None:
+    """A renewal of what is gone takes the name again."""
+    renew_one = twins.renew_one
+
+    def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+        name, (owner, fence, _, _) = Name(store, keys), args
+        if name.holder != owner:
+            name.holder, name.fence = owner, int(fence)
+            name.write()
+        return renew_one(store, keys, args)
+
+    patch.setattr(twins, "renew_one", renew)
+
+
+def fence_repeated(patch: pytest.MonkeyPatch) -> None:
+    """A grant gets the fence of the one before."""
+    grant = Name.grant
+
+    def same(self: Name, *args: Any, **more: Any) -> None:
+        self.last_fence = self.last_fence if self.last_fence is not None else self.fence
+        self.fence = max(self.fence, 1)
+        grant(self, *args, **more)
+
+    patch.setattr(Name, "grant", same)
+
+
+def stale_grant_taken(patch: pytest.MonkeyPatch) -> None:
+    """A grant that comes past its deadline is taken."""
+    patch.setattr(Grant, "deadline", property(lambda self: float("inf"), lambda self, value: None), raising=False)
+
+
+def next_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """When a holder leaves, nobody asks for those that wait in its process."""
+    patch.setattr(LocalQueue, "advance", lambda self: None)
+
+
+def cancelled_waiter_stays(patch: pytest.MonkeyPatch) -> None:
+    """A task that gives up keeps its place."""
+    patch.setattr(Gate, "leave_queue", lambda self, waiter: None)
+
+
+def unconfirmed(patch: pytest.MonkeyPatch) -> None:
+    """A grant out of the queue is never confirmed, and lasts as if it were."""
+    patch.setattr(Confirmation, "__init__", lambda self, entry, grant: None)
+    extend = Term.extend
+
+    def longer(self: Term, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
+        extend(self, sent_at, self.ttl_ms, None)
+
+    patch.setattr(Term, "extend", longer)
+
+
+def no_second_release(patch: pytest.MonkeyPatch) -> None:
+    """A release whose answer was lost is not repeated."""
+    patch.setattr(PendingRelease, "_unanswered", lambda self: False)
+    patch.setattr(PendingRelease, "_in_time", lambda self, now: False)
+
+
+def _patch_twin(patch: pytest.MonkeyPatch, script: Script[Any], twin: Any) -> None:
+    patch.setattr(script, "twin", twin)
+
+
+MUTATIONS: dict[Mutation, int] = {
+    negative_margin: 0,
+    release_without_owner: 0,
+    loss_without_cancel: 0,
+    undo_dropped: 0,
+    tombstone_dropped: 20,
+    deadline_from_arrival: 0,
+    renewal_creates: 100,
+    fence_repeated: 0,
+    stale_grant_taken: 75,
+    next_forgotten: 0,
+    cancelled_waiter_stays: 0,
+    unconfirmed: 0,
+    no_second_release: 0,
+}
+"""Each with a seed from which it is soon found."""

@@ -1,0 +1,91 @@
+"""Keys that nobody will release: held for an owner of which its living manager knows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from aiolock.core.release import PendingRelease
+from aiolock.scripts.queue.records import Holder, read
+from tests.support import locks
+
+from .process import Process
+from .world import World
+
+if TYPE_CHECKING:
+    from aiolock import LockManager
+    from aiolock.core.runtime import Runtime
+    from aiolock.scripts.store import Store
+
+LONG = 0.2
+"""Seconds for which a manager with nothing to write and nothing to hear must know of what it holds."""
+
+
+class Orphans:
+    """Looks for them.
+
+    Args:
+        world: the time.
+        store: what the server keeps.
+
+    Attributes:
+        on_purpose: owners that were given up for somebody else.
+    """
+
+    def __init__(self, world: World, store: Store) -> None:
+        self.on_purpose: set[str] = set()
+        self._closed: set[str] = set()  # ids of managers that closed when nothing was open
+        self._world = world
+        self._store = store
+        self._since: dict[str, float] = {}
+
+    def closes(self, manager: LockManager) -> None:
+        """A manager is about to close."""
+        runtime = manager._runtime
+        if _quiet(runtime.backend) and not list(_known(runtime)):
+            self._closed.add(runtime.binding.id)
+
+    def look(self, processes: list[Process], managers: list[LockManager]) -> None:
+        """Fail if there is one for longer than a moment."""
+        held = dict(self._held())
+        since, self._since = self._since, {}
+        for owner, key in held.items():
+            if owner.partition(":")[0] in self._closed and owner not in self.on_purpose:
+                self._world.fail(f"{owner} of a closed manager holds {key}")
+        for process, manager in zip(processes, managers, strict=True):
+            runtime = manager._runtime
+            if process.dead or not runtime.binding.usable or not _quiet(runtime.backend):
+                continue
+            known = set(_known(runtime))
+            for owner, key in held.items():
+                if owner.startswith(runtime.binding.id) and owner not in known and owner not in self.on_purpose:
+                    begin = self._since[owner] = since.get(owner, self._world.now)
+                    if process.ran(begin, self._world.now) > LONG:
+                        self._world.fail(f"{process.name} does not know of {owner}, which holds {key}")
+
+    def _held(self) -> Iterator[tuple[str, str]]:
+        """The owners of what is held, and its keys."""
+        for key in locks.held_names(self._store):
+            if key.endswith(":state"):
+                for owner, text in self._store.hgetall(key).items():
+                    if isinstance(read(text), Holder):
+                        yield owner, key
+            else:
+                yield locks.parse(self._store.get(key), self._store.wall_us() // 1000).holder, key
+
+
+def _quiet(backend: Any) -> bool:
+    """Whether it is connected, and nothing is on its way."""
+    session = backend._session
+    return session is not None and not session.replies.pending and backend._outbox.empty
+
+
+def _known(runtime: Runtime) -> Iterator[str]:
+    yield from runtime.holds
+    yield from runtime.queue_entries
+    scheduler = runtime.scheduler
+    for items in scheduler._seconds.values():
+        yield from (item._owner for item in items if isinstance(item, PendingRelease))
+    for _, _, item, _ in scheduler._heap:
+        if isinstance(item, PendingRelease):
+            yield item._owner

@@ -1,0 +1,59 @@
+"""Where chance, time and logs come into the library: for the length of a run they belong to the simulation."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .server import EPOCH_US
+from .world import World
+
+
+class Ear(logging.Handler):
+    """Hears what the library logs: an error inside it must not go unnoticed."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[0] is not None:
+            trace = "".join(traceback.format_exception(record.exc_info[1]))
+            self._world.fail(f"logged: {record.getMessage()}\n{trace}")
+        self._world.note("log", record.getMessage()[:120])
+
+
+@contextmanager
+def owned(world: World) -> Iterator[None]:
+    """Give the seams to a world."""
+    dice = world.dice("seams")
+    logger = logging.getLogger("aiolock")
+    before = secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid
+    level, propagate = logger.level, logger.propagate
+    ear = Ear(world)
+
+    def token_hex(nbytes: int | None = None) -> str:
+        return dice.randbytes(nbytes or 16).hex()
+
+    secrets.token_hex = token_hex  # type: ignore[assignment]
+    random.uniform = dice.uniform
+    time.time_ns = lambda: (EPOCH_US + round(world.now * 1_000_000)) * 1000
+    socket.gethostname = lambda: "host"
+    os.getpid = lambda: 1
+    logger.addHandler(ear)
+    logger.propagate = False
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid = before
+        logger.removeHandler(ear)
+        logger.propagate = propagate
+        logger.setLevel(level)

@@ -1,0 +1,20 @@
+"""The simulation finds a library that is broken on purpose: otherwise its silence would prove nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from .drawing import draw
+from .mutations import MUTATIONS, Mutation
+from .run import run
+
+SEEDS = 300
+"""How many plans it may take to find one."""
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_a_broken_library_is_found(mutation: Mutation) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        mutation(patch)
+        first = MUTATIONS[mutation]
+        assert any(run(draw(seed)).violation is not None for seed in range(first, first + SEEDS))

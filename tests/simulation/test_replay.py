@@ -1,0 +1,53 @@
+"""A seed says everything: the same history, byte for byte, in any process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from .drawing import draw
+from .plan import Fault, Plan, Step, Worker
+from .run import run
+from .shrink import shrink
+
+SEEDS = range(1000, 1008)
+PROGRAM = """
+import sys
+from tests.simulation.drawing import draw
+from tests.simulation.run import run
+for seed in map(int, sys.argv[1:]):
+    print(run(draw(seed)).history.digest)
+"""
+
+
+def test_a_seed_replays_whatever_ran_before_it_and_whatever_the_hashes_are() -> None:
+    here = [run(draw(seed)).history.digest for seed in SEEDS]
+    for hashes, seeds in (("0", SEEDS), ("7", SEEDS[::-1])):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *map(str, seeds)],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told = done.stdout.split()
+        assert told == [here[SEEDS.index(seed)] for seed in seeds]
+    assert len(set(here)) == len(here)
+
+
+def test_a_plan_is_python() -> None:
+    plan = draw(1)
+    names = {"Plan": Plan, "Worker": Worker, "Step": Step, "Fault": Fault}
+    assert eval(str(plan), names) == plan
+
+
+def test_a_plan_that_fails_is_made_smaller() -> None:
+    def fails(plan: Plan) -> bool:
+        steps = {step.how for worker in plan.workers for step in worker.steps}
+        return "nest" in steps and any(fault.what == "cut" for fault in plan.faults)
+
+    big = next(plan for plan in map(draw, range(100)) if fails(plan) and len(plan.workers) > 5)
+    small = shrink(big, fails)
+    assert [len(worker.steps) for worker in small.workers] == [1]
+    assert [fault.what for fault in small.faults] == ["cut"]
