@@ -12,6 +12,7 @@ from ..clock import Clock
 from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
 from .base import Abilities, Backend, Wake, resolve
+from .spread import spread
 
 R = TypeVar("R")
 
@@ -126,6 +127,8 @@ class ReplicatedBackend:
         """See `Backend.run`; in order for each name, and at once unless a call about it is unsettled on the other
         side.
         """
+        if call.parts:
+            return spread(call, self.post)
         side = self._plain if call.script.unacknowledged is None else self._checked
         if not call.name:
             return side.run(call)

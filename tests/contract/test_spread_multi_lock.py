@@ -15,7 +15,6 @@ from .places import MemoryPlace
 from .test_multi_lock import *  # noqa: F403
 
 del test_what_it_costs  # noqa: F821 - it counts what one server runs: tests/unit/test_stepwise.py does it for several
-del test_the_releases_of_its_parts_wake  # noqa: F821 - it begins with the first place, not with the oldest hold
 
 
 class SpreadPlace(MemoryPlace):

@@ -12,6 +12,7 @@ from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.base import Call
 from ..base import Abilities, Wake
 from ..redis import Address, Elsewhere, RedisBackend, Replicas, Request, Seeds
+from ..spread import spread
 from .node import Node, NodeBackend
 from .router import Router
 from .slots import slot_of
@@ -103,6 +104,8 @@ class ClusterBackend:
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
+        if call.parts:
+            return spread(call, self.post)
         router = self._router
         if router is not None:
             node = router.serving(slot_of(call.keys[0]))
@@ -114,6 +117,9 @@ class ClusterBackend:
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
+        if call.parts:
+            spread(call, self.post)
+            return
         router = self._router
         if router is not None:
             node = router.serving(slot_of(call.keys[0]))
