@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import httpx
 import pytest
 import redis.asyncio
+import redis.credentials
 from aiohttp import web
 
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason
@@ -374,6 +375,18 @@ async def fastapi(url: str) -> AsyncIterator[Namespace]:
         assert [answer.status_code for answer in answers] == [200, 200]
         fences = [answer.json()["fence"] for answer in answers]
         assert fences[0] != fences[1]
+
+
+@asynccontextmanager
+async def provided(url: str) -> AsyncIterator[Namespace]:
+    """A user's credential provider. At the end `locks` is a manager that works."""
+    namespace: Namespace = {"provider": redis.credentials.UsernamePasswordCredentialProvider("provided", "secret")}
+    with redis_cli.client(url) as client:
+        client.execute_command("ACL", "SETUSER", "provided", "on", ">secret", "~*", "&*", "+@all")
+        yield namespace
+        async with namespace["locks"] as manager, manager.lock("order:42"):
+            assert "provided" in [each["user"] for each in client.client_list()]
+        client.acl_deluser("provided")
 
 
 @asynccontextmanager

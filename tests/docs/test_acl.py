@@ -1,111 +1,200 @@
-"""The ACL of redis.md suffices, and allows nothing that is not used."""
+"""The rules of acl.md suffice, feature by feature, and allow nothing that is not used."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 
-from aiolock import FairLock, Lock, LockLost, LockManager, LossReason
+from aiolock import Lock, LockLost, LockManager, LossReason
 from aiolock.scripts import latch, lock, multi, queue
+from aiolock.scripts.base import Script
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
+from tests.support.replication import Pair
 
 from .blocks import blocks
 
-OF_THE_CLIENT = {
-    "role",
+SECTIONS = ("connection", "locks", "queues", "latches", "quorum", "replicas", "database")
+CONNECTION = {
     "client|info",
     "client|kill",
     "client|setinfo",
     "evalsha",
     "info",
     "ping",
+    "publish",
+    "role",
     "script|load",
     "subscribe",
     "unsubscribe",
-    "wait",
 }
-SCRIPTS = (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *latch.SCRIPTS)
+USER = "locks"
 
 
-def rule() -> list[str]:
-    """The rule as you would type it."""
-    (block,) = blocks("acl")
-    return block.text.split()
+def rules() -> dict[str, list[str]]:
+    """The rules as you would type them, by the section of the page."""
+    return {name: block.text.split() for name, block in zip(SECTIONS, blocks("acl"), strict=True)}
 
 
-def test_the_rule_allows_what_is_used() -> None:
-    """Broken by a command in a script that the rule does not name, or one in the rule that nothing uses."""
-    calls = re.findall(r"redis\.p?call\('(\w+)'(?:, '([A-Z]+)')?", "".join(script.lua for script in SCRIPTS))
-    in_scripts = {f"{name}|{sub}".lower() if name == "PUBSUB" else name.lower() for name, sub in calls}
-    assert {word[1:] for word in rule() if word.startswith("+")} == in_scripts | OF_THE_CLIENT
+def allowed(rule: list[str]) -> set[str]:
+    return {word[1:] for word in rule if word.startswith("+")}
 
 
-async def test_the_rule_suffices(own_server: RedisServer) -> None:
-    """Every path with that user, a lost connection included: the server denies nothing."""
-    with redis_cli.client(own_server.url) as admin:
-        admin.execute_command(*(word.replace(">password", ">secret") for word in rule()))
-        url = own_server.url.replace("redis://", "redis://locks:secret@")
-        async with LockManager(url, request_timeout=1.5) as one, LockManager(url, liveness=0.15) as other:
-            await everything(one, other, admin)
-        assert admin.acl_log() == []
+def used(*scripts: Script[Any]) -> set[str]:
+    calls = re.findall(r"redis\.p?call\('(\w+)'(?:, '([A-Z]+)')?", "".join(script.lua for script in scripts))
+    names = {f"{name}|{sub}".lower() if name == "PUBSUB" else name.lower() for name, sub in calls}
+    return names - {"publish"}
 
 
-async def everything(one: LockManager, other: LockManager, admin: redis.Redis) -> None:
-    lock = one.lock("order:42")
-    async with lock as lease:
-        async with lock:
-            await lease.renew()
-        info = await lock.info()
-        assert info is not None
-        assert info.depth == 1
-        here = asyncio.create_task(enter(one))
-        elsewhere = asyncio.create_task(enter(other))
-        await asyncio.sleep(0.1)
-    await asyncio.gather(here, elsewhere)
+def test_the_rules_allow_what_is_used() -> None:
+    """Broken by a command in a script that its rule does not name, or one in the rule that nothing uses."""
+    assert {name: allowed(rule) for name, rule in rules().items()} == {
+        "connection": CONNECTION,
+        "locks": used(*lock.SCRIPTS, *multi.SCRIPTS),
+        "queues": used(*queue.SCRIPTS),
+        "latches": used(*latch.SCRIPTS),
+        "quorum": set(),
+        "replicas": {"wait"},
+        "database": {"select"},
+    }
 
-    for kind in (one.fair_lock("a"), one.rw_lock("a").write, one.semaphore("a", 1), one.multi_lock("a", "b")):
-        async with kind as lease:
-            await lease.renew()
-            assert await kind.info()
-    for kind in (one.fair_lock("b"), one.semaphore("b", 1)):  # a queue of tasks, on the server
-        others = other.fair_lock("b") if isinstance(kind, FairLock) else other.semaphore("b", 1)
-        async with kind:
-            waiting = [asyncio.create_task(others.acquire()) for _ in range(2)]
-            await asyncio.sleep(0.1)
-        for lease in asyncio.as_completed(waiting):
-            await (await lease).release()
+
+class Limited:
+    """A server with a user who has the rights of some sections.
+
+    Args:
+        url: of the server.
+        link: a client of it that may do everything.
+        sections: of the page.
+    """
+
+    def __init__(self, url: str, link: redis.Redis, *sections: str) -> None:
+        self.link = link
+        self.url = url.replace("redis://", f"redis://{USER}:secret@")
+        for section in ("connection", *sections):
+            link.execute_command(*(word.replace(">password", ">secret") for word in rules()[section]))
+        link.acl_log_reset()
+
+    def check(self) -> None:
+        """The server denied nothing; then forget the user."""
+        denied = self.link.acl_log()
+        self.link.acl_deluser(USER)
+        assert denied == []
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[redis.Redis]:
+    with redis_cli.client(redis_url) as link:
+        yield link
+
+
+async def take_turns(one: Any, other: Any) -> None:
+    """Everything that two managers do with a lock."""
+    async with one as lease:
+        if isinstance(one, Lock):
+            async with one:
+                pass
+        await lease.renew()
+        assert await one.info()
+        waiting = [asyncio.create_task(each.acquire()) for each in (one, other, other)]
+        await asyncio.sleep(0.05)  # longer than a sign of life
+    for entered in asyncio.as_completed(waiting):
+        await (await entered).release()
+    if hasattr(one, "force_release"):
+        lease = await one.acquire()
+        assert await other.force_release()
+        assert await lease.wait_lost() is LossReason.REVOKED
+        with pytest.raises(LockLost):
+            await lease.release()
+
+
+async def locks_of_a_name(one: LockManager, other: LockManager) -> None:
+    await take_turns(one.lock("a"), other.lock("a"))
+    await take_turns(one.fair_lock("a"), other.fair_lock("a"))
+    await take_turns(one.multi_lock("a", "b"), other.multi_lock("b", "a"))
+    ticket = await (await one.lock("a").acquire()).detach()
+    async with other.resume(ticket):
+        pass
+
+
+async def queues(one: LockManager, other: LockManager) -> None:
+    await take_turns(one.rw_lock("a").write, other.rw_lock("a").write)
+    await take_turns(one.semaphore("a", 1), other.semaphore("a", 1))
+    async with one.rw_lock("a").read, other.rw_lock("a").read:
+        pass
     await one.semaphore("a", 1).set_permits(2)
-    assert not await one.fair_lock("a").force_release()
-    assert await one.latch("a", 1).count_down() == 0
-    await other.latch("a", 1).wait()
 
-    async with lock as lease:
-        admin.client_kill_filter(_type="normal", skipme=True)
-        pings = pings_of(admin)
-        async with asyncio.timeout(20):  # idle for longer than its request_timeout: PING, on the new connection
-            while pings_of(admin) == pings:  # noqa: ASYNC110 - the server does not announce it
-                await asyncio.sleep(0.02)
-        assert not lease.lost
-    with pytest.raises(LockLost) as caught:
-        await revoked(lock, other)
-    assert caught.value.reason is LossReason.REVOKED
+
+async def latches(one: LockManager, other: LockManager) -> None:
+    waiting = asyncio.create_task(other.latch("a", 2).wait())
+    assert await one.latch("a", 2).count_down() == 1
+    assert await other.latch("a", 2).count() == 1
+    await asyncio.sleep(0.05)
+    assert await one.latch("a", 2).count_down() == 0
+    await waiting
+    assert await one.latch("a", 2).delete()
+
+
+Scene = Callable[[LockManager, LockManager], Awaitable[None]]
+
+
+@pytest.mark.parametrize(("section", "scene"), [("locks", locks_of_a_name), ("queues", queues), ("latches", latches)])
+async def test_each_section_suffices(redis_url: str, link: redis.Redis, section: str, scene: Scene) -> None:
+    limited = Limited(redis_url, link, section)
+    async with LockManager(limited.url) as one, LockManager(limited.url, liveness=0.1, recheck=0.03) as other:
+        async with asyncio.timeout(20):
+            await scene(one, other)
+    limited.check()
+
+
+async def test_another_database(redis_url: str, link: redis.Redis) -> None:
+    limited = Limited(redis_url, link, "locks", "database")
+    url = limited.url.removesuffix("/0") + "/3"
+    async with LockManager(url) as one, LockManager(url, liveness=0.1) as other:
+        await take_turns(one.lock("a"), other.lock("a"))
+    limited.check()
+
+
+async def test_a_quorum(three_urls: list[str]) -> None:
+    with (
+        redis_cli.client(three_urls[0]) as a,
+        redis_cli.client(three_urls[1]) as b,
+        redis_cli.client(three_urls[2]) as c,
+    ):
+        servers = [Limited(url, link, "locks", "quorum") for url, link in zip(three_urls, (a, b, c), strict=True)]
+        urls = [server.url for server in servers]
+        async with LockManager.quorum(urls) as one, LockManager.quorum(urls) as other:
+            await take_turns(one.lock("a"), other.lock("a"))
+        for server in servers:
+            server.check()
+
+
+async def test_replicas(replicated: Pair) -> None:
+    limited = Limited(replicated.url, replicated.link, "locks", "replicas")
+    async with LockManager(limited.url, min_replicas=1, replica_timeout=2.0) as locks, locks.lock("a") as lease:
+        await lease.renew()
+    limited.check()
+
+
+async def test_a_lost_connection(own_server: RedisServer) -> None:
+    """And one that is idle for longer than its `request_timeout`: PING, on the new connection."""
+    with redis_cli.client(own_server.url) as admin:
+        limited = Limited(own_server.url, admin, "locks")
+        async with LockManager(limited.url, request_timeout=0.5) as locks, locks.lock("a") as lease:
+            admin.client_kill_filter(_type="normal", skipme=True)
+            pings = pings_of(admin)
+            async with asyncio.timeout(20):
+                while pings_of(admin) == pings:  # noqa: ASYNC110 - the server does not announce it
+                    await asyncio.sleep(0.02)
+            assert not lease.lost
+        limited.check()
 
 
 def pings_of(admin: redis.Redis) -> int:
     """Return the number of heartbeats."""
     return int(admin.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"])  # type: ignore[union-attr]
-
-
-async def revoked(lock: Lock, other: LockManager) -> None:
-    async with lock:
-        assert await other.lock(lock.name).force_release()
-        await asyncio.sleep(5.0)
-
-
-async def enter(locks: LockManager) -> None:
-    async with locks.lock("order:42"):
-        pass
