@@ -134,7 +134,7 @@ class LockManager:
                     f"replica_timeout is {format_seconds(self._replicas.timeout)} s, but at most half of "
                     "request_timeout is allowed",
                 )
-        backend = backend_of(source, limits.request_timeout, self._replicas, pushes=waiting is None)
+        backend = backend_of(source, limits.request_timeout, namespace, self._replicas, pushes=waiting is None)
         self._runtime = Runtime(backend, namespace, limits, waiting)
         self._lifecycle = Lifecycle(self._runtime)
 
@@ -185,7 +185,8 @@ class LockManager:
                 "", "a cluster cannot be a node of a quorum, which needs servers that share nothing: use LockManager("
                 "client, min_replicas=…), and the cluster's replicas"
             )  # fmt: skip
-        nodes = [backend_of(source, patience, pushes=options.get("waiting") is None) for source in sources]
+        namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
+        nodes = [backend_of(source, patience, namespace, pushes=pushes) for source in sources]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:

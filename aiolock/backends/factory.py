@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from ..errors import ConfigurationError
+from ..scripts.keys import Keys
 from .base import Backend
 from .cluster import ClusterBackend
 from .memory import MemoryBackend, named_store
@@ -15,6 +16,7 @@ from .replicated import ReplicatedBackend
 def backend_of(
     source: str | Client | ClusterClient | Seeds | Backend,
     request_timeout: float,
+    namespace: str,
     replicas: Replicas | None = None,
     pushes: bool = True,
 ) -> Backend:
@@ -23,11 +25,12 @@ def backend_of(
     Args:
         source: a URL, a client, some nodes of a cluster, or a backend.
         request_timeout: seconds one answer of a server may take.
+        namespace: prefix of all keys and channels.
         replicas: the replicas that must acknowledge a grant; None for none.
         pushes: False if there will be no subscription.
 
     Raises:
-        ConfigurationError: a source that cannot work, or has no replicas.
+        ConfigurationError: a source or namespace that cannot work, or a source without replicas.
     """
     in_memory = isinstance(source, str) and source.startswith("memory://")
     if replicas is not None and (in_memory or isinstance(source, Backend)):
@@ -36,15 +39,16 @@ def backend_of(
         return MemoryBackend(named_store(source.removeprefix("memory://")))
     if isinstance(source, Backend):
         return source
+    channel = Keys(namespace).managers if pushes else ""
     if isinstance(source, Seeds) or is_cluster(source):
         seeds = source if isinstance(source, Seeds) else Seeds(source)
-        plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes)
+        plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes, channel=channel)
         if replicas is None:
             return plain
         checked = ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain)
         return ReplicatedBackend(plain, checked)
     server = cast("str | Client", source)
-    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes)
+    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, channel=channel)
     if replicas is None:
         return backend
     return ReplicatedBackend(backend, RedisBackend(server, request_timeout=request_timeout, replicas=replicas))

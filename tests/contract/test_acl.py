@@ -47,14 +47,12 @@ async def _enter(lock: Lock) -> int:
         return lease.fence
 
 
-@pytest.mark.parametrize("command", ["evalsha", "script|load", "exists", "get", "time", "set"])
+@pytest.mark.parametrize("command", ["exists", "get", "time", "set"])
 async def test_what_acquire_needs(deny: Deny, there: Lock, place: RedisPlace, command: str) -> None:
     """H11: a denial strikes before the lock exists. Kept by acquire_free.lua: SET is the last command."""
-    if command == "script|load":
-        place.link.script_flush()
     async with deny(f"-{command}") as locks:
         for _ in range(2):  # the first attempt leaves no harm for the second
-            with pytest.raises(BackendError, match=rf"(?i){command.replace('|', '.*')}|NOPERM") as caught:
+            with pytest.raises(BackendError, match=rf"(?i){command}.*NOPERM|NOPERM.*{command}") as caught:
                 await locks.lock(NAME).acquire(timeout=1.0)
             assert NAME in str(caught.value)
             assert "ACL" in str(caught.value)

@@ -98,7 +98,7 @@ async def test_an_acquire_that_is_cancelled_as_its_line_dies(
     task.cancel()
     for _ in range(turns):
         await asyncio.sleep(0)
-    session._abandon(ConnectionResetError("by the test"))
+    session.abandon(ConnectionResetError("by the test"))
     with pytest.raises(asyncio.CancelledError):
         await task
     await proxy.connected(2)

@@ -73,18 +73,6 @@ def test_a_lost_connection_says_why() -> None:
     )
 
 
-async def test_a_denied_command_is_named(
-    connect: Connect, limited: redis.asyncio.Redis, redis_server: RedisServer
-) -> None:
-    await rules(limited, "-evalsha")
-    backend = await connect(url_of(redis_server))
-    error = await result(backend.run(echo("x")))
-    assert isinstance(error, BackendError)
-    assert not error.transient
-    assert "evalsha" in str(error)
-    assert "ACL" in str(error)
-
-
 async def test_a_command_denied_inside_a_script(
     connect: Connect, limited: redis.asyncio.Redis, redis_server: RedisServer
 ) -> None:
@@ -95,18 +83,6 @@ async def test_a_command_denied_inside_a_script(
     assert not error.transient
     assert "ACL" in str(error)
     assert await backend.run(echo("x")) == "x"
-
-
-async def test_denied_script_load_is_named(
-    connect: Connect, limited: redis.asyncio.Redis, redis_server: RedisServer
-) -> None:
-    await limited.script_flush()
-    await rules(limited, "-script|load")
-    backend = await connect(url_of(redis_server))
-    error = await result(backend.run(echo("x", lambda: True)))
-    assert isinstance(error, BackendError)
-    assert not error.transient
-    assert "SCRIPT LOAD" in str(error)
 
 
 async def test_a_refused_subscribe_shifts_no_reply(

@@ -12,6 +12,7 @@ from aiolock.backends.redis.error_reply import ErrorReply
 from aiolock.backends.redis.replies import Confirmation, Desync, Echo, Loaded, Replies, Scripts
 
 BUSY = ErrorReply("BUSY Redis is busy running a script")
+DENIED = ErrorReply("NOPERM User locks has no permissions to run the 'script|load' command")
 
 
 @pytest.fixture
@@ -47,12 +48,27 @@ async def test_a_loaded_script(replies: Replies) -> None:
     replies.receive(b"abc")
     replies.pending.append(Loaded(scripts, "abc"))
     replies.receive(BUSY)
-    assert scripts.refusals == {"abc": BUSY}
     assert scripts.give("abc")
-    assert scripts.refusals == {}
     replies.pending.append(Loaded(scripts, "abc"))
     with pytest.raises(Desync):
         replies.receive([b"granted"])
+
+
+async def test_a_script_that_may_not_be_loaded(replies: Replies) -> None:
+    """Its first call carries its text, and the others its digest, unless that may not be used either."""
+    scripts = Scripts()
+    assert scripts.give("abc")
+    assert not scripts.spell("abc")
+    replies.pending.append(Loaded(scripts, "abc"))
+    replies.receive(DENIED)
+    for sha in ("abc", "def"):
+        assert not scripts.give(sha)
+        assert scripts.spell(sha)
+        assert not scripts.spell(sha)
+    scripts.no_digests()
+    for _ in range(2):
+        assert not scripts.give("abc")
+        assert scripts.spell("abc")
 
 
 def subscribing(channels: Channels, replies: Replies, name: bytes) -> Listener:

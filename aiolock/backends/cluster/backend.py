@@ -35,6 +35,7 @@ class ClusterBackend:
         request_timeout: seconds in which a node must answer.
         replicas: the replicas of each master that must acknowledge every call; None for none.
         pushes: False if there will be no subscription.
+        channel: as for `RedisBackend`.
         companion: the backend that has the subscriptions: it has to listen on each node that this one uses.
 
     Attributes:
@@ -55,6 +56,7 @@ class ClusterBackend:
         request_timeout: float = 5.0,
         replicas: Replicas | None = None,
         pushes: bool = True,
+        channel: str = "",
         companion: ClusterBackend | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
@@ -62,6 +64,7 @@ class ClusterBackend:
         self._timeout = request_timeout
         self._replicas = replicas
         self._pushes = pushes
+        self._channel = channel
         self._companion = companion
         self._topology = Topology(self._seeds, request_timeout)
         self._router: Router | None = None  # while it is open
@@ -200,6 +203,7 @@ class ClusterBackend:
             clock=self.clock,
             request_timeout=self._timeout,
             replicas=self._replicas,
+            channel=self._channel,
             cluster=True,
             elsewhere=elsewhere,
             disconnected=disconnected,

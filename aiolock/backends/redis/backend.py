@@ -22,7 +22,7 @@ from .credentials import Authenticate
 from .dialer import Dialer
 from .ending import Ending
 from .error_reply import ErrorReply
-from .failures import disconnected, lost, without_frames
+from .failures import disconnected, fate, lost, without_frames
 from .handshake import Handshake
 from .outbox import Asking, Outbox
 from .refusals import Elsewhere, Refusals
@@ -59,6 +59,7 @@ class RedisBackend:
             connection on which nothing was answered for that long is replaced.
         replicas: the replicas that must acknowledge every call; None for none.
         pushes: False if there will be no subscription: then it speaks RESP2, which older proxies know, too.
+        channel: one without listeners, for the question whether messages may be published; "" to ask nothing.
         cluster: the server is a node of a cluster; otherwise it must not be.
         elsewhere: asked about requests that the server refused without having run them.
         disconnected: told each time the connection is lost, when it has asked about what was unanswered, and each time
@@ -85,6 +86,7 @@ class RedisBackend:
         request_timeout: float = 5.0,
         replicas: Replicas | None = None,
         pushes: bool = True,
+        channel: str = "",
         cluster: bool = False,
         elsewhere: Elsewhere | None = None,
         disconnected: Callable[[], None] | None = None,
@@ -97,7 +99,7 @@ class RedisBackend:
         self._timeout = request_timeout
         self._replicas = replicas
         self._state = _State.CLOSED
-        self._handshake = Handshake(0 if replicas is None else replicas.least, cluster)
+        self._handshake = Handshake(0 if replicas is None else replicas.least, cluster, channel)
         self._dialer = Dialer(self._connector, self._handshake)
         self._refusals = Refusals(elsewhere)
         self._disconnected: Callable[[], None] = disconnected or _nothing
@@ -297,7 +299,7 @@ class RedisBackend:
         self._outbox.disconnected()
         for request in session.replies.requests():
             self._outbox.unanswered(request, lost(request.call.name, request.doing, cause))
-        logger.warning("the connection to Redis was lost (%s: %s), connecting again", type(cause).__name__, cause)
+        logger.warning("the connection to Redis %s, connecting again", fate(cause))
         self._resumes = True
         self._keep_connecting()
         self._disconnected()

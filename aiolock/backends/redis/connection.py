@@ -137,7 +137,7 @@ class Link:
         self._transport.write(data)
         return self._protocol.paused
 
-    async def ask(self, commands: Sequence[tuple[bytes, ...]]) -> list[object]:
+    async def ask(self, commands: Sequence[tuple[str | bytes, ...]]) -> list[object]:
         """Return the replies and error replies to `commands`; only before `start`.
 
         Raises:

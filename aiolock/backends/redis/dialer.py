@@ -7,7 +7,7 @@ import asyncio
 from ...errors import BackendError, ConfigurationError
 from .backoff import Backoff
 from .connection import Connector, Link
-from .failures import Misplaced, unconnected
+from .failures import Misplaced, Unready, unconnected
 from .handshake import Handshake
 
 
@@ -31,7 +31,7 @@ class Dialer:
         """Make one attempt, for `timeout` seconds.
 
         Raises:
-            AiolockError: why it did not work. A replica is a transient error.
+            AiolockError: why it did not work. A replica is a transient error, and so is a server that is not ready.
 
         Cancellation: nothing is left open.
         """
@@ -51,7 +51,8 @@ class Dialer:
         return link
 
     async def find_master(self, timeout: float) -> Link:
-        """Make one attempt; a replica may be promoted, or another server get its address, so it is asked again.
+        """Make one attempt; a replica may be promoted, another server get its address, or a server be ready to answer,
+        so it is asked again.
 
         Raises:
             AiolockError: why it did not work within `timeout` seconds.
@@ -60,15 +61,18 @@ class Dialer:
         """
         loop, backoff = asyncio.get_running_loop(), Backoff()
         until = loop.time() + timeout
+        known: BackendError | None = None  # why it was asked again
         while True:
             try:
                 return await self.dial(max(0.0, until - loop.time()))
             except BackendError as error:
-                if not isinstance(error.__cause__, Misplaced):
+                if isinstance(error.__cause__, (Misplaced, Unready)):
+                    known = error
+                elif known is None or not isinstance(error.__cause__, TimeoutError):
                     raise
-                pause = backoff.next()
-                if loop.time() + pause >= until:
-                    if self._connector.fixed:
-                        raise ConfigurationError("", str(error)) from error.__cause__
-                    raise
+            pause = backoff.next()
+            if loop.time() + pause >= until:
+                if self._connector.fixed and isinstance(known.__cause__, Misplaced):
+                    raise ConfigurationError("", str(known)) from known.__cause__
+                raise known from known.__cause__
             await asyncio.sleep(pause)

@@ -36,26 +36,36 @@ PASSING = frozenset(
 NOT_THE_MASTER = frozenset({"READONLY", "MASTERDOWN"})
 """Error codes of a server that has become a replica."""
 
-NOT_RUN = NOT_THE_MASTER | {"ASK", "CLUSTERDOWN", "LOADING", "MOVED", "NOREPLICAS", "TRYAGAIN"}
+NOT_READY: dict[str, str] = {
+    "BUSY": "a script has been running for too long on the server",
+    "LOADING": "the server is still loading its data",
+}
+"""Error codes of a server that refuses everything for now, and why."""
+
+NOT_RUN = NOT_THE_MASTER | NOT_READY.keys() | {"ASK", "CLUSTERDOWN", "MOVED", "NOREPLICAS", "TRYAGAIN"}
 """Error codes that come before anything has run."""
 
 _CLUSTER = "it is part of a cluster: use LockManager.cluster([url, …])"
 _REMEDIES = {
-    "BUSY": "a script has been running for too long on the server",
-    "LOADING": "it is still loading its data",
+    **NOT_READY,
     "MISCONF": "it cannot persist: see its log",
     "MOVED": _CLUSTER,
     "ASK": _CLUSTER,
     "CROSSSLOT": _CLUSTER,
     "NOAUTH": "check username and password",
-    "NOPERM": "allow the user in the ACL what is named here",
+    "NOPERM": "allow the user in the ACL what is named here, or undo its renaming",
     "OOM": "it is out of memory: raise maxmemory",
     "READONLY": "it is a replica: connect to the master",
     "WRONGTYPE": "the key of this lock already holds another type: choose another name or namespace",
     "WRONGPASS": "check username and password",
 }
 _NESTED = re.compile(r"user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 the error of any script is wrapped in text
-_DENIED_IN_SCRIPT = re.compile("user executing the script can't run this command|ACL failure in script")
+_DENIED_IN_SCRIPT = re.compile(
+    "user executing the script can't run this command|ACL failure in script|nknown (?:Redis )?command called from"
+)
+_LINE = re.compile(r"user_script: ?(\d+)")
+_CALL = re.compile(r"redis\.p?call\('([A-Z]+)'")
+_RUN = re.compile(r"(?:unknown command|permissions to run the) ['`]?(evalsha|eval)\b", re.IGNORECASE)
 
 
 def code_of(error: ErrorReply) -> str:
@@ -70,18 +80,28 @@ def code_of(error: ErrorReply) -> str:
     return code if code.isupper() else ""
 
 
-def refused(name: str, doing: str, error: ErrorReply) -> BackendError:
+def not_run_by(error: ErrorReply) -> str:
+    """The command that runs scripts, in small letters, if the server refuses to run them by it; otherwise ""."""
+    found = _RUN.search(str(error))
+    return "" if found is None else found[1].lower()
+
+
+def refused(name: str, doing: str, error: ErrorReply, lua: str = "") -> BackendError:
     """Return the error for an error reply.
 
     Args:
         name: the lock's name.
         doing: what was asked of the server, for the message.
         error: the reply.
+        lua: the script that was run: not every server names the command that it refuses, but all name the line.
     """
     code = code_of(error)
     text = str(error)
     if code and code not in text:
         text = f"{code} {text}"
+    command = _command(text, lua)
+    if command and code == "NOPERM" and command.lower() not in text.lower():
+        text = f"{text} (which calls {command})"
     remedy = _REMEDIES.get(code)
     failure = BackendError(
         name, f"Redis refused {doing}: {text}{f' ({remedy})' if remedy else ''}", transient=code in PASSING
@@ -90,12 +110,29 @@ def refused(name: str, doing: str, error: ErrorReply) -> BackendError:
     return failure
 
 
-def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
-    """The connection was lost before the answer came."""
-    why = "" if cause is None else f" ({type(cause).__name__}: {cause})"
+def no_scripts(name: str, doing: str, error: ErrorReply) -> BackendError:
+    """Return the error if the server runs scripts neither by their digests nor by their texts."""
     failure = BackendError(
         name,
-        f"the connection to Redis was lost{why} before {doing} was answered: it may have run or not; try again",
+        f"Redis refused {doing}: {error} (locks are scripts: allow the user `+evalsha` and `+script|load`, or `+eval`, "
+        "in the ACL, or undo the renaming of these commands)",
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _command(text: str, lua: str) -> str:
+    """The command in the line of a script that an error names; "" if there is none."""
+    at, lines = _LINE.search(text), lua.splitlines()
+    called = None if at is None else _CALL.search("".join(lines[int(at[1]) - 1 : int(at[1])]))
+    return "" if called is None else called[1]
+
+
+def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
+    """The connection was lost before the answer came."""
+    failure = BackendError(
+        name,
+        f"the connection to Redis {fate(cause)} before {doing} was answered: it may have run or not; try again",
         transient=True,
     )
     failure.__cause__ = cause
@@ -106,15 +143,33 @@ def disconnected(cause: BaseException) -> BackendError:
     """The connection was lost, and there is no other yet."""
     failure = BackendError(
         "",
-        f"the connection to Redis was lost ({type(cause).__name__}: {cause}), and a new one is being made",
+        f"the connection to Redis {fate(cause)}, and a new one is being made",
         transient=True,
     )
     failure.__cause__ = cause
     return failure
 
 
+def fate(cause: BaseException | None) -> str:
+    """What became of a connection, and why, for messages."""
+    if isinstance(cause, (Misplaced, Unready)):
+        return f"was given up ({cause})"
+    return "was lost" if cause is None else f"was lost ({type(cause).__name__}: {cause})"
+
+
 class Misplaced(Exception):
     """The server that was reached is a replica: the master may be at this address again soon, or at another."""
+
+
+class Unready(Exception):
+    """The server that was reached refuses everything for now.
+
+    Args:
+        code: of its errors.
+    """
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"{NOT_READY[code]} ({code})")
 
 
 def demoted(error: ErrorReply) -> Misplaced:
@@ -145,7 +200,7 @@ def unconnected(error: BaseException) -> AiolockError:
 
 def _unconnected(error: BaseException) -> AiolockError:
     text = str(error)
-    if isinstance(error, Misplaced):
+    if isinstance(error, (Misplaced, Unready)):
         return BackendError("", text, transient=True)
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
@@ -160,5 +215,7 @@ def _unconnected(error: BaseException) -> AiolockError:
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         return BackendError("", "Redis did not answer in time: is this its address?", transient=True)
     if isinstance(error, (ConnectionError, OSError)):
+        if "closed" in text.lower():  # once it was connected
+            text = f"{text}; if a proxy hangs up on HELLO, CLIENT, INFO or ROLE, give the server's own address"
         return BackendError("", f"Redis cannot be reached: {text}", transient=True)
     return BackendError("", f"the server does not answer like Redis ({type(error).__name__}): is this its address?")

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from redis.exceptions import AuthenticationError
+
 from ...errors import ConfigurationError
-from ...log import Log
+from .complaints import Complaints
 from .connection import Link
 from .error_reply import ErrorReply
-from .failures import Misplaced
-
-logger: Log = Log("aiolock.redis")
+from .failures import NOT_READY, Misplaced, Unready, code_of
 
 OLDEST = 6
+_INFO, _ROLE = 1, 2
+_RIGHTS = (
+    ("CLIENT INFO", "+client|info", "a request delayed on a lost connection may still run"),
+    ("INFO", "+info", "the server's version and eviction policy are unknown"),
+    ("ROLE", "+role", "so is whether it is the master, or a node of a cluster"),
+    ("PUBLISH", "+publish", "those who wait for what is released here ask for it, and get no message"),
+)
+"""Commands of the greeting, in its order: the right, and what is lost without it."""
 
 
 class Identity(NamedTuple):
@@ -35,17 +44,19 @@ class Handshake:
     Args:
         replicas: how many are needed. Checked here instead of the memory, which the other backend checks.
         cluster: the server must be a node of a cluster; otherwise it must not be.
+        channel: one without listeners: whether messages may be published is asked there; "" to ask nothing.
 
     Attributes:
         run_id: identifies the server, and tells it from itself before a restart; "" if it does not say.
     """
 
-    def __init__(self, replicas: int = 0, cluster: bool = False) -> None:
+    def __init__(self, replicas: int = 0, cluster: bool = False, channel: str = "") -> None:
         self._replicas = replicas
         self._cluster = cluster
+        self._channel = channel
         self.run_id: str = ""
         self._previous: Identity | None = None
-        self._complaints: set[str] = set()
+        self._complaints = Complaints()
 
     def forget(self) -> None:
         """The last connection was closed in order: what it sent must run."""
@@ -59,12 +70,19 @@ class Handshake:
 
         Raises:
             ConfigurationError: the server is too old, or not of the kind that is needed.
+            AuthenticationError: it wants a password.
             Misplaced: it is a replica.
+            Unready: it answers, but nothing else for now.
 
         Cost: one round trip; another on a server that may still have the old connection, and one on Redis 6.0.
         """
-        client, info, role = await link.ask([(b"CLIENT", b"INFO"), (b"INFO",), (b"ROLE",)])
+        commands: list[tuple[str | bytes, ...]] = [(b"CLIENT", b"INFO"), (b"INFO",), (b"ROLE",)]
+        if self._channel:
+            commands.append((b"PUBLISH", self._channel, b""))
+        replies = await link.ask(commands)
+        client, info, role = replies[:3]
         server, own = _fields(info, b"\r\n", b":"), _fields(client, b" ", b"=")
+        _judge_readiness(replies, server)
         self._judge_version(server)
         self._judge_kind(_role(role, server), server.get(b"redis_mode", server.get(b"server_mode", b"")))
         run_id = server.get(b"run_id", b"").decode(errors="replace")
@@ -80,6 +98,7 @@ class Handshake:
             (number,) = await link.ask([(b"CLIENT", b"ID")])
             id = b"%d" % number if isinstance(number, int) else b""
         self._previous = Identity(id, addr, self.run_id) if id and (addr or self.run_id) else None
+        self._judge_rights(replies)
 
     def _judge_kind(self, role: bytes, mode: bytes) -> None:
         if b"sentinel" in (role, mode):
@@ -95,15 +114,26 @@ class Handshake:
             raise Misplaced(
                 "the server is a replica (READONLY), and the master keeps the locks: give the master's address"
             )
-        if not role:
-            self._complain(
-                "ROLE and INFO were refused, so it is unknown whether the server is the master, or a node of a cluster"
-                "%s: allow the user `+role` and `+info`", "",
+
+    def _judge_rights(self, replies: Sequence[object]) -> None:
+        """Say in one WARNING what is lost."""
+        refused = [at for at, reply in enumerate(replies) if isinstance(reply, ErrorReply)]
+        if refused[:1] == [0] and self._previous is not None:
+            del refused[0]  # CLIENT ID says enough
+        if refused == [_ROLE]:
+            return  # INFO says it, too
+        if _ROLE in refused and _INFO not in refused:
+            refused.remove(_ROLE)
+        if refused:
+            commands, rights, losses = zip(*(_RIGHTS[at] for at in refused), strict=True)
+            self._complaints.make(
+                f"{', '.join(commands)} refused (%s): {'; '.join(losses)}. Locks work without; allow the user "
+                f"`{' '.join(rights)}`", replies[refused[0]],
             )  # fmt: skip
 
     def _judge_kill(self, reply: object) -> None:
         if isinstance(reply, ErrorReply) and "no such client" not in str(reply).lower():
-            self._complain(
+            self._complaints.make(
                 "CLIENT KILL was refused (%s): a request delayed on a lost connection may still run; allow the user "
                 "`+client|kill`, or rely on fences", reply,
             )  # fmt: skip
@@ -117,7 +147,7 @@ class Handshake:
     def _judge_memory(self, info: dict[bytes, bytes]) -> None:
         policy = info.get(b"maxmemory_policy", b"noeviction").decode(errors="replace")
         if info.get(b"maxmemory", b"0") != b"0" and policy != "noeviction":
-            self._complain(
+            self._complaints.make(
                 "the server evicts keys, and so locks, when its memory is full (maxmemory-policy %s): set it to "
                 "noeviction, or give locks a server of their own", policy,
             )  # fmt: skip
@@ -125,15 +155,20 @@ class Handshake:
     def _judge_replicas(self, info: dict[bytes, bytes]) -> None:
         connected = info.get(b"connected_slaves", b"").decode(errors="replace")
         if connected.isdecimal() and int(connected) < self._replicas:
-            self._complain(
+            self._complaints.make(
                 "only %s replicas are connected to the master, fewer than min_replicas: no lock can be acquired until "
                 "they are", connected,
             )  # fmt: skip
 
-    def _complain(self, message: str, detail: object) -> None:
-        if message not in self._complaints:
-            self._complaints.add(message)
-            logger.warning(message, detail)
+
+def _judge_readiness(replies: Sequence[object], info: dict[bytes, bytes]) -> None:
+    codes = {code_of(reply) for reply in replies if isinstance(reply, ErrorReply)}
+    if "NOAUTH" in codes:
+        raise AuthenticationError("it wants a password (NOAUTH)")
+    if info.get(b"loading", b"0") != b"0":
+        codes.add("LOADING")
+    for code in codes & NOT_READY.keys():
+        raise Unready(code)
 
 
 def _role(reply: object, info: dict[bytes, bytes]) -> bytes:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import BackendError
+from ...scripts.base import drop
+from .complaints import Complaints
 from .error_reply import ErrorReply
-from .failures import NOT_RUN, NOT_THE_MASTER, code_of, demoted, refused
+from .failures import NOT_READY, NOT_RUN, NOT_THE_MASTER, Unready, code_of, demoted, no_scripts, not_run_by, refused
 from .outbox import Outbox
 from .requests import Request
 from .session import Session
@@ -30,34 +32,34 @@ class Refusals:
 
     def __init__(self, elsewhere: Elsewhere | None = None) -> None:
         self._elsewhere = elsewhere
+        self._complaints = Complaints()
 
     def judge(self, request: Request[Any], error: ErrorReply, session: Session | None, outbox: Outbox) -> None:
         """Settle `request`, or let it run again; `session` is the connection on which `error` came."""
-        code = code_of(error)
-        if code == "NOSCRIPT":
-            self._load(request, error, session, outbox)
+        code, command = code_of(error), not_run_by(error)
+        if code == "NOSCRIPT" or command == "evalsha":
+            self._bring_script(request, error, session, outbox)
+            return
+        if command:
+            request.settle(no_scripts(request.call.name, request.doing, error))
             return
         if code in NOT_RUN:
             request.call.writes -= 1
             if self._elsewhere is not None and self._elsewhere(request, code, error):
                 return
-            if code in NOT_THE_MASTER and session is not None:
-                session.abandon(demoted(error))
+            if session is not None and (code in NOT_THE_MASTER or code in NOT_READY):
+                session.abandon(Unready(code) if code in NOT_READY else demoted(error))
                 request.misses += 1
                 if request.misses <= _MISSES:
                     outbox.put_back(request)
                     return
             request.call.writes += 1
-        request.settle(refused(request.call.name, request.doing, error))
+        request.settle(refused(request.call.name, request.doing, error, request.call.script.lua))
 
-    def _load(self, request: Request[Any], error: ErrorReply, session: Session | None, outbox: Outbox) -> None:
-        """The server does not have the script, or no longer."""
+    def _bring_script(self, request: Request[Any], error: ErrorReply, session: Session | None, outbox: Outbox) -> None:
+        """The server does not have the script, or no longer; or it runs none by its digest. Nothing has run."""
         call = request.call
         request.misses += 1
-        refusal = session.scripts.refusals.get(call.script.sha) if session is not None else None
-        if refusal is not None:
-            request.settle(refused(call.name, f"SCRIPT LOAD for {request.doing}", refusal))
-            return
         failure = BackendError(
             call.name,
             f"Redis does not keep the script of {request.doing}: does anything flush its scripts again and again, or "
@@ -69,5 +71,24 @@ class Refusals:
             request.settle(failure)
             return
         session.scripts.missing(call.script.sha)
-        outbox.unanswered(request, failure)
+        self._forgo(error, session)
+        if call.unanswered is drop:  # no one has withdrawn it
+            call.writes -= 1
+            outbox.put_back(request)
+        else:
+            outbox.unanswered(request, failure)
         session.wake()
+
+    def _forgo(self, error: ErrorReply, session: Session) -> None:
+        """Do without a command that the server refuses."""
+        if not_run_by(error):
+            session.scripts.no_digests()
+            self._complaints.make(
+                "EVALSHA was refused (%s): every request carries the text of its script, some kilobytes; allow the "
+                "user `+evalsha` and `+script|load`, or undo their renaming", error,
+            )  # fmt: skip
+        elif session.scripts.refusal is not None:
+            self._complaints.make(
+                "SCRIPT LOAD was refused (%s): the first request of each script carries its text; allow the user "
+                "`+script|load`, or undo its renaming", session.scripts.refusal,
+            )  # fmt: skip

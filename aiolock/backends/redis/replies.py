@@ -11,6 +11,7 @@ from hiredis import PushNotification
 from ...log import Log
 from .channels import Channels, Listener
 from .error_reply import ErrorReply
+from .failures import PASSING, code_of
 from .replicas import Replicas
 from .requests import Request
 
@@ -86,25 +87,34 @@ class Loaded:
 
 
 class Scripts:
-    """The scripts that the server has on this connection.
+    """The scripts that the server has on this connection, and how a call brings one that it has not.
 
     Attributes:
-        known: digests that need not be loaded.
-        refusals: why it refused the others.
+        known: digests that it has, or has once it has read what was written.
+        refusal: why scripts cannot be loaded; then the first call of each carries its text. None if they can.
+        digests: False if they cannot be run by their digests: then every call carries its text.
     """
 
-    __slots__ = ("known", "refusals")
+    __slots__ = ("digests", "known", "refusal")
 
     def __init__(self) -> None:
         self.known: set[str] = set()
-        self.refusals: dict[str, ErrorReply] = {}
+        self.refusal: ErrorReply | None = None
+        self.digests: bool = True
 
     def give(self, sha: str) -> bool:
         """Whether it must be loaded before it is run."""
-        if sha in self.known:
+        if sha in self.known or self.refusal is not None or not self.digests:
             return False
         self.known.add(sha)
-        self.refusals.pop(sha, None)
+        return True
+
+    def spell(self, sha: str) -> bool:
+        """Whether the call must carry its text; the server keeps it then, too."""
+        if sha in self.known or (self.refusal is None and self.digests):
+            return False
+        if self.digests:
+            self.known.add(sha)
         return True
 
     def missing(self, sha: str) -> None:
@@ -112,9 +122,15 @@ class Scripts:
         self.known.discard(sha)
 
     def refused(self, sha: str, error: ErrorReply) -> None:
-        """The server refused it."""
+        """The server did not load it."""
         self.known.discard(sha)
-        self.refusals[sha] = error
+        if code_of(error) not in PASSING:
+            self.refusal = error
+
+    def no_digests(self) -> None:
+        """The server runs none by its digest."""
+        self.digests = False
+        self.known.clear()
 
 
 class Acknowledgement:

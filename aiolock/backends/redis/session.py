@@ -200,9 +200,12 @@ class Session:
             failure.__cause__ = error
             self._loop.call_soon(item.settle, failure)
             return b""
-        if script.sha not in self.scripts.known and self.scripts.give(script.sha):
-            self._pending.append(Loaded(self.scripts, script.sha))
-            data = pack((b"SCRIPT", b"LOAD", script.lua)) + data
+        if script.sha not in self.scripts.known:
+            if self.scripts.give(script.sha):
+                self._pending.append(Loaded(self.scripts, script.sha))
+                data = pack((b"SCRIPT", b"LOAD", script.lua)) + data
+            elif self.scripts.spell(script.sha):
+                data = pack(("EVAL", script.lua, len(keys), *keys, *call.args))
         self._pending.append(item if together is None else together.of(item))
         call.sent_at = now
         call.writes += 1
