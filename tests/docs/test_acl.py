@@ -28,6 +28,7 @@ CONNECTION = {
     "info",
     "ping",
     "publish",
+    "pubsub|numsub",
     "role",
     "script|load",
     "subscribe",
@@ -48,7 +49,7 @@ def allowed(rule: list[str]) -> set[str]:
 def used(*scripts: Script[Any]) -> set[str]:
     calls = re.findall(r"redis\.p?call\('(\w+)'(?:, '([A-Z]+)')?", "".join(script.lua for script in scripts))
     names = {f"{name}|{sub}".lower() if name == "PUBSUB" else name.lower() for name, sub in calls}
-    return names - {"publish"}
+    return names - CONNECTION
 
 
 def test_the_rules_allow_what_is_used() -> None:

@@ -107,7 +107,7 @@ async def hand_over(url: str) -> None:
         ("script", ["SCRIPT LOAD", "+script|load", "text"]),
         ("subscribe", ["subscription", "poll"]),
         ("ping", []),
-        ("pubsub", []),
+        ("pubsub", ["PUBSUB NUMSUB", "+pubsub|numsub", "killed"]),
         ("role", []),
         ("unsubscribe", []),
         ("wait", []),
@@ -127,7 +127,7 @@ async def test_all_together(caplog: pytest.LogCaptureFixture) -> None:
         await hand_over(server.url)
     said = warnings(caplog)
     assert len(said) == 2 * 3  # on connecting, on subscribing, and with the first script
-    for command in ("CLIENT INFO", "INFO", "PUBLISH", "ROLE"):
+    for command in ("CLIENT INFO", "INFO", "PUBLISH", "PUBSUB NUMSUB", "ROLE"):
         assert command in said[0]
 
 

@@ -20,6 +20,7 @@ _RIGHTS = (
     ("INFO", "+info", "the server's version and eviction policy are unknown"),
     ("ROLE", "+role", "so is whether it is the master, or a node of a cluster"),
     ("PUBLISH", "+publish", "those who wait for what is released here ask for it, and get no message"),
+    ("PUBSUB NUMSUB", "+pubsub|numsub", "a process that was killed while it waited is given its turn all the same"),
 )
 """Commands of the greeting, in its order: the right, and what is lost without it."""
 
@@ -78,7 +79,7 @@ class Handshake:
         """
         commands: list[tuple[str | bytes, ...]] = [(b"CLIENT", b"INFO"), (b"INFO",), (b"ROLE",)]
         if self._channel:
-            commands.append((b"PUBLISH", self._channel, b""))
+            commands += [(b"PUBLISH", self._channel, b""), (b"PUBSUB", b"NUMSUB", self._channel)]
         replies = await link.ask(commands)
         client, info, role = replies[:3]
         server, own = _fields(info, b"\r\n", b":"), _fields(client, b" ", b"=")
