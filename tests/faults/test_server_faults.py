@@ -171,7 +171,7 @@ async def test_client_kill(own_server: RedisServer, opened: Opener, beside: Serv
 
 
 async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Server) -> None:
-    """Kept by Refusals._load: the script is loaded and called again."""
+    """Kept by Refusals._bring_script: the script is loaded and called again."""
     locks = await opened(own_server.url)
     fences: list[int] = []
 
