@@ -158,7 +158,7 @@ class FakeBackend:
         yield from [request for request, _ in self.way]
         yield from self._outbox.requests()
 
-    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
+    def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]:
         raise NotImplementedError
 
     def unsubscribe(self, channel: str) -> None:

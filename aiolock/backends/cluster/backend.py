@@ -18,6 +18,7 @@ from .router import Router
 from .slots import slot_of
 from .subscription import Subscription
 from .topology import Topology
+from .watch import Watch
 
 R = TypeVar("R")
 
@@ -69,6 +70,7 @@ class ClusterBackend:
         self._topology = Topology(self._seeds, request_timeout)
         self._router: Router | None = None  # while it is open
         self._subscriptions: dict[str, Subscription] = {}
+        self._watch = Watch(self._moved)
         self._reconnected: Callable[[], None] = _nothing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed: asyncio.Future[None] | None = None
@@ -147,6 +149,7 @@ class ClusterBackend:
             router.use(router.node(self._home))
         for node in router.used():
             subscription.join(node)
+        self._watch_all(channel)
         return subscription.future
 
     def unsubscribe(self, channel: str) -> None:
@@ -226,8 +229,21 @@ class ClusterBackend:
             if subscription.slot is not None:
                 if node is None:
                     self._follow(subscription)
-            elif node is not None:
+                continue
+            if node is not None:
                 subscription.join(node)
+            self._watch_all(subscription.channel)
+
+    def _watch_all(self, prefix: str) -> None:
+        assert self._router is not None
+        for node in self._router.used():
+            if self._watch.lacks(node) and (channel := self._router.served_by(node, prefix)) is not None:
+                self._watch.begin(node, channel)
+
+    def _moved(self) -> None:
+        """A node has lost a slot, perhaps all: its holds may be lost, and another node knows."""
+        self._topology.refresh()
+        self._reconnected()
 
     def _follow(self, subscription: Subscription) -> None:
         assert self._router is not None

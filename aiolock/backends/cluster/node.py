@@ -37,7 +37,7 @@ class NodeBackend(Protocol):
 
     def unsettled(self) -> Iterator[Request[Any]]: ...
 
-    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]: ...
+    def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]: ...
 
     def unsubscribe(self, channel: str) -> None: ...
 
@@ -59,7 +59,7 @@ class Node:
         idle_at: loop time since which it has had no slots; None while it has some.
     """
 
-    __slots__ = ("address", "backend", "idle_at", "used")
+    __slots__ = ("__weakref__", "address", "backend", "idle_at", "used")
 
     backend: NodeBackend
 

@@ -19,6 +19,8 @@ logger: Log = Log("aiolock.cluster")
 
 KEEP = 5.0
 """Seconds for which a connection is kept to a node that has no slots: some may come back."""
+ATTEMPTS = 1000
+"""Channels that are tried for one in the slots of a node."""
 
 Make = Callable[[Address, Elsewhere, Callable[[], None]], NodeBackend]
 """Creates the backend of a node: where it is, what is asked about requests that it refused, what is told when it is
@@ -90,8 +92,16 @@ class Router:
 
     @property
     def unreachable(self) -> AiolockError | None:
-        """Why a node that is used, or a slot, cannot be reached at the moment."""
-        return next((node.backend.unreachable for node in self.used() if node.backend.unreachable), self._down)
+        """Why a slot, or a node that is used, cannot be reached at the moment."""
+        if self._down is not None:
+            return self._down
+        for node in self.used():
+            if (known := node.backend.unreachable) is not None:
+                transient = isinstance(known, BackendError) and known.transient
+                failure = BackendError("", f"the cluster's node {node.address} is away: {known}", transient=transient)
+                failure.__cause__ = known
+                return failure
+        return None
 
     @property
     def unsettled(self) -> bool:
@@ -131,6 +141,11 @@ class Router:
         node.used = True
         node.backend.start(reconnected=self._verify)
         self._joined(node)
+
+    def served_by(self, node: Node, prefix: str) -> str | None:
+        """A channel that begins with `prefix`, in a slot of this node; None if it has few or none."""
+        channels = (f"{prefix}:{{{number}}}" for number in range(ATTEMPTS))
+        return next((channel for channel in channels if self.owners[slot_of(channel)] is node), None)
 
     def node(self, address: Address) -> Node:
         """The node at an address."""

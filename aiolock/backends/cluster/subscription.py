@@ -27,15 +27,16 @@ class Subscription:
         wake: gets payloads and confirmations.
 
     Attributes:
+        channel: its name.
         slot: that of its tag; None without one.
         future: done with the first confirmation.
     """
 
     def __init__(self, channel: str, wake: Wake) -> None:
+        self.channel: str = channel
         self.slot: int | None = None if tag_of(channel) is None else slot_of(channel)
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
-        self._channel = channel
         self._wake = wake
         self._nodes: set[Node] = set()
         self._first: dict[str, Node] = {}
@@ -47,7 +48,7 @@ class Subscription:
         """Listen on a node, if it is used."""
         if node.used and node not in self._nodes and not self._over:
             self._nodes.add(node)
-            told = node.backend.subscribe(self._channel, partial(self._heard, node))
+            told = node.backend.subscribe(self.channel, partial(self._heard, node))
             told.add_done_callback(partial(self._answered, node))
 
     def leave(self, node: Node) -> None:
@@ -58,7 +59,7 @@ class Subscription:
         """Listen on this node alone."""
         for other in [other for other in self._nodes if other is not node]:
             self._nodes.discard(other)
-            other.backend.unsubscribe(self._channel)
+            other.backend.unsubscribe(self.channel)
         self.join(node)
 
     def end(self) -> None:
@@ -66,7 +67,7 @@ class Subscription:
         self._over = True
         nodes, self._nodes = self._nodes, set()
         for node in nodes:
-            node.backend.unsubscribe(self._channel)
+            node.backend.unsubscribe(self.channel)
         self.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))
 
     def fail(self, error: BackendError) -> None:

@@ -204,9 +204,9 @@ class RedisBackend:
         if self._session is not None:
             self._session.abandon(reason)
 
-    def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
-        """See `Backend.subscribe`."""
-        listener = Listener(channel.encode(), wake, asyncio.get_running_loop().create_future())
+    def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]:
+        """See `Backend.subscribe`; with `sharded`, by SSUBSCRIBE, until the server no longer serves its slot."""
+        listener = Listener(channel.encode(), wake, asyncio.get_running_loop().create_future(), sharded)
         if self._state is not _State.OPEN:
             listener.fail(self._closed_error("", transient=True))
             return listener.future

@@ -25,15 +25,17 @@ class Listener:
         channel: its name.
         wake: gets each payload, None when it is confirmed, and the error if it is refused after that.
         future: done with the first confirmation.
+        sharded: the server ends it, with an error for `wake`, when it no longer serves the slot of the channel.
         confirmed: whether there was one.
     """
 
-    __slots__ = ("channel", "confirmed", "future", "wake")
+    __slots__ = ("channel", "confirmed", "future", "sharded", "wake")
 
-    def __init__(self, channel: bytes, wake: Wake, future: asyncio.Future[None]) -> None:
+    def __init__(self, channel: bytes, wake: Wake, future: asyncio.Future[None], sharded: bool = False) -> None:
         self.channel: bytes = channel
         self.wake: Wake = wake
         self.future: asyncio.Future[None] = future
+        self.sharded: bool = sharded
         self.confirmed: bool = False
 
     def fail(self, error: BackendError) -> None:
@@ -118,6 +120,14 @@ class Channels:
             self._wake(listener, failure)
         else:
             listener.fail(failure)
+
+    def end(self, channel: bytes) -> None:
+        """The server will not deliver any more: the channel's slot has left it."""
+        listener = self._listeners.pop(channel, None)
+        if listener is not None:
+            failure = BackendError("", "the slot of a channel has moved", transient=True)
+            listener.fail(failure)
+            self._wake(listener, failure)
 
     def clear(self, error: BackendError) -> None:
         """End all listeners."""

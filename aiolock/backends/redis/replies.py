@@ -175,7 +175,7 @@ class Acknowledgement:
 
 
 class Confirmation:
-    """The answer to a SUBSCRIBE or UNSUBSCRIBE of one channel: a push, or an error reply."""
+    """The answer to a SUBSCRIBE, SSUBSCRIBE or UNSUBSCRIBE of one channel: a push, or an error reply."""
 
     __slots__ = ("_channels", "_listener", "push")
 
@@ -241,12 +241,12 @@ class Replies:
 
     def _push(self, items: list[Any]) -> bool:
         kind = items[0]
-        if kind in (b"subscribe", b"unsubscribe"):
+        if kind in (b"subscribe", b"unsubscribe", b"ssubscribe"):
             expected = self.pending[0] if self.pending else None
             if isinstance(expected, Confirmation) and expected.push == (kind, items[1]):
                 self.pending.popleft()
                 expected.confirm()
                 return True
-            if kind == b"subscribe":
+            if kind != b"unsubscribe":
                 raise Desync("a subscription was confirmed out of order")
         return False

@@ -68,7 +68,7 @@ def _of_urls(urls: Sequence[str]) -> tuple[Recipe, list[Address]]:
     for url in urls:
         if not isinstance(url, str) or url.startswith(("memory://", "unix://")):
             raise ConfigurationError("", "a node of a cluster needs a redis:// or rediss:// URL")
-        kind, options = of_url(url)
+        kind, options = adapted(of_url(url), 3)
         if int(options.pop("db", 0) or 0):
             raise ConfigurationError(
                 "", "a cluster has only database 0: leave its number out of the URL, and tell applications apart by "
@@ -76,7 +76,7 @@ def _of_urls(urls: Sequence[str]) -> tuple[Recipe, list[Address]]:
             )  # fmt: skip
         addresses.append(Address(str(options.pop("host", "localhost")), int(options.pop("port", PORT))))
         made.append((kind, options))
-    if any(adapted(one, 3) != adapted(made[0], 3) for one in made):
+    if any(one != made[0] for one in made):
         raise ConfigurationError(
             "", "the URLs of a cluster need the same user, password and options: all its nodes are reached with those"
         )

@@ -237,8 +237,9 @@ class Session:
         listener = item.listener
         if not self._channels.has(listener):
             return b""
-        self._pending.append(Confirmation(b"subscribe", listener.channel, self._channels, listener))
-        return pack((b"SUBSCRIBE", listener.channel))
+        kind = b"ssubscribe" if listener.sharded else b"subscribe"
+        self._pending.append(Confirmation(kind, listener.channel, self._channels, listener))
+        return pack((kind.upper(), listener.channel))
 
     def _send(self, data: bytes) -> None:
         try:
@@ -265,6 +266,8 @@ class Session:
                 self._channels.deliver(reply[1], reply[2])
                 return
             if not self.replies.receive(reply):
+                if reply[0] == b"sunsubscribe":
+                    self._channels.end(reply[1])
                 return
         elif self._pending:
             self._pending.popleft().answer(reply)

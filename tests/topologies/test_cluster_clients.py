@@ -1,0 +1,182 @@
+"""What a cluster's manager is made of: URLs and clients, good and bad ones; and its connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+import valkey.asyncio
+
+from aiolock import BackendError, ConfigurationError, LockManager, Poll
+from aiolock.backends.cluster import router
+from aiolock.backends.redis import Address, Seeds, is_cluster
+from aiolock.testing.server import RedisServer
+from tests.support.cluster import Cluster
+
+from .test_cluster_locks import ENOUGH
+
+URL = "redis://localhost:1"
+
+
+async def use(cluster: Cluster, locks: LockManager) -> None:
+    """Take a name on each master."""
+    async with locks:
+        for master in cluster.masters:
+            async with locks.lock(*cluster.names_on(master)):
+                pass
+
+
+@pytest.fixture
+def user(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    for node in cluster.nodes:
+        node.ask("ACL", "SETUSER", "locker", "on", ">secret", "~aiolock:*", "&aiolock:*", "+@all")
+    yield "locker", "secret"
+    for node in cluster.nodes:
+        node.ask("ACL", "DELUSER", "locker")
+
+
+async def test_credentials_of_the_url(cluster: Cluster, user: tuple[str, str]) -> None:
+    """All nodes are reached with those of the first."""
+    urls = [node.url.replace("//", "//locker:secret@") for node in cluster.masters]
+    await use(cluster, LockManager.cluster(urls[:1]))
+    await use(cluster, LockManager.cluster(urls))
+    with pytest.raises(BackendError, match="credentials"):
+        await use(cluster, LockManager.cluster([urls[0].replace("secret", "wrong")]))
+
+
+@pytest.mark.parametrize("kind", [redis.asyncio.RedisCluster, valkey.asyncio.ValkeyCluster])
+async def test_a_clients_settings(cluster: Cluster, user: tuple[str, str], kind: Callable[..., Any]) -> None:
+    """It is not used itself, so that it need not be open. Kept by Seeds."""
+    host, port = cluster.nodes[-1].address
+    client = kind(host=host, port=int(port), username=user[0], password=user[1])
+    await use(cluster, LockManager(client))
+    await use(cluster, LockManager(client, min_replicas=1, replica_timeout=1))
+    client = kind(host=host, port=int(port), username=user[0], password="wrong")
+    with pytest.raises(BackendError, match="credentials"):
+        await use(cluster, LockManager(client))
+
+
+async def test_announced_addresses_are_translated(cluster: Cluster) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def remap(address: tuple[str, int]) -> tuple[str, int]:
+        asked.append(address)
+        return "localhost", address[1]
+
+    host, port = cluster.nodes[0].address
+    locks = LockManager(redis.asyncio.RedisCluster(host=host, port=int(port), address_remap=remap))
+    await use(cluster, locks)
+    assert ("127.0.0.1", int(port)) in asked
+
+
+async def test_min_replicas(cluster: Cluster) -> None:
+    """On each master. Two connections to each, and its messages are heard."""
+    locks = LockManager.cluster(cluster.urls, min_replicas=1, replica_timeout=0.1, request_timeout=2)
+    async with locks, LockManager.cluster(cluster.urls) as others:
+        for master in cluster.masters:
+            (name,) = cluster.names_on(master)
+            held = await others.lock(name).acquire()
+            waiting = asyncio.ensure_future(locks.lock(name).acquire(timeout=ENOUGH))
+            await cluster.until(lambda: bool(locks._runtime.queue_entries))
+            await held.release()
+            await (await waiting).release()
+        master = cluster.masters[0]
+        replica = cluster.replica_of(master)
+        replica.server.freeze()
+        try:
+            with pytest.raises(BackendError, match="acknowledged by 0 of 1"):
+                await locks.lock(*cluster.names_on(master)).acquire()
+            async with locks.lock(*cluster.names_on(cluster.masters[1])):
+                pass
+        finally:
+            replica.server.thaw()
+
+
+async def test_polling(cluster: Cluster) -> None:
+    await use(cluster, LockManager.cluster(cluster.urls, waiting=Poll()))
+
+
+async def test_the_connection_to_a_node_without_slots_is_closed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kept by Router: KEEP."""
+    monkeypatch.setattr(router, "KEEP", 0.2)
+    old = cluster.masters[0]
+    (name,) = cluster.names_on(old)
+    async with LockManager.cluster([old.url]) as locks:
+        for times in range(2):
+            async with locks.lock(name):
+                await cluster.until(lambda: cluster.clients() == 1)
+            if times == 0:
+                new = cluster.failover(old)
+                await cluster.failed_over(old, new)
+    assert cluster.clients() == 0
+
+
+# What cannot work.
+
+
+async def test_a_plain_server_is_no_node(redis_server: RedisServer) -> None:
+    with pytest.raises(ConfigurationError, match=r"not part of a cluster: use LockManager\(url\)"):
+        async with LockManager.cluster([redis_server.url]):
+            pass
+
+
+async def test_a_node_is_no_plain_server(cluster: Cluster) -> None:
+    with pytest.raises(ConfigurationError, match=r"use LockManager\.cluster\(\[url"):
+        async with LockManager(cluster.urls[0]):
+            pass
+
+
+async def test_nodes_of_a_cluster_are_no_quorum(cluster: Cluster) -> None:
+    with pytest.raises(ConfigurationError, match=r"use LockManager\.cluster\(\[url"):
+        async with LockManager.quorum(cluster.urls[:3]):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("urls", "why"),
+    [
+        ([], "a list of URLs"),
+        (URL, "a list of URLs"),
+        ([f"{URL}/2"], "only database 0"),
+        (["unix:///tmp/s"], "redis:// or rediss://"),
+        (["memory://"], "redis:// or rediss://"),
+        ([1], "redis:// or rediss://"),
+        (["http://a"], "not a Redis URL"),
+        ([URL, "redis://user:secret@b"], "the same user"),
+        ([URL, "rediss://b"], "the same user"),
+    ],
+)
+def test_bad_urls(urls: Any, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why) as raised:
+        LockManager.cluster(urls)
+    assert "secret" not in str(raised.value)
+
+
+async def test_no_node_answers() -> None:
+    with pytest.raises(BackendError, match=r"no node of the cluster answers: localhost:1: .*cannot be reached"):
+        async with LockManager.cluster([URL]):
+            pass
+
+
+def test_a_cluster_is_no_node_of_a_quorum() -> None:
+    cluster = redis.asyncio.RedisCluster(host="localhost", port=1)
+    with pytest.raises(ConfigurationError, match="a cluster cannot be a node of a quorum"):
+        LockManager.quorum([cluster, URL, "redis://localhost:2"])  # type: ignore[list-item]
+
+
+def test_encryption_is_that_of_the_url_or_client() -> None:
+    """As is what it verifies. Kept by Seeds.connector."""
+    client = redis.asyncio.RedisCluster(host="a", port=1, ssl=True, ssl_check_hostname=True, ssl_ca_certs="ca.pem")
+    assert is_cluster(client)
+    made = [Seeds(client), Seeds(["rediss://a:1?ssl_check_hostname=true&ssl_ca_certs=ca.pem"])]
+    for seeds in made:
+        connector = seeds.connector(Address("b", 2), True)
+        assert connector._class is redis.asyncio.SSLConnection
+        assert connector._options["ssl_ca_certs"] == "ca.pem"
+        assert connector._options["ssl_check_hostname"] in (True, "true")
+        assert (connector.address, list(seeds.addresses)) == ("b:2", [("a", 1)])
