@@ -24,8 +24,6 @@ IMAGES = [
 ]
 PAGE = ROOT / "docs" / "reference" / "servers.md"
 FOLDERS = ["contract", "scripts", "transport"]
-FORKS = {"valkey_version": "Valkey", "redict_version": "Redict", "redis_version": "Redis"}
-"""Each names its own version before that of the Redis it comes from. KeyDB says Redis."""
 HEADER = f"| server | version | tests | left out |\n|{' --- |' * 4}\n"
 
 
@@ -52,10 +50,7 @@ def rows() -> list[Row]:
 def version() -> tuple[str, str]:
     """What the server calls itself, and its version."""
     with RedisServer.start(owned=True) as server, redis_cli.client(server.url) as link:
-        info = dict(link.info("server"))  # type: ignore[call-overload]
-    field = next(field for field in FORKS if field in info)
-    keydb = str(info.get("executable", "")).endswith("keydb-server")
-    return "KeyDB" if keydb else FORKS[field], str(info[field])
+        return redis_cli.product(link)
 
 
 def main() -> int:

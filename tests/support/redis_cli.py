@@ -22,6 +22,10 @@ INSIDE_SCRIPTS = frozenset(
 """Commands that the scripts call: the server counts them together with those that clients send."""
 
 
+FORKS = {"valkey_version": "Valkey", "redict_version": "Redict", "redis_version": "Redis"}
+"""The field with the version of each server. The forks also have that of the Redis they come from."""
+
+
 def client(url: str) -> redis.Redis:
     """Return a blocking client; close it."""
     return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10.0)
@@ -30,6 +34,14 @@ def client(url: str) -> redis.Redis:
 def async_client(url: str, **options: Any) -> redis.asyncio.Redis:
     """Return an asyncio client; `aclose()` it."""
     return redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **options)
+
+
+def product(link: redis.Redis) -> tuple[str, str]:
+    """Return what the server is, and its version: ("Valkey", "9.1.2")."""
+    info: dict[str, Any] = link.info("server")  # type: ignore[assignment]
+    field = next(field for field in FORKS if field in info)
+    keydb = str(info.get("executable", "")).endswith("keydb-server")  # nothing else tells
+    return "KeyDB" if keydb else FORKS[field], str(info[field])
 
 
 def fill(link: redis.Redis) -> None:

@@ -13,6 +13,7 @@ import redis.credentials
 
 from aiolock.backends.redis import RedisBackend
 from aiolock.testing.server import RedisServer
+from tests.support import acl
 
 from .calls import Log, echo, until
 from .conftest import Connect
@@ -60,7 +61,7 @@ class Streaming(redis.credentials.CredentialProvider):
 async def users(raw: redis.asyncio.Redis) -> AsyncIterator[redis.asyncio.Redis]:
     """The users `monday` and `tuesday`, password `secret`."""
     for user in ("monday", "tuesday"):
-        await raw.execute_command("ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all")
+        await raw.execute_command(*acl.setuser(raw, user, *acl.EVERYTHING))
     yield raw
     await raw.acl_deluser("monday", "tuesday")
 

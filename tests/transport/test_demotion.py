@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import redis.asyncio
@@ -12,6 +14,7 @@ from aiolock.backends.redis.handshake import Identity
 from aiolock.errors import AiolockError, BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
+from tests.support.cluster_node import ClusterNode
 from tests.support.proxy import FaultProxy
 from tests.support.replication import Pair
 
@@ -129,8 +132,8 @@ async def test_opened_at_a_replica_that_is_promoted(own_pair: Pair) -> None:
     await backend.aclose()
 
 
-async def test_a_node_of_a_cluster() -> None:
-    with RedisServer.start("--cluster-enabled", "yes") as node:
+async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
+    with closing(ClusterNode(tmp_path)) as node:
         backend = RedisBackend(node.url)
         with pytest.raises(ConfigurationError, match=r"LockManager\.cluster"):
             await backend.open(timeout=5, reconnected=lambda: None)
