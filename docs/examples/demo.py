@@ -1,12 +1,14 @@
 """Watch the lock protect a real web service: real processes, a real server, real accidents.
 
-    python docs/examples/demo.py
+    python docs/examples/demo.py [--cluster]
 
-Plays five scenes, then prints a table of what happened. Exits with 1 if a promise was broken, with 130 if interrupted.
+Plays five scenes, or with `--cluster` one on a Redis Cluster, then prints a table of what happened. Exits with 1 if a
+promise was broken, with 130 if interrupted.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import signal
 import sys
@@ -16,23 +18,35 @@ import scenes
 from stage import Stage
 
 
-async def play() -> int:
-    """Play all scenes and return the exit code."""
+async def on_one_server(stage: Stage) -> None:
+    """Play five scenes."""
+    stage.report.step(f"the server runs on {stage.server.url}; starting two workers that use no lock")
+    await stage.hire("unlocked-1", "unlocked-2", locked=False)
+    await scenes.without_lock(stage)
+    await stage.dismiss(*stage.workers)
+    await stage.hire("worker-1", "worker-2")
+    for scene in (scenes.with_lock, scenes.killed, scenes.frozen, scenes.restarted):
+        await scene(stage)
+
+
+async def on_cluster(stage: Stage) -> None:
+    """Play one scene."""
+    stage.report.step("three masters run, and a replica of each; starting two workers")
+    await stage.hire("worker-1", "worker-2")
+    await scenes.master_killed(stage)
+
+
+async def play(cluster: bool) -> int:
+    """Play the scenes and return the exit code."""
     task = asyncio.current_task()
     assert task is not None
     for end in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(end, task.cancel)
     started = time.monotonic()
-    async with Stage.set_up() as stage:
+    async with Stage.set_up(cluster=cluster) as stage:
         report = stage.report
-        report.step(f"the server runs on {stage.server.url}; starting two workers that use no lock")
         try:
-            await stage.hire("unlocked-1", "unlocked-2", locked=False)
-            await scenes.without_lock(stage)
-            await stage.dismiss(*stage.workers)
-            await stage.hire("worker-1", "worker-2")
-            for scene in (scenes.with_lock, scenes.killed, scenes.frozen, scenes.restarted):
-                await scene(stage)
+            await (on_cluster if cluster else on_one_server)(stage)
         except Exception as error:
             report.promised("the scene plays to its end", repr(error), False)
         broken = report.broken()
@@ -47,9 +61,11 @@ async def play() -> int:
 
 def main() -> int:
     """Run the demo from the command line."""
+    parser = argparse.ArgumentParser(description="Watch the lock protect a real web service.")
+    parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster, whose master is killed")
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ can show the rest
     try:
-        return asyncio.run(play())
+        return asyncio.run(play(parser.parse_args().cluster))
     except asyncio.CancelledError:
         print("\nInterrupted. Every process was stopped, and nothing is left behind.", file=sys.stderr)
         return 130

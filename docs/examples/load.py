@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from workers import Worker, browser
 
 
-@dataclass
+@dataclass(eq=False)
 class Rush:
     """Many buyers at once, spread evenly over workers and skus.
 

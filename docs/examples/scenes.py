@@ -1,10 +1,13 @@
-"""The five scenes of the demo, in order."""
+"""The scenes of the demo: five on one server, and one on a cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from load import Meter, Rush
 from stage import Stage
@@ -17,8 +20,8 @@ async def without_lock(stage: Stage) -> None:
     """Many requests read, await and write at once: the same item is sold again and again."""
     report, store = stage.report, stage.store
     report.scene("Without the lock")
-    await rush(stage, "unlocked")
     skus = names("unlocked")
+    await rush(stage, skus)
     report.saw("items sold", f"{store.sold(*skus)} of {SKUS * STOCK}")
     report.promised("oversold (the race is real)", store.oversold(*skus), store.oversold(*skus) > 0)
 
@@ -27,15 +30,16 @@ async def with_lock(stage: Stage) -> None:
     """The same load on the same handler, now with the lock: exactly the stock is sold."""
     report, store = stage.report, stage.store
     report.scene("With the lock")
-    meter = Meter(stage.redis)
-    await meter.start()
-    async with asyncio.TaskGroup() as group:
-        rushing = group.create_task(rush(stage, "locked"))
-        await meter.watch(rushing)
-    load = rushing.result()
-    calls = await meter.calls()
-
     skus = names("locked")
+    async with stage.client() as client:
+        meter = Meter(client)
+        await meter.start()
+        async with asyncio.TaskGroup() as group:
+            rushing = group.create_task(rush(stage, skus))
+            await meter.watch(rushing)
+        load = rushing.result()
+        calls = await meter.calls()
+
     sold, entered = store.sold(*skus), sum(len(store.events("entered", sku)) for sku in skus)
     report.promised("items sold", f"{sold} of {SKUS * STOCK}", sold == SKUS * STOCK)
     report.promised("oversold", store.oversold(*skus), store.oversold(*skus) == 0)
@@ -144,22 +148,69 @@ async def restarted(stage: Stage) -> None:
     report.promised("items sold", f"{store.sold(*skus)} of {SKUS}", store.sold(*skus) == SKUS)
 
 
-async def rush(stage: Stage, prefix: str) -> Rush:
-    """Send many buyers at once to a fresh stock."""
-    for sku in names(prefix):
+async def master_killed(stage: Stage) -> None:
+    """SIGKILL for a master of a cluster while the shop sells: its replica takes over, and sales go on."""
+    report, store, cluster = stage.report, stage.store, stage.cluster
+    report.scene("A master of the cluster is killed while the shop sells (SIGKILL)")
+    skus = names("cluster", 2 * SKUS)
+    victim = cluster.master_of(f"sku:{skus[0]}")
+    hit = [sku for sku in skus if cluster.master_of(f"sku:{sku}") == victim]
+    spared = [sku for sku in skus if sku not in hit]
+    served: dict[Rush, int] = {}
+    killed_at = 0.0
+
+    def tick(load: Rush, so_far: int) -> None:
+        nonlocal killed_at
+        served[load] = so_far
+        total, sold = sum(served.values()), sum(len(load.waits) for load in served)
+        report.progress(total, 2 * BUYERS, f"buyers served, {sold} of {2 * SKUS * STOCK} items sold")
+        if not killed_at and total >= BUYERS // 2:
+            report.step(f"kill -9 for the master of {len(hit)} of {len(skus)} items")
+            cluster.kill(victim)
+            killed_at = time.monotonic()
+
+    async with asyncio.TaskGroup() as group:
+        # Buyers of their own for both: otherwise all of them soon wait for what the dead master had.
+        loads = [group.create_task(rush(stage, part, tick)) for part in (hit, spared)]
+    connections = cluster.connections()
+
+    entered = {sku: store.events("entered", sku) for sku in skus}
+    after = sorted(event.at for sku in hit for event in entered[sku] if event.at > killed_at)
+    still, back = max(
+        ((then - at, then) for at, then in itertools.pairwise([killed_at, *after])), default=(math.inf, 0)
+    )
+    meanwhile = sum(back - still < event.at < back for sku in spared for event in entered[sku])
+    rising = all(fences == sorted(set(fences)) for fences in ([e.fence or 0 for e in entered[sku]] for sku in skus))
+    failures = sum((load.result().failures for load in loads), Counter[str]())
+    sold = store.sold(*skus)
+    report.promised("items sold", f"{sold} of {len(skus) * STOCK}", sold == len(skus) * STOCK)
+    report.promised("oversold", store.oversold(*skus), store.oversold(*skus) == 0)
+    report.promised("fences kept rising", yes(rising), rising)
+    report.promised("for the dead master's items the shop stood still for", f"{still:.2f} s", still < 15.0)
+    report.saw("meanwhile it sold of the others", meanwhile)
+    report.saw("buyers who were asked to try again", failures.total())
+    report.saw("connections to the cluster", f"{connections} for {len(stage.workers)} workers")
+
+
+async def rush(stage: Stage, skus: Sequence[str], tick: Callable[[Rush, int], None] | None = None) -> Rush:
+    """Send many buyers at once to a fresh stock; `tick` gets the load and the number served so far."""
+    for sku in skus:
         stage.store.add(sku, STOCK)
-    load = Rush()
+    load, stock, buyers = Rush(), len(skus) * STOCK, BUYERS * len(skus) // SKUS
 
-    def tick(served: int) -> None:
-        stage.report.progress(served, BUYERS, f"buyers served, {len(load.waits)} of {SKUS * STOCK} items sold")
+    def show(served: int) -> None:
+        if tick is not None:
+            tick(load, served)
+        else:
+            stage.report.progress(served, buyers, f"buyers served, {len(load.waits)} of {stock} items sold")
 
-    await load.run(stage.workers, names(prefix), buyers=BUYERS, at_once=AT_ONCE, tick=tick)
+    await load.run(stage.workers, skus, buyers=buyers, at_once=AT_ONCE, tick=show)
     return load
 
 
-def names(prefix: str) -> list[str]:
+def names(prefix: str, count: int = SKUS) -> list[str]:
     """Return the skus of one scene."""
-    return [f"{prefix}-{number}" for number in range(1, SKUS + 1)]
+    return [f"{prefix}-{number}" for number in range(1, count + 1)]
 
 
 def yes(value: object) -> str:

@@ -51,11 +51,12 @@ def locks_from_environment() -> LockManager | NoLocks:
     """Return the manager that the environment asks for. You create it at import time and connect it in the lifespan."""
     if os.environ.get("SHOP_LOCKED") == "0":
         return NoLocks()
-    return LockManager(
-        os.environ.get("SHOP_REDIS", "redis://localhost:6379/0"),
-        ttl=float(os.environ.get("SHOP_TTL", "30")),
-        acquire_timeout=20.0,  # a web request must not wait for ever
-    )
+    urls = os.environ.get("SHOP_REDIS", "redis://localhost:6379/0").split()
+    ttl = float(os.environ.get("SHOP_TTL", "30"))
+    patience = 20.0  # a web request must not wait for ever
+    if len(urls) > 1:
+        return LockManager.cluster(urls, ttl=ttl, acquire_timeout=patience)
+    return LockManager(urls[0], ttl=ttl, acquire_timeout=patience)
 
 
 store = Store(os.environ.get("SHOP_DATABASE", "shop.sqlite"), worker=os.environ.get("SHOP_WORKER", str(os.getpid())))

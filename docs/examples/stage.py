@@ -1,4 +1,4 @@
-"""What the scenes use: a Redis server, the shop's database, workers and a way to talk to them."""
+"""What the scenes use: Redis, the shop's database, workers and a way to talk to them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
+from cluster import Cluster
 from redis.asyncio import Redis
 from report import Report
 from store import Event, Store
@@ -23,17 +24,16 @@ class Stage:
 
     Attributes:
         ttl: of the workers' locks, in seconds: short, so that you need not watch for half a minute.
+        server: the Redis server, if it is one.
+        cluster: the Redis Cluster, if it is one.
         workers: the workers that serve now.
     """
 
     ttl = 3.0
 
-    def __init__(self, directory: Path, reaper: Reaper, server: RedisServer, http: httpx.AsyncClient) -> None:
+    def __init__(self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, redis: RedisServer | Cluster) -> None:
         self.report = Report()
-        self.server = server
-        # With a socket_timeout redis-py sends inside asyncio.wait_for(), which swallows cancellations on Python 3.11,
-        # and so Ctrl-C.
-        self.redis = Redis.from_url(server.url, single_connection_client=True, socket_timeout=None)
+        self._redis = redis
         self.store = Store(str(directory / "shop.sqlite"))
         self.workers: list[Worker] = []
         self._directory = directory
@@ -41,18 +41,26 @@ class Stage:
         self._http = http
         self._ever: list[Worker] = []
 
+    @property
+    def server(self) -> RedisServer:
+        assert isinstance(self._redis, RedisServer)
+        return self._redis
+
+    @property
+    def cluster(self) -> Cluster:
+        assert isinstance(self._redis, Cluster)
+        return self._redis
+
     @classmethod
     @asynccontextmanager
-    async def set_up(cls) -> AsyncIterator[Stage]:
-        """Start a server. However the demo ends, no process and no directory is left behind."""
+    async def set_up(cls, *, cluster: bool = False) -> AsyncIterator[Stage]:
+        """Start a server or a cluster. However the demo ends, no process and no directory is left behind."""
         async with AsyncExitStack() as stack:
             directory = Path(tempfile.mkdtemp(prefix="aiolock-demo-"))
             reaper = Reaper(directory)
             stack.callback(reaper.reap)
-            server = RedisServer.start(owned=True)
-            stack.callback(server.stop)
-            stage = cls(directory, reaper, server, await stack.enter_async_context(browser()))
-            stack.push_async_callback(stage.redis.aclose)
+            redis = stack.enter_context(Cluster.started() if cluster else RedisServer.start(owned=True))
+            stage = cls(directory, reaper, await stack.enter_async_context(browser()), redis)
             stack.callback(stage.store.close)
             stack.callback(stage.kill_all)
             yield stage
@@ -60,7 +68,7 @@ class Stage:
     async def hire(self, *names: str, locked: bool = True) -> None:
         """Start workers and wait until they serve."""
         settings = {
-            "SHOP_REDIS": self.server.url,
+            "SHOP_REDIS": " ".join(self._redis.urls) if isinstance(self._redis, Cluster) else self._redis.url,
             "SHOP_DATABASE": str(self._directory / "shop.sqlite"),
             "SHOP_TTL": str(self.ttl),
             "SHOP_LOCKED": "1" if locked else "0",
@@ -93,6 +101,15 @@ class Stage:
                     return event
             await asyncio.sleep(0.01)
         raise TimeoutError(f"{customer} of {sku} was not {what!r} within {within:g} s")
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Redis]:
+        """A client of the server."""
+        # With a socket_timeout redis-py sends inside asyncio.wait_for(), which swallows cancellations on Python 3.11,
+        # and so Ctrl-C.
+        client = Redis.from_url(self.server.url, single_connection_client=True, socket_timeout=None)
+        async with client:
+            yield client
 
     async def restart_redis(self) -> tuple[float, float]:
         """Restart the server empty; return when it went away and when it answered again."""
