@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate test-clients test-servers bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate test-clients test-servers test-topologies bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
@@ -73,6 +73,11 @@ test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside eac
 
 test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AIOLOCK_TEST_SERVERS, or in containers
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.server_matrix $(ARGS)
+
+# Fewer workers: each test has a dozen processes.
+test-topologies: $(VENV)/.ready-test ## the contract on a cluster; failovers of clusters and Sentinels, under load
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 4 --dist worksteal --topologies \
+		tests/contract tests/cluster tests/topologies $(ARGS)
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)

@@ -44,12 +44,26 @@ strays: list[tuple[str, str]] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--uvloop", action="store_true", help="run every test on uvloop instead of asyncio's own loop")
+    what = "run what concerns clusters and Sentinels, also what takes long, and of the contract what runs on a cluster"
+    parser.addoption("--topologies", action="store_true", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
+    config.addinivalue_line("markers", "takes_long: runs with --topologies only")
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
     config.addinivalue_line("markers", "not_polling(why): what it checks is not there, or no different, under polling")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--topologies"):
+        choose(config, items, lambda item: item.get_closest_marker("takes_long") is None)
+
+
+def choose(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
+    """Deselect the other items."""
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = [item for item in items if wanted(item)]
 
 
 def pytest_asyncio_loop_factories(

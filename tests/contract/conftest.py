@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+import redis
 
 from aiolock import Lock, LockManager
+from tests.conftest import choose
 from tests.support import redis_cli
+from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
 
-from .places import MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
+from .places import ClusterPlace, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
 
-PLACES = ("memory", "redis", "polling", "replicated", "quorum")
+HERE = Path(__file__).parent
+PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster")
+ON_A_CLUSTER = {"test_lock.py", "test_latch.py"}
+"""What always runs there, too; with --topologies everything does."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --topologies, of these tests run only those on a cluster."""
+    if config.getoption("--topologies"):
+        choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) == "cluster")
+
+
+def _place_of(item: pytest.Item) -> object:
+    return (
+        item.callspec.params.get("place") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -27,6 +46,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _means(test: pytest.Item, place: str) -> bool:
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
+    if place == "cluster" and not test.config.getoption("--topologies"):
+        return test.path.name in ON_A_CLUSTER
     if place in ("quorum", "replicated") and test.path.name != "test_lock.py":
         return False  # a quorum has no other primitive; tests/replicas has what replicas change for the others
     return place != "replicated" or test.get_closest_marker("short_ttl") is None
@@ -58,6 +79,15 @@ def polling_place(redis_url: str) -> Iterator[PollingPlace]:
     """A real server, empty, on which all managers poll."""
     with redis_cli.client(redis_url) as link:
         place = PollingPlace(redis_url, link)
+        yield place
+        place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def cluster_place(masters_only: Cluster) -> Iterator[ClusterPlace]:
+    """A cluster of three masters, empty."""
+    with redis.RedisCluster.from_url(masters_only.urls[0], socket_timeout=10.0) as link:
+        place = ClusterPlace(masters_only, link)
         yield place
         place.side.close()  # type: ignore[attr-defined]
 

@@ -18,6 +18,7 @@ from aiolock.scripts.keys import DIRTY_MS, GRACE_MS, Keys, NameKeys
 from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
 from tests.support import locks as kept
+from tests.support.cluster import Cluster
 from tests.support.locks import LockState
 from tests.support.scripting import LuaSide, Side, TwinSide
 from tests.support.skipping import SkippingClock, skipping_store
@@ -166,6 +167,30 @@ class RedisPlace(OneServer):
     def subscribers(self, channel: str) -> int:
         ((_, count),) = self.link.pubsub_numsub(channel)
         return int(count)
+
+
+class ClusterPlace(OneServer):
+    """Three masters; all keys of a name are on one of them.
+
+    Args:
+        cluster: the servers.
+        link: a blocking client of the cluster.
+    """
+
+    def __init__(self, cluster: Cluster, link: redis.RedisCluster) -> None:
+        self.cluster = cluster
+        self.side: Side = LuaSide(link)
+
+    def manager(self, **options: Any) -> LockManager:
+        return LockManager.cluster(self.cluster.urls[:1], **options)
+
+    def keys(self) -> set[str]:
+        return self.cluster.keys()
+
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        if kind == "lock":
+            return _processes(self, name)
+        return int(self.cluster.master_of(name).ask("PUBSUB", "NUMSUB", keys_of(name, kind).free)[1])
 
 
 class PollingPlace(RedisPlace):

@@ -29,11 +29,13 @@ class Crew:
     Args:
         url: the server's.
         folder: for the journal and everything else.
+        module: what the workers run.
     """
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, module: str = "tests.crossproc.worker") -> None:
         self.url = url
         self.folder = folder
+        self._module = module
         self._journal = journal.Events(folder / "journal")
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -48,7 +50,7 @@ class Crew:
             "-W",
             "error",
             "-m",
-            "tests.crossproc.worker",
+            self._module,
             what,
             url or self.url,
             str(self.folder),

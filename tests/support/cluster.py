@@ -18,6 +18,8 @@ from .scripting import wait_until
 
 SLOTS = 16384
 START_SECONDS = 30.0
+DEBUGGING = ("--enable-debug-command", "yes")
+"""An option of servers since Redis 7.0: see `Cluster.isolate`."""
 
 
 class Cluster:
@@ -90,6 +92,22 @@ class Cluster:
         """Wait until the new master is one, and everybody that runs knows."""
         await self.until(lambda: new.role == "master" and self.ok() and old not in self.masters)
 
+    def isolate(self, master: ClusterNode) -> ClusterNode:
+        """Let a master hear nothing more from the other servers, and put a replica in its place; return the replica.
+
+        The old master goes on serving its clients until the cluster's node timeout is over. The servers must have been
+        started with `DEBUGGING`.
+        """
+        master.ask("DEBUG", "DROP-CLUSTER-PACKET-FILTER", -2)
+        return self.failover(master, "TAKEOVER")
+
+    def rejoin(self, master: ClusterNode) -> None:
+        """End `isolate`."""
+        master.ask("DEBUG", "DROP-CLUSTER-PACKET-FILTER", -1)
+        for other in self.nodes:  # or it would wait for answers that were dropped
+            if other is not master:
+                master.ask("DEBUG", "CLUSTERLINK", "KILL", "ALL", other.id)
+
     def move_slot(self, slot: int, to: ClusterNode) -> None:
         """Bring a slot and its keys to another master."""
         for _ in self.moving(slot, to):
@@ -138,9 +156,13 @@ class Cluster:
 
     async def until(self, check: Callable[[], bool], seconds: float = START_SECONDS) -> None:
         """Ask again and again, and let the loop run meanwhile."""
-        async with asyncio.timeout(seconds):
-            while not check():  # noqa: ASYNC110 - servers announce nothing
-                await asyncio.sleep(0.01)
+        try:
+            async with asyncio.timeout(seconds):
+                while not check():  # noqa: ASYNC110 - servers announce nothing
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            said = [node.text(*words) for node in self.running for words in (("CLUSTER", "NODES"), ("ROLE",))]
+            raise AssertionError("\n".join([f"not true after {seconds} s; the servers said:", *said])) from None
 
     # Between tests.
 

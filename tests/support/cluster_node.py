@@ -104,6 +104,12 @@ class ClusterNode:
         except ServerError:
             self.restart()
 
+    def forget(self) -> None:
+        """Let a replica lose every key, as if its master had not yet sent any; it follows on."""
+        self.ask("CONFIG", "SET", "replica-read-only", "no")
+        self.ask("FLUSHALL")
+        self.ask("CONFIG", "SET", "replica-read-only", "yes")
+
     def close(self) -> None:
         """End it at once: a master that is asked politely waits for its replicas."""
         self.running = False

@@ -158,14 +158,16 @@ def all_keys(where: Where) -> list[str]:
 def _place(where: Where) -> Any:
     for name in ("store", "link"):
         where = getattr(where, name, where)
-    assert isinstance(where, Store | redis.Redis), f"neither a store nor a client: {where!r}"
+    assert isinstance(where, Store | redis.Redis | redis.RedisCluster), f"neither a store nor a client: {where!r}"
     return where
 
 
 def _now_ms(place: Any) -> int:
     if isinstance(place, Store):
         return place.wall_us() // 1000
-    seconds, micros = place.time()
+    found = place.time()
+    # All nodes of a cluster here are on one machine.
+    seconds, micros = next(iter(found.values())) if isinstance(found, dict) else found
     return int(seconds) * 1000 + int(micros) // 1000
 
 

@@ -225,6 +225,10 @@ class FaultProxy:
         """Reset every new connection as soon as it is accepted, until `heal`."""
         self._refusing = True
 
+    def redirect(self, host: str, port: int) -> None:
+        """Send new connections to another server, as a name or a relay does after a failover."""
+        self._upstream = host, port
+
     def reset(self, *, upstream: bool = True) -> None:
         """Reset every connection.
 

@@ -48,6 +48,17 @@ class Pair:
             _, replicas = pipe.publish("nobody", "").execute_command("WAIT", 1, 100).execute()
         return replicas == 1
 
+    async def exchange(self) -> None:
+        """Let the replica be the master, and the master its replica; return once that has caught up.
+
+        `master`, `replica` and `link` keep their names.
+        """
+        self.leave()
+        self.link.replicaof(self.replica.host, str(self.replica.port))
+        async with asyncio.timeout(20):
+            while self.link.info("replication").get("master_link_status") != "up":  # type: ignore[union-attr]  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
     def leave(self) -> None:
         """Detach the replica: it takes nothing more from the master, and accepts writes."""
         with redis_cli.client(self.replica.url) as replica:
