@@ -42,6 +42,14 @@ class Lock:
         return self.locks.lock(name, ttl=ttl)  # type: ignore[no-any-return]
 
 
+class Clustered(Lock):
+    """The same on a Redis Cluster."""
+
+    async def open(self, url: str) -> None:
+        """Enter a manager."""
+        self.locks = await LockManager.cluster([url]).__aenter__()
+
+
 class Patient(Lock):
     """For 10,000 tasks that ask at once: the last answer may take longer than the default of 5 s."""
 

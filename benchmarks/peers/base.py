@@ -6,7 +6,7 @@ import secrets
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 
 COMPARE_AND_DELETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
@@ -29,6 +29,15 @@ class Base:
         if not await self._client.set(name, token, nx=True, px=30_000):
             raise RuntimeError(f"{name} was taken")
         await self._client.evalsha(self._sha, 1, name, token)
+
+
+class ClusterBase(Base):
+    """The same through `redis.asyncio.RedisCluster`."""
+
+    async def open(self, url: str) -> None:
+        """Connect."""
+        self._client = RedisCluster.from_url(url, max_connections=1000)  # type: ignore[assignment]
+        self._sha = await self._client.script_load(COMPARE_AND_DELETE)
 
 
 class Blpop:

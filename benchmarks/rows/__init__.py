@@ -38,6 +38,7 @@ ROWS = [
     Row("M", "memory (part of G)", "benchmarks.rows.memory:bytes_each"),
     Row("GD", "growth of row D", "benchmarks.rows.handoff:growing", quick=False),
     Row("GE", "growth of row E", "benchmarks.rows.waiting:growing", quick=False),
+    Row("L", "uncontended, on a cluster of three masters", "benchmarks.rows.cluster:pairs"),
     Row("H", "many processes", "benchmarks.rows.many_processes:commands"),
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
     Row("P", "the other primitives, uncontended", "benchmarks.rows.primitives:uncontended"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
 import time
@@ -10,7 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from load import Meter, Rush
+from redis import Redis
+from redis.exceptions import RedisError
 from stage import Stage
+
+from aiolock.testing.cluster import RedisCluster
 
 SKUS, STOCK, BUYERS, AT_ONCE = 4, 125, 1250, 48
 A_WHILE = 60.0  # a payment that outlasts the scene
@@ -166,13 +171,13 @@ async def master_killed(stage: Stage) -> None:
         report.progress(total, 2 * BUYERS, f"buyers served, {sold} of {2 * SKUS * STOCK} items sold")
         if not killed_at and total >= BUYERS // 2:
             report.step(f"kill -9 for the master of {len(hit)} of {len(skus)} items")
-            cluster.kill(victim)
+            victim.kill()
             killed_at = time.monotonic()
 
     async with asyncio.TaskGroup() as group:
         # Buyers of their own for both: otherwise all of them soon wait for what the dead master had.
         loads = [group.create_task(rush(stage, part, tick)) for part in (hit, spared)]
-    connections = cluster.connections()
+    connections = clients_of(cluster)
 
     entered = {sku: store.events("entered", sku) for sku in skus}
     after = sorted(event.at for sku in hit for event in entered[sku] if event.at > killed_at)
@@ -206,6 +211,15 @@ async def rush(stage: Stage, skus: Sequence[str], tick: Callable[[Rush, int], No
 
     await load.run(stage.workers, skus, buyers=buyers, at_once=AT_ONCE, tick=show)
     return load
+
+
+def clients_of(cluster: RedisCluster) -> int:
+    """Return how many clients are connected to the servers that run, besides ours and their replicas."""
+    found = 0
+    for url in cluster.urls:
+        with contextlib.suppress(RedisError), Redis.from_url(url) as client:
+            found += len(client.client_list("normal")) + len(client.client_list("pubsub")) - 1
+    return found
 
 
 def names(prefix: str, count: int = SKUS) -> list[str]:

@@ -10,12 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
-from cluster import Cluster
 from redis.asyncio import Redis
 from report import Report
 from store import Event, Store
 from workers import Reaper, Worker, browser
 
+from aiolock.testing.cluster import RedisCluster
 from aiolock.testing.server import RedisServer
 
 
@@ -31,7 +31,9 @@ class Stage:
 
     ttl = 3.0
 
-    def __init__(self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, redis: RedisServer | Cluster) -> None:
+    def __init__(
+        self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, redis: RedisServer | RedisCluster
+    ) -> None:
         self.report = Report()
         self._redis = redis
         self.store = Store(str(directory / "shop.sqlite"))
@@ -47,8 +49,8 @@ class Stage:
         return self._redis
 
     @property
-    def cluster(self) -> Cluster:
-        assert isinstance(self._redis, Cluster)
+    def cluster(self) -> RedisCluster:
+        assert isinstance(self._redis, RedisCluster)
         return self._redis
 
     @classmethod
@@ -59,7 +61,7 @@ class Stage:
             directory = Path(tempfile.mkdtemp(prefix="aiolock-demo-"))
             reaper = Reaper(directory)
             stack.callback(reaper.reap)
-            redis = stack.enter_context(Cluster.started() if cluster else RedisServer.start(owned=True))
+            redis = stack.enter_context(RedisCluster.start() if cluster else RedisServer.start(owned=True))
             stage = cls(directory, reaper, await stack.enter_async_context(browser()), redis)
             stack.callback(stage.store.close)
             stack.callback(stage.kill_all)
@@ -68,7 +70,7 @@ class Stage:
     async def hire(self, *names: str, locked: bool = True) -> None:
         """Start workers and wait until they serve."""
         settings = {
-            "SHOP_REDIS": " ".join(self._redis.urls) if isinstance(self._redis, Cluster) else self._redis.url,
+            "SHOP_REDIS": " ".join(self._redis.urls) if isinstance(self._redis, RedisCluster) else self._redis.url,
             "SHOP_DATABASE": str(self._directory / "shop.sqlite"),
             "SHOP_TTL": str(self.ttl),
             "SHOP_LOCKED": "1" if locked else "0",
