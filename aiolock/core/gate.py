@@ -21,6 +21,7 @@ from .policy import Policy
 from .queue_entry import QueueEntry, TaskWaiter
 from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
+from .scheduler import NEVER
 from .stepwise import Stepwise
 from .waiter import Waiter
 
@@ -134,7 +135,8 @@ class Gate:
         assert grant is not None
         if runtime.clock.now() >= grant.deadline:
             return None
-        waiter.stop()
+        if waiter.replies >= 0 or waiter.due != NEVER:
+            waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
         hold = Hold(entry, grant, runtime.clock, runtime.scheduler, self)
         if not grant.provisional:  # otherwise the answer to its confirmation says that it is true

@@ -35,6 +35,7 @@ def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
         if found is None:
             return False
         heir, over = found, True
+        runtime.scheduler.forget(heir)
     heir.continues = not over
     queue.taken -= 1
     _Transfer(queue, hold, heir, over, result)
@@ -64,7 +65,7 @@ class _Transfer:
         self._call: Call[TransferOutcome] = self._request(hold.tainted)
         self._call.unanswered = self._unanswered
         self._call.settle = self._settle
-        heir.offered()
+        heir.state = ASKING
         queue.runtime.backend.post(self._call)
 
     def _request(self, tainted: bool) -> Call[TransferOutcome]:

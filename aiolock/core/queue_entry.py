@@ -180,12 +180,6 @@ class QueueEntry:
         self.gate.runtime.backend.post(call)
         self.asked_at = call.sent_at
 
-    def offered(self) -> None:
-        """A release that is being written hands the name on to this entry, or queues it."""
-        self.state = ASKING
-        if self.due != NEVER:
-            self.gate.runtime.scheduler.forget(self)
-
     def pause(self) -> None:
         """The server gave no verdict: ask again, a little later each time."""
         self.ask_at(self.gate.runtime.clock.now() + self.waits().unanswered())

@@ -49,6 +49,7 @@ class Waiter(Generic[E]):
         patient: an outage does not end the wait; otherwise the server must answer within `request_timeout`.
 
     Attributes:
+        replies: how often the server had answered when it came; -1 if it is patient.
         queues: it waits for its turn; otherwise it is refused if the name is held.
         liveness_ms: how long its request says that this process waits; 0: it does not queue.
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
@@ -60,7 +61,6 @@ class Waiter(Generic[E]):
     __slots__ = (
         "_expires",
         "_queue",
-        "_replies",
         "asked",
         "calls",
         "due",
@@ -70,12 +70,13 @@ class Waiter(Generic[E]):
         "outcome",
         "policy",
         "queues",
+        "replies",
     )
 
     def __init__(self, queue: Queue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
         runtime, metadata = queue.runtime, policy.metadata
         self._queue = queue
-        self._replies = -1 if patient else queue.replies
+        self.replies: int = -1 if patient else queue.replies
         self.calls: Calls = calls
         self.policy: Policy = policy
         self.metadata: str = runtime.binding.holder if metadata is None else f"{runtime.binding.holder}\n{metadata}"
@@ -94,7 +95,7 @@ class Waiter(Generic[E]):
         """An outage is its error: it does not wait, or the server has not answered since it came and must answer in
         time.
         """
-        return not self.queues or self._queue.replies == self._replies
+        return not self.queues or self._queue.replies == self.replies
 
     def wait_again(self) -> None:
         """Its grant is void: it waits anew."""
@@ -110,7 +111,7 @@ class Waiter(Generic[E]):
     def stop(self) -> None:
         """It no longer waits."""
         runtime = self._queue.runtime
-        if self._replies >= 0:  # it is not patient
+        if self.replies >= 0:
             runtime.patience.end(self)
         if self.due != NEVER:
             runtime.scheduler.forget(self)
