@@ -481,13 +481,13 @@ async def test_a_process_that_was_not_reached_keeps_its_place(
     behind = await queue_up(crew, peer.fair_lock("a"), 2, backend)
     before = queue_numbers(backend)
     channel = runtime_of(locks).keys.manager(runtime_of(locks).binding.id)
-    publish = backend.store.publish
-    backend.store.publish = lambda to, text: 0 if to == channel else publish(to, text)  # type: ignore[method-assign]
+    numsub = backend.store.numsub
+    backend.store.numsub = lambda to: 0 if to == channel else numsub(to)  # type: ignore[method-assign]
     await lease.release()
     await settle(backend)
     assert inside([away, *behind]) == [False, True, False]
     assert next(iter(queue_numbers(backend).items())) == next(iter(before.items()))
-    backend.store.publish = publish  # type: ignore[method-assign]
+    backend.store.numsub = numsub  # type: ignore[method-assign]
     await behind[0].end()
     await settle(backend)
     assert inside([away, behind[1]]) == [True, False]
@@ -506,15 +506,15 @@ async def test_a_message_that_was_not_counted_is_no_grant(peer: LockManager, bac
         (behind,) = await queue_up(crew, peer.fair_lock("a"), 1, backend)
         before = queue_numbers(backend)
         channel = runtime_of(locks).keys.manager(runtime_of(locks).binding.id)
-        publish = backend.store.publish
-        backend.store.publish = (  # type: ignore[method-assign]
-            lambda to, text: publish(to, text) * (to != channel)
-        )
+        owner = next(iter(before))
+        numsub = backend.store.numsub
+        backend.store.numsub = lambda to: 0 if to == channel else numsub(to)  # type: ignore[method-assign]
         await lease.release()
+        tell(locks, backend, f"granted {owner} {lease.fence + 1} 0")
         await settle(backend)
         assert inside([away, behind]) == [False, True]
         assert next(iter(queue_numbers(backend).items())) == next(iter(before.items()))
-        backend.store.publish = publish  # type: ignore[method-assign]
+        backend.store.numsub = numsub  # type: ignore[method-assign]
         await behind.end()
         await settle(backend)
         assert inside([away]) == [True]
