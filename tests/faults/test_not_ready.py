@@ -12,6 +12,10 @@ import redis
 import redis.asyncio
 
 from aiolock import AcquireTimeout, BackendError, LockManager
+from aiolock.backends.redis.connection import Link
+from aiolock.backends.redis.dialer import Dialer
+from aiolock.backends.redis.failures import Unready
+from aiolock.backends.redis.handshake import Handshake
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 
@@ -101,3 +105,24 @@ async def test_it_takes_too_long(slow_server: RedisServer, how: str) -> None:
         await until(lambda: waited_for(locks) == "None")
         async with locks.lock("free"):
             pass
+
+
+class Tiring:
+    """A connector whose server is busy at first, and then does not answer."""
+
+    address, db, fixed, credentials = "", 0, True, None
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def connect(self) -> Link:
+        self.asked += 1
+        if self.asked > 1:
+            await asyncio.sleep(60)
+        raise Unready("BUSY")
+
+
+async def test_the_reason_that_is_known_counts() -> None:
+    """Kept by Dialer.find_master: `known`."""
+    with pytest.raises(BackendError, match=WORDS["busy"]):
+        await Dialer(Tiring(), Handshake()).find_master(0.05)

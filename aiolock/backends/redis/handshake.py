@@ -121,10 +121,8 @@ class Handshake:
         refused = [at for at, reply in enumerate(replies) if isinstance(reply, ErrorReply)]
         if refused[:1] == [0] and self._previous is not None:
             del refused[0]  # CLIENT ID says enough
-        if refused == [_ROLE]:
-            return  # INFO says it, too
         if _ROLE in refused and _INFO not in refused:
-            refused.remove(_ROLE)
+            refused.remove(_ROLE)  # INFO says it, too
         if refused:
             commands, rights, losses = zip(*(_RIGHTS[at] for at in refused), strict=True)
             self._complaints.make(
