@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, cast
 
-from ..errors import NotAcquired
+from ..errors import AiolockError, NotAcquired
 from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Released
@@ -261,6 +261,11 @@ class Gate:
         hold.end()
         self._holds -= 1
         self.runtime.holds.pop(hold.owner, None)
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """See `LossListener`."""
+        return self.runtime.backend.unreachable
 
     def check_here(self, name: str, remedy: str) -> None:
         """See `LossListener`."""

@@ -7,7 +7,7 @@ import weakref
 from typing import Protocol
 
 from ..clock import Clock
-from ..errors import LockLost, LossReason
+from ..errors import AiolockError, LockLost, LossReason
 from ..log import Log
 from ..scripts.base import Ending
 from .calls import Calls, Contention, joint
@@ -63,6 +63,10 @@ class LossListener(Protocol):
     """The gate, as its holds see it."""
 
     contention: Contention
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """Why there is no server, if there is none."""
 
     def check_here(self, name: str, remedy: str) -> None:
         """Raise where nothing may be changed: in another thread, on another loop, and in a forked child."""
@@ -132,6 +136,8 @@ class Hold(Term):
             if not told.done():
                 tell_of_loss(told.set_result, reason)
         self.watchers = ()
+        if reason is LossReason.UNREACHABLE and self._error is None:
+            self._error = self.listener.unreachable
         self.listener.lost(self)
         tell = logger.warning if reason in CALM else logger.error
         tell(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import BackendError, LossReason
+from ..errors import AiolockError, LossReason
 from ..log import Log
 
 logger: Log = Log("aiolock.hold")
@@ -24,7 +24,7 @@ CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
 """Losses that someone asked for: logged as WARNING, not ERROR."""
 
 
-def explain_loss(reason: LossReason, blocked: float, failure: BackendError | None) -> str:
+def explain_loss(reason: LossReason, blocked: float, failure: AiolockError | None) -> str:
     """Return the reason, and its remedy.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..clock import Clock
-from ..errors import BackendError, LossReason
+from ..errors import AiolockError, BackendError, LossReason
 from ..log import Log
 from ..scripts.base import Part
 from ..scripts.outcomes import Failed, Renewed, RenewOutcome
@@ -94,7 +94,7 @@ class Term:
         deadline = self.expiry - self._margin
         self.deadline: float = deadline if deadline < self._limit else self._limit
         self._retry = 0
-        self._error: BackendError | None = None
+        self._error: AiolockError | None = None
         self._silent = False  # the server did not answer while this loop ran
         self._patience = NEVER  # when a renewal on its way should have been answered
         usual = sent_at + ttl_ms / 3000 if policy.renew else NEVER

@@ -174,9 +174,10 @@ async def test_a_wrong_password(limited: redis.asyncio.Redis, redis_server: Redi
 async def test_a_password_that_is_missing(own_server: RedisServer) -> None:
     async with redis.asyncio.Redis.from_url(own_server.url) as raw:
         await raw.config_set("requirepass", "secret")
-        with pytest.raises(BackendError) as caught:
-            await RedisBackend(own_server.url).open(timeout=5, reconnected=lambda: None)
-        assert not caught.value.transient
+        for pushes in (True, False):  # with HELLO, and without
+            with pytest.raises(BackendError, match="refused the credentials") as caught:
+                await RedisBackend(own_server.url, pushes=pushes).open(timeout=5, reconnected=lambda: None)
+            assert not caught.value.transient
         await raw.config_set("requirepass", "")
 
 

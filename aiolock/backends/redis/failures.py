@@ -203,6 +203,8 @@ def _unconnected(error: BaseException) -> AiolockError:
     if isinstance(error, (Misplaced, Unready)):
         return BackendError("", text, transient=True)
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
+        if text.startswith("HELLO must be called"):
+            text = "it wants a user and a password, and none was given"
         return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
     if isinstance(error, ResponseError) and ("NOPROTO" in text or "unknown command" in text.lower()):
         return ConfigurationError(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from redis.exceptions import AuthenticationError
-
 from ...errors import ConfigurationError
 from .complaints import Complaints
 from .connection import Link
@@ -71,7 +69,6 @@ class Handshake:
 
         Raises:
             ConfigurationError: the server is too old, or not of the kind that is needed.
-            AuthenticationError: it wants a password.
             Misplaced: it is a replica.
             Unready: it answers, but nothing else for now.
 
@@ -162,8 +159,6 @@ class Handshake:
 
 def _judge_readiness(replies: Sequence[object], info: dict[bytes, bytes]) -> None:
     codes = {code_of(reply) for reply in replies if isinstance(reply, ErrorReply)}
-    if "NOAUTH" in codes:
-        raise AuthenticationError("it wants a password (NOAUTH)")
     if info.get(b"loading", b"0") != b"0":
         codes.add("LOADING")
     for code in codes & NOT_READY.keys():
