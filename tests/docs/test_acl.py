@@ -15,11 +15,12 @@ from aiolock.scripts import latch, lock, multi, queue
 from aiolock.scripts.base import Script
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
+from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 
 from .blocks import blocks
 
-SECTIONS = ("connection", "locks", "queues", "latches", "quorum", "replicas", "database")
+SECTIONS = ("connection", "locks", "queues", "latches", "quorum", "replicas", "cluster", "database")
 CONNECTION = {
     "client|info",
     "client|kill",
@@ -61,6 +62,7 @@ def test_the_rules_allow_what_is_used() -> None:
         "latches": used(*latch.SCRIPTS),
         "quorum": set(),
         "replicas": {"wait"},
+        "cluster": {"cluster|slots", "asking", "eval", "ssubscribe"},
         "database": {"select"},
     }
 
@@ -180,6 +182,26 @@ async def test_replicas(replicated: Pair) -> None:
     async with LockManager(limited.url, min_replicas=1, replica_timeout=2.0) as locks, locks.lock("a") as lease:
         await lease.renew()
     limited.check()
+
+
+async def test_a_cluster(masters_only: Cluster) -> None:
+    """Names on several nodes, one of which is being moved: a node says ASK, and scripts go as text."""
+    servers = [Limited(node.url, node.link, "locks", "cluster") for node in masters_only.nodes]
+    names = [masters_only.names_on(node)[0] for node in masters_only.nodes]
+    new = masters_only.names_on(masters_only.nodes[0], 2)[1]
+    target = masters_only.nodes[1]
+    urls = [server.url for server in servers]
+    async with LockManager.cluster(urls) as one, LockManager.cluster(urls, liveness=0.1) as other:
+        await take_turns(one.multi_lock(*names), other.multi_lock(*names))
+        for step in masters_only.moving(masters_only.slot(new), target):
+            if step == "migrating":
+                waiting = asyncio.ensure_future(one.lock(new).acquire())
+                async with asyncio.timeout(10):
+                    while "cmdstat_asking" not in target.text("INFO", "commandstats"):  # noqa: ASYNC110 - not announced
+                        await asyncio.sleep(0.005)
+        await (await waiting).release()
+    for server in servers:
+        server.check()
 
 
 async def test_a_lost_connection(own_server: RedisServer) -> None:
