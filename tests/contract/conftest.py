@@ -20,7 +20,7 @@ from .places import ClusterPlace, MemoryPlace, Place, PollingPlace, QuorumPlace,
 
 HERE = Path(__file__).parent
 PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster")
-ON_A_CLUSTER = {"test_lock.py", "test_latch.py"}
+ON_A_CLUSTER = {"test_lock.py", "test_multi_lock.py", "test_latch.py"}
 """What always runs there, too; with --topologies everything does."""
 
 

@@ -12,13 +12,15 @@ from aiolock import AcquireTimeout, Holder, LockManager
 from tests.support.redis_cli import CommandStats
 
 NAME = "order:42"
+AFTER = "order:43"
+"""Taken after NAME: also on a cluster, where the slots decide."""
 KINDS = {
     "lock": lambda locks, **options: locks.lock(NAME, **options),
     "fair_lock": lambda locks, **options: locks.fair_lock(NAME, **options),
     "read": lambda locks, **options: locks.rw_lock(NAME, **options).read,
     "write": lambda locks, **options: locks.rw_lock(NAME, **options).write,
     "semaphore": lambda locks, **options: locks.semaphore(NAME, 1, **options),
-    "multi_lock": lambda locks, **options: locks.multi_lock(NAME, "zebra", **options),
+    "multi_lock": lambda locks, **options: locks.multi_lock(NAME, AFTER, **options),
 }
 THIS = Holder(NAME, f"{socket.gethostname()}:{os.getpid()}", "invoice run")
 
@@ -41,10 +43,10 @@ async def test_who_holds_it(locks: LockManager, others: LockManager, kind: str) 
 
 async def test_one_of_several_names(locks: LockManager, others: LockManager) -> None:
     """Its own name, not that of all. Kept by `_said`: `part`."""
-    async with others.lock("zebra", metadata="invoice run"):
-        attempt = locks.multi_lock(NAME, "zebra").try_acquire()
+    async with others.lock(AFTER, metadata="invoice run"):
+        attempt = locks.multi_lock(NAME, AFTER).try_acquire()
         assert await attempt is None
-        assert attempt.holder == Holder("zebra", THIS.process, "invoice run")
+        assert attempt.holder == Holder(AFTER, THIS.process, "invoice run")
 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)

@@ -149,9 +149,12 @@ def tombstones(where: Where) -> list[str]:
 
 
 def all_keys(where: Where) -> list[str]:
-    """Every key on the server."""
+    """Every key on the server, or on all masters of a cluster."""
     place = _place(where)
-    found = place.keys() if isinstance(place, Store) else place.keys("*")
+    if isinstance(place, redis.RedisCluster):
+        found = place.keys("*", target_nodes=redis.RedisCluster.PRIMARIES)
+    else:
+        found = place.keys() if isinstance(place, Store) else place.keys("*")
     return [_text(key) for key in found]
 
 
