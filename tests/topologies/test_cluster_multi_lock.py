@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -105,3 +106,23 @@ async def test_busy_names_move_meanwhile(
                         await asyncio.sleep(0.005)
         over = True
     assert {key.rpartition("}")[2] for key in masters_only.keys()} <= {"", ":alive"}  # noqa: SIM118
+
+
+async def test_replicas_acknowledge_each_part(cluster: Cluster) -> None:
+    """Its undo follows its acquire, over both connections to a master. Kept by ReplicatedBackend.run: `parts`."""
+    names = [cluster.names_on(master)[0] for master in cluster.masters]
+    async with (
+        LockManager.cluster(cluster.urls[:1], ttl=30.0, min_replicas=1, replica_timeout=2.0) as locks,
+        LockManager.cluster(cluster.urls[:1], ttl=30.0) as others,
+    ):
+        async with locks.multi_lock(*names) as lease:
+            assert await others.multi_lock(*names).try_acquire() is None
+            await lease.renew()
+        for _ in range(20):
+            acquiring = asyncio.ensure_future(locks.multi_lock(*names).acquire())
+            await asyncio.sleep(0.0005)
+            acquiring.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await (await acquiring).release()
+        async with others.multi_lock(*names).acquire(timeout=ENOUGH):
+            pass

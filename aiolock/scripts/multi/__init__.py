@@ -86,6 +86,11 @@ class MultiCalls:
         self._channel = keys.managers
 
     @property
+    def states(self) -> Sequence[str]:
+        """The key of each name's state."""
+        return self._keys[::3]
+
+    @property
     def groups(self) -> Sequence[MultiCalls]:
         """The same, for the names of each place: all are in one."""
         return (self,)

@@ -9,7 +9,6 @@ from ...errors import BackendError
 from ..base import Call, Ending, Part
 from ..joint import JointCall, JointPart, Result
 from ..keys import Keys
-from ..lock import LockCalls
 from ..outcomes import Held, Kept, Missing, ReleaseOutcome
 from . import MultiCalls, join
 
@@ -22,12 +21,13 @@ def multi_calls(keys: Keys, names: Sequence[str], place: Callable[[str], int]) -
         names: sorted, each once.
         place: where a key is; its groups are in the order of their places.
     """
-    places: dict[int, list[str]] = {}
-    for name in names:
-        places.setdefault(place(keys.of(LockCalls.kind, name).lock), []).append(name)
-    if len(places) == 1:
-        return MultiCalls(keys, names)
-    return SpreadCalls(keys, names, [MultiCalls(keys, places[at]) for at in sorted(places)])
+    calls = MultiCalls(keys, names)
+    groups: dict[int, list[str]] = {}
+    for name, state in zip(names, calls.states, strict=True):
+        groups.setdefault(place(state), []).append(name)
+    if len(groups) == 1:
+        return calls
+    return SpreadCalls(keys, names, [MultiCalls(keys, groups[at]) for at in sorted(groups)])
 
 
 class SpreadCalls(MultiCalls):
