@@ -53,7 +53,7 @@ class _Transfer:
         result: told how the hold's end went.
     """
 
-    __slots__ = ("_call", "_heir", "_hold", "_over", "_owner", "_queue", "_result")
+    __slots__ = ("_call", "_heir", "_hold", "_over", "_owner", "_queue", "_result", "_sent_at")
 
     def __init__(self, queue: LocalQueue, hold: Hold, heir: QueueEntry, over: bool, result: ReleaseResult) -> None:
         self._queue = queue
@@ -62,6 +62,7 @@ class _Transfer:
         self._owner = heir.owner
         self._over = over
         self._result = result
+        self._sent_at = 0.0  # when it was first written, if it was written again
         self._call: Call[TransferOutcome] = self._request(hold.tainted)
         self._call.unanswered = self._unanswered
         self._call.settle = self._settle
@@ -92,6 +93,7 @@ class _Transfer:
     def _unanswered(self) -> bool:
         self._hold.tainted = True
         self._heir.taint()
+        self._sent_at = self._sent_at or self._call.sent_at
         if not self._wanted:  # the heir is gone, and its undo follows: end both
             return False
         self._call.args = self._request(True).args
@@ -107,7 +109,10 @@ class _Transfer:
         if isinstance(outcome, Granted | Passed):
             queue.replies += 1
             if self._wanted:  # first: its task runs before that of the hold that has ended
-                heir.take(outcome, self._call.sent_at)
+                copied = isinstance(outcome, Passed) and self._sent_at
+                heir.take(outcome, copied or self._call.sent_at)
+                if copied:  # a copy finds the place, and does not say that this process lives: the first one did
+                    heir.verify()
             self._result.settle(Released(hold.fence))
             return
         if isinstance(outcome, Missing):

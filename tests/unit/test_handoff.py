@@ -1,0 +1,59 @@
+"""A hand-off whose answer was lost, and which is repeated: what its answer proves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiolock import LockManager
+
+from .world import LIVENESS, Crew, Holder, SlowBackend, settle, state_of, turns
+
+
+@pytest.fixture
+def backend() -> SlowBackend:
+    return SlowBackend()
+
+
+@pytest.fixture
+async def locks(backend: SlowBackend) -> AsyncIterator[LockManager]:
+    async with LockManager(backend, handoff_limit=0) as manager:
+        yield manager
+
+
+async def test_the_answer_to_a_copy_does_not_say_that_the_process_lives(
+    backend: SlowBackend, locks: LockManager, peer: LockManager, crew: Crew
+) -> None:
+    """The first request queued it, and counts: the server's grant lasts no longer. Kept by handoff: `_sent_at`.
+
+    Found by simulation.
+    """
+    holder = Holder(crew, locks.lock("a"))
+    await holder.entered
+    other = Holder(crew, peer.lock("a"))
+    await settle(backend)
+    believed: list[tuple[float, float]] = []
+
+    async def next_one() -> None:
+        async with locks.lock("a") as lease:
+            believed.append((lease.remaining(), state_of(backend, "a").pttl / 1000))
+
+    waiter = crew.start(next_one())
+    await settle(backend)
+    backend.calls.clear()
+    holder.leave.set()
+    while "transfer" not in backend.calls:
+        await turns(1)
+    backend.clock.jump(LIVENESS * 0.8)
+    backend.die("reply")
+    await other.entered
+    while backend.calls.count("transfer") < 2:
+        await turns(1)
+    await turns(backend.turns + 1)  # its answer is there
+    other.leave.set()
+    await waiter
+    ((counted_on, kept),) = believed
+    assert counted_on <= kept
+    await other.task
+    await holder.task
