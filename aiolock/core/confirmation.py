@@ -76,7 +76,7 @@ class Confirmation:
             hold.judged(outcome, sent_at)
             return
         if isinstance(outcome, Renewed):
-            renewed = Grant(replace(grant.outcome, pttl=outcome.pttl), sent_at, entry.asker.policy.margin)
+            renewed = Grant(replace(grant.outcome, pttl=outcome.pttl), sent_at, entry.asker.policy)
             if entry.grant is grant:  # the waiter did not run yet
                 entry.grant = renewed
             elif entry.state in (ASKING, QUEUED):

@@ -245,7 +245,8 @@ class LocalQueue:
         self.taken += 1
         first.entry = entry
         if first is not entry.asker:
-            grant.provisional = grant.provisional or first.policy is not entry.asker.policy
+            if first.policy is not entry.asker.policy:
+                grant = entry.grant = Grant(grant.outcome, grant.sent_at, first.policy, provisional=True)
             entry.asker = first
         if not entry.continues:
             entry.continues = True

@@ -234,7 +234,7 @@ class QueueEntry:
             asker, policy = self.asker, self.asker.policy
             # A request that did not ask to be queued was granted at once, or as a copy of such a request.
             provisional = outcome.pttl < policy.ttl_ms and asker.liveness_ms > 0
-            self.gate.granted(self, Grant(outcome, sent_at, policy.margin, provisional))
+            self.gate.granted(self, Grant(outcome, sent_at, policy, provisional))
         elif isinstance(outcome, Queued | Passed):
             self.queued(outcome, sent_at)
         elif isinstance(outcome, BackendError):
@@ -265,7 +265,7 @@ class QueueEntry:
         if self.state not in (ASKING, QUEUED) or (serial and self.wait is not None and serial <= self.wait.serial):
             return
         gate, runtime = self.gate, self.gate.runtime
-        grant = Grant(outcome, self._stated_at(), self.asker.policy.margin, provisional)
+        grant = Grant(outcome, self._stated_at(), self.asker.policy, provisional)
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have granted to another by now, over others of its waiters, too.
             runtime.queue_entries.verify()
@@ -318,7 +318,7 @@ class QueueEntry:
         elif isinstance(outcome, Granted) and not self.gate.runtime.backend.abilities.tells_grants:
             self.ask()  # the answer to a request of its own counts
         elif isinstance(outcome, Granted):
-            self.gate.granted(self, Grant(outcome, sent_at, self.asker.policy.margin, self.asker.calls.one_refresh))
+            self.gate.granted(self, Grant(outcome, sent_at, self.asker.policy, self.asker.calls.one_refresh))
         elif isinstance(outcome, Failed):
             self.unknown(BackendError(self.asker.calls.name, outcome.error, outcome.transient))
         else:

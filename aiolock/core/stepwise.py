@@ -104,7 +104,7 @@ class Stepwise(Gathering):
         runtime = gate.runtime
         runtime.fences.heard(outcome.fence)  # the next one's is greater
         gate.replies -= 1  # those that wait have no answer before all places have answered
-        grant = Grant(outcome, sent_at, self.asker.policy.margin)
+        grant = Grant(outcome, sent_at, self.asker.policy)
         foothold = Foothold(self, calls, grant, runtime.clock, runtime.scheduler, self._fell)
         self._held += (foothold,)
         self._abandoned = self._abandoned or outcome.abandoned
@@ -127,7 +127,7 @@ class Stepwise(Gathering):
         self._let_go()
         self.gate.replies += 1
         granted = Granted(fence, outcome.pttl, self._abandoned)
-        self.gate.granted(self, Grant(granted, sent_at, self.asker.policy.margin))
+        self.gate.granted(self, Grant(granted, sent_at, self.asker.policy))
 
     def _fell(self, foothold: Foothold) -> None:
         """It lost a group."""

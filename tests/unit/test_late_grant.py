@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from aiolock import LockManager
 from aiolock.core.manager_channel import ManagerChannel
 from aiolock.testing import MemoryBackend, VirtualClock
+
+from .world import SlowBackend, settle, turns
 
 LATE = 2.8
 """Seconds: past the deadline of a grant that lasts for the liveness of 3 s, while the waiter still counts as alive."""
@@ -28,3 +32,40 @@ async def test_the_entry_is_kept(aiolock_memory: MemoryBackend, aiolock_clock: V
         assert not waiter.done()
         await lease.release()
         await (await waiter).release()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+async def test_a_ttl_shorter_than_the_liveness(kind: str) -> None:
+    """It is over although the grant is not: no block begins with a lost lease. Kept by Grant: `deadline`.
+
+    Found by simulation.
+    """
+    backend = SlowBackend()
+    async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
+        lease = await peer.lock("a").acquire()
+        waiter = asyncio.create_task(getattr(locks, kind)("a", ttl=1.0).acquire())
+        await settle(backend)
+        released = lease.release()
+        await turns(1)
+        backend.clock.jump(0.95)  # before the message is read
+        later = await waiter
+        assert not later.lost
+        await later.release()
+        await released
+
+
+async def test_a_task_with_a_shorter_ttl_than_the_one_that_asked() -> None:
+    """It takes over the grant, and has its own margin at once. Kept by LocalQueue._give: `first.policy`."""
+    backend = SlowBackend(turns=10)
+    async with LockManager(backend) as locks:
+        asking = asyncio.create_task(locks.lock("a", ttl=30.0).acquire())
+        other = asyncio.create_task(locks.lock("a", ttl=1.0).acquire())
+        await turns(2)
+        asking.cancel()
+        lease = await other
+        for _ in range(3):  # the confirmation takes longer
+            backend.clock.jump(0.002)
+            await turns(1)
+        assert not lease.lost
+        assert 0.8 < lease.remaining() < 1.0
+        await lease.release()
