@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiolock.backends.cluster import transit as transits
@@ -41,8 +41,10 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transits, "FIRST", 0.0)
 
 
+@example([("call", "a", False), ("move", "a", 1), ("learn",), ("call", "a", True), ("lose", 0, 0)])
+@example([("call", "a", True), ("call", "a", True), ("migrate", "a", 1), ("serve", 0), ("assign", "a"), ("serve", 0)])
 @given(st.lists(STEP, max_size=40))
-@examples(300)
+@examples(200)
 def test_every_interleaving(steps: list[tuple[object, ...]]) -> None:
     """Each call ends once. None runs twice, or after a later one of its name, unless its maker was asked."""
     asyncio.run(interleave(steps))
@@ -116,14 +118,104 @@ def judge(world: World) -> None:
         if work.withdrawn:
             assert work.runs == []
     for name in NAMES:
-        works = [work for work in world.works if work.name == name]
+        works = sorted((work for work in world.works if work.name == name), key=lambda work: work.place)
         for number, work in enumerate(works):
             for later in works[number + 1 :]:
                 assert in_order(work, later), (work, work.runs, work.asked_at, later, later.runs)
 
 
 def in_order(work: Work, later: Work) -> bool:
-    """Every run of `work` after one of `later` was approved by its maker in between."""
+    """Every run of `work` after one of `later` was approved by its maker in between; or the other ran before there was
+    anything in the place of `work`.
+    """
     return all(
-        any(ran < asked < again for asked in work.asked_at) for again in work.runs for ran in later.runs if ran < again
+        any(ran < asked < again for asked in work.asked_at)
+        for again in work.runs
+        for ran in later.runs
+        if work.made_at < ran < again
     )
+
+
+async def test_a_late_redirection_does_not_undo_a_newer_map() -> None:
+    """Two cross: the map says C, and then A, which was asked before, says B. Kept by Router.refused: `is node`."""
+    world = World()
+    one, two = world.call("a"), world.call("a")
+    world.owner["a"] = world.addresses[B]
+    serve(world, A)
+    old = world.owner["a"]
+    world.owner["a"] = world.addresses[C]
+    world.learn()
+    world.owner["a"] = old
+    serve(world, A)  # it has heard nothing of C
+    world.owner["a"] = world.addresses[C]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert B not in [address.port for address, link in world.links.items() if link.way]
+    await heal(world)
+    assert one.runs < two.runs
+    assert (one.writes, two.writes, world.refreshes) == (1, 1, 2)
+
+
+async def test_a_redirection_moves_one_slot_at_once() -> None:
+    """New calls go to the new owner directly, once those before them are answered. Kept by Router.refused."""
+    world = World()
+    first = world.call("a")
+    world.owner["a"] = world.addresses[B]
+    serve(world, A)
+    await asyncio.sleep(0)
+    serve(world, B)
+    await asyncio.sleep(0)
+    assert (first.results, world.router.transits, world.refreshes) == (["x"], {}, 1)
+    second = world.call("a")
+    serve(world, B)
+    assert second.results == ["x"]
+    assert [node.address.port for node in world.joined] == [A, B]
+
+
+async def test_a_master_that_was_replaced_has_its_holds_verified() -> None:
+    """Kept by Router.learn: `replaced`. A slot that moves takes its keys along, so it is no reason."""
+    world = World()
+    for name in NAMES:
+        world.call(name)
+    world.owner["a"] = world.addresses[B]
+    world.learn()
+    assert world.verified == 0
+    world.owner["b"] = world.addresses[B]
+    world.learn()
+    world.learn()
+    assert world.verified == 1
+
+
+async def test_a_request_that_no_node_runs_can_be_withdrawn() -> None:
+    """As long as the cluster is down: it was written, and did not run. Kept by Refusals and Transit."""
+    world = World()
+    world.down = True
+    work = world.call("a")
+    for _ in range(3):
+        serve(world, A)
+        await asyncio.sleep(0)
+    assert "CLUSTERDOWN" in str(world.router.unreachable)
+    serve(world, A)
+    assert work.withdraw()
+    await heal(world)
+    assert work.runs == []
+    assert "withdrawn" in str(work.results)
+    assert world.router.unreachable is None
+
+
+async def test_a_slot_that_no_one_serves() -> None:
+    """Requests wait, and can be withdrawn. Kept by Transit._advance and Transit._queue."""
+    world = World()
+    owner = world.owner.pop("a")
+    world.learn()
+    works = [world.call("a") for _ in range(3)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert "no node serves" in str(world.router.unreachable)
+    assert works[1].withdraw()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [len(work.results) for work in works] == [0, 1, 0]
+    world.owner["a"] = owner
+    await heal(world)
+    assert works[0].runs < works[2].runs

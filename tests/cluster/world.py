@@ -24,16 +24,24 @@ SLOT = {slot_of(name): name for name in NAMES}
 class Work(Call[str]):
     """A call about a name.
 
+    Args:
+        world: where it runs.
+        name: what it is about.
+        wanted: its maker wants it to run again, if it may have run; otherwise makes another call in its place.
+        of: the call in whose place this one is.
+
     Attributes:
-        number: the order in which calls were made.
+        made_at: when.
+        place: where it is in the order of the calls.
         runs: when it ran: the numbers of the world's steps.
         asked_at: when its maker was asked whether it may run again.
         results: what it was settled with.
     """
 
-    def __init__(self, world: World, name: str, wanted: bool) -> None:
+    def __init__(self, world: World, name: str, wanted: bool, of: Work | None = None) -> None:
         super().__init__(name, ECHO, (name,), ("x",), self._asked)
-        self.number = world.tick()
+        self.made_at = world.tick()
+        self.place: tuple[int, ...] = (*(() if of is None else of.place), self.made_at)
         self.runs: list[int] = []
         self.asked_at: list[int] = []
         self.results: list[object] = []
@@ -43,6 +51,8 @@ class Work(Call[str]):
 
     def _asked(self) -> bool:
         self.asked_at.append(self._world.tick())
+        if not self._wanted:
+            self._world.call(self.name, True, of=self)
         return self._wanted
 
 
@@ -70,9 +80,9 @@ class World:
         self.time += 1
         return self.time
 
-    def call(self, name: str, wanted: bool = True) -> Work:
+    def call(self, name: str, wanted: bool = True, of: Work | None = None) -> Work:
         """Make a call, as `ClusterBackend.post` does."""
-        work = Work(self, name, wanted)
+        work = Work(self, name, wanted, of)
         self.works.append(work)
         slot = slot_of(name)
         node = self.router.serving(slot)

@@ -10,6 +10,7 @@ import pytest
 from aiolock.testing.server import RedisServer, ServerError
 
 from . import redis_cli
+from .installed import at_least
 from .replication import QUICKLY
 
 BUS = 10_000
@@ -66,7 +67,8 @@ class ClusterNode:
         Raises:
             redis.exceptions.ResponseError: it was refused; MOVED, for example.
         """
-        connection: Any = self.link.connection_pool.get_connection()
+        older = () if at_least("redis", 5, 3) else ("_",)
+        connection: Any = self.link.connection_pool.get_connection(*older)
         try:
             connection.send_command(*words)
             return connection.read_response()

@@ -8,6 +8,7 @@ import random
 from collections.abc import Collection
 from typing import Protocol
 
+from ...clock import format_seconds
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...log import Log
 from ..redis import Address, ErrorReply, Link, Seeds, refused, unconnected, without_frames
@@ -64,8 +65,15 @@ class Topology:
             BackendError: no node answers, or none serves any slot.
             ConfigurationError: a server is not part of a cluster, or does not suit.
         """
-        async with asyncio.timeout(timeout):
-            known, answered = await self._ask(())
+        try:
+            async with asyncio.timeout(timeout):
+                known, answered = await self._ask(())
+        except TimeoutError as error:
+            nodes = ", ".join(map(str, self._seeds.addresses))
+            raise BackendError(
+                "", f"none of {nodes} answered within {format_seconds(timeout)} s: are these nodes of the cluster?",
+                transient=True,
+            ) from error  # fmt: skip
         if not any(known.owners):
             raise BackendError("", f"the cluster that {answered} is part of serves no slot", transient=True)
         return known, answered

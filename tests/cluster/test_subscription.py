@@ -1,0 +1,127 @@
+"""Channels on several nodes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from aiolock.backends.base import Wake
+from aiolock.backends.cluster import subscription as subscriptions
+from aiolock.backends.cluster.node import Node
+from aiolock.backends.cluster.subscription import Subscription
+from aiolock.backends.redis import Address
+from aiolock.errors import BackendError
+from tests.faults.scene import until
+
+
+class Ear:
+    """A node's connection, as far as it hears."""
+
+    def __init__(self) -> None:
+        self.wake: Wake | None = None
+        self.told: asyncio.Future[None] | None = None
+
+    def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]:
+        self.wake = wake
+        self.told = asyncio.get_running_loop().create_future()
+        return self.told
+
+    def unsubscribe(self, channel: str) -> None:
+        self.wake = None
+
+    def hear(self, payload: str | BackendError | None) -> None:
+        assert self.wake is not None
+        self.wake(payload)
+
+    def refuse(self, error: BackendError) -> None:
+        assert self.told is not None
+        self.told.set_exception(error)
+
+
+Made = tuple[Subscription, list[Ear], list[object]]
+
+
+@pytest.fixture
+def make() -> Callable[[str], Made]:
+    def make(channel: str) -> Made:
+        heard: list[object] = []
+        made = Subscription(channel, heard.append)
+        ears = []
+        for number in range(3):
+            node = Node(Address("node", number))
+            ears.append(Ear())
+            node.backend, node.used = ears[-1], True  # type: ignore[assignment]
+            made.join(node)
+        return made, ears, heard
+
+    return make
+
+
+async def test_the_first_confirmation_counts(make: Callable[[str], Made]) -> None:
+    """A later one says that something may have been missed there."""
+    made, (one, two, _), heard = make("manager")
+    assert not made.future.done()
+    two.hear(None)
+    await made.future
+    one.hear(None)
+    assert heard == [None, None]
+
+
+async def test_a_message_is_delivered_once(make: Callable[[str], Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every node passes it on. One that is repeated comes by each of them again. Kept by Subscription._known."""
+    _, (one, two, three), heard = make("manager")
+    two.hear("a")
+    one.hear("a")
+    one.hear("a")
+    three.hear("b")
+    two.hear("a")
+    two.hear("b")
+    assert heard == ["a", "b", "a"]
+    monkeypatch.setattr(subscriptions, "REPEATED", -1.0)  # much later
+    one.hear("a")
+    one.hear("a")
+    assert heard == ["a", "b", "a", "a", "a"]
+
+
+async def test_a_refusal(make: Callable[[str], Made]) -> None:
+    """At first it is the answer; later the listener is told."""
+    made, (one, two, _), heard = make("manager")
+    one.refuse(BackendError("", "NOPERM"))
+    with pytest.raises(BackendError, match="NOPERM"):
+        await made.future
+    made, (one, two, _), heard = make("manager")
+    one.hear(None)
+    two.refuse(BackendError("", "NOPERM"))
+    await asyncio.sleep(0)
+    assert [str(each) for each in heard] == ["None", "NOPERM"]
+
+
+async def test_a_passing_refusal_is_repeated(make: Callable[[str], Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "RETRY", 0.0)
+    _, (one, two, _), heard = make("manager")
+    one.hear(None)
+    first = two.told
+    two.refuse(BackendError("", "LOADING", transient=True))
+    await until(lambda: two.told is not first)
+    assert heard == [None]
+
+
+async def test_a_tagged_channel_moves(make: Callable[[str], Made]) -> None:
+    """What the old node still says is dropped."""
+    made, (one, two, three), heard = make("latch:{a}")
+    assert made.slot is not None
+    node = Node(Address("node", 4))
+    ear = Ear()
+    node.backend, node.used = ear, True  # type: ignore[assignment]
+    late = one.wake
+    assert late is not None
+    made.move(node)
+    assert (one.wake, two.wake, three.wake) == (None, None, None)
+    late("old")
+    ear.hear(None)
+    ear.hear("new")
+    assert heard == [None, "new"]
+    made.end()
+    assert ear.wake is None
