@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 import redis
 import redis.asyncio
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-Version = tuple[int, int]
+from .redis_cli import Version, version_of
 
 EVERYTHING = ("reset", "on", ">secret", "~*", "&*", "+@all")
 CHANNELS: Version = (6, 2)
@@ -51,16 +47,3 @@ def need_channels(link: redis.Redis | redis.asyncio.Redis) -> None:
     """Skip the test if this server has no rights to channels."""
     if version_of(link) < CHANNELS:
         pytest.skip(NO_CHANNELS)
-
-
-def version_of(link: redis.Redis | redis.asyncio.Redis) -> Version:
-    """Return which version of Redis a server says it is; forks of it say one, too."""
-    options = link.connection_pool.connection_kwargs
-    return _version(str(options.get("host", "localhost")), int(options.get("port", 6379)))
-
-
-@functools.cache  # tests change the server of a port, but not its version
-def _version(host: str, port: int) -> Version:
-    with redis.Redis(host, port, retry=Retry(NoBackoff(), 0), socket_timeout=10.0) as link:
-        major, minor, *_ = str(link.info("server")["redis_version"]).split(".")  # type: ignore[index]
-    return int(major), int(minor)

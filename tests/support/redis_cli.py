@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from typing import Any
@@ -13,6 +14,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from aiolock.scripts import latch, lock, multi, queue
+
+Version = tuple[int, int]
 
 INSIDE_SCRIPTS = frozenset(
     name.lower()
@@ -42,6 +45,19 @@ def product(link: redis.Redis) -> tuple[str, str]:
     field = next(field for field in FORKS if field in info)
     keydb = str(info.get("executable", "")).endswith("keydb-server")  # nothing else tells
     return "KeyDB" if keydb else FORKS[field], str(info[field])
+
+
+def version_of(link: redis.Redis | redis.asyncio.Redis) -> Version:
+    """Return which version of Redis a server says it is; forks of it say one, too."""
+    options = link.connection_pool.connection_kwargs
+    return _version(str(options.get("host", "localhost")), int(options.get("port", 6379)))
+
+
+@functools.cache  # tests change the server of a port, but not its version
+def _version(host: str, port: int) -> Version:
+    with client(f"redis://{host}:{port}") as link:
+        major, minor, *_ = str(link.info("server")["redis_version"]).split(".")  # type: ignore[index]
+    return int(major), int(minor)
 
 
 def fill(link: redis.Redis) -> None:

@@ -225,7 +225,7 @@ def start_sentinels(
         master = stack.enter_context(RedisServer.start(*QUICKLY, *secret))
         if master.kind == "docker":
             pytest.skip("containers cannot reach each other on this machine's loopback")
-        follow = ("--replicaof", f"{master.host} {master.port}")
+        follow = ("--replicaof", master.host, str(master.port))
         replica = stack.enter_context(RedisServer.start(*QUICKLY, *secret, *follow))
         lines = [
             f"sentinel monitor {SERVICE} {master.host} {master.port} {QUORUM}",

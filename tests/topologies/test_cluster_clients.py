@@ -14,6 +14,7 @@ from aiolock import BackendError, ConfigurationError, LockManager, Poll
 from aiolock.backends.cluster import router
 from aiolock.backends.redis import Address, Seeds, is_cluster
 from aiolock.testing.server import RedisServer
+from tests.support import acl
 from tests.support.cluster import Cluster
 
 from .test_cluster_locks import ENOUGH
@@ -31,8 +32,9 @@ async def use(cluster: Cluster, locks: LockManager) -> None:
 
 @pytest.fixture
 def user(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    rules = ("reset", "on", ">secret", "~aiolock:*", "resetchannels", "&aiolock:*", "+@all")
     for node in cluster.nodes:
-        node.ask("ACL", "SETUSER", "locker", "on", ">secret", "~aiolock:*", "&aiolock:*", "+@all")
+        node.ask(*acl.setuser(node.link, "locker", *rules))
     yield "locker", "secret"
     for node in cluster.nodes:
         node.ask("ACL", "DELUSER", "locker")

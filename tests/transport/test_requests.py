@@ -19,7 +19,7 @@ from aiolock.scripts.base import Call, Script
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Granted
-from tests.support import acl
+from tests.support import redis_cli
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
 
@@ -240,7 +240,7 @@ async def test_a_flushed_script_is_loaded_again(backend: RedisBackend, raw: redi
         asked.append(i)
         return True
 
-    if acl.version_of(raw) < (6, 2):
+    if redis_cli.version_of(raw) < (6, 2):
         pytest.skip("it cannot end a pause")
     await backend.run(append("first"))
     await raw.script_flush()
