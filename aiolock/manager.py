@@ -10,13 +10,14 @@ from typing import Unpack
 from .backends.base import Backend
 from .backends.factory import backend_of
 from .backends.quorum import QuorumBackend
-from .backends.redis import Client, ClusterClient, Replicas, Seeds, is_cluster
+from .backends.redis import Client, ClusterClient, Replicas, Seeds, Sentinels, is_cluster
 from .clock import format_seconds
 from .core.acquisition import Acquisition
 from .core.lease import Lease
 from .core.lifecycle import Lifecycle
 from .core.policy import (
     Policy,
+    ShortTtl,
     check_duration,
     check_least,
     check_margin,
@@ -29,7 +30,7 @@ from .core.resume import check_kind, resume
 from .core.runtime import Limits, Runtime
 from .core.ticket import Ticket
 from .errors import ConfigurationError
-from .manager_options import ManagerOptions, QuorumOptions
+from .manager_options import ManagerOptions, QuorumOptions, replicas_of
 from .primitives.fair_lock import FairLock
 from .primitives.latch import TTL, Latch
 from .primitives.lock import Lock
@@ -86,7 +87,7 @@ class LockManager:
 
     def __init__(
         self,
-        source: str | Client | ClusterClient | Seeds | Backend,
+        source: str | Client | ClusterClient | Seeds | Sentinels | Backend,
         *,
         namespace: str = "aiolock",
         ttl: float | timedelta = 30.0,
@@ -120,23 +121,13 @@ class LockManager:
         )
         if waiting is not None and not isinstance(waiting, Poll):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
-        self._replicas: Replicas | None = None
-        if min_replicas is not None:
-            self._replicas = Replicas(
-                check_least("min_replicas", min_replicas, 1),
-                check_duration("", "replica_timeout", replica_timeout, least=0.001),
-                f"{namespace}:replicated",
-            )
-            check_replica_timeout("", self._replicas.timeout, lasting)
-            if self._replicas.timeout > limits.request_timeout / 2:
-                raise ConfigurationError(
-                    "",
-                    f"replica_timeout is {format_seconds(self._replicas.timeout)} s, but at most half of "
-                    "request_timeout is allowed",
-                )
+        self._replicas: Replicas | None = replicas_of(
+            min_replicas, replica_timeout, lasting, limits.request_timeout, namespace
+        )
         backend = backend_of(source, limits.request_timeout, namespace, self._replicas, pushes=waiting is None)
         self._runtime = Runtime(backend, namespace, limits, waiting)
         self._lifecycle = Lifecycle(self._runtime)
+        self._short = ShortTtl(backend.abilities.notice)
 
     @classmethod
     def cluster(cls, urls: Sequence[str], **options: Unpack[ManagerOptions]) -> LockManager:
@@ -156,6 +147,32 @@ class LockManager:
                 When you open the manager: a server is not part of a cluster.
         """
         return cls(Seeds(urls), **options)
+
+    @classmethod
+    def sentinel(
+        cls,
+        addresses: Sequence[tuple[str, int] | str],
+        *,
+        service: str,
+        username: str | None = None,
+        password: str | None = None,
+        db: int = 0,
+        **options: Unpack[ManagerOptions],
+    ) -> LockManager:
+        """Return a manager whose locks are kept by the master that Sentinels name, also after a failover.
+
+        `LockManager(sentinel.master_for(service))` does the same with that client's settings, TLS for example.
+
+        Args:
+            addresses: of the Sentinels: `(host, port)`, or a URL with their own credentials. Give all of them.
+            service: what they call the master.
+            username, password, db: of the master and its replicas.
+            options: as for `LockManager`. Without `min_replicas` read docs/how-to/sentinel.md.
+
+        Raises:
+            ConfigurationError: an argument that cannot work. On opening: no Sentinel there, or an unknown service.
+        """
+        return cls(Sentinels(addresses, service, username, password, db), **options)
 
     @classmethod
     def quorum(cls, sources: Sequence[str | Client | Backend], **options: Unpack[QuorumOptions]) -> LockManager:
@@ -313,6 +330,7 @@ class LockManager:
             return self._policy  # one for all locks that do not differ
         if self._replicas is not None:
             check_replica_timeout(name, self._replicas.timeout, policy.ttl)
+        self._short.check(policy)
         return policy
 
     async def open(self) -> LockManager:
@@ -338,6 +356,7 @@ class LockManager:
             ```
         """
         await self._lifecycle.enter()
+        self._short.check(self._policy)
         return self
 
     async def close(self) -> None:

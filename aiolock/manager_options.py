@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TypedDict
 
+from .backends.redis import Replicas
+from .clock import format_seconds
+from .core.policy import check_duration, check_least, check_replica_timeout
 from .core.poll import Poll
+from .errors import ConfigurationError
 
 
 class QuorumOptions(TypedDict, total=False):
@@ -28,3 +32,27 @@ class ManagerOptions(QuorumOptions, total=False):
     liveness: float | timedelta
     min_replicas: int | None
     replica_timeout: float | timedelta
+
+
+def replicas_of(
+    least: int | None, timeout: float | timedelta, ttl: float, request_timeout: float, namespace: str
+) -> Replicas | None:
+    """Return what `min_replicas` and `replica_timeout` ask for; None if no replica must acknowledge.
+
+    Raises:
+        ConfigurationError: a number that cannot work.
+    """
+    if least is None:
+        return None
+    replicas = Replicas(
+        check_least("min_replicas", least, 1),
+        check_duration("", "replica_timeout", timeout, least=0.001),
+        f"{namespace}:replicated",
+    )
+    check_replica_timeout("", replicas.timeout, ttl)
+    if replicas.timeout > request_timeout / 2:
+        raise ConfigurationError(
+            "",
+            f"replica_timeout is {format_seconds(replicas.timeout)} s, but at most half of request_timeout is allowed",
+        )
+    return replicas

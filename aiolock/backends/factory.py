@@ -9,12 +9,13 @@ from ..scripts.keys import Keys
 from .base import Backend
 from .cluster import ClusterBackend
 from .memory import MemoryBackend, named_store
-from .redis import Client, ClusterClient, RedisBackend, Replicas, Seeds, is_cluster
+from .redis import Client, ClusterClient, RedisBackend, Replicas, Seeds, Sentinels, is_cluster, is_sentinel
 from .replicated import ReplicatedBackend
+from .sentinel import SentinelBackend
 
 
 def backend_of(
-    source: str | Client | ClusterClient | Seeds | Backend,
+    source: str | Client | ClusterClient | Seeds | Sentinels | Backend,
     request_timeout: float,
     namespace: str,
     replicas: Replicas | None = None,
@@ -23,7 +24,7 @@ def backend_of(
     """The backend of what a manager is made with.
 
     Args:
-        source: a URL, a client, some nodes of a cluster, or a backend.
+        source: a URL, a client, some nodes of a cluster, the Sentinels of a master, or a backend.
         request_timeout: seconds one answer of a server may take.
         namespace: prefix of all keys and channels.
         replicas: the replicas that must acknowledge a grant; None for none.
@@ -47,6 +48,11 @@ def backend_of(
             return plain
         checked = ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain)
         return ReplicatedBackend(plain, checked)
+    if isinstance(source, Sentinels) or is_sentinel(source):
+        sentinels = source if isinstance(source, Sentinels) else Sentinels(source)
+        return SentinelBackend(
+            sentinels, request_timeout=request_timeout, replicas=replicas, pushes=pushes, channel=channel
+        )
     server = cast("str | Client", source)
     backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, channel=channel)
     if replicas is None:

@@ -9,6 +9,9 @@ from datetime import timedelta
 
 from ..clock import format_seconds, in_seconds
 from ..errors import ConfigurationError
+from ..log import Log
+
+logger: Log = Log("aiolock.manager")
 
 MAX_EARLY = 1.0
 """Seconds by which something may be renewed early at most, if others ask the server anyway."""
@@ -102,6 +105,30 @@ def check_replica_timeout(name: str, timeout: float, ttl: float) -> None:
             f"{format_seconds(ttl)} s at most, so that a renewal that was not acknowledged can be repeated: lower it, "
             "or raise the ttl",
         )
+
+
+class ShortTtl:
+    """Warns once of a ttl so short that a failover can let another holder in before this one hears of it.
+
+    The last renewal that reached the new master is up to a third of the ttl older than the promotion.
+
+    Args:
+        notice: seconds after a promotion within which a holder hears of it; 0.0 for never a warning.
+    """
+
+    def __init__(self, notice: float) -> None:
+        self._notice = notice
+
+    def check(self, policy: Policy) -> None:
+        """Warn if the locks of this policy are renewed too late for that."""
+        if policy.renew and policy.ttl * 2 / 3 - policy.margin < self._notice:
+            logger.warning(
+                "with a ttl of %s s and without min_replicas, a failover can make two holders of a lock: take at least "
+                "%.1f s (docs/how-to/sentinel.md)",
+                format_seconds(policy.ttl),
+                max(1.5 * (self._notice + policy.margin), self._notice / (2 / 3 - 1 / 10)),  # the margin grows with it
+            )
+            self._notice = 0.0
 
 
 def check_margin(name: str, value: object, ttl: float) -> float:

@@ -97,7 +97,12 @@ class SentinelSet:
     async def failed_over(self, new: RedisServer) -> None:
         """Wait until all Sentinels that run name the new master."""
         running = self._running(self.sentinels)
-        await self.until(lambda: self.role(new) == "master" and self.named() == [new.port] * len(running))
+        await self.promoted(new)
+        await self.until(lambda: self.named() == [new.port] * len(running))
+
+    async def promoted(self, new: RedisServer) -> None:
+        """Wait until a server takes itself for the master; Sentinels hear of it a second later."""
+        await self.until(lambda: self._is_master(new))
 
     def kill(self, server: RedisServer) -> None:
         """SIGKILL one of the five."""
@@ -194,6 +199,12 @@ class SentinelSet:
                 return False
             raise
         return True
+
+    def _is_master(self, server: RedisServer) -> bool:
+        try:
+            return self.role(server) == "master"
+        except redis.exceptions.ConnectionError:  # whoever is promoted cuts its clients
+            return False
 
     def _running(self, servers: list[RedisServer]) -> list[RedisServer]:
         return [server for server in servers if server.port not in self._stopped]

@@ -207,7 +207,7 @@ class ClusterBackend:
             request_timeout=self._timeout,
             replicas=self._replicas,
             channel=self._channel,
-            cluster=True,
+            mode="cluster",
             elsewhere=elsewhere,
             disconnected=disconnected,
         )

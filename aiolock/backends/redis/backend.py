@@ -23,10 +23,10 @@ from .dialer import Dialer
 from .ending import Ending
 from .error_reply import ErrorReply
 from .failures import disconnected, fate, lost, without_frames
-from .handshake import Handshake
+from .handshake import Handshake, Mode
 from .outbox import Asking, Outbox
 from .refusals import Elsewhere, Refusals
-from .replicas import Replicas
+from .replicas import Assurance
 from .requests import Request
 from .session import Session
 
@@ -57,10 +57,10 @@ class RedisBackend:
         clock: stamps calls.
         request_timeout: seconds in which the server must answer: each attempt to connect may take as long, and a
             connection on which nothing was answered for that long is replaced.
-        replicas: the replicas that must acknowledge every call; None for none.
+        replicas: who must confirm that each call outlasts the server; None if no one does.
         pushes: False if there will be no subscription: then it speaks RESP2, which older proxies know, too.
         channel: one without listeners, for the question whether messages may be published; "" to ask nothing.
-        cluster: the server is a node of a cluster; otherwise it must not be.
+        mode: what the server must be.
         elsewhere: asked about requests that the server refused without having run them.
         disconnected: told each time the connection is lost, when it has asked about what was unanswered, and each time
             an attempt to connect has failed.
@@ -84,10 +84,10 @@ class RedisBackend:
         *,
         clock: Clock | None = None,
         request_timeout: float = 5.0,
-        replicas: Replicas | None = None,
+        replicas: Assurance | None = None,
         pushes: bool = True,
         channel: str = "",
-        cluster: bool = False,
+        mode: Mode = "standalone",
         elsewhere: Elsewhere | None = None,
         disconnected: Callable[[], None] | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class RedisBackend:
         self._timeout = request_timeout
         self._replicas = replicas
         self._state = _State.CLOSED
-        self._handshake = Handshake(0 if replicas is None else replicas.least, cluster, channel)
+        self._handshake = Handshake(None if replicas is None else replicas.least, mode, channel)
         self._dialer = Dialer(self._connector, self._handshake)
         self._refusals = Refusals(elsewhere)
         self._disconnected: Callable[[], None] = disconnected or _nothing

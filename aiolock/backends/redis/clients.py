@@ -183,6 +183,48 @@ def of_cluster(source: Any) -> tuple[Recipe, list[tuple[str, int]], Remap | None
     return (SSLConnection if encrypted else RedisConnection, options), nodes, source.nodes_manager.address_remap
 
 
+def is_sentinel(source: object) -> TypeGuard[Client]:
+    """Whether it is an asyncio client that a Sentinel made."""
+    from redis.asyncio.sentinel import SentinelConnectionPool
+
+    pool = getattr(source, "connection_pool", None)
+    names = {f"{base.__module__}.{base.__qualname__}" for base in type(pool).__mro__}
+    return isinstance(pool, SentinelConnectionPool) or "valkey.asyncio.sentinel.SentinelConnectionPool" in names
+
+
+def of_sentinel(source: Any) -> tuple[str, Recipe, list[Recipe]]:
+    """Return the service of a client that a Sentinel made, how its servers are reached, and how the Sentinels.
+
+    Args:
+        source: `is_sentinel`.
+
+    Raises:
+        ConfigurationError: it is a client of the replicas.
+    """
+    check_version(redis.__version__)
+    pool = source.connection_pool
+    if not pool.is_master:
+        raise ConfigurationError("", "replicas keep no locks: give a client made by `sentinel.master_for(…)`")
+    sentinels = [_plainly(client.connection_pool) for client in pool.sentinel_manager.sentinels]
+    return str(pool.service_name), _plainly(pool), sentinels
+
+
+def _plainly(pool: Any) -> Recipe:
+    """How the connections of a pool are made, without what its own class adds."""
+    from redis.asyncio import Connection as RedisConnection
+    from redis.asyncio import SSLConnection
+
+    names = {base.__name__ for base in pool.connection_class.__mro__}
+    return SSLConnection if SSLConnection.__name__ in names else RedisConnection, _as_of_valkey(pool.connection_kwargs)
+
+
+def of_host(host: str, port: int) -> Recipe:
+    """Return how to connect to a host without credentials."""
+    from redis.asyncio import Connection as RedisConnection
+
+    return RedisConnection, {"host": host, "port": port}
+
+
 def of_url(url: str) -> Recipe:
     """Return how a URL says to connect.
 
@@ -215,12 +257,14 @@ def _of_redis(source: object) -> Recipe:
     if isinstance(source, RedisCluster):
         raise ConfigurationError("", "a Redis Cluster client is no single server: give it to LockManager alone")
     if isinstance(source, Sentinel):
-        raise ConfigurationError("", "a Sentinel cannot be used: give the URL of the master")
+        raise ConfigurationError(
+            "", "a redis.asyncio.Sentinel is no client: give LockManager(sentinel.master_for(service))"
+        )
     if not isinstance(source, Redis):
         raise _no_client(source)
     pool = source.connection_pool
     if isinstance(pool, SentinelConnectionPool):
-        raise ConfigurationError("", "a client made by Sentinel cannot be used: give the URL of the master")
+        raise ConfigurationError("", "a client made by a Sentinel is no single server: give it to LockManager alone")
     kind = pool.connection_class
     if kind.read_response is not RedisConnection.read_response:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""What a server says instead of an answer."""
+"""What a server says instead of an answer, or instead of the right one."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ class ErrorReply(ResponseError):
 
     def __init__(self, text: str) -> None:
         super().__init__(_ARGUMENTS.sub("", text))
+
+
+class Desync(Exception):
+    """The stream does not say what it must: nothing read from it can be trusted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...errors import ConfigurationError
 from .complaints import Complaints
@@ -21,6 +21,14 @@ _RIGHTS = (
     ("PUBSUB NUMSUB", "+pubsub|numsub", "a process that was killed while it waited is given its turn all the same"),
 )
 """Commands of the greeting, in its order: the right, and what is lost without it."""
+Mode = Literal["standalone", "cluster", "sentinel"]
+_MISTAKEN = {
+    "standalone": "the server is neither a Sentinel nor part of a cluster: use LockManager(url)",
+    "cluster": "the server is part of a cluster: use LockManager.cluster([url, …])",
+    "sentinel": "this is the address of a Sentinel, which keeps no locks: use LockManager.sentinel([(host, port), …], "
+    "service=…)",
+}
+"""By what the server is, although something else is needed: what to do."""
 
 
 class Identity(NamedTuple):
@@ -41,17 +49,18 @@ class Handshake:
     """Remembers, for one backend, the previous connection and the warnings that were already logged.
 
     Args:
-        replicas: how many are needed. Checked here instead of the memory, which the other backend checks.
-        cluster: the server must be a node of a cluster; otherwise it must not be.
+        replicas: how many are needed. Checked here instead of the memory, which the other backend checks. None if this
+            is the only backend.
+        mode: what the server must be.
         channel: one without listeners: whether messages may be published is asked there; "" to ask nothing.
 
     Attributes:
         run_id: identifies the server, and tells it from itself before a restart; "" if it does not say.
     """
 
-    def __init__(self, replicas: int = 0, cluster: bool = False, channel: str = "") -> None:
+    def __init__(self, replicas: int | None = None, mode: Mode = "standalone", channel: str = "") -> None:
         self._replicas = replicas
-        self._cluster = cluster
+        self._mode = mode
         self._channel = channel
         self.run_id: str = ""
         self._previous: Identity | None = None
@@ -85,10 +94,10 @@ class Handshake:
         self._judge_kind(_role(role, server), server.get(b"redis_mode", server.get(b"server_mode", b"")))
         run_id = server.get(b"run_id", b"").decode(errors="replace")
         self.run_id = run_id if len(set(run_id)) > 1 else ""  # some servers speak the protocol, but have no version
-        if self._replicas:
-            self._judge_replicas(server)
-        else:
+        if self._replicas is None:
             self._judge_memory(server)
+        else:
+            self._judge_replicas(server, self._replicas)
         if self._previous is not None and self._previous.run_id == self.run_id:
             self._judge_kill(*await link.ask([self._previous.kill()]))
         id, addr = own.get(b"id", b""), own.get(b"addr", b"")
@@ -99,15 +108,9 @@ class Handshake:
         self._judge_rights(replies)
 
     def _judge_kind(self, role: bytes, mode: bytes) -> None:
-        if b"sentinel" in (role, mode):
-            raise ConfigurationError(
-                "", "this is the address of a Sentinel, which keeps no locks: use LockManager.sentinel([(host, port), "
-                "…], service=…)"
-            )  # fmt: skip
-        if mode == b"cluster" and not self._cluster:
-            raise ConfigurationError("", "the server is part of a cluster: use LockManager.cluster([url, …])")
-        if self._cluster and mode not in (b"cluster", b""):
-            raise ConfigurationError("", "the server is not part of a cluster: use LockManager(url)")
+        found = (b"sentinel" if role == b"sentinel" else mode).decode(errors="replace")
+        if found in _MISTAKEN and found != self._mode:
+            raise ConfigurationError("", _MISTAKEN[found])
         if role in (b"slave", b"replica"):
             raise Misplaced(
                 "the server is a replica (READONLY), and the master keeps the locks: give the master's address"
@@ -148,9 +151,9 @@ class Handshake:
                 "noeviction, or give locks a server of their own", policy,
             )  # fmt: skip
 
-    def _judge_replicas(self, info: dict[bytes, bytes]) -> None:
+    def _judge_replicas(self, info: dict[bytes, bytes], needed: int) -> None:
         connected = info.get(b"connected_slaves", b"").decode(errors="replace")
-        if connected.isdecimal() and int(connected) < self._replicas:
+        if connected.isdecimal() and int(connected) < needed:
             self._complaints.make(
                 "only %s replicas are connected to the master, fewer than min_replicas: no lock can be acquired until "
                 "they are", connected,

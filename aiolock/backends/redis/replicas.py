@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ...clock import format_seconds
 from ...errors import BackendError
 from .connection import pack
-from .error_reply import ErrorReply
+from .error_reply import Desync, ErrorReply
 from .failures import refused
 from .requests import Request
+
+
+class Assurance(Protocol):
+    """Whether what is written on a connection outlasts the server: a question goes after each write.
+
+    Attributes:
+        least: as many replicas are needed, from 0.
+    """
+
+    @property
+    def least(self) -> int: ...
+
+    def question(self, again: bool = False) -> bytes:
+        """Two requests; `again` if their answers were undecided."""
+
+    def undecided(self, reply: object) -> bool:
+        """Whether the second answer cannot be judged yet. Raises `Desync`."""
+
+    def doubt(self, request: Request[Any], first: object, second: object) -> BackendError | None:
+        """Why the answer to `request` may not outlast the server; None if it does."""
 
 
 class Replicas(NamedTuple):
@@ -26,7 +46,7 @@ class Replicas(NamedTuple):
     timeout: float
     channel: str
 
-    def question(self) -> bytes:
+    def question(self, again: bool = False) -> bytes:
         """Asks which replicas have everything that the server did so far; two replies answer it.
 
         WAIT looks at the newest write of its own connection. A script may have answered with what another connection
@@ -35,6 +55,12 @@ class Replicas(NamedTuple):
         """
         milliseconds = max(1, math.ceil(self.timeout * 1000))  # 0 would wait for ever
         return pack((b"PUBLISH", self.channel, b"")) + pack((b"WAIT", str(self.least), str(milliseconds)))
+
+    def undecided(self, reply: object) -> bool:
+        """Never: WAIT has waited."""
+        if not isinstance(reply, (int, ErrorReply)):
+            raise Desync("WAIT got the answer to something else")
+        return False
 
     def doubt(self, request: Request[Any], published: object, acknowledged: object) -> BackendError | None:
         """Why the answer to `request` may not outlast the server; None if it does."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from hiredis import PushNotification
 
 from ...log import Log
 from .channels import Channels, Listener
+from .error_reply import Desync as Desync
 from .error_reply import ErrorReply
 from .failures import PASSING, code_of
-from .replicas import Replicas
+from .replicas import Assurance
 from .requests import Request
 
 logger: Log = Log("aiolock.redis")
-
-
-class Desync(Exception):
-    """The stream does not say what it must: nothing read from it can be trusted."""
 
 
 class Expected(Protocol):
@@ -137,16 +134,18 @@ class Acknowledgement:
     """Stands for all calls of one write and the question after them: all are answered together, with the last reply.
 
     Args:
-        replicas: the replicas that must acknowledge.
+        assurance: asks the question, and says what its answer means.
+        repeat: asks the question again: the answer cannot be judged yet.
 
     Attributes:
         requests: the calls.
     """
 
-    __slots__ = ("_replicas", "_replies", "requests")
+    __slots__ = ("_assurance", "_repeat", "_replies", "requests")
 
-    def __init__(self, replicas: Replicas) -> None:
-        self._replicas = replicas
+    def __init__(self, assurance: Assurance, repeat: Callable[[Acknowledgement], None]) -> None:
+        self._assurance = assurance
+        self._repeat = repeat
         self.requests: list[Request[Any]] = []
         self._replies: list[object] = []
 
@@ -164,14 +163,16 @@ class Acknowledgement:
         return requests
 
     def answer(self, reply: object) -> None:
-        if len(self._replies) <= len(self.requests):
-            self._replies.append(reply)
+        self._replies.append(reply)
+        if len(self._replies) < len(self.requests) + 2:
             return
-        if not isinstance(reply, (int, ErrorReply)):
-            raise Desync("WAIT got the answer to something else")
-        *replies, published = self._replies
+        *replies, first, second = self._replies
+        if self._assurance.undecided(second):
+            del self._replies[-2:]
+            self._repeat(self)
+            return
         for request, answer in zip(self.take(), replies, strict=True):
-            request.answer(answer, self._replicas.doubt(request, published, reply))
+            request.answer(answer, self._assurance.doubt(request, first, second))
 
 
 class Confirmation:

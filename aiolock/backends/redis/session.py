@@ -18,7 +18,7 @@ from .connection import Link, pack
 from .credentials import Authenticate
 from .heartbeat import Heartbeat
 from .outbox import Asking, Item, Outbox
-from .replicas import Replicas
+from .replicas import Assurance
 from .replies import Acknowledgement, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts, Skipped
 from .requests import Request
 
@@ -51,8 +51,8 @@ class Session:
         timeout: seconds in which the server must answer.
         lost: told once, in a later turn of the loop, why the connection is gone; not if it was closed. It is then
             abandoned.
-        replicas: the replicas that must acknowledge what is written; then there is one write at a time, never before
-            the end of a turn, and calls made meanwhile leave in the next. None for none.
+        assurance: whether what is written outlasts the server; then there is one write at a time, never before the end
+            of a turn, and calls made meanwhile leave in the next. None if no one asks.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Session:
         clock: Clock,
         timeout: float,
         lost: Callable[[Exception], None],
-        replicas: Replicas | None = None,
+        assurance: Assurance | None = None,
     ) -> None:
         self.link = link
         self.replies: Replies = Replies()
@@ -74,7 +74,7 @@ class Session:
         self._clock = clock
         self._timeout = timeout
         self._lost = lost
-        self._replicas = replicas
+        self._assurance = assurance
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
@@ -91,14 +91,14 @@ class Session:
         if (
             self._pending
             or not self._outbox.empty
-            or self._replicas is not None
+            or self._assurance is not None
             or self._state is OVER
             or self.link.gone()
         ):
             waiting = self._outbox.put(item)
             if not self._scheduled:
                 self.wake()
-            elif waiting >= ENOUGH and self._replicas is None:
+            elif waiting >= ENOUGH and self._assurance is None:
                 self.flush()
         else:
             self._heartbeat.heard = True
@@ -119,7 +119,7 @@ class Session:
 
     def wake(self) -> None:
         """Something was put into the outbox."""
-        if self._pending or self._replicas is not None:
+        if self._pending or self._assurance is not None:
             self._schedule()
         elif not self._scheduled:
             self.flush()
@@ -135,7 +135,7 @@ class Session:
         """Write the outbox now, in one piece."""
         if self._outbox.empty or self._state is not OPEN or self.link.gone():
             return
-        if not (self._pending and self._replicas is not None):
+        if not (self._pending and self._assurance is not None):
             items = self._outbox.take()
             try:
                 self._write(items)
@@ -147,10 +147,10 @@ class Session:
         if not self._pending:
             self._heartbeat.heard = True
         now = self._clock.now()
-        together = None if self._replicas is None else Acknowledgement(self._replicas)
+        together = None if self._assurance is None else Acknowledgement(self._assurance, self._ask_again)
         data = b"".join([self._encode(item, now, together) for item in items])
-        if self._replicas is not None and together:
-            data += self._replicas.question()
+        if self._assurance is not None and together:
+            data += self._assurance.question()
             self._pending.append(together)
             self._pending.append(together)
         if data:
@@ -241,6 +241,13 @@ class Session:
         self._pending.append(Confirmation(kind, listener.channel, self._channels, listener))
         return pack((kind.upper(), listener.channel))
 
+    def _ask_again(self, together: Acknowledgement) -> None:
+        assert self._assurance is not None
+        self._pending.append(together)
+        self._pending.append(together)
+        if self._state is not OVER:  # otherwise its requests are asked about, like all that were not answered
+            self._send(self._assurance.question(again=True))
+
     def _send(self, data: bytes) -> None:
         try:
             congested = self.link.write(data)
@@ -276,7 +283,7 @@ class Session:
         self._heartbeat.heard = True
         if self._quiet is not None:
             self._note_quiet()
-        if self._replicas is not None and not self._outbox.empty:
+        if self._assurance is not None and not self._outbox.empty:
             self.wake()
 
     def abandon(self, cause: Exception) -> None:

@@ -1,0 +1,47 @@
+"""Hears from every Sentinel when it has replaced the master."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ...errors import BackendError
+from ..redis import RedisBackend, ServerConnector
+
+CHANNEL = "+switch-master"
+
+
+class Watch:
+    """A connection to each Sentinel, for as long as the manager is open.
+
+    Args:
+        connectors: to the Sentinels.
+        request_timeout: seconds in which one must answer.
+        news: gets each message, and None when one may have been missed.
+    """
+
+    def __init__(
+        self, connectors: list[ServerConnector], request_timeout: float, news: Callable[[str | None], None]
+    ) -> None:
+        self._news = news
+        self._sentinels = [
+            RedisBackend(connector, request_timeout=request_timeout, mode="sentinel") for connector in connectors
+        ]
+
+    def start(self) -> None:
+        """Connect, however long it takes."""
+        for sentinel in self._sentinels:
+            sentinel.start(reconnected=_nothing)
+            sentinel.subscribe(CHANNEL, self._hear)
+
+    async def stop(self) -> None:
+        """Close all."""
+        await asyncio.gather(*(sentinel.aclose() for sentinel in self._sentinels))
+
+    def _hear(self, message: str | BackendError | None) -> None:
+        if not isinstance(message, BackendError):
+            self._news(message)
+
+
+def _nothing() -> None:
+    pass

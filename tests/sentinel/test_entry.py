@@ -1,0 +1,106 @@
+"""What a manager is made with, and what it says when that cannot work."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from redis.asyncio.sentinel import Sentinel
+
+from aiolock import BackendError, ConfigurationError, LockManager
+from aiolock.testing.server import RedisServer
+from tests.support.sentinels import SentinelSet, start_sentinels
+
+from .conftest import Opener
+
+
+async def enter(locks: LockManager) -> int:
+    async with locks, locks.lock("order:42") as lease:
+        return lease.fence
+
+
+async def test_a_client_that_a_sentinel_made(sentinels: SentinelSet) -> None:
+    sentinel = Sentinel(sentinels.addresses)
+    client = sentinel.master_for(sentinels.service)
+    assert await enter(LockManager(client)) > 0
+    await client.aclose()
+    for one in sentinel.sentinels:
+        await one.aclose()
+
+
+@pytest.mark.parametrize("made", ["addresses", "client", "urls"])
+async def test_passwords(made: str) -> None:
+    with start_sentinels(password="hers", sentinel_password="his") as watched:
+        if made == "client":
+            sentinel = Sentinel(watched.addresses, sentinel_kwargs={"password": "his"}, password="hers")
+            locks = LockManager(sentinel.master_for(watched.service))
+        else:
+            urls = [f"redis://:his@{host}:{port}" for host, port in watched.addresses]
+            locks = LockManager.sentinel(urls, service=watched.service, password="hers")
+        assert await enter(locks) > 0
+        if made == "addresses":
+            with pytest.raises(BackendError, match=r"Sentinel.*NOAUTH|Sentinel.*credentials") as caught:
+                await LockManager.sentinel(watched.addresses, service=watched.service, password="hers").open()
+            assert "hers" not in str(caught.value)
+
+
+async def test_an_unknown_service(sentinels: SentinelSet) -> None:
+    with pytest.raises(ConfigurationError, match="knows no master 'theirs': check service="):
+        await LockManager.sentinel(sentinels.addresses, service="theirs").open()
+
+
+async def test_a_server_that_is_no_sentinel(redis_server: RedisServer) -> None:
+    locks = LockManager.sentinel([(redis_server.host, redis_server.port)], service="mymaster")
+    with pytest.raises(ConfigurationError, match=r"no Sentinel.*LockManager"):
+        await locks.open()
+
+
+async def test_a_sentinel_given_as_a_server(sentinels: SentinelSet) -> None:
+    with pytest.raises(ConfigurationError, match=r"LockManager\.sentinel"):
+        await LockManager(sentinels.sentinels[0].url).open()
+
+
+async def test_no_sentinel_answers(own_server: RedisServer) -> None:
+    own_server.kill()
+    locks = LockManager.sentinel([(own_server.host, own_server.port)], service="mymaster")
+    with pytest.raises(BackendError, match=r"the Sentinel at .* does not answer") as caught:
+        await locks.open()
+    assert caught.value.transient
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"addresses": []},
+        {"addresses": "localhost"},
+        {"addresses": ["http://localhost"]},
+        {"addresses": [("localhost",)]},
+        {"addresses": [("localhost", "port")]},
+        {"service": ""},
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        LockManager.sentinel(**{"addresses": [("localhost", 26379)], "service": "mymaster", **arguments})
+
+
+def test_what_is_no_master() -> None:
+    sentinel = Sentinel([("localhost", 26379)])
+    with pytest.raises(ConfigurationError, match=r"master_for"):
+        LockManager(sentinel.slave_for("mymaster"))
+    with pytest.raises(ConfigurationError, match=r"LockManager\(sentinel\.master_for"):
+        LockManager(sentinel)  # type: ignore[arg-type]
+
+
+async def test_a_ttl_that_is_too_short_is_named(
+    sentinels: SentinelSet, opened: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, and not for what the replicas acknowledge. Kept by ShortTtl.check."""
+    caplog.set_level(logging.WARNING, "aiolock.manager")
+    locks = await opened(sentinels, ttl=3.0)
+    assert "failover" not in caplog.text
+    locks.lock("short", ttl=1.0)
+    locks.lock("shorter", ttl=0.5)
+    await opened(sentinels, ttl=1.0, min_replicas=1)
+    assert len([record for record in caplog.records if "take at least 2.2 s" in record.getMessage()]) == 1
