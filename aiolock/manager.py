@@ -140,7 +140,7 @@ class LockManager:
         Args:
             urls: of some of the nodes, with the same credentials and without a database. One is enough to find the
                 others, more are for the case that it is down when you open the manager.
-            options: as for `LockManager`. A message costs one round trip more before the lock is entered.
+            options: as for `LockManager`.
 
         Raises:
             ConfigurationError: no URL, one with a database, different credentials, or an argument that cannot work.

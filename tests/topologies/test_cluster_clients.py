@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ from aiolock.backends.redis import Address, Seeds, is_cluster
 from aiolock.testing.server import RedisServer
 from tests.support import acl
 from tests.support.cluster import Cluster
+from tests.support.scripting import wait_until
 
 from .test_cluster_locks import ENOUGH
 
@@ -116,6 +119,33 @@ async def test_the_connection_to_a_node_without_slots_is_closed(
                 new = cluster.failover(old)
                 await cluster.failed_over(old, new)
     assert cluster.clients() == 0
+
+
+async def test_closing_while_a_master_is_silent(cluster: Cluster) -> None:
+    """Cancelled, it waits for no answer. Kept by ClusterBackend.aclose: `at_once`."""
+    (name,) = cluster.names_on(cluster.masters[0])
+    async with LockManager.cluster(cluster.urls, request_timeout=60, ttl=1) as locks:
+        await locks.lock(name).acquire()
+        cluster.masters[0].freeze()
+        closing = asyncio.ensure_future(locks.close())
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.wait((closing,))
+    cluster.calm()
+
+
+def test_opening_again_after_its_loop_was_closed(cluster: Cluster) -> None:
+    """Python warns about the connections, as about any others."""
+    locks = LockManager.cluster(cluster.urls)
+    loop = asyncio.new_event_loop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        loop.run_until_complete(locks.open())
+        loop.close()
+        asyncio.run(use(cluster, locks))
+        gc.collect()
+    wait_until(lambda: cluster.clients() == 0)
 
 
 # What cannot work.

@@ -42,11 +42,10 @@ class ClusterBackend:
     Attributes:
         clock: as given.
         db: 0.
-        abilities: a message is no grant. It is heard on all nodes, also where a script counted no listener, and so
-            granted to another.
+        abilities: all.
     """
 
-    abilities: Abilities = Abilities(tells_grants=False)
+    abilities: Abilities = Abilities()
     db: int = 0
 
     def __init__(
@@ -171,15 +170,17 @@ class ClusterBackend:
             return
         self._closed = asyncio.get_running_loop().create_future()
         worker = self._topology.stop()
+        finished = False
         try:
             try:
                 await router.finish(self._timeout)
+                finished = True
             finally:
                 self._router = self._loop = None
                 for subscription in self._subscriptions.values():
                     subscription.fail(self._closed_error(""))
                 self._subscriptions.clear()
-                await router.aclose(self._closed_error)
+                await router.aclose(self._closed_error, at_once=not finished)
                 if worker is not None:
                     await worker.stopped()
         finally:

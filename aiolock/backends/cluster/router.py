@@ -275,8 +275,8 @@ class Router:
             await asyncio.wait((self._calm,), timeout=until - loop.time())
             await _all(node.backend.finish() for node in self.used())
 
-    async def aclose(self, closed: Callable[[str], BackendError]) -> None:
-        """Close all connections; what is unsettled fails with `closed(name)`."""
+    async def aclose(self, closed: Callable[[str], BackendError], *, at_once: bool = False) -> None:
+        """Close all connections; what is unsettled fails with `closed(name)`. With `at_once`, wait for no answer."""
         self._over = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -285,7 +285,10 @@ class Router:
                 request.settle(closed(request.call.name))
         nodes, self._nodes = [node for node in self._nodes.values() if node.used], {}
         try:
-            await _all(node.backend.aclose() for node in nodes)
+            async with asyncio.timeout(0 if at_once else None):
+                await _all(node.backend.aclose() for node in nodes)
+        except TimeoutError:
+            pass
         finally:
             for worker in list(self._closing):
                 await worker.stopped()
