@@ -115,7 +115,7 @@ class Actor:
                 return closes
             return not plan.calm or self._model.breaches != [] or bool(self.process.stalls)
         if isinstance(error, BackendError):
-            return not plan.calm
+            return not plan.calm or closes  # used while it is opened
         if isinstance(error, NotOwned):
             return step.what == "resume" or not plan.calm or self._model.breaches != []
         if isinstance(error, ConfigurationError | NotAcquired):
@@ -170,7 +170,7 @@ class Actor:
 
     def _primitive(self, step: Step) -> tuple[Any, Wish]:
         manager, model, name = self._manager, self._model, step.name
-        options: Any = {}
+        options: Any = {} if step.ttl is None else {"ttl": step.ttl}
         if step.how in ("fixed", "renew"):
             options = {"renew": False}
         elif step.how == "limited":

@@ -89,7 +89,8 @@ def _step(dice: Random, kinds: list[str], ttl: float, latch: bool, ghosts: bool)
         else "r"
     )
     timeout = dice.choice((None, None, None, 0.0, round(dice.random() * 0.2, 3), round(dice.random() * ttl, 3)))
-    return Step(what, name, how, seconds, timeout, dice.choice((1, 1, 2, 3)))
+    lasting = dice.choice((None, None, None, None, ttl / 3, ttl * 1.5))
+    return Step(what, name, how, seconds, timeout, dice.choice((1, 1, 2, 3)), lasting)
 
 
 def _seconds(dice: Random, ttl: float) -> float:

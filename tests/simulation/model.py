@@ -198,7 +198,7 @@ class Model:
 
     def _broken(self, since: float) -> bool:
         """Whether a hold that was asked for then may have ended before its time."""
-        longest = self.plan.ttl * 1.2 + self.plan.liveness + 1.0
+        longest = self.plan.longest * 1.2 + self.plan.liveness + 1.0
         return any(since - 0.5 <= breach and self.world.now < breach + longest for breach in self.breaches)
 
     def _check_fence(self, stay: Stay) -> None:

@@ -12,12 +12,14 @@ from aiolock.core.gate import Gate
 from aiolock.core.grant import Grant
 from aiolock.core.guard import Guard
 from aiolock.core.local_queue import LocalQueue
+from aiolock.core.policy import Policy
 from aiolock.core.release import PendingRelease
 from aiolock.core.term import Term
 from aiolock.scripts import lock
 from aiolock.scripts.base import Script, TwinReply
 from aiolock.scripts.lock import twins
 from aiolock.scripts.lock.name import Name
+from aiolock.scripts.outcomes import Granted
 from aiolock.scripts.store import Store
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -137,23 +139,35 @@ def no_second_release(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingRelease, "_in_time", lambda self, now: False)
 
 
+def grant_beyond_ttl(patch: pytest.MonkeyPatch) -> None:
+    """As it was: a grant may last longer than the ttl of the hold that it becomes."""
+    init = Grant.__init__
+
+    def longer(self: Grant, outcome: Granted, sent_at: float, policy: Policy, provisional: bool = False) -> None:
+        init(self, outcome, sent_at, policy, provisional)
+        self.deadline = sent_at + outcome.pttl / 1000 - self.margin
+
+    patch.setattr(Grant, "__init__", longer)
+
+
 def _patch_twin(patch: pytest.MonkeyPatch, script: Script[Any], twin: Any) -> None:
     patch.setattr(script, "twin", twin)
 
 
 MUTATIONS: dict[Mutation, int] = {
     negative_margin: 0,
-    release_without_owner: 0,
-    loss_without_cancel: 0,
+    release_without_owner: 5,
+    loss_without_cancel: 10,
     undo_dropped: 0,
-    tombstone_dropped: 20,
+    tombstone_dropped: 250,
     deadline_from_arrival: 0,
-    renewal_creates: 100,
+    renewal_creates: 175,
     fence_repeated: 0,
-    stale_grant_taken: 75,
-    next_forgotten: 0,
+    stale_grant_taken: 30,
+    next_forgotten: 10,
     cancelled_waiter_stays: 0,
     unconfirmed: 0,
     no_second_release: 0,
+    grant_beyond_ttl: 85,
 }
 """Each with a seed from which it is soon found."""

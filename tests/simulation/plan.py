@@ -22,6 +22,7 @@ class Step:
         seconds: how long it is held, or the pause.
         timeout: seconds to wait; None for no limit.
         n: permits, or a number of another kind.
+        ttl: of this use of the name, in seconds; None for the plan's.
     """
 
     what: str
@@ -30,6 +31,7 @@ class Step:
     seconds: float = 0.0
     timeout: float | None = None
     n: int = 1
+    ttl: float | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,11 @@ class Plan:
         """Nothing goes wrong, no byte is slow, and no loop is blocked: then the order is checked, too."""
         blocks = any(step.how == "block" for worker in self.workers for step in worker.steps)
         return not (self.faults or self.spikes or blocks)
+
+    @property
+    def longest(self) -> float:
+        """The longest ttl."""
+        return max([self.ttl, *(step.ttl or 0.0 for worker in self.workers for step in worker.steps)])
 
     def __str__(self) -> str:
         """As Python, without what is as usual."""

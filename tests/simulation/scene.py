@@ -150,10 +150,10 @@ class Scene:
         starts = max((worker.starts for worker in plan.workers), default=0.0)
         steps = sum(len(worker.steps) for worker in plan.workers)
         waits = steps * (0.5 + 60 * plan.latency)
-        outages = sum(fault.seconds + plan.ttl + plan.liveness + 6.0 for fault in plan.faults)
+        outages = sum(fault.seconds + plan.longest + plan.liveness + 6.0 for fault in plan.faults)
         closes = sum(step.what in ("close", "detach", "block") for worker in plan.workers for step in worker.steps)
         faults = max((fault.at for fault in plan.faults if isinstance(fault.at, float)), default=0.0)
-        return starts + faults + work + waits + outages + (2 + closes) * (plan.ttl + plan.liveness + 3.0) + 20.0
+        return starts + faults + work + waits + outages + (2 + closes) * (plan.longest + plan.liveness + 3.0) + 20.0
 
     def _stuck(self) -> None:
         self._check_mains()
@@ -174,7 +174,7 @@ class Scene:
             world.fail(f"still held or awaited: {locks.held_names(store)} {locks.all_waiting(store)}")
         late = [connection.late_until for process in self.processes for connection in process.connections]
         settled = max(world.now, self.server.busy_until, *(process.held_up for process in self.processes), *late)
-        world.run(settled + self.plan.ttl + self.plan.liveness + 3.0, lambda: False)
+        world.run(settled + self.plan.longest + self.plan.liveness + 3.0, lambda: False)
         if held := locks.held_names(store):
             world.fail(f"still held when every ttl is over: {held}")
         for process in self.processes:
