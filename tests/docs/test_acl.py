@@ -17,10 +17,22 @@ from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
+from tests.support.sentinels import SentinelSet
 
 from .blocks import blocks
 
-SECTIONS = ("connection", "locks", "queues", "latches", "quorum", "replicas", "cluster", "database")
+SECTIONS = (
+    "connection",
+    "locks",
+    "queues",
+    "latches",
+    "quorum",
+    "replicas",
+    "cluster",
+    "sentinel",
+    "sentinels",
+    "database",
+)
 CONNECTION = {
     "client|info",
     "client|kill",
@@ -35,6 +47,7 @@ CONNECTION = {
     "subscribe",
     "unsubscribe",
 }
+OF_SENTINELS = {"sentinel|get-master-addr-by-name", "sentinel|master"}
 USER = "locks"
 
 
@@ -63,6 +76,8 @@ def test_the_rules_allow_what_is_used() -> None:
         "quorum": set(),
         "replicas": {"wait"},
         "cluster": {"cluster|slots", "asking", "eval", "ssubscribe"},
+        "sentinel": {"wait"},
+        "sentinels": (CONNECTION & allowed(rules()["sentinels"])) | OF_SENTINELS,
         "database": {"select"},
     }
 
@@ -182,6 +197,31 @@ async def test_replicas(replicated: Pair) -> None:
     async with LockManager(limited.url, min_replicas=1, replica_timeout=2.0) as locks, locks.lock("a") as lease:
         await lease.renew()
     limited.check()
+
+
+async def test_sentinels(sentinels: SentinelSet) -> None:
+    """Before a failover and after it."""
+    servers = [Limited(server.url, sentinels.link(server), "locks", "sentinel") for server in sentinels.servers]
+    for sentinel in sentinels.sentinels:
+        link = sentinels.link(sentinel)
+        link.execute_command(*(word.replace(">password", ">secret") for word in rules()["sentinels"]))
+        link.acl_log_reset()
+    urls = [sentinel.url.replace("redis://", f"redis://{USER}:secret@") for sentinel in sentinels.sentinels]
+    options: dict[str, Any] = {"service": sentinels.service, "username": USER, "password": "secret"}
+    async with (
+        LockManager.sentinel(urls, **options) as one,
+        LockManager.sentinel(urls, liveness=0.1, **options) as other,
+    ):
+        await take_turns(one.lock("a"), other.lock("a"))
+        await sentinels.failed_over(sentinels.failover())
+        async with asyncio.timeout(20), one.lock("b"):
+            pass
+    for sentinel in sentinels.sentinels:
+        denied = sentinels.link(sentinel).acl_log()
+        sentinels.link(sentinel).acl_deluser(USER)
+        assert denied == []
+    for server in servers:
+        server.check()
 
 
 async def test_a_cluster(masters_only: Cluster) -> None:

@@ -1,0 +1,149 @@
+"""Who the master is, from what Sentinels say, and whether what it answers counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiolock.backends.redis import Address, Desync, ErrorReply, Report
+from aiolock.backends.sentinel.master import Master
+from aiolock.backends.sentinel.witness import SETTLED, Witness
+from aiolock.errors import BackendError
+from aiolock.testing import VirtualClock
+
+OLD, NEW = Address("a", 1), Address("b", 1)
+
+
+def report(master: Address, epoch: int) -> Report:
+    return Report(master, epoch, replicas=1, others=2, failing_over=False)
+
+
+@pytest.fixture
+def changes() -> list[Address | None]:
+    return []
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def master(changes: list[Address | None], clock: VirtualClock) -> Master:
+    master = Master(clock, lambda: changes.append(master.address))
+    return master
+
+
+def test_the_newest_configuration_counts(master: Master, changes: list[Address | None]) -> None:
+    """One Sentinel may be the first to know: a majority has agreed."""
+    assert master.choose([report(OLD, 1), report(OLD, 1)], 3) == OLD
+    assert master.choose([report(OLD, 1), report(NEW, 2), report(OLD, 1)], 3) == NEW
+    assert changes == [NEW]
+
+
+def test_an_old_master_is_not_used_again(master: Master) -> None:
+    """Broken by forgetting the epoch: those that answer lag behind."""
+    master.learn(NEW, 2)
+    with pytest.raises(BackendError, match="older") as caught:
+        master.choose([report(OLD, 1)], 3)
+    assert caught.value.transient
+    assert master.address == NEW
+
+
+def test_sentinels_that_were_set_up_anew(master: Master, changes: list[Address | None]) -> None:
+    master.learn(NEW, 7)
+    assert master.choose([report(OLD, 0), report(OLD, 0)], 3) == OLD
+    assert changes == [OLD]
+
+
+async def test_a_master_that_one_sentinel_has_left(master: Master, clock: VirtualClock) -> None:
+    """Its message is ahead of what the others say, but not for ever."""
+    master.learn(OLD, 1)
+    master.leave(OLD)
+    with pytest.raises(BackendError, match="replaced"):
+        master.choose([report(OLD, 1), report(OLD, 1)], 3)
+    assert master.choose([report(OLD, 1), report(NEW, 2)], 3) == NEW
+    master.leave(OLD)  # a late message
+    assert master.choose([report(NEW, 2)], 3) == NEW
+    master.leave(NEW)
+    await clock.advance(3.1)
+    assert master.choose([report(NEW, 2)], 3) == NEW
+
+
+def role(replicas: int) -> list[Any]:
+    return [b"master", 100, [[b"b", b"1", b"90"]] * replicas]
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def witness(clock: VirtualClock, asked: Asked) -> Witness:
+    witness = Witness(clock, asked)
+    witness.begin(1)
+    return witness
+
+
+def test_what_a_master_with_its_replicas_says_counts(witness: Witness, asked: Asked) -> None:
+    assert not witness.undecided(role(1))
+    assert not witness.undecided(role(2))  # one more: from now on both are expected
+    assert witness.undecided(role(1))
+    assert asked.times == 1
+
+
+def test_all_sentinels_confirm_it_at_once(witness: Witness, clock: VirtualClock) -> None:
+    assert witness.undecided(role(0))
+    lost_at = clock.now()
+    witness.confirm(lost_at - 0.1, unanimous=True, agreed=True)  # they were asked before it
+    assert witness.undecided(role(0))
+    witness.confirm(lost_at, unanimous=True, agreed=True)
+    assert not witness.undecided(role(0))
+
+
+async def test_a_majority_confirms_it_when_all_must_know(witness: Witness, clock: VirtualClock) -> None:
+    assert witness.undecided(role(0))
+    witness.confirm(clock.now(), unanimous=False, agreed=True)
+    assert witness.undecided(role(0))
+    await clock.advance(SETTLED)
+    witness.confirm(clock.now(), unanimous=False, agreed=False)
+    assert witness.undecided(role(0))
+    witness.confirm(clock.now(), unanimous=False, agreed=True)
+    assert not witness.undecided(role(0))
+
+
+def test_a_replica_that_returns_ends_the_doubt(witness: Witness, asked: Asked) -> None:
+    assert witness.undecided(role(0))
+    assert witness.undecided(role(0))
+    assert not witness.undecided(role(1))
+    assert witness.since is None
+    assert asked.times == 1
+
+
+def test_one_that_has_become_a_replica(witness: Witness) -> None:
+    """What it did as the master does not count."""
+    request: Any = type("Request", (), {"doing": "acquire", "call": type("Call", (), {"name": "order:42"})})
+    assert not witness.undecided([b"slave", b"b", 1, b"connected", 100])
+    doubt = witness.doubt(request, b"PONG", [b"slave"])
+    assert doubt is not None
+    assert doubt.transient
+    assert not witness.undecided(role(1))
+    assert witness.doubt(request, b"PONG", role(1)) is None
+
+
+def test_a_role_that_is_not_told(witness: Witness, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert not witness.undecided(ErrorReply("NOPERM this user has no permissions"))
+    assert len([record for record in caplog.records if "+role" in record.getMessage()]) == 1
+    with pytest.raises(Desync):
+        witness.undecided(b"OK")
