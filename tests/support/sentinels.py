@@ -86,6 +86,11 @@ class SentinelSet:
         master = self.master()
         return next(server for server in self.servers if server is not master)
 
+    def clients(self, server: RedisServer) -> int:
+        """How many clients are connected to one of the five, besides that of this object and Sentinels."""
+        found = self.link(server).client_list(_type="normal")
+        return sum(not client["name"].startswith("sentinel-") for client in found) - 1
+
     # Faults.
 
     def failover(self) -> RedisServer:
@@ -103,6 +108,13 @@ class SentinelSet:
     async def promoted(self, new: RedisServer) -> None:
         """Wait until a server takes itself for the master; Sentinels hear of it a second later."""
         await self.until(lambda: self._is_master(new))
+
+    async def settled(self) -> None:
+        """Wait until there is one master, with a replica that has caught up.
+
+        The old master is told to be that replica. The Sentinels would do so ten seconds after they named the new one.
+        """
+        await self.until(self._agree)
 
     def kill(self, server: RedisServer) -> None:
         """SIGKILL one of the five."""

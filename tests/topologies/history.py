@@ -117,6 +117,10 @@ class History:
         waiting = [attempt for attempt in self.attempts if attempt.since < moment < attempt.until]
         return sorted(waiting, key=lambda attempt: attempt.until)
 
+    def paused(self, since: float, until: float) -> float:
+        """For how many seconds in between processes stood still, each of them counted: a turn passes through all."""
+        return sum(max(0.0, min(until, stall.until) - max(since, stall.since)) for stall in self.stalls)
+
     def _stood_still(self, hold: Hold, at: float) -> bool:
         return any(stall.pid == hold.pid and stall.since <= at <= stall.until for stall in self.stalls)
 

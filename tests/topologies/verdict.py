@@ -28,10 +28,11 @@ def judge(history: History, load: Load, healed: Sequence[float], window: float) 
     history.check_fences()
     assert history.window <= window, history.overlaps()[0]
     for moment in healed:
-        waits = history.waits(moment)
-        assert not waits or waits[-1].until - moment <= load.patience, waits[-1]
+        for attempt in history.waits(moment):
+            assert attempt.until - moment <= load.patience + history.paused(moment, attempt.until), attempt
     for attempt in history.attempts:
         took = attempt.until - attempt.since
-        assert took <= load.timeout + load.options["request_timeout"] + LATE, attempt
+        longest = load.timeout + load.options["request_timeout"] + LATE
+        assert took <= longest + history.paused(attempt.since, attempt.until), attempt
         if attempt.error == "AcquireTimeout":
             assert took >= load.timeout - 0.1, attempt
