@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import redis
 
-from tests.support import redis_cli
 from tests.support.sentinels import SentinelSet, start_sentinels
 
 
@@ -31,10 +30,7 @@ async def test_a_master_that_is_killed_is_replaced_and_comes_back(own_sentinels:
     assert len(own_sentinels.named()) == 3
 
 
-def test_passwords(redis_url: str) -> None:
-    with redis_cli.client(redis_url) as link:
-        if redis_cli.version_of(link) < (6, 2):
-            pytest.skip("its Sentinels know no passwords")
+def test_passwords() -> None:
     with start_sentinels(password="opens", sentinel_password="sesame") as sentinels:
         for server in (*sentinels.servers, *sentinels.sentinels):
             assert sentinels.link(server).ping()
