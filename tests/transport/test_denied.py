@@ -11,6 +11,7 @@ import pytest
 import redis.asyncio
 
 from aiolock import BackendError, ConfigurationError, LockManager, Poll
+from aiolock.backends.redis import failures
 from aiolock.backends.redis.error_reply import ErrorReply
 from aiolock.scripts.base import drop
 from aiolock.testing.server import RedisServer
@@ -161,6 +162,14 @@ async def test_renamed_commands_are_named(commands: list[str]) -> None:
             with pytest.raises(BackendError, match=commands[0].upper()) as caught:
                 await lock.acquire()
     assert "renam" in str(caught.value)
+
+
+def test_a_proxy_that_hangs_up() -> None:
+    """As twemproxy does on whatever it does not know, at the first command of a connection."""
+    error = failures.unconnected(redis.exceptions.ConnectionError("Connection closed by server."))
+    assert isinstance(error, BackendError)
+    assert error.transient
+    assert "closed by server; if a proxy hangs up" in str(error)
 
 
 def test_no_error_quotes_arguments() -> None:

@@ -218,6 +218,8 @@ def _unconnected(error: BaseException) -> AiolockError:
         return BackendError("", "Redis did not answer in time: is this its address?", transient=True)
     if isinstance(error, (ConnectionError, OSError)):
         if "closed" in text.lower():  # once it was connected
-            text = f"{text}; if a proxy hangs up on HELLO, CLIENT, INFO or ROLE, give the server's own address"
+            text = (
+                f"{text.rstrip('.')}; if a proxy hangs up on HELLO, CLIENT, INFO or ROLE, give the server's own address"
+            )
         return BackendError("", f"Redis cannot be reached: {text}", transient=True)
     return BackendError("", f"the server does not answer like Redis ({type(error).__name__}): is this its address?")
