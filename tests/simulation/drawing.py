@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from .plan import Fault, Moment, Plan, Step, Worker
@@ -22,7 +23,32 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 
 def draw(seed: int | str) -> Plan:
-    """Return the plan of a seed: few names and few kinds, so that tasks meet."""
+    """Return the plan of a seed; one in eight is about hand-offs."""
+    plan, dice = _draw(seed), Random(f"hand-offs {seed}")
+    return _handing_on(plan, dice) if dice.random() < 1 / 8 else plan
+
+
+def _handing_on(plan: Plan, dice: Random) -> Plan:
+    """Tasks of two processes pass one lock on, and answers are late or lost: turns end before their time is known."""
+    workers = tuple(
+        Worker(
+            worker.process % 2,
+            worker.starts,
+            tuple(Step("lock", seconds=dice.choice((0.0, 0.01, 0.1, 0.3))) for _ in worker.steps),
+        )
+        for worker in plan.workers
+    )
+    faults = []
+    for what in ("cut", "lose_reply", "lose_reply", "hold", "hold"):
+        seconds = round(dice.random() * 0.4, 4) if what == "hold" else 0.0
+        faults.append(Fault(what, ("after", dice.randrange(3, 40)), -1, seconds))
+    return replace(
+        plan, processes=2, workers=workers, faults=tuple(faults), liveness=0.5, handoff_limit=0, request_timeout=1.0
+    )
+
+
+def _draw(seed: int | str) -> Plan:
+    """Few names and few kinds, so that tasks meet."""
     dice = Random(f"plan {seed}")
     ttl = dice.choice((1.0, 1.0, 2.0, 3.0, 6.0))
     processes = dice.choice((1, 2, 2, 2, 3, 3, 4))

@@ -11,6 +11,7 @@ from aiolock.core.confirmation import Confirmation
 from aiolock.core.gate import Gate
 from aiolock.core.grant import Grant
 from aiolock.core.guard import Guard
+from aiolock.core.handoff import _Transfer
 from aiolock.core.local_queue import LocalQueue
 from aiolock.core.policy import Policy
 from aiolock.core.release import PendingRelease
@@ -139,6 +140,18 @@ def no_second_release(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingRelease, "_in_time", lambda self, now: False)
 
 
+def copy_says_alive(patch: pytest.MonkeyPatch) -> None:
+    """As it was: the answer to the copy of a hand-off counts as a sign of life."""
+    unanswered = _Transfer._unanswered
+
+    def again(self: _Transfer) -> bool:
+        wanted = unanswered(self)
+        self._sent_at = 0.0
+        return wanted
+
+    patch.setattr(_Transfer, "_unanswered", again)
+
+
 def grant_beyond_ttl(patch: pytest.MonkeyPatch) -> None:
     """As it was: a grant may last longer than the ttl of the hold that it becomes."""
     init = Grant.__init__
@@ -168,6 +181,7 @@ MUTATIONS: dict[Mutation, int] = {
     cancelled_waiter_stays: 0,
     unconfirmed: 0,
     no_second_release: 0,
+    copy_says_alive: 290,
     grant_beyond_ttl: 85,
 }
 """Each with a seed from which it is soon found."""
