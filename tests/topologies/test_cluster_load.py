@@ -96,8 +96,8 @@ def splitting_cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-# Whoever was in the queue when the replica was cut off is still in the new master's, though it has been in and out of
-# the old one's. Each is granted in turn, and nobody takes it until a process's `liveness` is over.
+# Whoever was in the queue when the replica was cut off is still in the new master's: see test_ghosts.py. How many that
+# are depends on the machine.
 GHOSTS = pytest.mark.xfail(reason="waiters of before the split come first again, and nobody declines for them")
 
 
