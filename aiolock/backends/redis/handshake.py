@@ -12,6 +12,8 @@ from .error_reply import ErrorReply
 from .failures import NOT_READY, Misplaced, Unready, code_of
 
 OLDEST = 6
+_MODES = (b"redis_mode", b"server_mode", b"redict_mode")
+"""What INFO calls the mode: in Redis, in Valkey, and in Redict."""
 _INFO, _ROLE = 1, 2
 _RIGHTS = (
     ("CLIENT INFO", "+client|info", "a request delayed on a lost connection may still run"),
@@ -91,7 +93,7 @@ class Handshake:
         server, own = _fields(info, b"\r\n", b":"), _fields(client, b" ", b"=")
         _judge_readiness(replies, server)
         self._judge_version(server)
-        self._judge_kind(_role(role, server), server.get(b"redis_mode", server.get(b"server_mode", b"")))
+        self._judge_kind(_role(role, server), next((server[name] for name in _MODES if name in server), b""))
         run_id = server.get(b"run_id", b"").decode(errors="replace")
         self.run_id = run_id if len(set(run_id)) > 1 else ""  # some servers speak the protocol, but have no version
         if self._replicas is None:
