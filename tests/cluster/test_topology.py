@@ -56,6 +56,7 @@ Make = Callable[[list[str]], Topology]
 
 
 async def test_a_map(cluster: Cluster, make: Make) -> None:
+    await cluster.until(lambda: all(len(entry) == 4 for entry in cluster.nodes[0].ask("CLUSTER", "SLOTS")))
     known, answered = await make(cluster.urls[:1]).find(5.0)
     assert answered == ("127.0.0.1", int(cluster.nodes[0].address[1]))
     assert {owner for owner in known.owners if owner} == {

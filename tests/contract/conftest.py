@@ -20,8 +20,6 @@ from .places import ClusterPlace, MemoryPlace, Place, PollingPlace, QuorumPlace,
 
 HERE = Path(__file__).parent
 PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster")
-ON_A_CLUSTER = {"test_lock.py", "test_multi_lock.py", "test_latch.py"}
-"""What always runs there, too; with --topologies everything does."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -46,8 +44,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _means(test: pytest.Item, place: str) -> bool:
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
-    if place == "cluster" and not test.config.getoption("--topologies"):
-        return test.path.name in ON_A_CLUSTER
+    if place == "cluster":
+        return bool(test.config.getoption("--topologies"))
     if place in ("quorum", "replicated") and test.path.name != "test_lock.py":
         return False  # a quorum has no other primitive; tests/replicas has what replicas change for the others
     return place != "replicated" or test.get_closest_marker("short_ttl") is None

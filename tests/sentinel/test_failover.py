@@ -59,7 +59,7 @@ def at(locks: LockManager) -> int:
     return int(master.address.port)
 
 
-@pytest.mark.parametrize("ttl", [3.0, 1.0])
+@pytest.mark.parametrize("ttl", [3.0, pytest.param(1.0, marks=pytest.mark.takes_long)])
 async def test_graceful(ttl: float, sentinels: SentinelSet, opened: Opener) -> None:
     """A holder, and one who is on the new master as soon as it takes writes, a second before the Sentinels name it.
 
@@ -107,6 +107,7 @@ async def test_a_grant_of_the_old_master_does_not_count(sentinels: SentinelSet, 
 
 
 @pytest.mark.parametrize("deaf", [Watch, SentinelBackend], ids=["through the master", "through the Sentinels"])
+@pytest.mark.takes_long
 async def test_a_manager_that_does_nothing_hears_of_it(
     deaf: type[Watch] | type[SentinelBackend],
     sentinels: SentinelSet,
@@ -123,6 +124,7 @@ async def test_a_manager_that_does_nothing_hears_of_it(
         pass
 
 
+@pytest.mark.takes_long
 async def test_the_master_is_killed(own_sentinels: SentinelSet, opened: Opener) -> None:
     """A lock that the replica has goes on; a waiter gets in behind it."""
     here, there = await opened(own_sentinels, ttl=10.0), await opened(own_sentinels, ttl=10.0)
@@ -138,6 +140,7 @@ async def test_the_master_is_killed(own_sentinels: SentinelSet, opened: Opener) 
     assert at(here) != old.port
 
 
+@pytest.mark.takes_long
 async def test_an_old_master_that_wakes_is_not_used(own_sentinels: SentinelSet, opened: Opener) -> None:
     """It still takes itself for the master, for ten seconds."""
     locks = await opened(own_sentinels, ttl=10.0, request_timeout=2.0)
@@ -161,6 +164,7 @@ def written(watched: SentinelSet, server: RedisServer) -> bool:
     return bool(watched.link(server).exists("aiolock:lock:{after}"))
 
 
+@pytest.mark.takes_long
 async def test_a_replica_that_stops_is_no_failover(own_sentinels: SentinelSet, opened: Opener) -> None:
     """The Sentinels confirm the master at once, and locks go on. Kept by Witness.confirm: `unanimous`."""
     locks = await opened(own_sentinels)
@@ -176,6 +180,7 @@ async def test_a_replica_that_stops_is_no_failover(own_sentinels: SentinelSet, o
     assert at(locks) == master.port
 
 
+@pytest.mark.takes_long
 async def test_with_some_sentinels_down(own_sentinels: SentinelSet, opened: Opener) -> None:
     own_sentinels.kill(own_sentinels.sentinels[0])
     own_sentinels.freeze(own_sentinels.sentinels[1])
@@ -184,6 +189,7 @@ async def test_with_some_sentinels_down(own_sentinels: SentinelSet, opened: Open
         pass
 
 
+@pytest.mark.takes_long
 async def test_min_replicas(sentinels: SentinelSet, opened: Opener) -> None:
     """The replicas' own acknowledgement takes the place of the Sentinels' confirmation."""
     options = {"min_replicas": 1, "replica_timeout": 0.1, "ttl": 2.0}

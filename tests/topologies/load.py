@@ -14,10 +14,8 @@ from tests.crossproc.conftest import LATE, Crew
 from .history import History
 
 PROCESSES = 3
-takes_long = pytest.mark.takes_long
 PLAIN = pytest.param({}, id="plain")
 REPLICATED = pytest.param({"min_replicas": 1, "replica_timeout": 0.3}, id="replicated")
-PLAIN_LONG, REPLICATED_LONG = (pytest.param(*one.values, id=one.id, marks=takes_long) for one in (PLAIN, REPLICATED))
 ENOUGH = 60.0
 """Seconds: a machine that runs other tests starts processes slowly. What may not take that long is judged later."""
 BUSY = (0.004, 2)

@@ -14,6 +14,8 @@ from tests.support.cluster import SLOTS, Cluster
 from tests.support.folder import Folder
 from tests.support.scripting import wait_until
 
+pytestmark = pytest.mark.takes_long
+
 ROOT = Path(__file__).parents[2]
 
 

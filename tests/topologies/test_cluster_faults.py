@@ -17,7 +17,9 @@ from .test_cluster_locks import ENOUGH, Crowd, managers
 TTL = 1.5
 
 
-@pytest.mark.parametrize("how", ["", "FORCE", "TAKEOVER"])
+@pytest.mark.parametrize(
+    "how", ["", *(pytest.param(how, marks=pytest.mark.takes_long) for how in ("FORCE", "TAKEOVER"))]
+)
 async def test_a_failover_under_load(cluster: Cluster, how: str) -> None:
     """Every waiter gets in; a graceful one loses no lock. Those of an asynchronous one may be lost, and are told."""
     names = [cluster.names_on(master)[0] for master in cluster.masters]
@@ -119,6 +121,7 @@ def own_masters() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.takes_long
 async def test_a_cluster_that_is_down_and_comes_back(own_masters: Cluster) -> None:
     """A master without a replica is gone: all others refuse everything."""
     gone, other, _ = own_masters.masters

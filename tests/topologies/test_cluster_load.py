@@ -13,8 +13,10 @@ from tests.support.cluster import DEBUGGING, Cluster, start_cluster
 from tests.support.scripting import wait_until
 
 from .conftest import StartLoad
-from .load import BUSY, LONG, PLAIN, PLAIN_LONG, REPLICATED, REPLICATED_LONG, takes_long
+from .load import BUSY, LONG, PLAIN, REPLICATED
 from .verdict import WINDOW, judge
+
+pytestmark = pytest.mark.takes_long
 
 
 def names_on(cluster: Cluster, number: int = 0) -> dict[str, tuple[float, int]]:
@@ -31,7 +33,7 @@ def nothing_left(cluster: Cluster, processes: int = 0) -> None:
     wait_until(lambda: cluster.clients() == processes)
 
 
-@pytest.mark.parametrize("options", [PLAIN_LONG, REPLICATED])
+@pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 async def test_a_master_is_killed(own_cluster: Cluster, load_on: StartLoad, options: dict[str, Any]) -> None:
     """And comes back as a replica."""
     load = load_on(own_cluster, names_on(own_cluster), **options)
@@ -50,7 +52,6 @@ async def test_a_master_is_killed(own_cluster: Cluster, load_on: StartLoad, opti
     nothing_left(own_cluster)
 
 
-@takes_long
 @pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 @pytest.mark.parametrize("how", ["", "FORCE"], ids=["graceful", "force"])
 async def test_failovers_are_ordered(
@@ -70,7 +71,7 @@ async def test_failovers_are_ordered(
     nothing_left(cluster)
 
 
-@pytest.mark.parametrize("options", [PLAIN, REPLICATED_LONG])
+@pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 async def test_every_slot_moves_back_and_forth(cluster: Cluster, load_on: StartLoad, options: dict[str, Any]) -> None:
     """Nothing is lost: not even without replicas are two inside."""
     names = names_on(cluster)
@@ -101,7 +102,6 @@ def splitting_cluster() -> Iterator[Cluster]:
 GHOSTS = pytest.mark.xfail(reason="waiters of before the split come first again, and nobody declines for them")
 
 
-@takes_long
 @pytest.mark.parametrize("options", [pytest.param({}, id="plain", marks=GHOSTS), REPLICATED])
 async def test_an_isolated_master_still_answers(
     splitting_cluster: Cluster, load_on: StartLoad, options: dict[str, Any]

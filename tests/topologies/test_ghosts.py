@@ -11,6 +11,8 @@ from aiolock import LockManager
 from tests.support import locks as kept
 from tests.support import redis_cli
 
+pytestmark = pytest.mark.takes_long
+
 LIVENESS = 1.0
 NAME = "order:42"
 

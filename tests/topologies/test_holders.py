@@ -12,6 +12,8 @@ import pytest
 from aiolock import Lease, LockManager, LossReason
 from tests.support.cluster import Cluster
 
+pytestmark = pytest.mark.takes_long
+
 AT_ONCE = 1.0
 """Seconds after the new master is reachable."""
 COUNT = 20

@@ -12,14 +12,16 @@ from tests.support.proxy import FaultProxy
 from tests.support.replication import Pair
 
 from .conftest import StartLoad
-from .load import BUSY, LONG, PLAIN, REPLICATED_LONG, takes_long
+from .load import BUSY, LONG, PLAIN, REPLICATED
 from .verdict import WINDOW, judge
+
+pytestmark = pytest.mark.takes_long
 
 NAMES = {"busy": BUSY, "long": LONG}
 
 
-@pytest.mark.parametrize("options", [PLAIN, REPLICATED_LONG])
-@pytest.mark.parametrize("cut", [pytest.param(True, id="cut", marks=takes_long), pytest.param(False, id="kept")])
+@pytest.mark.parametrize("options", [PLAIN, REPLICATED])
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "kept"])
 async def test_a_replica_is_promoted(own_pair: Pair, load_on: StartLoad, options: dict[str, Any], cut: bool) -> None:
     """The relay leads to the new master from then on. It cuts the old connections, or leaves it to the old master,
     which has become a replica, to say so.

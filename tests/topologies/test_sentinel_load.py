@@ -12,8 +12,10 @@ from tests.support.scripting import wait_until
 from tests.support.sentinels import SentinelSet
 
 from .conftest import StartLoad
-from .load import BUSY, LONG, PLAIN, PLAIN_LONG, REPLICATED, takes_long
+from .load import BUSY, LONG, PLAIN, REPLICATED
 from .verdict import WINDOW, judge
+
+pytestmark = pytest.mark.takes_long
 
 NAMES = {"busy": BUSY, "long": LONG}
 
@@ -26,7 +28,7 @@ def nothing_left(sentinels: SentinelSet) -> None:
         wait_until(lambda server=server: sentinels.clients(server) == 0)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("options", [PLAIN_LONG, REPLICATED])
+@pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 async def test_a_failover_is_ordered(sentinels: SentinelSet, load_on: StartLoad, options: dict[str, Any]) -> None:
     """The old master goes on for ten seconds."""
     load = load_on(sentinels, NAMES, **options)
@@ -40,7 +42,6 @@ async def test_a_failover_is_ordered(sentinels: SentinelSet, load_on: StartLoad,
     nothing_left(sentinels)
 
 
-@takes_long
 @pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 async def test_the_master_is_killed(own_sentinels: SentinelSet, load_on: StartLoad, options: dict[str, Any]) -> None:
     """And comes back as a replica."""
@@ -57,7 +58,6 @@ async def test_the_master_is_killed(own_sentinels: SentinelSet, load_on: StartLo
     nothing_left(own_sentinels)
 
 
-@takes_long
 @pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 async def test_the_old_master_wakes(own_sentinels: SentinelSet, load_on: StartLoad, options: dict[str, Any]) -> None:
     """It was frozen, and still takes itself for the master."""

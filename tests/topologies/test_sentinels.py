@@ -7,6 +7,8 @@ import redis
 
 from tests.support.sentinels import SentinelSet, start_sentinels
 
+pytestmark = pytest.mark.takes_long
+
 
 async def test_a_failover_back_and_forth(sentinels: SentinelSet) -> None:
     for _ in range(2):
