@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import redis
 
 from aiolock import BackendError, Lease, Lock, LockManager
+from aiolock.core.entry_state import QUEUED
 from tests.support import locks
 
 NAME = "order:42"
@@ -24,6 +25,11 @@ STILL = 2.3
 LATE = 3.0
 """Seconds that a noisy machine may add to a bound."""
 USER = "aiolock-nokill"
+
+
+def queued(locks: LockManager) -> bool:
+    """Whether a waiter of this manager has been told that it is in the queue: the server knows that earlier."""
+    return any(entry.state is QUEUED for entry in locks._runtime.queue_entries.values())  # type: ignore[attr-defined]
 
 
 def key_of(name: str = NAME) -> str:

@@ -16,7 +16,7 @@ from aiolock.scripts.lock import ACQUIRE
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 
-from .scene import ENOUGH, LATE, NAME, SHORT, STILL, Opener, Server, enter, enter_eventually, key_of, until
+from .scene import ENOUGH, LATE, NAME, SHORT, STILL, Opener, Server, enter, enter_eventually, key_of, queued, until
 
 HELLO = b"HELLO"
 
@@ -113,14 +113,12 @@ async def test_entering_a_manager_fails_within_the_request_timeout(proxy: FaultP
     proxy.heal()
 
 
-async def test_a_timeout_of_a_waiter_during_an_outage(
-    proxy: FaultProxy, opened: Opener, there: Lock, server: Server
-) -> None:
+async def test_a_timeout_of_a_waiter_during_an_outage(proxy: FaultProxy, opened: Opener, there: Lock) -> None:
     """Contention and outage are different errors, and a timeout is kept through both."""
     locks = await opened(proxy.url, request_timeout=0.5)
     async with there:
         waiter = asyncio.ensure_future(locks.lock(NAME).acquire(timeout=0.8))
-        await until(lambda: server.waiting())
+        await until(lambda: queued(locks))
         proxy.refuse()
         proxy.reset()
         with pytest.raises(AcquireTimeout, match=NAME):
@@ -228,7 +226,7 @@ async def test_a_hundred_waiters_after_a_reconnect_ask_once(
     """They have one entry, which is refreshed. Kept by QueueEntries.verify."""
     async with there:
         waiters = [asyncio.create_task(enter(locks.lock(NAME))) for _ in range(100)]
-        await until(lambda: server.waiting())
+        await until(lambda: queued(locks))
         before, subscribed = server.scripts_run(), server.subscriptions()
         proxy.reset()
         await until(lambda: server.subscriptions() > subscribed)
