@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from ..clock import Clock
 from ..errors import AiolockError, BackendError, LossReason
 from ..log import Log
@@ -16,7 +18,7 @@ from .scheduler import LATE, NEVER, Scheduler
 logger: Log = Log("aiolock.hold")
 
 
-class Term:
+class Term(ABC):
     """One owner's time, from its grant to its end or its loss; subclasses say what a loss does.
 
     Args:
@@ -123,9 +125,9 @@ class Term:
         self._scheduler.forget(self)
         self._lost(reason)
 
+    @abstractmethod
     def _lost(self, reason: LossReason) -> None:
         """It is lost: called once."""
-        raise NotImplementedError
 
     def end(self) -> None:
         """End it: it was released, moved, or given up."""

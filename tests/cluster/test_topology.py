@@ -71,7 +71,8 @@ async def test_seeds_that_are_away(cluster: Cluster, make: Make, silent: str) ->
     topology = make(["redis://127.0.0.1:1", silent, cluster.urls[0]])
     for _ in range(4):
         topology._nodes = frozenset()
-        await topology.find(5.0)
+        _, answered = await topology.find(5.0)
+        assert answered.port == cluster.nodes[0].server.port
 
 
 async def test_many_events_cost_one_map(cluster: Cluster, make: Make) -> None:

@@ -120,8 +120,8 @@ async def test_a_manager_that_does_nothing_hears_of_it(
     new = sentinels.failover()
     await sentinels.failed_over(new)
     await sentinels.until(lambda: at(locks) == new.port, 8.0)
-    async with asyncio.timeout(ENOUGH), locks.lock("order:42"):
-        pass
+    async with asyncio.timeout(ENOUGH), locks.lock("order:42") as lease:
+        assert lease.fence > 0
 
 
 @pytest.mark.takes_long
@@ -185,8 +185,8 @@ async def test_with_some_sentinels_down(own_sentinels: SentinelSet, opened: Open
     own_sentinels.kill(own_sentinels.sentinels[0])
     own_sentinels.freeze(own_sentinels.sentinels[1])
     locks = await opened(own_sentinels)
-    async with asyncio.timeout(ENOUGH), locks.lock("order:42"):
-        pass
+    async with asyncio.timeout(ENOUGH), locks.lock("order:42") as lease:
+        assert lease.fence > 0
 
 
 @pytest.mark.takes_long

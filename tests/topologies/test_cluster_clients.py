@@ -130,8 +130,8 @@ async def test_closing_while_a_master_is_silent(cluster: Cluster) -> None:
         closing = asyncio.ensure_future(locks.close())
         await asyncio.sleep(0.05)
         closing.cancel()
-        async with asyncio.timeout(5):
-            await asyncio.wait((closing,))
+        ended, _ = await asyncio.wait((closing,), timeout=5)
+        assert ended == {closing}
     cluster.calm()
 
 
@@ -146,6 +146,7 @@ def test_opening_again_after_its_loop_was_closed(cluster: Cluster) -> None:
         asyncio.run(use(cluster, locks))
         gc.collect()
     wait_until(lambda: cluster.clients() == 0)
+    assert repr(locks).endswith("closed>")
 
 
 # What cannot work.

@@ -56,8 +56,8 @@ async def test_a_seed_that_is_down(own_cluster: Cluster) -> None:
     first = own_cluster.nodes[0].url
     async with LockManager.cluster([first, own_cluster.nodes[1].url]) as locks:
         (name,) = own_cluster.names_on(own_cluster.nodes[1])
-        async with locks.lock(name):
-            pass
+        async with locks.lock(name) as lease:
+            assert lease.fence > 0
 
 
 async def test_a_lost_lock_is_noticed_at_once(cluster: Cluster) -> None:
