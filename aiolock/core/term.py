@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from ..clock import Clock
 from ..errors import AiolockError, BackendError, LossReason
@@ -18,7 +18,7 @@ from .scheduler import LATE, NEVER, Scheduler
 logger: Log = Log("aiolock.hold")
 
 
-class Term(ABC):
+class Term:
     """One owner's time, from its grant to its end or its loss; subclasses say what a loss does.
 
     Args:
