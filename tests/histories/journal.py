@@ -6,7 +6,7 @@ a machine share), and what the event has of its own. The events of one operation
 
 | event | fields | when |
 | --- | --- | --- |
-| `began` | `kind`, `names`; `weight`, `permits`, `outer`, `timeout`, `ticket`, `by` where they apply | before the call |
+| `began` | `kind`, `names`; `weight`, `permits`, `outer`, `timeout`, `ticket`, `by` as they apply | before the call |
 | `queued` | | this process was told that it has a place in the server's queue |
 | `granted` | `fence`, `lost` | the first line of the body |
 | `kept` | `weight` | it gave back part of its permits |
