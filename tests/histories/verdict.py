@@ -1,0 +1,14 @@
+"""All models' finds in one history."""
+
+from __future__ import annotations
+
+from .history import History
+from .models import endings, exclusion, fencing, latch, order, reentrancy, tickets
+from .violation import Violation
+
+MODELS = (exclusion, reentrancy, fencing, order, latch, tickets, endings)
+
+
+def judge(history: History) -> list[Violation]:
+    """Return the first violation that each model finds; nothing if all is well."""
+    return [found for model in MODELS if (found := model.check(history)) is not None]
