@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ..errors import BackendError
+from ..log import Log
 from .store import Store
 
 R = TypeVar("R")
+logger: Log = Log("aiolock.redis")
 
 Arg = str | int
 Reply = int | bytes | None | list["Reply"]
@@ -93,8 +96,14 @@ def drop() -> bool:
     return False
 
 
+def refuse(call: Call[Any], error: Exception) -> None:
+    """The default for `Call.refused`: the error is its result."""
+    call.end(BackendError(call.name, f"{call.doing} was refused: {error}"))
+
+
 class Call(Generic[R]):
-    """One request to run a script: a primitive makes it, a backend writes it.
+    """One request to run a script: a primitive makes it; a backend writes it, and keeps it until its reply, over as
+    many connections as that takes.
 
     Attributes:
         name: the lock the request is about, for errors.
@@ -110,10 +119,26 @@ class Call(Generic[R]):
         writes: how often it was written. 0: the server cannot have seen it.
         withdrawn: set it while `writes` is 0, and the call is never written.
         parts: what is written instead, if its keys are in several places: see `JointCall`.
+        future: its result, if it is awaited; others may cancel it or fail it at any time.
+        refused: gets the server's error reply, and decides what becomes of the call; set by whoever writes it.
+        misses: how often it was refused without having run, and written again.
     """
 
     parts: Sequence[Call[Any]] = ()
-    __slots__ = ("args", "keys", "name", "script", "sent_at", "settle", "unanswered", "withdrawn", "writes")
+    __slots__ = (
+        "args",
+        "future",
+        "keys",
+        "misses",
+        "name",
+        "refused",
+        "script",
+        "sent_at",
+        "settle",
+        "unanswered",
+        "withdrawn",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -132,6 +157,15 @@ class Call(Generic[R]):
         self.sent_at: float = 0.0
         self.writes: int = 0
         self.withdrawn: bool = False
+        self.future: asyncio.Future[R] | None = None
+        self.refused: Callable[[Call[Any], Exception], None] = refuse
+        self.misses: int = 0
+
+    @property
+    def doing(self) -> str:
+        """What it asks of the server, for messages."""
+        name = f" of lock {self.name!r}" if self.name else ""
+        return f"{self.script.name}{name}"
 
     def withdraw(self) -> bool:
         """Take the call back; return False if a server may have seen it."""
@@ -142,6 +176,54 @@ class Call(Generic[R]):
     def become(self, other: Call[R]) -> None:
         """From now on ask for what `other` asks for, whenever it is written."""
         self.keys, self.args = other.keys, other.args
+
+    def again(self) -> bool:
+        """Ask its maker whether to write it again."""
+        try:
+            return self.unanswered()
+        except Exception:
+            logger.exception("the callback of an unanswered request failed")
+            return False
+
+    def answer(self, reply: Any, doubt: BackendError | None = None) -> None:
+        """Take the server's reply, or its error reply; `doubt` says why it may not outlast the server."""
+        if isinstance(reply, Exception):
+            self.refused(self, reply)
+            return
+        script = self.script
+        try:
+            result: R | BackendError = script.decode(reply)
+            if doubt is not None and script.unacknowledged is not None:
+                result = script.unacknowledged(cast(R, result), doubt)
+        except PartRefused as error:
+            self.refused(self, error)
+            return
+        except Exception as error:
+            result = BackendError(
+                self.name, f"Redis answered {self.doing} with something unexpected: does a proxy change replies?"
+            )
+            result.__cause__ = error
+        self.end(result)
+
+    def unwritten(self) -> None:
+        """It was withdrawn: it was never written, and never will be."""
+        self.end(BackendError(self.name, f"{self.doing} was withdrawn before it was sent", transient=True))
+
+    def end(self, result: R | BackendError) -> None:
+        """It is over: first tell its `settle`, then whoever awaits its future."""
+        if self.settle is not None:
+            try:
+                self.settle(result)
+            except Exception:
+                logger.exception("the callback of a finished request failed")
+        self.settle, self.unanswered = None, drop  # they may refer to the call: avoid a reference cycle
+        future = self.future
+        if future is not None and not future.done():
+            if isinstance(result, BackendError):
+                future.set_exception(result)
+                future.exception()  # a call that is not awaited must not log "exception was never retrieved"
+            else:
+                future.set_result(result)
 
     def __repr__(self) -> str:
         return f"<Call {self.script.name} {self.name!r} writes={self.writes}>"

@@ -11,7 +11,7 @@ from aiolock.backends.base import Wake
 from aiolock.backends.cluster.node import Node, Wanted
 from aiolock.backends.cluster.router import Router
 from aiolock.backends.cluster.slots import SLOTS, SlotMap, slot_of
-from aiolock.backends.redis import Address, Elsewhere, ErrorReply, Request
+from aiolock.backends.redis import Address, Elsewhere, ErrorReply
 from aiolock.backends.redis.outbox import Outbox
 from aiolock.errors import AiolockError, BackendError
 from aiolock.scripts.base import Call
@@ -89,7 +89,7 @@ class World:
         if node is not None:
             node.post(work)
         else:
-            self.router.transit(slot).put(Request(work, None, never))
+            self.router.transit(slot).put(work)
         return work
 
     def map(self) -> SlotMap:
@@ -133,7 +133,7 @@ class FakeBackend:
     def __init__(self, world: World, address: Address, elsewhere: Elsewhere, disconnected: Callable[[], None]) -> None:
         self.connected = False
         self.closed = False
-        self.way: deque[tuple[Request[Any], bool]] = deque()
+        self.way: deque[tuple[Call[Any], bool]] = deque()
         self._world = world
         self._address = address
         self._elsewhere = elsewhere
@@ -151,9 +151,9 @@ class FakeBackend:
         raise NotImplementedError
 
     def post(self, call: Call[Any]) -> None:
-        self.take_over(Request(call, None, self._refused))
+        self.take_over(call)
 
-    def take_over(self, request: Request[Any], *, asking: bool = False) -> None:
+    def take_over(self, request: Call[Any], *, asking: bool = False) -> None:
         assert not self.closed
         request.refused = self._refused
         if self.connected and self._outbox.empty:
@@ -161,10 +161,10 @@ class FakeBackend:
         else:
             self._outbox.put(request)
 
-    def give_back(self, wanted: Wanted) -> list[Request[Any]]:
+    def give_back(self, wanted: Wanted) -> list[Call[Any]]:
         return self._outbox.take_back(wanted)
 
-    def unsettled(self) -> Iterator[Request[Any]]:
+    def unsettled(self) -> Iterator[Call[Any]]:
         yield from [request for request, _ in self.way]
         yield from self._outbox.requests()
 
@@ -187,12 +187,12 @@ class FakeBackend:
         if not self.way or not self.connected:
             return
         request, asking = self.way.popleft()
-        assert isinstance(request.call, Work)
-        error = self._world.verdict(request.call.name, self._address, asking)
+        assert isinstance(request, Work)
+        error = self._world.verdict(request.name, self._address, asking)
         if error is not None:
             request.refused(request, ErrorReply(error))
         else:
-            request.call.runs.append(self._world.tick())
+            request.runs.append(self._world.tick())
             request.answer(b"x")
 
     def lose(self, executed: int) -> None:
@@ -202,11 +202,11 @@ class FakeBackend:
         self.connected = False
         lost, self.way = list(self.way), deque()
         for request, asking in lost[:executed]:
-            assert isinstance(request.call, Work)
-            if self._world.verdict(request.call.name, self._address, asking) is None:
-                request.call.runs.append(self._world.tick())
+            assert isinstance(request, Work)
+            if self._world.verdict(request.name, self._address, asking) is None:
+                request.runs.append(self._world.tick())
         for request, _ in lost:
-            self._outbox.unanswered(request, BackendError(request.call.name, "lost", transient=True))
+            self._outbox.unanswered(request, BackendError(request.name, "lost", transient=True))
         self._disconnected()
 
     def reconnect(self) -> None:
@@ -214,20 +214,17 @@ class FakeBackend:
         if not self.connected:
             self.connected = True
             for item in self._outbox.take():
-                assert isinstance(item, Request)
+                assert isinstance(item, Call)
                 self._write(item, False)
 
-    def _write(self, request: Request[Any], asking: bool) -> None:
+    def _write(self, request: Call[Any], asking: bool) -> None:
         if request.withdrawn:
-            asyncio.get_running_loop().call_soon(request.withdraw)
+            asyncio.get_running_loop().call_soon(request.unwritten)
             return
-        request.call.writes += 1
+        request.writes += 1
         self.way.append((request, asking))
 
-    def _refused(self, request: Request[Any], error: ErrorReply) -> None:
-        request.call.writes -= 1
+    def _refused(self, request: Call[Any], error: Exception) -> None:
+        request.writes -= 1
+        assert isinstance(error, ErrorReply)
         assert self._elsewhere(request, str(error).split()[0], error)
-
-
-def never(request: Request[Any], error: object) -> None:
-    raise AssertionError(f"{request} was not given to any node")

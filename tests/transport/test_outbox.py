@@ -8,20 +8,22 @@ from typing import Any
 
 from aiolock.backends.redis.channels import Unsubscribe
 from aiolock.backends.redis.outbox import Outbox
-from aiolock.backends.redis.requests import Request
 from aiolock.errors import BackendError
+from aiolock.scripts.base import Call
 
 from .calls import echo
 
 LOST = BackendError("", "lost", transient=True)
 
 
-def request(word: str, unanswered: Callable[[], bool] = lambda: False) -> Request[Any]:
-    return Request(echo(word, unanswered), asyncio.get_running_loop().create_future(), lambda request, error: None)
+def request(word: str, unanswered: Callable[[], bool] = lambda: False) -> Call[Any]:
+    call = echo(word, unanswered)
+    call.future = asyncio.get_running_loop().create_future()
+    return call
 
 
 def words(outbox: Outbox) -> list[Any]:
-    return [item.call.args[0] if isinstance(item, Request) else "unsubscribe" for item in outbox.take()]
+    return [item.args[0] if isinstance(item, Call) else "unsubscribe" for item in outbox.take()]
 
 
 async def test_again_comes_before_what_was_never_written() -> None:
@@ -56,7 +58,7 @@ async def test_calls_from_callbacks_keep_their_place() -> None:
 
     outbox.put(request("new"))
     given_up = request("a", also(False, "instead of a"))
-    given_up.call.settle = lambda outcome: outbox.put(request("settled a"))
+    given_up.settle = lambda outcome: outbox.put(request("settled a"))
     outbox.unanswered(given_up, LOST)
     outbox.unanswered(request("b", also(True, "after b")), LOST)
     assert words(outbox) == ["instead of a", "settled a", "b", "after b", "new"]

@@ -132,7 +132,7 @@ def test_a_replica_that_returns_ends_the_doubt(witness: Witness, asked: Asked) -
 
 def test_one_that_has_become_a_replica(witness: Witness) -> None:
     """What it did as the master does not count."""
-    request: Any = type("Request", (), {"doing": "acquire", "call": type("Call", (), {"name": "order:42"})})
+    request: Any = type("Request", (), {"doing": "acquire", "name": "order:42"})
     assert not witness.undecided([b"slave", b"b", 1, b"connected", 100])
     doubt = witness.doubt(request, b"PONG", [b"slave"])
     assert doubt is not None

@@ -11,7 +11,7 @@ from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.base import Call
 from ..base import Abilities, Wake
-from ..redis import Address, Elsewhere, RedisBackend, Replicas, Request, Seeds
+from ..redis import Address, Elsewhere, RedisBackend, Replicas, Seeds
 from ..spread import spread
 from .node import Node, NodeBackend
 from .router import Router
@@ -110,13 +110,8 @@ class ClusterBackend:
         """See `Backend.run`."""
         if call.parts:
             return spread(call, self.post)
-        router = self._router
-        if router is not None:
-            node = router.serving(slot_of(call.keys[0]))
-            if node is not None:
-                return node.run(call)
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._put(Request(call, future, _never))
+        future = call.future = asyncio.get_running_loop().create_future()
+        self.post(call)
         return future
 
     def post(self, call: Call[Any]) -> None:
@@ -130,7 +125,7 @@ class ClusterBackend:
             if node is not None:
                 node.post(call)
                 return
-        self._put(Request(call, None, _never))
+        self._put(call)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
@@ -195,11 +190,11 @@ class ClusterBackend:
         for node in router.used():
             await node.backend.aclose()
 
-    def _put(self, request: Request[Any]) -> None:
+    def _put(self, request: Call[Any]) -> None:
         if self._router is None:
-            asyncio.get_running_loop().call_soon(request.settle, self._closed_error(request.call.name))
+            asyncio.get_running_loop().call_soon(request.end, self._closed_error(request.name))
         else:
-            self._router.transit(slot_of(request.call.keys[0])).put(request)
+            self._router.transit(slot_of(request.keys[0])).put(request)
 
     def _make(self, address: Address, elsewhere: Elsewhere, disconnected: Callable[[], None]) -> NodeBackend:
         return RedisBackend(
@@ -261,7 +256,3 @@ class ClusterBackend:
 
 def _nothing() -> None:
     pass
-
-
-def _never(request: Request[Any], error: object) -> None:
-    raise AssertionError(f"{request.doing} was not given to any node")

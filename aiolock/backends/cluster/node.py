@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar
 from ...errors import AiolockError
 from ...scripts.base import Call
 from ..base import Wake
-from ..redis import Address, Request
+from ..redis import Address
 
 R = TypeVar("R")
 
-Wanted = Callable[[Request[Any]], bool]
+Wanted = Callable[[Call[Any]], bool]
 
 
 class NodeBackend(Protocol):
@@ -31,11 +31,11 @@ class NodeBackend(Protocol):
 
     def post(self, call: Call[Any]) -> None: ...
 
-    def take_over(self, request: Request[Any], *, asking: bool = False) -> None: ...
+    def take_over(self, request: Call[Any], *, asking: bool = False) -> None: ...
 
-    def give_back(self, wanted: Wanted) -> list[Request[Any]]: ...
+    def give_back(self, wanted: Wanted) -> list[Call[Any]]: ...
 
-    def unsettled(self) -> Iterator[Request[Any]]: ...
+    def unsettled(self) -> Iterator[Call[Any]]: ...
 
     def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]: ...
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...errors import AiolockError, BackendError
 from ...log import Log
-from ..redis import Address, Elsewhere, ErrorReply, Request, refused
+from ...scripts.base import Call
+from ..redis import Address, Elsewhere, ErrorReply, refused
 from ..worker import Worker
 from .node import Node, NodeBackend
 from .slots import SLOTS, Remap, SlotMap, read_redirection, slot_of
@@ -182,11 +183,11 @@ class Router:
         if replaced:
             self._verify()
 
-    def refused(self, node: Node, request: Request[Any], code: str, error: ErrorReply) -> bool:
+    def refused(self, node: Node, request: Call[Any], code: str, error: ErrorReply) -> bool:
         """`node` says that it did not run a request; return True if it is run elsewhere, or later."""
         if self._over or (code not in REDIRECTED and code not in LATER):
             return False
-        slot = slot_of(request.call.keys[0])
+        slot = slot_of(request.keys[0])
         if slot not in self.transits:
             self._watch(node, self.transit(slot), slot)
         transit = self.transits[slot]
@@ -223,20 +224,20 @@ class Router:
 
     def _watch(self, node: Node, transit: Transit, slot: int) -> None:
         for request in node.backend.unsettled():
-            if slot_of(request.call.keys[0]) == slot:
+            if slot_of(request.keys[0]) == slot:
                 transit.watch(request, node)
 
     def _reroute(self, node: Node) -> None:
         """Slots may have left `node`: await its answers, or take its requests if there will be none."""
         if node.backend.connected:
             for request in list(node.backend.unsettled()):
-                slot = slot_of(request.call.keys[0])
+                slot = slot_of(request.keys[0])
                 if self.owners[slot] is not node:
                     self.transit(slot).watch(request, node)
             return
         owners = self.owners
-        for request in node.backend.give_back(lambda request: owners[slot_of(request.call.keys[0])] is not node):
-            self.transit(slot_of(request.call.keys[0])).give_back(request)
+        for request in node.backend.give_back(lambda request: owners[slot_of(request.keys[0])] is not node):
+            self.transit(slot_of(request.keys[0])).give_back(request)
 
     # Nodes without slots.
 
@@ -282,7 +283,7 @@ class Router:
             self._sweep.cancel()
         for transit in self.transits.values():
             for request in transit.close():
-                request.settle(closed(request.call.name))
+                request.end(closed(request.name))
         nodes, self._nodes = [node for node in self._nodes.values() if node.used], {}
         try:
             async with asyncio.timeout(0 if at_once else None):

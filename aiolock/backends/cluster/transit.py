@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...errors import BackendError
-from ..redis import Request
+from ...scripts.base import Call
 from .node import Node
 
 FIRST = 0.01
@@ -19,7 +19,7 @@ AT_ONCE = 3
 """How often in a row a request is redirected without a pause."""
 
 
-Unwritten = tuple[Request[Any], Node | None]
+Unwritten = tuple[Call[Any], Node | None]
 
 
 class Routes(Protocol):
@@ -56,21 +56,21 @@ class Transit:
         self.attempts: int = 0
         self._routes = routes
         self._loop = asyncio.get_running_loop()
-        self._flight: dict[Request[Any], Node] = {}
-        self._watched: set[Request[Any]] = set()
+        self._flight: dict[Call[Any], Node] = {}
+        self._watched: set[Call[Any]] = set()
         # In order; with the node that is to be asked.
         self._refused: list[Unwritten] = []  # by the flight
         self._rest: list[Unwritten] = []  # after the flight
-        self._waiting: list[Request[Any]] = []
-        self._overtaken: set[Request[Any]] = set()
-        self._instead: list[Request[Any]] | None = None  # while a maker is asked by this transit
+        self._waiting: list[Call[Any]] = []
+        self._overtaken: set[Call[Any]] = set()
+        self._instead: list[Call[Any]] | None = None  # while a maker is asked by this transit
         self._asker: Node | None = None  # while one is asked by a node that lost its connection
         self._failed = False  # of this flight, one was refused
         self._timer: asyncio.Handle | None = None
         self._paused = False
         self._over = False
 
-    def put(self, request: Request[Any]) -> None:
+    def put(self, request: Call[Any]) -> None:
         """Run a new request after all others; or, while an unanswered request is asked about, in that one's place."""
         if self._asker is not None:
             self.watch(request, self._asker)
@@ -81,16 +81,15 @@ class Transit:
             self._waiting.append(request)
             self._wake()
 
-    def watch(self, request: Request[Any], node: Node) -> None:
+    def watch(self, request: Call[Any], node: Node) -> None:
         """It is on its way to `node`, or waits there; its end matters here."""
         if request not in self._watched:
             self._watched.add(request)
-            call = request.call
-            call.settle = partial(self._settled, request, call.settle)
-            call.unanswered = partial(self._asked, request, call.unanswered)
+            request.settle = partial(self._settled, request, request.settle)
+            request.unanswered = partial(self._asked, request, request.unanswered)
         self._flight[request] = node
 
-    def refuse(self, request: Request[Any], *, ask: Node | None = None, pause: bool = False) -> None:
+    def refuse(self, request: Call[Any], *, ask: Node | None = None, pause: bool = False) -> None:
         """It did not run.
 
         Args:
@@ -105,7 +104,7 @@ class Transit:
             self.attempts += 1
         self._sleep(self._pause(pause))
 
-    def give_back(self, request: Request[Any]) -> None:
+    def give_back(self, request: Call[Any]) -> None:
         """The node to which it went has no connection; it may run elsewhere, in the order in which these come."""
         self._flight.pop(request, None)
         self._refused.append((request, None))
@@ -118,7 +117,7 @@ class Transit:
             self._timer, self._paused = None, False
         self._wake()
 
-    def close(self) -> list[Request[Any]]:
+    def close(self) -> list[Call[Any]]:
         """End it.
 
         Returns:
@@ -192,36 +191,34 @@ class Transit:
         wanted = []
         for request, asked in queue:
             if request.withdrawn:
-                self._loop.call_soon(request.withdraw)
+                self._loop.call_soon(request.unwritten)
             else:
                 wanted.append((request, asked))
         return wanted
 
-    def _ask_again(self, request: Request[Any]) -> list[Request[Any]]:
+    def _ask_again(self, request: Call[Any]) -> list[Call[Any]]:
         """A later request of the same name was run first: its maker may not want it any more."""
         outer, self._instead = self._instead, []
         try:
             if request.again():
                 return [request, *self._instead]
             why = f"{request.doing} was overtaken while its slot moved: try again"
-            request.settle(BackendError(request.call.name, why, transient=True))
+            request.end(BackendError(request.name, why, transient=True))
             return self._instead
         finally:
             self._instead = outer
 
-    def _settled(self, request: Request[Any], told: Callable[[Any], None] | None, result: object) -> None:
+    def _settled(self, request: Call[Any], told: Callable[[Any], None] | None, result: object) -> None:
         try:
             if told is not None:
                 told(result)
         finally:
             self._watched.discard(request)
             if self._flight.pop(request, None) is not None:
-                self._overtaken.update(
-                    other for other, _ in self._refused if other.call.name == request.call.name and other.call.name
-                )
+                self._overtaken.update(other for other, _ in self._refused if other.name == request.name and other.name)
                 self._wake()
 
-    def _asked(self, request: Request[Any], unanswered: Callable[[], bool]) -> bool:
+    def _asked(self, request: Call[Any], unanswered: Callable[[], bool]) -> bool:
         node = self._flight.get(request)
         if node is None:
             return unanswered()

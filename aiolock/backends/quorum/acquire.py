@@ -76,16 +76,16 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         self.members.asking.discard(self._args.owner)
 
     def describe(self, request: MemberRequest[AcquireOutcome]) -> str:
-        if request.answer is None or isinstance(request.answer[0], BackendError):
+        if request.said is None or isinstance(request.said[0], BackendError):
             return super().describe(request)
-        outcome = type(request.answer[0]).__name__.lower()
+        outcome = type(request.said[0]).__name__.lower()
         confirmed = self._confirmed.get(request)
         if not self._fence or not self._may_grant(request) or confirmed is True:
             return outcome
         return f"{outcome}, and did not confirm the fence: {confirmed or 'no answer in time'}"
 
     def _granted(self) -> list[tuple[MemberRequest[AcquireOutcome], Granted]]:
-        outcomes = ((request, request.answer[0]) for request in self.requests if request.answer is not None)
+        outcomes = ((request, request.said[0]) for request in self.requests if request.said is not None)
         return [(request, outcome) for request, outcome in outcomes if isinstance(outcome, Granted)]
 
     def _agree(self, granted: list[tuple[MemberRequest[AcquireOutcome], Granted]]) -> None:
@@ -98,7 +98,7 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         self._judge_confirmed(overdue=False)
 
     def _confirm(self, request: MemberRequest[AcquireOutcome]) -> None:
-        grant = request.answer[0] if request.answer is not None else None
+        grant = request.said[0] if request.said is not None else None
         if not isinstance(grant, Granted) or request in self._confirmed:
             return
         if grant.fence == self._fence:
@@ -130,7 +130,7 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
             self.decide(Refused(0, self._fence, "", spent=True) if split else self.failure())
 
     def _may_grant(self, request: MemberRequest[AcquireOutcome]) -> bool:
-        return request.answer is None or isinstance(request.answer[0], Granted)
+        return request.said is None or isinstance(request.said[0], Granted)
 
     def _failures(self) -> int:
         return len(self.requests) - len(self.answers())

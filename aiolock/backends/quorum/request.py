@@ -26,20 +26,20 @@ class MemberRequest(Call[R]):
 
     Attributes:
         node: the node that is asked.
-        answer: what it said, or why it did not; None until then. In a tuple, because None is an answer, too.
+        said: what it answered, or why it did not; None until then. In a tuple, because None is an answer, too.
     """
 
-    __slots__ = ("answer", "node")
+    __slots__ = ("node", "said")
 
     def __init__(self, whole: Call[R], node: Node, args: tuple[Arg, ...]) -> None:
         super().__init__(whole.name, whole.script, whole.keys, args)
         self.node: Node = node
-        self.answer: tuple[R | BackendError] | None = None
+        self.said: tuple[R | BackendError] | None = None
 
     @property
     def pending(self) -> bool:
         """Whether it has neither answered nor failed."""
-        return self.answer is None
+        return self.said is None
 
 
 class QuorumRequest(Generic[R]):
@@ -101,9 +101,9 @@ class QuorumRequest(Generic[R]):
     def answers(self) -> list[tuple[float, R]]:
         """What the nodes said, and when each was asked."""
         return [
-            (request.sent_at, request.answer[0])
+            (request.sent_at, request.said[0])
             for request in self.requests
-            if request.answer is not None and not isinstance(request.answer[0], BackendError)
+            if request.said is not None and not isinstance(request.said[0], BackendError)
         ]
 
     def final(self, overdue: bool) -> bool:
@@ -135,9 +135,7 @@ class QuorumRequest(Generic[R]):
         """The error if no majority has answered, or none agrees."""
         outcomes = tuple(f"{request.node.label}: {self.describe(request)}" for request in self.requests)
         failures = [
-            request.answer[0]
-            for request in self.requests
-            if request.answer and isinstance(request.answer[0], BackendError)
+            request.said[0] for request in self.requests if request.said and isinstance(request.said[0], BackendError)
         ]
         lasting = sum(not failure.transient for failure in failures)
         of = f" of lock {self.whole.name!r}" if self.whole.name else ""
@@ -154,11 +152,11 @@ class QuorumRequest(Generic[R]):
 
     def describe(self, request: MemberRequest[R]) -> str:
         """What became of `request`, for people."""
-        if request.answer is None and request.node.unreachable is not None:
+        if request.said is None and request.node.unreachable is not None:
             return str(request.node.unreachable)
-        if request.answer is None:
+        if request.said is None:
             return "no answer in time" if self.members.clock.now() >= self.until else "no answer yet"
-        return str(request.answer[0]) if isinstance(request.answer[0], BackendError) else "answered"
+        return str(request.said[0]) if isinstance(request.said[0], BackendError) else "answered"
 
     def watch(self, patience: float) -> None:
         """Give the answers this many seconds from now on."""
@@ -183,7 +181,7 @@ class QuorumRequest(Generic[R]):
         self._timer = clock.call_at(clock.now() + LATECOMERS, self.overdue)
 
     def _heard(self, request: MemberRequest[R], result: R | BackendError) -> None:
-        request.answer = (result,)
+        request.said = (result,)
         request.node.suspect = isinstance(result, BackendError)
         self.on_answer(request)
         if not self.decided:

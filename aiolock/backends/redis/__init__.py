@@ -17,7 +17,6 @@ from .failures import unconnected as unconnected
 from .failures import without_frames as without_frames
 from .refusals import Elsewhere as Elsewhere
 from .replicas import Replicas as Replicas
-from .requests import Request as Request
 from .seeds import Address as Address
 from .seeds import Seeds as Seeds
 from .sentinels import Report as Report

@@ -21,13 +21,11 @@ from .connection import Connector, Link, ServerConnector
 from .credentials import Authenticate
 from .dialer import Dialer
 from .ending import Ending
-from .error_reply import ErrorReply
 from .failures import disconnected, fate, lost, without_frames
 from .handshake import Handshake, Mode
 from .outbox import Asking, Outbox
 from .refusals import Elsewhere, Refusals
 from .replicas import Assurance
-from .requests import Request
 from .session import Session
 
 R = TypeVar("R")
@@ -113,7 +111,8 @@ class RedisBackend:
         self._reconnected: Callable[[], None] = _nothing
         self._closed: asyncio.Future[None] | None = None
         self._resumes = False  # there was a connection since it was opened
-        self._on_refused = self._refused  # made once, not for each request
+        # See `Backend.post`. The session's `put` while there is one, without a step between: another process may wait.
+        self.post: Callable[[Call[Any]], None] = self._put_by
 
     @property
     def connections_opened(self) -> int:
@@ -156,31 +155,18 @@ class RedisBackend:
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
-        session = self._session
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        if session is not None:
-            session.put(Request(call, future, self._on_refused))
-        else:
-            self._put_by(Request(call, future, self._on_refused))
+        future = call.future = asyncio.get_running_loop().create_future()
+        self.post(call)
         return future
 
-    def post(self, call: Call[Any]) -> None:
-        """See `Backend.post`."""
-        session = self._session
-        if session is not None:
-            session.put(Request(call, None, self._on_refused))
-        else:
-            self._put_by(Request(call, None, self._on_refused))
-
-    def take_over(self, request: Request[Any], *, asking: bool = False) -> None:
+    def take_over(self, request: Call[Any], *, asking: bool = False) -> None:
         """Run a request that another backend refused or gave back. With `asking`, its key is still being moved here."""
-        request.refused = self._on_refused
-        if self._session is None:
-            self._put_by(request)
+        if asking and self._session is not None:
+            self._session.put(Asking(request))
         else:
-            self._session.put(Asking(request) if asking else request)
+            self.post(request)
 
-    def give_back(self, wanted: Callable[[Request[Any]], bool]) -> list[Request[Any]]:
+    def give_back(self, wanted: Callable[[Call[Any]], bool]) -> list[Call[Any]]:
         """Take out what is not written yet, or was unanswered when the connection was lost and may run again; in order.
 
         Args:
@@ -193,7 +179,7 @@ class RedisBackend:
         """Whether there is a connection."""
         return self._session is not None
 
-    def unsettled(self) -> Iterator[Request[Any]]:
+    def unsettled(self) -> Iterator[Call[Any]]:
         """The requests that are on their way, and those that wait to be written, in order; some of them twice."""
         if self._session is not None:
             yield from self._session.replies.unanswered()
@@ -256,18 +242,20 @@ class RedisBackend:
                 return
             await asyncio.wait((self._attempt,), timeout=self._timeout)
 
-    def _put_by(self, request: Request[Any]) -> None:
+    def _put_by(self, request: Call[Any]) -> None:
         """Connect until there is a connection."""
         if self._state is _State.OPEN:
             self._outbox.put(request)
         else:
-            asyncio.get_running_loop().call_soon(request.settle, self._closed_error(request.call.name))
+            asyncio.get_running_loop().call_soon(request.end, self._closed_error(request.name))
 
     def _new_session(self, link: Link) -> Session:
         loop = asyncio.get_running_loop()
         lost = partial(self._lost, loop.time())
-        session = Session(link, self._outbox, self._channels, self.clock, self._timeout, lost, self._replicas)
-        self._session, self.unreachable = session, None
+        session = Session(
+            link, self._outbox, self._channels, self.clock, self._timeout, lost, self._refused, self._replicas
+        )
+        self._session, self.post, self.unreachable = session, session.put, None
         return session
 
     def _begin(self) -> None:
@@ -292,13 +280,13 @@ class RedisBackend:
         session, loop = self._session, asyncio.get_running_loop()
         if session is None:
             return  # closed meanwhile
-        self._session = None
+        self._session, self.post = None, self._put_by
         self.unreachable = without_frames(disconnected(cause))
         if loop.time() - began > LASTED:
             self._backoff.reset()
         self._outbox.disconnected()
         for request in session.replies.requests():
-            self._outbox.unanswered(request, lost(request.call.name, request.doing, cause))
+            self._outbox.unanswered(request, lost(request.name, request.doing, cause))
         logger.warning("the connection to Redis %s, connecting again", fate(cause))
         self._resumes = True
         self._keep_connecting()
@@ -349,7 +337,7 @@ class RedisBackend:
         session.wake()
         self._attempted()
 
-    def _refused(self, request: Request[Any], error: ErrorReply) -> None:
+    def _refused(self, request: Call[Any], error: Exception) -> None:
         self._refusals.judge(request, error, self._session, self._outbox)
 
     def _subscribe_again(self, listener: Listener) -> None:
@@ -374,7 +362,7 @@ class RedisBackend:
         unfinished = list(session.replies.requests()) if session is not None else []
         unfinished += self._outbox.take_back(lambda _: True)
         for request in unfinished:
-            request.settle(self._closed_error(request.call.name))
+            request.end(self._closed_error(request.name))
         self._channels.clear(self._closed_error("", transient=True))  # the server did not refuse to subscribe us
         return ending
 
@@ -387,7 +375,7 @@ class RedisBackend:
             session.link.sever()
 
     def _unbind(self) -> None:
-        self._state, self._loop = _State.CLOSED, None
+        self._state, self._loop, self.post = _State.CLOSED, None, self._put_by
         self._handshake.forget()
         if self._connector.credentials is not None:
             self._connector.credentials.leave()

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...errors import BackendError
+from ...scripts.base import Call
 from .channels import Subscribe, Unsubscribe
 from .credentials import Authenticate
-from .requests import Request
 
 
 class Asking(NamedTuple):
     """A request for a key that is on its way to this server: it runs only with ASKING in front of it."""
 
-    request: Request[Any]
+    request: Call[Any]
 
 
-Item = Request[Any] | Subscribe | Unsubscribe | Authenticate | Asking
+Item = Call[Any] | Subscribe | Unsubscribe | Authenticate | Asking
 
 _SWEEP = 64
 
@@ -62,15 +62,15 @@ class Outbox:
         self.empty = self._instead is None
         return items
 
-    def requests(self) -> Iterator[Request[Any]]:
+    def requests(self) -> Iterator[Call[Any]]:
         """All that wait, in order."""
         return (request for item in (*self._again, *self._new) if (request := _request(item)) is not None)
 
     def wanted(self) -> bool:
         """Whether it has a request that was not withdrawn."""
-        return any(isinstance(item, Request) and not item.withdrawn for item in (*self._again, *self._new))
+        return any(isinstance(item, Call) and not item.withdrawn for item in (*self._again, *self._new))
 
-    def unanswered(self, request: Request[Any], otherwise: BackendError) -> None:
+    def unanswered(self, request: Call[Any], otherwise: BackendError) -> None:
         """Ask whether `request` is written again, before everything new; if not it fails with `otherwise`.
 
         What the callbacks add here meanwhile takes its place.
@@ -82,7 +82,7 @@ class Outbox:
             if request.again():
                 instead.insert(0, request)
             else:
-                request.settle(otherwise)
+                request.end(otherwise)
         finally:
             self._instead = outer
         if outer is None:
@@ -96,9 +96,9 @@ class Outbox:
         self.empty = False
         (self._again if self._instead is None else self._instead).append(item)
 
-    def take_back(self, wanted: Callable[[Request[Any]], bool]) -> list[Request[Any]]:
+    def take_back(self, wanted: Callable[[Call[Any]], bool]) -> list[Call[Any]]:
         """Take out the requests that `wanted` chooses, in order: another server is to run them."""
-        taken: list[Request[Any]] = []
+        taken: list[Call[Any]] = []
         self._again, self._new = (
             [item for item in items if not _take(item, wanted, taken)] for items in (self._again, self._new)
         )
@@ -116,21 +116,21 @@ class Outbox:
 
     def _sweep(self) -> None:
         # Otherwise the attempts that timed out during a long outage would pile up.
-        gone = [item for item in self._new if isinstance(item, Request) and item.withdrawn]
+        gone = [item for item in self._new if isinstance(item, Call) and item.withdrawn]
         if gone:
-            self._new = [item for item in self._new if not (isinstance(item, Request) and item.withdrawn)]
+            self._new = [item for item in self._new if not (isinstance(item, Call) and item.withdrawn)]
         self._sweep_at = max(_SWEEP, 2 * len(self._new))
         for request in gone:
-            asyncio.get_running_loop().call_soon(request.withdraw)
+            asyncio.get_running_loop().call_soon(request.unwritten)
 
 
-def _request(item: Item) -> Request[Any] | None:
+def _request(item: Item) -> Call[Any] | None:
     if isinstance(item, Asking):
         return item.request
-    return item if isinstance(item, Request) else None
+    return item if isinstance(item, Call) else None
 
 
-def _take(item: Item, wanted: Callable[[Request[Any]], bool], taken: list[Request[Any]]) -> bool:
+def _take(item: Item, wanted: Callable[[Call[Any]], bool], taken: list[Call[Any]]) -> bool:
     request = _request(item)
     if request is None or not wanted(request):
         return False

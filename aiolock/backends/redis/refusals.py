@@ -6,18 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import BackendError
-from ...scripts.base import drop
+from ...scripts.base import Call, drop
 from .complaints import Complaints
 from .error_reply import ErrorReply
 from .failures import NOT_READY, NOT_RUN, NOT_THE_MASTER, Unready, code_of, demoted, no_scripts, not_run_by, refused
 from .outbox import Outbox
-from .requests import Request
 from .session import Session
 
 _MISSES = 3
 """How often a request that did not run is written again, before its maker decides."""
 
-Elsewhere = Callable[[Request[Any], str, ErrorReply], bool]
+Elsewhere = Callable[[Call[Any], str, ErrorReply], bool]
 """Asked about a request that did not run, with the code of the server's error. Returns True if it takes the request
 over: another server may run it. It is asked in the order of the requests.
 """
@@ -34,17 +33,18 @@ class Refusals:
         self._elsewhere = elsewhere
         self._complaints = Complaints()
 
-    def judge(self, request: Request[Any], error: ErrorReply, session: Session | None, outbox: Outbox) -> None:
-        """Settle `request`, or let it run again; `session` is the connection on which `error` came."""
+    def judge(self, request: Call[Any], refusal: Exception, session: Session | None, outbox: Outbox) -> None:
+        """Settle `request`, or let it run again; `session` is the connection on which it came."""
+        error = refusal if isinstance(refusal, ErrorReply) else ErrorReply(str(refusal))
         code, command = code_of(error), not_run_by(error)
         if code == "NOSCRIPT" or command == "evalsha":
             self._bring_script(request, error, session, outbox)
             return
         if command:
-            request.settle(no_scripts(request.call.name, request.doing, error))
+            request.end(no_scripts(request.name, request.doing, error))
             return
         if code in NOT_RUN:
-            request.call.writes -= 1
+            request.writes -= 1
             if self._elsewhere is not None and self._elsewhere(request, code, error):
                 return
             if session is not None and (code in NOT_THE_MASTER or code in NOT_READY):
@@ -53,27 +53,26 @@ class Refusals:
                 if request.misses <= _MISSES:
                     outbox.put_back(request)
                     return
-            request.call.writes += 1
-        request.settle(refused(request.call.name, request.doing, error, request.call.script.lua))
+            request.writes += 1
+        request.end(refused(request.name, request.doing, error, request.script.lua))
 
-    def _bring_script(self, request: Request[Any], error: ErrorReply, session: Session | None, outbox: Outbox) -> None:
+    def _bring_script(self, request: Call[Any], error: ErrorReply, session: Session | None, outbox: Outbox) -> None:
         """The server does not have the script, or no longer; or it runs none by its digest. Nothing has run."""
-        call = request.call
         request.misses += 1
         failure = BackendError(
-            call.name,
+            request.name,
             f"Redis does not keep the script of {request.doing}: does anything flush its scripts again and again, or "
             "does a proxy spread requests over several servers?",
             transient=True,
         )
         failure.__cause__ = error
         if session is None or request.misses > _MISSES:
-            request.settle(failure)
+            request.end(failure)
             return
-        session.scripts.missing(call.script.sha)
+        session.scripts.missing(request.script.sha)
         self._forgo(error, session)
-        if call.unanswered is drop:  # no one has withdrawn it
-            call.writes -= 1
+        if request.unanswered is drop:  # no one has withdrawn it
+            request.writes -= 1
             outbox.put_back(request)
         else:
             outbox.unanswered(request, failure)

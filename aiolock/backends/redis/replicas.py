@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 from ...clock import format_seconds
 from ...errors import BackendError
+from ...scripts.base import Call
 from .connection import pack
 from .error_reply import Desync, ErrorReply
 from .failures import refused
-from .requests import Request
 
 
 class Assurance(Protocol):
@@ -29,7 +29,7 @@ class Assurance(Protocol):
     def undecided(self, reply: object) -> bool:
         """Whether the second answer cannot be judged yet. Raises `Desync`."""
 
-    def doubt(self, request: Request[Any], first: object, second: object) -> BackendError | None:
+    def doubt(self, request: Call[Any], first: object, second: object) -> BackendError | None:
         """Why the answer to `request` may not outlast the server; None if it does."""
 
 
@@ -62,15 +62,15 @@ class Replicas(NamedTuple):
             raise Desync("WAIT got the answer to something else")
         return False
 
-    def doubt(self, request: Request[Any], published: object, acknowledged: object) -> BackendError | None:
+    def doubt(self, request: Call[Any], published: object, acknowledged: object) -> BackendError | None:
         """Why the answer to `request` may not outlast the server; None if it does."""
         for command, reply in (("PUBLISH", published), ("WAIT", acknowledged)):
             if isinstance(reply, ErrorReply):
-                return refused(request.call.name, f"{command} after {request.doing}", reply)
+                return refused(request.name, f"{command} after {request.doing}", reply)
         if isinstance(acknowledged, int) and acknowledged >= self.least:
             return None
         return BackendError(
-            request.call.name,
+            request.name,
             f"{request.doing} was acknowledged by {acknowledged} of {self.least} replicas within "
             f"{format_seconds(self.timeout)} s: it does not count; are they connected to the master (INFO "
             "replication), and close enough?",

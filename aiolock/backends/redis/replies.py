@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from hiredis import PushNotification
 
 from ...log import Log
+from ...scripts.base import Call
 from .channels import Channels, Listener
 from .error_reply import Desync as Desync
 from .error_reply import ErrorReply
 from .failures import PASSING, code_of
 from .replicas import Assurance
-from .requests import Request
 
 logger: Log = Log("aiolock.redis")
 
@@ -146,18 +146,18 @@ class Acknowledgement:
     def __init__(self, assurance: Assurance, repeat: Callable[[Acknowledgement], None]) -> None:
         self._assurance = assurance
         self._repeat = repeat
-        self.requests: list[Request[Any]] = []
+        self.requests: list[Call[Any]] = []
         self._replies: list[object] = []
 
     def __bool__(self) -> bool:
         return bool(self.requests)
 
-    def of(self, request: Request[Any]) -> Acknowledgement:
+    def of(self, request: Call[Any]) -> Acknowledgement:
         """The answer to one more call."""
         self.requests.append(request)
         return self
 
-    def take(self) -> list[Request[Any]]:
+    def take(self) -> list[Call[Any]]:
         """Take out the calls: they are answered, or died with the connection."""
         requests, self.requests = self.requests, []
         return requests
@@ -209,20 +209,20 @@ class Replies:
     def __init__(self) -> None:
         self.pending: deque[Expected] = deque()
 
-    def requests(self) -> Iterator[Request[Any]]:
+    def requests(self) -> Iterator[Call[Any]]:
         """Take out the calls that were not answered; the rest died with the connection."""
         pending = list(self.pending)
         self.pending.clear()
         for expected in pending:
-            if isinstance(expected, Request):
+            if isinstance(expected, Call):
                 yield expected
             elif isinstance(expected, Acknowledgement):
                 yield from expected.take()
 
-    def unanswered(self) -> Iterator[Request[Any]]:
+    def unanswered(self) -> Iterator[Call[Any]]:
         """The calls that are on their way, in order; some of them twice."""
         for expected in self.pending:
-            if isinstance(expected, Request):
+            if isinstance(expected, Call):
                 yield expected
             elif isinstance(expected, Acknowledgement):
                 yield from expected.requests

@@ -13,6 +13,7 @@ from hiredis import PushNotification
 
 from ...clock import Clock, format_seconds
 from ...errors import BackendError
+from ...scripts.base import Call
 from .channels import Channels, Subscribe, Unsubscribe
 from .connection import Link, pack
 from .credentials import Authenticate
@@ -20,7 +21,6 @@ from .heartbeat import Heartbeat
 from .outbox import Asking, Item, Outbox
 from .replicas import Assurance
 from .replies import Acknowledgement, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts, Skipped
-from .requests import Request
 
 ENOUGH = 32
 """Calls of one turn of the loop that are written before its end: the server works on them while more are made."""
@@ -51,6 +51,7 @@ class Session:
         timeout: seconds in which the server must answer.
         lost: told once, in a later turn of the loop, why the connection is gone; not if it was closed. It is then
             abandoned.
+        refused: told each error reply to a call.
         assurance: whether what is written outlasts the server; then there is one write at a time, never before the end
             of a turn, and calls made meanwhile leave in the next. None if no one asks.
     """
@@ -63,6 +64,7 @@ class Session:
         clock: Clock,
         timeout: float,
         lost: Callable[[Exception], None],
+        refused: Callable[[Call[Any], Exception], None],
         assurance: Assurance | None = None,
     ) -> None:
         self.link = link
@@ -74,6 +76,7 @@ class Session:
         self._clock = clock
         self._timeout = timeout
         self._lost = lost
+        self._refused = refused
         self._assurance = assurance
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
@@ -185,20 +188,20 @@ class Session:
 
     def _encode(self, item: Item, now: float, together: Acknowledgement | None) -> bytes:
         """Return what to send for `item`, whose answer is pending from now on; nothing if it is no longer wanted."""
-        if not isinstance(item, Request):
+        if not isinstance(item, Call):
             return self._encode_other(item, now, together)
-        call = item.call
+        call = item
         # The caller of `run` must have its return value before the call ends: what is not written ends in a later turn.
-        if call.withdrawn and call.writes == 0:
-            self._loop.call_soon(item.withdraw)
+        if call.withdrawn:
+            self._loop.call_soon(call.unwritten)
             return b""
         script, keys = call.script, call.keys
         try:
             data = pack(("EVALSHA", script.sha, len(keys), *keys, *call.args))
         except Exception as error:
-            failure = BackendError(call.name, f"{item.doing} cannot be put into bytes: {error}")
+            failure = BackendError(call.name, f"{call.doing} cannot be put into bytes: {error}")
             failure.__cause__ = error
-            self._loop.call_soon(item.settle, failure)
+            self._loop.call_soon(call.end, failure)
             return b""
         if script.sha not in self.scripts.known:
             if self.scripts.give(script.sha):
@@ -206,19 +209,20 @@ class Session:
                 data = pack((b"SCRIPT", b"LOAD", script.lua)) + data
             elif self.scripts.spell(script.sha):
                 data = pack(("EVAL", script.lua, len(keys), *keys, *call.args))
-        self._pending.append(item if together is None else together.of(item))
+        self._pending.append(call if together is None else together.of(call))
+        call.refused = self._refused
         call.sent_at = now
         call.writes += 1
         return data
 
-    def _encode_asking(self, request: Request[Any], now: float, together: Acknowledgement | None) -> bytes:
+    def _encode_asking(self, call: Call[Any], now: float, together: Acknowledgement | None) -> bytes:
         """As `_encode` does; ASKING covers only the next command, so the script goes with its text."""
-        call = request.call
-        if request.withdrawn:
-            self._loop.call_soon(request.withdraw)
+        if call.withdrawn:
+            self._loop.call_soon(call.unwritten)
             return b""
         self._pending.append(Skipped())
-        self._pending.append(request if together is None else together.of(request))
+        self._pending.append(call if together is None else together.of(call))
+        call.refused = self._refused
         call.sent_at = now
         call.writes += 1
         return pack((b"ASKING",)) + pack(("EVAL", call.script.lua, len(call.keys), *call.keys, *call.args))
@@ -303,7 +307,7 @@ class Session:
             written.update(map(id, expected.requests if isinstance(expected, Acknowledgement) else (expected,)))
         for item in items:
             request = item.request if isinstance(item, Asking) else item
-            if isinstance(request, Request) and id(request) not in written:
+            if isinstance(request, Call) and id(request) not in written:
                 self._outbox.put(request)
         self.abandon(ConnectionError("the process was interrupted while it wrote a request"))
 

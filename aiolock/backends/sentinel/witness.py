@@ -8,7 +8,8 @@ from typing import Any
 from ...clock import Clock
 from ...errors import BackendError
 from ...log import Log
-from ..redis import Desync, ErrorReply, Request, pack
+from ...scripts.base import Call
+from ..redis import Desync, ErrorReply, pack
 
 logger: Log = Log("aiolock.sentinel")
 
@@ -90,10 +91,10 @@ class Witness:
             self._ask()
         return self.since is not None
 
-    def doubt(self, request: Request[Any], first: object, second: object) -> BackendError | None:
+    def doubt(self, request: Call[Any], first: object, second: object) -> BackendError | None:
         """Only if it has become a replica: otherwise the doubt is over by now."""
         if not self._demoted:
             return None
         return BackendError(
-            request.call.name, f"{request.doing} does not count: the server has become a replica", transient=True
+            request.name, f"{request.doing} does not count: the server has become a replica", transient=True
         )
