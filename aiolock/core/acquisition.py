@@ -153,9 +153,9 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
             if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
                 await checkpoint_if_cancelled()
-            hold = gate.admit(waiter)
-            if hold is not None:
-                return gate.lease(hold, calls, task)
+            lease = gate.admit(waiter, task)
+            if lease is not None:
+                return lease
             gate.ask_again(waiter)
     except Unanswered:
         gate.leave_queue(waiter)
@@ -183,7 +183,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
     waiter = gate.join(calls, policy, 0.0)
     try:
         outcome = await waiter.outcome
-        hold = gate.admit(waiter) if isinstance(outcome, Grant) else None
+        lease = gate.admit(waiter, task) if isinstance(outcome, Grant) else None
     except Unanswered:
         gate.leave_queue(waiter)
         silence = runtime.unanswered(calls.name, "acquiring")
@@ -191,11 +191,11 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
     except BaseException:
         gate.leave_queue(waiter)
         raise
-    if hold is None:
-        refusal = Refusal(gate, gate.queue.entry_of(waiter))
-        gate.leave_queue(waiter)
-        return refusal
-    return gate.lease(hold, calls, task)
+    if lease is not None:
+        return lease
+    refusal = Refusal(gate, gate.queue.entry_of(waiter))
+    gate.leave_queue(waiter)
+    return refusal
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
@@ -288,7 +288,9 @@ async def _nest(
     finally:
         runtime.scheduler.forget(limit)
     hold.nested(calls)
-    return gate.lease(hold, calls, task)
+    lease = Lease(gate, hold, calls, task)
+    runtime.tasks.add(lease)
+    return lease
 
 
 def _timeout(gate: Gate, entry: QueueEntry | None, timeout: float | None) -> AcquireTimeout:

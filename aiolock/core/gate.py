@@ -120,8 +120,8 @@ class Gate:
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.queue.rejoin(waiter)
 
-    def admit(self, waiter: TaskWaiter) -> Hold | None:
-        """Make the waiter's grant a hold; return None if it came too late.
+    def admit(self, waiter: TaskWaiter, task: asyncio.Task[object] | None) -> Lease | None:
+        """Make the waiter's grant a hold, and return the lease of it that `task` has; None if it came too late.
 
         Raises:
             NotAcquired: the manager closes.
@@ -145,7 +145,9 @@ class Gate:
         self._holds += 1
         if runtime.draining is not None or self.queue.race is not None:
             self.settle_down()
-        return hold
+        lease = Lease(self, hold, waiter.calls, task)
+        runtime.tasks.add(lease)
+        return lease
 
     def settle_down(self) -> None:
         """A task came or went: let the next one ask, or forget the name."""
@@ -184,12 +186,6 @@ class Gate:
             if weight in (None, own._calls.weight):
                 return own
         return None
-
-    def lease(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> Lease:
-        """Another acquisition of `hold`, by `task`, of the weight of `calls`."""
-        lease = Lease(self, hold, calls, task)
-        self.runtime.tasks.add(lease)
-        return lease
 
     def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
         """End one lease of a hold, and with the last one the hold."""

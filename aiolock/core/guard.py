@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from types import CodeType, TracebackType
 
+from anyio import CancelScope
+
 from ..errors import ConfigurationError, LockLost, note
 from .hold import OpenLease
-from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, new_scope, prepare_scope
+from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, prepare_scope, spare
 
 
 class Guard:
@@ -46,7 +48,11 @@ class Guard:
                 self._scope = Edge(self.task)
             else:
                 self._cancelling = self.task.cancelling()
-                self._scope = scope = new_scope()
+                try:
+                    scope = spare.pop()  # without a look before: a loop in another thread may take it in between
+                except IndexError:
+                    scope = CancelScope()
+                self._scope = scope
                 scope.__enter__()
             hold.scopes += (self,)
             if hold.reason is not None:  # lost between the grant and this line

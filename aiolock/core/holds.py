@@ -82,24 +82,21 @@ class Holds:
         hold.leases += alone
         if task is None:
             return
-        holds = self._by_task.get(task) or self._begin(task)
+        holds = self._by_task.get(task)
+        if holds is None:
+            holds = _current.get()
+            if holds is None or holds.mark is not self._mark or holds.task() is not task:
+                holds = TaskHolds(self._mark, task, _pruned(holds))
+                _current.set(holds)
+            elif holds.outer is not None:
+                holds.outer = _pruned(holds.outer)
+            self._by_task[task] = holds
+            # In the manager's context: a copy of the task's would live as long as the lease.
+            task.add_done_callback(self._on_end, context=self._context)
         home, leases = hold.listener, holds.leases
         leases[home] = leases[home] + alone if home in leases else alone
         if home.contention.overlapping:
             holds.overlapping += alone
-
-    def _begin(self, task: asyncio.Task[object]) -> TaskHolds:
-        """What the running `task` holds in this manager; nothing yet."""
-        holds = _current.get()
-        if holds is None or holds.mark is not self._mark or holds.task() is not task:
-            holds = TaskHolds(self._mark, task, _pruned(holds))
-            _current.set(holds)
-        elif holds.outer is not None:
-            holds.outer = _pruned(holds.outer)
-        self._by_task[task] = holds
-        # In the manager's context: a copy of the task's would live as long as the lease.
-        task.add_done_callback(self._on_end, context=self._context)
-        return holds
 
     def remove(self, lease: OpenLease) -> None:
         """A lease ends."""

@@ -49,14 +49,14 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
         moved = outcome.outcome
         if moved.weight:  # the server says how much was moved: a ticket may say anything
             waiter.calls = kind.calls(runtime, ticket.name, moved.weight, moved.capacity)
-        hold = gate.admit(waiter)
-        if hold is None:
+        lease = gate.admit(waiter, asyncio.current_task())
+        if lease is None:
             raise NotAcquired(
                 ticket.name,
                 f"lock {ticket.name!r} was resumed too late: its ttl was nearly over when the answer came. It was "
                 "released again; acquire it anew, with a longer ttl",
             )
-        return gate.lease(hold, waiter.calls, asyncio.current_task())
+        return lease
     except Unanswered:
         gate.leave_queue(waiter)
         silence = runtime.unanswered(ticket.name, "resuming")

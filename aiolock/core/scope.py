@@ -59,25 +59,17 @@ class Edge:
 
 Scope = anyio.CancelScope | Edge
 
-_spare: list[anyio.CancelScope] = []
+spare: list[anyio.CancelScope] = []
 """One at most, of no task and no loop yet: the next block that begins need not create its own."""
 
 _left: dict[asyncio.Task[object], list[tuple[anyio.CancelScope, Hold]]] = {}
 """Scopes of blocks that were left while one inside them was open: they end with that one, or with their task."""
 
 
-def new_scope() -> anyio.CancelScope:
-    """Return a scope that nobody has entered."""
-    try:
-        return _spare.pop()  # without a look before: a loop in another thread may take it in between
-    except IndexError:
-        return anyio.CancelScope()
-
-
 def prepare_scope() -> None:
     """Create the next scope, while nobody waits for it: a task that is granted a lock only has to enter it."""
-    if not _spare:
-        _spare.append(anyio.CancelScope())
+    if not spare:
+        spare.append(anyio.CancelScope())
 
 
 def cancel_scope(scope: Scope, reason: str) -> None:

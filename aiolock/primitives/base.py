@@ -82,7 +82,8 @@ class Primitive:
         frame, code, spans_yield = caller(self._calls.name)
         policy = self._policy
         lease = await obtain(self._gate(), self._calls, policy, policy.acquire_timeout)
-        self._obtained(lease)
+        if self.contention.divisible:
+            self._obtained(lease)
         self._blocks.enter(frame, code, Guard(lease, spans_yield))
         return lease
 
@@ -106,7 +107,8 @@ class Primitive:
         async def acquire() -> Lease:
             sharing = None if owner is None else owner._hold
             lease = await obtain(self._gate(), calls, self._policy, limit, sharing)
-            self._obtained(lease)
+            if self.contention.divisible:
+                self._obtained(lease)
             return lease
 
         return Acquisition(self.name, acquire)
@@ -119,13 +121,14 @@ class Primitive:
             if isinstance(outcome, Refusal):
                 refusals.append(outcome)
                 return None
-            self._obtained(outcome)
+            if self.contention.divisible:
+                self._obtained(outcome)
             return outcome
 
         return Attempt(self.name, acquire, refusals)
 
     def _obtained(self, lease: Lease) -> None:
-        """Called with each new lease."""
+        """Called with each new lease that can be given back in parts."""
 
     def _innermost(self, part: int | None = None) -> Lease:
         """Return the lease that `release()` in the running task means; if only a part is given back, the lease keeps
