@@ -32,12 +32,19 @@ class Log:
     def warning(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
         self._say(logging.WARNING, message, args, extra)
 
-    def error(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
-        self._say(logging.ERROR, message, args, extra)
+    def error(
+        self,
+        message: str,
+        *args: object,
+        extra: Mapping[str, object] | None = None,
+        exception: BaseException | None = None,
+    ) -> None:
+        """Log an ERROR, with the traceback of `exception`."""
+        self._say(logging.ERROR, message, args, extra, exception)
 
     def exception(self, message: str, *args: object) -> None:
         """Log an ERROR with the exception that is being handled."""
-        self._say(logging.ERROR, message, args, None, tell_exception=True)
+        self._say(logging.ERROR, message, args, None, exception=True)
 
     def _say(
         self,
@@ -45,10 +52,10 @@ class Log:
         message: str,
         args: tuple[object, ...],
         extra: Mapping[str, object] | None,
-        tell_exception: bool = False,
+        exception: bool | BaseException | None = False,
     ) -> None:
         try:
-            self._logger.log(level, message, *args, exc_info=tell_exception, extra=extra, stacklevel=CALLER)
+            self._logger.log(level, message, *args, exc_info=exception, extra=extra, stacklevel=CALLER)
         except Exception:
             # As the logging package does with errors of its own handlers.
             if logging.raiseExceptions and sys.stderr is not None:

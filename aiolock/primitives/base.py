@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import ClassVar
 
-from ..clock import format_seconds
+from ..clock import Clock, format_seconds
 from ..core.acquisition import Acquisition, Attempt, obtain, obtain_now
 from ..core.blocks import Blocks
 from ..core.caller import caller
@@ -51,6 +51,11 @@ class Primitive:
     def name(self) -> str:
         """What is locked."""
         return self._calls.name
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that its leases live by: let your own code wait by it, and a test can advance it."""
+        return self._runtime.clock
 
     def release(self) -> Releasing:
         """Release the calling task's innermost lease on the name, as an RLock would. Sent when you call it.

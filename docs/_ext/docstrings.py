@@ -8,9 +8,10 @@ from typing import Any
 from sphinx.application import Sphinx
 
 import aiolock
+import aiolock.recipes
 import aiolock.testing
 
-PUBLIC = {*aiolock.__all__, *aiolock.testing.__all__}
+PUBLIC = {name: module.__name__ for module in (aiolock, aiolock.recipes, aiolock.testing) for name in module.__all__}
 CONSTRUCTED = {"LockManager", "Poll", "MemoryBackend", "VirtualClock"}
 """The classes that users construct. Of the others, the constructor's arguments are left out."""
 
@@ -25,7 +26,7 @@ def role(code: str) -> str:
     """Return a link if the code names something public, otherwise plain code."""
     target = code.removesuffix("()")
     if target.split(".")[0] in PUBLIC and re.fullmatch(r"[\w.]+", target):
-        return f":py:obj:`{code} <aiolock.{target}>`"
+        return f":py:obj:`{code} <{PUBLIC[target.split('.')[0]]}.{target}>`"
     return f"``{code}``"
 
 

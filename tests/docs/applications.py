@@ -63,6 +63,58 @@ async def aiohttp_app(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
+async def leading(url: str, namespace: Namespace) -> AsyncIterator[None]:
+    """At the end, with the application of a block served: it leads, also again after its term is lost, and serves."""
+    fences: list[int] = []
+
+    async def store_the_feed(fence: int) -> None:
+        fences.append(fence)
+
+    namespace["store_the_feed"] = store_the_feed
+    async with LockManager(url) as elsewhere:
+        yield
+        lock = elsewhere.lock("feed")
+        async with asyncio.timeout(10):
+            while not fences:  # noqa: ASYNC110 - the block sets no event
+                await asyncio.sleep(0.005)
+            await lock.force_release()
+            while len(fences) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+    assert fences[0] < fences[1]
+
+
+@asynccontextmanager
+async def leading_app(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines an `app` that leads in its lifespan."""
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    app = namespace["app"]
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://shop")
+    async with app.router.lifespan_context(app), client:
+        async with leading(url, namespace):
+            pass
+        assert (await client.get("/leader")).json()["leading"] is True
+    await nobody_leads(url)
+
+
+@asynccontextmanager
+async def leading_aiohttp(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines an aiohttp `app` that leads while it is served."""
+    namespace: Namespace = {}
+    yield namespace
+    async with TestServer(namespace["app"]) as server, TestClient(server) as client:
+        async with leading(url, namespace):
+            pass
+        assert (await (await client.get("/leader")).json())["leading"] is True
+    await nobody_leads(url)
+
+
+async def nobody_leads(url: str) -> None:
+    async with LockManager(url) as elsewhere:
+        assert not await elsewhere.lock("feed").is_locked()
+
+
+@asynccontextmanager
 async def mounted(url: str) -> AsyncIterator[Namespace]:
     """For a block that mounts `django_application`: it is reached while its locks are open."""
 

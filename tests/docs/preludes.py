@@ -60,6 +60,20 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
+async def elected(url: str) -> AsyncIterator[Namespace]:
+    """As `locks`, for a block that leads for a while, and works meanwhile. At the end nobody leads."""
+    fences: list[int] = []
+
+    async def charge(fence: int) -> None:
+        fences.append(fence)
+
+    async with locks(url) as namespace:
+        yield namespace | {"charge": charge}
+        await asyncio.sleep(0)
+    assert fences
+
+
+@asynccontextmanager
 async def set_nx(url: str) -> AsyncIterator[Namespace]:
     """A user's client, for a block that locks without this library."""
     async with redis.asyncio.from_url(url) as client:

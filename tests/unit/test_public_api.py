@@ -13,13 +13,16 @@ from types import ModuleType
 from typing import Any
 
 import aiolock
+import aiolock.recipes
 import aiolock.testing
 
+MODULES = (aiolock, aiolock.recipes, aiolock.testing)
 FROZEN = Path(__file__).with_name("public_api.txt")
 HAND_MADE = ("__init__", "__await__", "__aenter__", "__aexit__")
 FACTORIES_ONLY = (
     "Acquisition",
     "Attempt",
+    "Election",
     "FairLock",
     "Latch",
     "Lease",
@@ -33,12 +36,16 @@ FACTORIES_ONLY = (
 
 
 def surface() -> str:
-    return "\n".join(line for module in (aiolock, aiolock.testing) for line in of_module(module)) + "\n"
+    return "\n".join(line for module in MODULES for line in of_module(module)) + "\n"
 
 
 def of_module(module: ModuleType) -> Iterator[str]:
     for name in sorted(module.__all__):
-        yield from of_class(f"{module.__name__}.{name}", getattr(module, name))
+        path, thing = f"{module.__name__}.{name}", getattr(module, name)
+        if inspect.isfunction(thing):
+            yield f"{kind(thing)}{path}{inspect.signature(thing)}"
+        else:
+            yield from of_class(path, thing)
 
 
 def members(cls: type) -> dict[str, Any]:
@@ -76,7 +83,7 @@ def test_the_public_api_is_frozen() -> None:
 
 
 def test_all_is_complete() -> None:
-    for module in (aiolock, aiolock.testing):
+    for module in MODULES:
         public = {
             name
             for name, thing in vars(module).items()
@@ -87,12 +94,12 @@ def test_all_is_complete() -> None:
 
 def test_everything_public_is_documented() -> None:
     undocumented = []
-    for module in (aiolock, aiolock.testing):
+    for module in MODULES:
         for name in module.__all__:
-            cls = getattr(module, name)
-            if not cls.__doc__:
+            thing = getattr(module, name)
+            if not thing.__doc__:
                 undocumented.append(name)
-            for part, member in vars(cls).items():
+            for part, member in vars(thing).items():
                 described = member.__doc__ if inspect.isfunction(member) or isinstance(member, property) else "data"
                 if not part.startswith("_") and not described:
                     undocumented.append(f"{name}.{part}")

@@ -16,11 +16,13 @@ from aiolock import (
     Holder,
     Lease,
     Lock,
+    LockInfo,
     LockManager,
     LockOptions,
     LossReason,
     Poll,
 )
+from aiolock.recipes import Election, leader
 
 locks = LockManager(
     "redis://localhost",
@@ -82,3 +84,19 @@ async def use() -> None:
     reason: str = LossReason.EXPIRED
     print(reason)
     await locks.close()
+
+
+async def work(term: Lease) -> int:
+    return term.fence
+
+
+async def lead() -> None:
+    election = leader(locks.lock("feed"), backoff=timedelta(seconds=1), max_backoff=60)
+    assert_type(await election.run(work), int)
+    assert_type(await election.current(), LockInfo | None)
+    async with election.running(work) as same:
+        assert_type(same, Election)
+    async with election as term:
+        assert_type(term, Lease)
+    async for now in election.changes(every=timedelta(seconds=5)):
+        assert_type(now, LockInfo | None)

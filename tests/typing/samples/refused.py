@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aiolock import LockManager
+from aiolock import Lease, LockManager
+from aiolock.recipes import leader
 
 locks = LockManager("redis://localhost")
 locks.lock("a", tll=5)  # refused
@@ -34,3 +35,17 @@ async def use() -> None:
         lease.guard  # noqa: B018  # refused
         lease.give_up("clean")  # refused
         lease.fence = 3  # refused
+
+
+def plain(term: Lease) -> int:
+    return term.fence
+
+
+async def without_a_term() -> None: ...
+
+
+async def lead() -> None:
+    await leader(lock).run(plain)  # refused
+    await leader(lock).run(without_a_term)  # refused
+    leader(locks)  # refused
+    leader(lock, ttl=3)  # refused

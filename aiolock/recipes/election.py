@@ -1,0 +1,341 @@
+"""Leader election: one of many processes leads, and another one takes over when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import TypeVar
+
+from ..clock import format_seconds
+from ..core.lease import Lease
+from ..core.policy import check_duration
+from ..core.poll import Poll
+from ..errors import BackendError, ConfigurationError, LockLost, LossReason
+from ..log import Log
+from ..primitives.lock import Lock, LockInfo
+from .pause import pause
+
+T = TypeVar("T")
+
+logger: Log = Log("aiolock.leader")
+
+OUTAGE_PAUSE = 1.0
+"""The longest time, in seconds, between two attempts while the server is away: it may come back at any moment."""
+
+
+def leader(lock: Lock, *, backoff: float | timedelta = 1.0, max_backoff: float | timedelta = 60.0) -> Election:
+    """Return an election: whoever holds `lock` leads. No I/O; works before you enter the manager.
+
+    Args:
+        lock: `locks.lock(name, ttl=…)`, the same name in every process; a fair lock works, too. Its ttl decides how
+            soon another process leads after the leader was killed or frozen. Its `acquire_timeout` does not matter.
+        backoff: seconds before this process contends again after its function failed; doubled with each failure in a
+            row. A random half of it is left out, so that processes do not come in step.
+        max_backoff: the longest such pause, in seconds. A term that lasted as long begins the row anew.
+
+    Returns:
+        The election: `run()` it, run it beside your service with `running()`, or enter it for a single term.
+
+    Raises:
+        ConfigurationError: not a lock, or a duration that cannot work.
+
+    Example:
+        ```python
+        async def fetch_feed(term: Lease) -> None:
+            while True:
+                await store(await fetch(), fence=term.fence)
+                await asyncio.sleep(60)
+
+        await leader(locks.lock("feed", ttl=10.0)).run(fetch_feed)
+        ```
+
+    Source: etcd's `concurrency.Election`, Kubernetes' `leaderelection`, Curator's `LeaderSelector`.
+    """
+    if not isinstance(lock, Lock):
+        raise ConfigurationError("", f"leader() needs a lock, as locks.lock(name, ttl=…) returns it, not {lock!r}")
+    first = check_duration(lock.name, "backoff", backoff, least=0.001)
+    return Election(lock, first, check_duration(lock.name, "max_backoff", max_backoff, least=first))
+
+
+class Election:
+    """Decides which of many processes leads. Comes from `leader()`; `async with` it for a single term.
+
+    Entering it waits until this process leads, however long that takes, also through an outage. The block is cancelled
+    if the term is lost, and then raises `LockLost`. Leaving it gives leadership up. One block at a time: call
+    `leader()` for each.
+
+    Args:
+        lock: whose holder leads.
+        backoff: seconds to wait after the first failure.
+        max_backoff: the most seconds to wait after a failure.
+    """
+
+    def __init__(self, lock: Lock, backoff: float, max_backoff: float) -> None:
+        self._lock = lock
+        self._max_backoff = max_backoff
+        self._failed = Poll(backoff, max_backoff)
+        self._away = Poll(min(0.1, OUTAGE_PAUSE), OUTAGE_PAUSE)
+        self._terms: list[Lease] = []
+        self._entered = False
+        self._block: Lease | None = None
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._lock.name
+
+    @property
+    def leading(self) -> bool:
+        """True while a term of this election object lasts, by the clock. No I/O."""
+        return any(not term.lost and not term.released for term in self._terms)
+
+    async def current(self) -> LockInfo | None:
+        """Return who leads: host and pid, the lock's `metadata`, and the fence of the term; None if no one does.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cancellation: nothing changes. Cost: one round trip, read-only.
+        """
+        return await self._lock.info()
+
+    async def changes(self, every: float | timedelta = 1.0) -> AsyncGenerator[LockInfo | None, None]:
+        """Iterate over who leads: at first who leads now, then whenever a new term begins, or no one leads any more.
+
+        It asks again and again, so it misses a term that is shorter than `every`. An outage is no change: the iteration
+        goes on after it.
+
+        Args:
+            every: seconds between two questions, from 0.01.
+
+        Raises:
+            ConfigurationError: an `every` that cannot work; or the manager is not entered, or closed.
+
+        Cancellation: nothing is left. Cost: one round trip each time, read-only.
+
+        Example:
+            ```python
+            async for now in leader(lock).changes():
+                print("no one leads" if now is None else f"{now.holder} leads, under fence {now.fence}")
+            ```
+        """
+        seconds = check_duration(self.name, "every", every, least=0.01)
+        seen: int | None = -1  # no fence is negative
+        while True:
+            try:
+                info = await self.current()
+            except BackendError as error:
+                logger.debug("who leads %r is unknown: %s", self.name, error, extra={"lock_name": self.name})
+            else:
+                fence = None if info is None else info.fence
+                if fence != seen:
+                    seen = fence
+                    yield info
+            await pause(self._lock.clock, seconds)
+
+    async def run(self, fn: Callable[[Lease], Awaitable[T]]) -> T:
+        """Contend for ever, and run `fn(term)` while this process leads.
+
+        - If the term is lost, `fn` is cancelled. Once it has ended, however it ended, this process contends again.
+        - If `fn` fails, the error is logged, leadership is given up so that another process can try, and after the
+          backoff this process contends again.
+        - If `fn` returns, leadership is given up, and its result is returned. That is how `fn` resigns for good.
+        - An outage of any length ends nothing: it goes on contending when the server is back.
+
+        To stop it, cancel the task that runs it, or return from `fn`. To stop at the first error of `fn` or the first
+        loss, take a single term instead: `async with leader(lock) as term: await fn(term)`.
+
+        Args:
+            fn: a coroutine function. It gets the lease of the term: pass `term.fence` to what it writes to. If it
+                swallows its cancellation and runs on after a loss, two processes lead. Blocking calls in it keep the
+                lease from being renewed: put them into `await asyncio.to_thread(…)`.
+
+        Returns:
+            What `fn` returned in a term that was not lost.
+
+        Raises:
+            NotAcquired: the manager closes while this process waits.
+            LockLost: the manager was closed while this process led (`CLOSED`); no other loss.
+            ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
+            TypeError: `fn` returns nothing that can be awaited.
+
+        Cancellation: `fn` is cancelled, then leadership is given up; an error that `fn` raises then is raised here.
+        Cost: what the lock costs; nothing more while it leads or waits.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled, row = task.cancelling(), 0
+        while True:
+            term = await self._elected()
+            began = self._lock.clock.now()
+            ended: list[T] = []
+            failure = await self._lead(term, fn, ended, task, cancelled)
+            if failure is None:
+                if ended:
+                    return ended[0]
+                continue
+            if task.cancelling() > cancelled:
+                raise failure
+            row = 1 if self._lock.clock.now() - began >= self._max_backoff else row + 1
+            seconds = self._failed.pause(row - 1)
+            logger.error(
+                "the leader's function failed in its term on %r; contends again in %s s: %r",
+                self.name,
+                format_seconds(seconds),
+                failure,
+                extra={"lock_name": self.name},
+                exception=failure,
+            )
+            del failure
+            await pause(self._lock.clock, seconds)
+
+    @asynccontextmanager
+    async def running(self, fn: Callable[[Lease], Awaitable[object]]) -> AsyncIterator[Election]:
+        """Do `run(fn)` in a task of its own while the block lasts: for a service's lifespan.
+
+        A lost term, a failure of `fn` and an outage do not disturb the block. At its end the task is cancelled and
+        awaited, and leadership given up.
+
+        Args:
+            fn: as for `run()`.
+
+        Raises:
+            AiolockError: at the end of the block, if `run()` had ended with an error before, which was logged then.
+                An error of the block itself comes first.
+
+        Cancellation: the task ends all the same. Cost: as for `run()`.
+
+        Example:
+            ```python
+            async with locks, leader(locks.lock("feed", ttl=10.0)).running(fetch_feed):
+                yield
+            ```
+        """
+        task = asyncio.create_task(self._run_aside(fn), name=f"leader {self.name!r}")
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+            error = None if task.cancelled() else task.exception()
+        if error is not None:
+            raise error
+
+    async def _run_aside(self, fn: Callable[[Lease], Awaitable[object]]) -> None:
+        try:
+            await self.run(fn)
+        except Exception as error:
+            logger.error(
+                "no longer contends for %r: %s", self.name, error, extra={"lock_name": self.name}, exception=error
+            )
+            raise
+
+    async def _elected(self) -> Lease:
+        """Wait until this process leads."""
+        attempts, told = 0, ""
+        while True:
+            try:
+                term = await self._lock.acquire(timeout=None)
+            except BackendError as error:
+                pauses = self._away if error.transient else self._failed
+                seconds = pauses.pause(attempts)
+                attempts += 1
+                if str(error) != told:
+                    told = str(error)
+                    say = logger.warning if error.transient else logger.error
+                    say("contending for %r failed, and goes on: %s", self.name, error, extra={"lock_name": self.name})
+            else:
+                logger.info("leads %r under fence %d", self.name, term.fence, extra={"lock_name": self.name})
+                return term
+            await pause(self._lock.clock, seconds)
+
+    async def _lead(
+        self,
+        term: Lease,
+        fn: Callable[[Lease], Awaitable[T]],
+        ended: list[T],
+        task: asyncio.Task[object],
+        cancelled: int,
+    ) -> BaseException | None:
+        """Run `fn` for one term; its result goes into `ended`, if the term was not lost.
+
+        Args:
+            task: the running task.
+            cancelled: how many cancellations of it were asked for before.
+
+        Returns:
+            How `fn` failed; None if it did not.
+        """
+        failure: BaseException | None = None
+        try:
+            with self._known(term):
+                async with term:
+                    work = fn(term)
+                    if not inspect.isawaitable(work):
+                        raise TypeError(
+                            f"a leader's function must be a coroutine function, but {fn!r} returned {work!r}"
+                        )
+                    try:
+                        ended.append(await work)
+                    except asyncio.CancelledError as error:
+                        if term.lost or task.cancelling() > cancelled:
+                            raise
+                        failure = error  # it awaited something that was cancelled
+                    except Exception as error:
+                        if term.lost and isinstance(error, LockLost):  # `term.ensure()` has told it
+                            raise
+                        failure = error
+        except LockLost as loss:
+            if term.reason is LossReason.CLOSED:
+                raise loss from failure
+            ended.clear()  # a function that takes its cancellation for a reason to return has not resigned
+            logger.warning(
+                "no longer leads %r, and contends again: %s", self.name, loss, extra={"lock_name": self.name}
+            )
+        except BackendError as refusal:
+            logger.warning("leadership of %r lasts until its ttl: %s", self.name, refusal)
+        except ExceptionGroup as errors:  # of a task group, beside its cancellation
+            failure = errors
+        return failure
+
+    @contextmanager
+    def _known(self, term: Lease) -> Iterator[None]:
+        self._terms.append(term)
+        try:
+            yield
+        finally:
+            self._terms.remove(term)
+
+    async def __aenter__(self) -> Lease:
+        if self._entered:
+            raise ConfigurationError(
+                self.name, f"this election of {self.name!r} has a block already: call leader(lock) for another one"
+            )
+        self._entered = True
+        try:
+            term = await self._elected()
+            await term.__aenter__()
+        except BaseException:
+            self._entered = False
+            raise
+        self._block = term
+        self._terms.append(term)
+        return term
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        term, self._block = self._block, None
+        assert term is not None
+        try:
+            await term.__aexit__(kind, error, trace)
+        finally:
+            self._terms.remove(term)
+            self._entered = False
+
+    def __repr__(self) -> str:
+        return f"<Election {self.name!r}{' leading' if self.leading else ''}>"

@@ -1,0 +1,37 @@
+"""A process of the tests: `python -m tests.crossproc.recipe_worker <what> <redis url> <folder> [<argument> …]`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from aiolock import Lease, LockManager
+from aiolock.recipes import leader
+from tests.crossproc.journal import Journal, Resource
+
+NAME = "feed"
+
+
+async def lead(url: str, folder: str, ttl: str) -> None:
+    """Contend, and write to the resource while leading."""
+    journal, resource = Journal(f"{folder}/journal"), Resource(f"{folder}/resource")
+
+    async def fetch(term: Lease) -> None:
+        journal.note("leads", fence=term.fence, abandoned=term.abandoned)
+        try:
+            while True:
+                began = time.monotonic()
+                journal.note("write", at=began, fence=term.fence, accepted=resource.write(term.fence))
+                await asyncio.sleep(0.005)
+        finally:
+            journal.note("ended", fence=term.fence, reason=str(term.reason))
+
+    async with LockManager(url, ttl=float(ttl)) as locks:
+        journal.note("ready")
+        await leader(locks.lock(NAME)).run(fetch)
+
+
+if __name__ == "__main__":
+    what, url, folder, *arguments = sys.argv[1:]
+    asyncio.run({"lead": lead}[what](url, folder, *arguments))
