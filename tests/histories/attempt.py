@@ -91,6 +91,10 @@ class Attempt:
     def space(self) -> str:
         return SPACES[self.kind]
 
+    def writes_to(self, name: str) -> list[Event]:
+        """Its writes to one of its names; a write that names none is to the only one."""
+        return [write for write in self.writes if write.get("name", name) == name]
+
     @property
     def outermost(self) -> bool:
         return self.root is self

@@ -48,12 +48,14 @@ class History:
         attempts: in the order in which they began.
         faults: in the order in which they began.
         healed: when nothing was wrong any more.
+        failed: what the processes noted that must not happen.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.plan: dict[str, Any] = {}
         self.attempts: list[Attempt] = []
         self.healed: list[float] = []
+        self.failed: list[Event] = []
         self.totals: dict[str, int] = {}
         self.last: dict[int, float] = {}
         self.killed: dict[int, float] = {}
@@ -81,6 +83,8 @@ class History:
                     begun[event["number"]] = event
                 case "mended":
                     mended[event["number"]] = at
+                case "failed":
+                    self.failed.append(event)
                 case "healed":
                     self.healed.append(at)
                 case "total":

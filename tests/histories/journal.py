@@ -10,7 +10,7 @@ a machine share), and what the event has of its own. The events of one operation
 | `queued` | | this process was told that it has a place in the server's queue |
 | `granted` | `fence`, `lost` | the first line of the body |
 | `kept` | `weight` | it gave back part of its permits |
-| `write` | `since`, `accepted`, `fence` | the resource has answered; None: it raised, so it may have counted |
+| `write` | `since`, `accepted`, `fence`, `name` | the resource has answered; None: it raised, so it may have counted |
 | `left` | | the last line of the body, before the release is written |
 | `detached` | `ticket` | `detach()` gave this ticket |
 | `counted` | `left` | a latch answered how many counts are missing |
@@ -22,6 +22,7 @@ Events of a process, and of whoever runs them all:
 | --- | --- | --- |
 | `plan` | any | first: what the processes use, and how (seed, place, ttl, liveness, processes, ...) |
 | `ready` | | a process begins |
+| `failed` | `text` | something happened in it that must not |
 | `stalled` | `since`, `until` | its loop, or all of it, stood still |
 | `killed` | `process` | before a SIGKILL is sent to it |
 | `fault` | `number`, `what`, `excuses` | before it begins; two may be inside until `excuses` s after its end |

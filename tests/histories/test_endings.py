@@ -43,6 +43,7 @@ def test_good_ones(told: list[Any]) -> None:
         ([LOST, fault(1, 2), stalled(2, 11, 12)], "nothing was wrong"),
         ([stay(1, "lock", "a", 11, None)], "never ended"),
         ([WAITS, HEALED], "after all was well"),
+        ([{"event": "failed", "pid": 1, "at": 1.0, "text": "Traceback"}], "Traceback"),
     ],
 )
 def test_bad_ones(told: list[Any], words: str) -> None:

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.generated import examples
+
 from .journal import Event
 from .models import exclusion
 from .story import fault, found, history, killed, stalled, stay
@@ -110,6 +112,7 @@ stays = st.tuples(st.integers(1, 3), st.integers(1, 2), moments, st.integers(1, 
 stalls = st.tuples(st.integers(1, 3), moments, st.integers(1, 4))
 
 
+@examples(100)
 @given(st.lists(stays, max_size=6), st.lists(stalls, max_size=3), st.lists(st.tuples(moments, moments), max_size=1))
 def test_every_moment(
     held: list[tuple[int, int, float, int, bool]],

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.generated import examples
+
 from .journal import Event
 from .models import fencing
 from .story import fault, found, history, killed, stalled, stay
@@ -74,6 +76,7 @@ def test_bad_ones(told: list[Any], words: str) -> None:
 holds = st.tuples(st.integers(0, 8), st.integers(0, 4), st.integers(1, 4), st.integers(1, 9), st.booleans())
 
 
+@examples(100)
 @given(st.lists(holds, max_size=6, unique_by=lambda hold: hold[3]))
 def test_every_pair(drawn: list[tuple[int, int, int, int, bool]]) -> None:
     """What is looked up in an order is found in any."""

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.generated import examples
+
 from .attempt import Attempt
 from .journal import Event
 from .models import latch
@@ -92,6 +94,7 @@ asked = st.tuples(
 )  # fmt: skip
 
 
+@examples(100)
 @given(st.lists(asked, min_size=1, max_size=4))
 def test_every_order(drawn: list[tuple[str, int, int, int, bool, str | None]]) -> None:
     told = [

@@ -7,6 +7,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.generated import examples
+
 from .journal import Event
 from .models import order
 from .story import fault, found, history, plan, stalled, stay
@@ -50,6 +52,7 @@ def test_a_cohort() -> None:
     assert not found(two, crowd(9), *ahead)
 
 
+@examples(100)
 @given(st.permutations(range(5)), st.lists(st.tuples(st.integers(10, 20), st.integers(0, 5)), min_size=5, max_size=5))
 def test_every_pair(fences: list[int], asked: list[tuple[int, int]]) -> None:
     told = [

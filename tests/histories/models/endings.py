@@ -18,6 +18,8 @@ LATE = 3.0
 
 def check(history: History) -> Violation | None:
     """Return the first attempt that ended badly."""
+    if history.failed:
+        return Violation(MODEL, history.failed[0]["text"], (history.failed[0],))
     last = max(history.last.values(), default=0.0)
     for attempt in history.attempts:
         found = _never(history, attempt) or _error(attempt) or _time(history, attempt) or _loss(history, attempt)

@@ -75,7 +75,7 @@ def _in_turn(history: History, granted: list[Attempt]) -> Violation | None:
 def _refused(history: History, name: str, granted: list[Attempt]) -> Violation | None:
     """A write that was accepted comes before all with a higher fence; only those may be refused that may be late."""
     writes = sorted(
-        ((write, attempt) for attempt in granted for write in attempt.writes), key=lambda pair: pair[0]["at"]
+        ((write, attempt) for attempt in granted for write in attempt.writes_to(name)), key=lambda pair: pair[0]["at"]
     )
     highest: Attempt | None = None
     pending = sorted(writes, key=lambda pair: pair[0]["since"])
@@ -103,8 +103,9 @@ def _totals(history: History) -> Violation | None:
         known = unknown = 0
         for attempt in history.attempts:
             if name in attempt.names:
-                known += sum(write["accepted"] is True for write in attempt.writes)
-                unknown += sum(write["accepted"] is None for write in attempt.writes) + (attempt.ended == NEVER)
+                answers = [write["accepted"] for write in attempt.writes_to(name)]
+                known += answers.count(True)
+                unknown += answers.count(None) + (attempt.ended == NEVER)
         if not known <= total <= known + unknown:
             words = f"{name!r} counts {total} writes; {known} were accepted, and {unknown} more may have been"
             return Violation(MODEL, words, ())
