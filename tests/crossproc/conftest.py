@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from aiolock import FairLock, RWLock, Semaphore
+from tests.histories.history import History
+from tests.histories.journal import Events, Journal
+from tests.histories.verdict import judge
 
-from . import journal
+from .resource import Resource
 
 ROOT = Path(__file__).parents[2]
 LIVENESS = 1.0
@@ -36,7 +39,8 @@ class Crew:
         self.url = url
         self.folder = folder
         self._module = module
-        self._journal = journal.Events(folder / "journal")
+        self.journal = Journal(folder / "journal")
+        self._events = Events(folder / "journal")
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -70,7 +74,7 @@ class Crew:
 
     def events(self, event: str | None = None) -> list[dict[str, object]]:
         """Return what was noted so far."""
-        found = self._journal.so_far()
+        found = self._events.so_far()
         return found if event is None else [line for line in found if line["event"] == event]
 
     async def until(self, check: Callable[[], object], seconds: float = 20.0) -> None:
@@ -89,10 +93,23 @@ class Crew:
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         """Send SIGSTOP; return once the process stands still, outside a write to the resource."""
-        with journal.Resource(str(self.folder / "resource")).still():
+        with Resource(str(self.folder / "resource")).still():
             os.kill(process.pid, signal.SIGSTOP)
             _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), f"it ended before it was stopped; workers said:\n{self.errors()}"
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Send SIGKILL, and wait until it has ended."""
+        self.journal.note("killed", process=process.pid)
+        process.kill()
+        process.wait()
+
+    def judge(self) -> History:
+        """Return what was noted, once all models have found that it is as it must be."""
+        history = History(self.events())
+        violations = judge(history)
+        assert not violations, "\n".join(map(str, violations))
+        return history
 
     def errors(self) -> str:
         return (self.folder / "stderr").read_text(errors="replace")[-4000:]

@@ -7,7 +7,7 @@ import os
 import sys
 
 from aiolock import LockManager
-from tests.crossproc.journal import Journal
+from tests.histories.journal import Journal
 
 NAME = "import:7"
 SHARDS = 6

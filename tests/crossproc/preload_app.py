@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiolock import LockManager
-from tests.crossproc.journal import Journal
+from tests.histories.journal import Journal
 
 locks = LockManager(os.environ["AIOLOCK_URL"], ttl=5.0)
 lock = locks.lock("order:42")

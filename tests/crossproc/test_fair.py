@@ -13,10 +13,10 @@ import pytest
 
 from aiolock import FairLock, LockManager
 from aiolock.testing.server import RedisServer
+from tests.histories.attempt import NEVER
 from tests.support import redis_cli
 
 from .conftest import LATE, LIVENESS, Crew, queued
-from .test_history import check_history
 from .worker import HERD, LONG, NAME, TTL, take
 
 PATIENT = 3.0
@@ -168,12 +168,9 @@ async def test_no_one_is_overtaken(crew: Crew) -> None:
     await crew.until(lambda: len(crew.events("ready")) == processes)
     (crew.folder / "go").touch()
     await crew.done(*workers)
-    assert check_history(crew.events()) == processes * tasks * rounds
-    entries = crew.events("enter")
-    assert sum(bool(entry["waited"]) for entry in entries) > len(entries) // 2
-    for number, entry in enumerate(entries):
-        overtaken = [later for later in entries[number + 1 :] if later["queued"] < entry["asked"]]  # type: ignore[operator]
-        assert not overtaken, (entry, overtaken)
+    seen = crew.judge()
+    assert len(seen.attempts) == processes * tasks * rounds
+    assert sum(attempt.queued < NEVER for attempt in seen.attempts) > len(seen.attempts) // 2
 
 
 async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, own_server: RedisServer) -> None:

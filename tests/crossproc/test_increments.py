@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from .conftest import Crew
-from .journal import Counter
+from .counter import Counter
 from .worker import TTL
 
 PROCESSES, TASKS, ROUNDS, KILLS = 4, 5, 15, 3

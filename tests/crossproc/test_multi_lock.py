@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiolock import LockManager
+from tests.histories.history import History
 from tests.support import redis_cli
 from tests.support.locks import LockState, state
 
@@ -19,56 +20,29 @@ PROCESSES, TASKS, ROUNDS = 2, 5, 10
 TTL, LIVENESS = 30.0, 3.0
 
 
-def check_names(events: list[dict[str, Any]], killed: int) -> None:
-    """Check that each name has one holder at a time, and that its fences rise; the killed process's holds have
-    ended.
-    """
-    live: dict[str, dict[str, Any]] = {}
-    highest: dict[str, int] = {}
-    orphaned = 0
-    for event in events:
-        for name in event["names"]:
-            if event["event"] == "leave":
-                assert live.pop(name)["fence"] == event["fence"]
-                continue
-            before = live.get(name)
-            if before is not None:
-                assert before["pid"] == killed, (before, event)
-                assert event["abandoned"]
-                orphaned += 1
-            assert event["fence"] > highest.get(name, 0)
-            highest[name] = event["fence"]
-            live[name] = event
-    assert {event["pid"] for event in live.values()} <= {killed}
-    assert orphaned
-
-
 def inside(events: list[dict[str, Any]], pid: int) -> bool:
     """Whether the process holds several names at once."""
-    left = {event["fence"] for event in events if event["event"] == "leave"}
-    return any(event["pid"] == pid and event["fence"] not in left and len(event["names"]) > 1 for event in events)
+    attempts = History(event for event in events if event["pid"] == pid).attempts
+    return any(len(attempt.names) > 1 and attempt.events[-1]["event"] == "granted" for attempt in attempts)
 
 
 async def test_any_order_any_end(crew: Crew) -> None:
     """Invariants 1 and 2 of each name. Kept by acquire.lua: all or none, in one step."""
     victim = crew.start("overlap", TASKS, 10_000)
     workers = [crew.start("overlap", TASKS, ROUNDS) for _ in range(PROCESSES)]
-    await crew.until(lambda: len(crew.events("enter")) > 20)
+    await crew.until(lambda: len(crew.events("granted")) > 20)
     while True:
         crew.stop(victim)
         if inside(crew.events(), victim.pid):
             break
         os.kill(victim.pid, signal.SIGCONT)
         await asyncio.sleep(0.003)
-    victim.kill()
-    victim.wait()
+    crew.kill(victim)
     workers.append(crew.start("overlap", TASKS, ROUNDS))
     await crew.done(*workers)
-    events = crew.events()
-    check_names(events, victim.pid)
-    survivors = {worker.pid for worker in workers}
-    entries = [event for event in events if event["event"] == "enter" and event["pid"] in survivors]
-    assert len(entries) == len(survivors) * TASKS * ROUNDS
+    ended = [attempt for attempt in crew.judge().attempts if attempt.how == "done" and attempt.pid != victim.pid]
+    assert len(ended) == len(workers) * TASKS * ROUNDS
+    assert any(event["abandoned"] for event in crew.events("granted"))
 
 
 def is_reserved(seen: LockState) -> bool:

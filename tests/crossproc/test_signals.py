@@ -10,7 +10,7 @@ import time
 from aiolock import LockManager
 
 from .conftest import LATE, Crew, queued
-from .journal import Resource
+from .resource import Resource
 from .worker import NAME, TTL
 
 PATIENT = 3.0

@@ -12,11 +12,15 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from aiolock import BackendError, ConfigurationError, Lease, Lock, LockLost, LockManager, NotOwned
+from aiolock import ConfigurationError, Lease, Lock, LockLost, LockManager, NotOwned
 from aiolock.core.acquisition import Acquisition
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.outcomes import Passed, Queued
-from tests.crossproc.journal import Counter, Journal, Resource
+from tests.histories.journal import Journal, Operation
+
+from .counter import Counter
+from .noting import use
+from .resource import Resource
 
 TTL = 3.6
 """A noisy machine stands still for two seconds now and then: that must not lose a lease that is renewed."""
@@ -179,22 +183,16 @@ async def history(url: str, folder: str, tasks: str, ttl: str, *kinds: str) -> N
     """
     journal, resource = Journal(f"{folder}/journal"), Resource(f"{folder}/resource")
 
+    async def write(operation: Operation, lease: Lease) -> None:
+        since = time.monotonic()
+        operation.note("write", since=since, accepted=resource.write(lease.fence), fence=lease.fence)
+        await asyncio.sleep(random.uniform(0, 0.003))
+
     async def work(locks: LockManager, kind: str) -> None:
         make = locks.fair_lock if kind == "fair" else locks.lock
         while not enough.exists():  # noqa: ASYNC240 - another process makes it
-            lease = None
-            try:
-                async with make(NAME, acquire_timeout=2.0) as lease:
-                    journal.note("enter", at=time.monotonic(), fence=lease.fence, lost=lease.lost)
-                    try:
-                        accepted = resource.write(lease.fence)
-                        await asyncio.sleep(random.uniform(0, 0.003))
-                    finally:
-                        journal.note("leave", fence=lease.fence, accepted=accepted)
-            except LockLost as lost:
-                journal.note("lost", fence=lease.fence if lease else 0, reason=lost.reason.name)
-            except (BackendError, TimeoutError) as error:
-                journal.note("missed", error=type(error).__name__)
+            taking = make(NAME, acquire_timeout=2.0).acquire()
+            if not await use(journal, kind, NAME, taking, write, timeout=2.0):
                 await asyncio.sleep(0.01)
 
     enough = Path(folder, "enough")
@@ -244,15 +242,15 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
     """
     journal = Journal(f"{folder}/journal")
 
-    async def work(locks: LockManager, task: int) -> None:
+    async def enter(operation: Operation, lease: Lease) -> None:
+        queued = told.pop(lease._hold.owner, None)
+        if queued is not None:
+            operation.note("queued", at=queued)
+        await asyncio.sleep(0)
+
+    async def work(locks: LockManager) -> None:
         for _ in range(int(rounds)):
-            asked = time.monotonic()
-            async with take(locks, "fair") as lease:
-                queued = told.pop(lease._hold.owner, None)
-                known = {"asked": asked, "queued": queued or time.monotonic(), "waited": queued is not None}
-                journal.note("enter", task=task, fence=lease.fence, **known)
-                await asyncio.sleep(0)
-                journal.note("leave", task=task, fence=lease.fence, accepted=True)
+            assert await use(journal, "fair", NAME, take(locks, "fair"), enter)
 
     async def refresh(locks: LockManager) -> None:
         while True:
@@ -265,7 +263,7 @@ async def queue(url: str, folder: str, tasks: str, rounds: str) -> None:
         while not Path(folder, "go").exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
             await asyncio.sleep(0.01)
         refreshing = asyncio.create_task(refresh(locks))
-        await asyncio.gather(*(work(locks, task) for task in range(int(tasks))))
+        await asyncio.gather(*(work(locks) for _ in range(int(tasks))))
         refreshing.cancel()
 
 
@@ -273,22 +271,16 @@ async def crowd(url: str, folder: str, ttl: str, liveness: str) -> None:
     """Tasks come and go on a fair lock, a read-write lock and a semaphore, and note when; they also note stalls of the
     loop.
     """
-    journal, entries = Journal(f"{folder}/journal"), itertools.count()
-    enough = Path(folder, "enough")
+    journal, enough = Journal(f"{folder}/journal"), Path(folder, "enough")
+
+    async def stay(operation: Operation, lease: Lease) -> None:
+        await asyncio.sleep(random.uniform(0, 0.004))
 
     async def work(locks: LockManager, what: str) -> None:
+        kind, _, weight = what.partition(":")
+        how = {"weight": int(weight), "permits": PERMITS} if weight else {}
         while not enough.exists():  # noqa: ASYNC240 - another process makes it
-            entry = next(entries)
-            try:
-                async with take(locks, what) as lease:
-                    entered = {"what": what, "entry": entry, "fence": lease.fence}
-                    journal.note("enter", at=time.monotonic(), lost=lease.lost, **entered)
-                    try:
-                        await asyncio.sleep(random.uniform(0, 0.004))
-                    finally:
-                        journal.note("leave", what=what, entry=entry, fence=lease.fence)
-            except LockLost as lost:
-                journal.note("lost", what=what, entry=entry, reason=lost.reason.name)
+            await use(journal, kind, NAME, take(locks, what), stay, what=what, **how)
 
     async with LockManager(url, ttl=float(ttl), liveness=float(liveness)) as locks:
         journal.note("ready")
@@ -333,13 +325,14 @@ async def overlap(url: str, folder: str, tasks: str, rounds: str) -> None:
     """Tasks take a few of five names at once, in any order, with multi locks and plain ones."""
     journal = Journal(f"{folder}/journal")
 
+    async def stay(operation: Operation, lease: Lease) -> None:
+        await asyncio.sleep(random.uniform(0, 0.002))
+
     async def work(locks: LockManager) -> None:
         for _ in range(int(rounds)):
-            names = random.sample("abcde", random.randint(1, 3))
-            async with locks.multi_lock(*names) if len(names) > 1 else locks.lock(*names) as lease:
-                journal.note("enter", names=names, fence=lease.fence, abandoned=lease.abandoned)
-                await asyncio.sleep(random.uniform(0, 0.002))
-                journal.note("leave", names=names, fence=lease.fence)
+            names = "".join(random.sample("abcde", random.randint(1, 3)))
+            kind, lock = ("multi", locks.multi_lock(*names)) if len(names) > 1 else ("lock", locks.lock(names))
+            assert await use(journal, kind, names, lock.acquire(), stay)
 
     async with LockManager(url, ttl=TTL) as locks:
         await asyncio.gather(*(work(locks) for _ in range(int(tasks))))

@@ -48,6 +48,7 @@ class History:
         attempts: in the order in which they began.
         faults: in the order in which they began.
         healed: when nothing was wrong any more.
+        stalls: when a process stood still and could notice no loss, by its pid.
         failed: what the processes noted that must not happen.
     """
 
@@ -60,7 +61,7 @@ class History:
         self.last: dict[int, float] = {}
         self.killed: dict[int, float] = {}
         self.ready: dict[int, float] = {}
-        self._stalls: dict[int, list[Period]] = defaultdict(list)
+        self.stalls: dict[int, list[Period]] = defaultdict(list)
         known: dict[tuple[int, int], Attempt] = {}
         begun: dict[int, Event] = {}
         mended: dict[int, float] = {}
@@ -76,7 +77,7 @@ class History:
                 case "ready":
                     self.ready[pid] = at
                 case "stalled":
-                    self._stalls[pid].append(Period(event["since"], event["until"] + NOTICED))
+                    self.stalls[pid].append(Period(event["since"], event["until"] + NOTICED))
                 case "killed":
                     self.killed[event["process"]] = at
                 case "fault":
@@ -121,15 +122,15 @@ class History:
         still, and it did lose what it had.
         """
         excused = [fault.excused for fault in self.faults if fault.excuses and (not fault.names or name in fault.names)]
-        return excused + (self._stalls[attempt.pid] if attempt.how != "done" else [])
+        return excused + (self.stalls[attempt.pid] if attempt.how != "done" else [])
 
     def stood_still(self, pid: int, period: Period) -> bool:
         """Whether a process stood still then."""
-        return any(stall.meets(period) for stall in self._stalls[pid])
+        return any(stall.meets(period) for stall in self.stalls[pid])
 
     def paused(self, period: Period) -> float:
         """For how many seconds of a period processes stood still, each of them counted: a turn passes through all."""
-        stalls = (stall for stalls in self._stalls.values() for stall in stalls)
+        stalls = (stall for stalls in self.stalls.values() for stall in stalls)
         return sum(max(0.0, min(period.until, s.until) - max(period.since, s.since)) for s in stalls)
 
     def calm(self, period: Period) -> bool:
