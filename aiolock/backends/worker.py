@@ -37,15 +37,18 @@ class Worker(Generic[R]):
         self._start()
 
     def stop(self) -> None:
-        """End it."""
+        """End it; harmless if its loop was closed, and so nothing of it runs any more."""
         self._stopped = True
+        if self._loop.is_closed():
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._task.cancel()
 
     async def stopped(self) -> None:
         """Wait for its end."""
-        await asyncio.wait((self._task,))
+        if not self._loop.is_closed():
+            await asyncio.wait((self._task,))
 
     def _start(self) -> None:
         self._task = self._loop.create_task(self._work(), name=self._name)

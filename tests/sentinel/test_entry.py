@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
+import warnings
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import redis.asyncio
 from redis.asyncio.sentinel import Sentinel
 
 from aiolock import BackendError, ConfigurationError, LockManager
+from aiolock.backends.worker import Worker
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.sentinels import SentinelSet, start_sentinels
@@ -47,6 +51,34 @@ async def test_passwords(made: str, raw: redis.asyncio.Redis) -> None:
             with pytest.raises(BackendError, match=r"Sentinel.*NOAUTH|Sentinel.*credentials") as caught:
                 await LockManager.sentinel(watched.addresses, service=watched.service, password="hers").open()
             assert "hers" not in str(caught.value)
+
+
+@pytest.mark.takes_long
+def test_a_loop_that_was_closed_first(sentinels: SentinelSet) -> None:
+    """While the Sentinels were asked. Python warns about the connections, as about any others."""
+    locks = LockManager.sentinel(sentinels.addresses, service=sentinels.service)
+    backend: Any = locks._runtime.backend
+
+    async def leave_open() -> None:
+        await locks.open()
+        await sentinels.until(lambda: all(one.connected for one in backend._watch._sentinels))
+        await sentinels.until(lambda: backend._inquiry is None)
+        backend._inquiry = Worker(lambda: asyncio.sleep(60.0), lambda _: None, "inquiry")
+
+    async def use() -> None:
+        async with locks, locks.lock("order:42"):
+            await sentinels.until(lambda: backend._inquiry is None)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        for close_then in (True, False):
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(leave_open())
+            loop.close()
+            if close_then:
+                asyncio.run(asyncio.wait_for(locks.close(), 10.0))
+        asyncio.run(asyncio.wait_for(use(), 10.0))
+        gc.collect()
 
 
 async def test_an_unknown_service(sentinels: SentinelSet) -> None:

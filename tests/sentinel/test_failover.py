@@ -13,6 +13,7 @@ from aiolock import BackendError, LockLost, LockManager
 from aiolock.backends.sentinel.backend import SentinelBackend
 from aiolock.backends.sentinel.watch import Watch
 from aiolock.testing.server import RedisServer
+from tests.support.proxy import FaultProxy
 from tests.support.sentinels import SentinelSet
 
 from .conftest import Opener
@@ -178,6 +179,38 @@ async def test_a_replica_that_stops_is_no_failover(own_sentinels: SentinelSet, o
         expiry = lease._hold.expiry
         await own_sentinels.until(lambda: lease._hold.expiry > expiry)
     assert at(locks) == master.port
+
+
+@pytest.mark.takes_long
+async def test_nobody_says_who_the_master_is(own_sentinels: SentinelSet, opened: Opener) -> None:
+    """An acquire says so, and closing waits for no one. Kept by Witness: `closing`."""
+    locks = await opened(own_sentinels, ttl=60.0, request_timeout=1.0)
+    await locks.lock("kept").acquire()
+    for server in (*own_sentinels.sentinels, own_sentinels.replica()):
+        own_sentinels.kill(server)
+    with pytest.raises(BackendError, match="the Sentinels have not said that it is still the master"):
+        await locks.lock("other").acquire()
+    async with asyncio.timeout(5.0):
+        await locks.close()
+
+
+@pytest.mark.takes_long
+async def test_sentinels_that_no_longer_answer(own_sentinels: SentinelSet) -> None:
+    """What was lost on the way to them is not awaited for ever. Kept by SentinelBackend._ask: its timeout."""
+    async with asyncio.timeout(ENOUGH), contextlib.AsyncExitStack() as stack:
+        relays = [await stack.enter_async_context(FaultProxy(*address)) for address in own_sentinels.addresses]
+        addresses = [("127.0.0.1", relay.port) for relay in relays]
+        locks = LockManager.sentinel(addresses, service=own_sentinels.service, ttl=60.0, request_timeout=1.0)
+        await stack.enter_async_context(locks)
+        for relay in relays:
+            relay.blackhole("requests")
+        own_sentinels.kill(own_sentinels.replica())
+        with pytest.raises(BackendError, match="the Sentinels have not said"):
+            await locks.lock("order:42").acquire()
+        for relay in relays:
+            relay.heal()
+        async with locks.lock("order:42").acquire(timeout=5.0) as lease:
+            assert lease.fence > 0
 
 
 @pytest.mark.takes_long

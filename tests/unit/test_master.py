@@ -10,6 +10,8 @@ from aiolock.backends.redis import Address, Desync, ErrorReply, Report
 from aiolock.backends.sentinel.master import Master
 from aiolock.backends.sentinel.witness import SETTLED, Witness
 from aiolock.errors import BackendError
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
 from aiolock.testing import VirtualClock
 
 OLD, NEW = Address("a", 1), Address("b", 1)
@@ -55,6 +57,14 @@ def test_sentinels_that_were_set_up_anew(master: Master, changes: list[Address |
     master.learn(NEW, 7)
     assert master.choose([report(OLD, 0), report(OLD, 0)], 3) == OLD
     assert changes == [OLD]
+
+
+def test_another_server_without_a_failover(master: Master, changes: list[Address | None]) -> None:
+    """Each Sentinel was told to remove the master and to monitor another: that begins with the same epoch."""
+    assert master.choose([report(OLD, 0)] * 3, 3) == OLD
+    assert master.choose([report(NEW, 0), report(OLD, 0)], 3) == OLD
+    assert master.choose([report(NEW, 0), report(NEW, 0)], 3) == NEW
+    assert changes == [NEW]
 
 
 async def test_a_master_that_one_sentinel_has_left(master: Master, clock: VirtualClock) -> None:
@@ -109,6 +119,16 @@ def test_all_sentinels_confirm_it_at_once(witness: Witness, clock: VirtualClock)
     assert witness.undecided(role(0))
     witness.confirm(lost_at, unanimous=True, agreed=True)
     assert not witness.undecided(role(0))
+
+
+def test_a_doubt_at_the_end_is_an_answer_that_does_not_count(witness: Witness) -> None:
+    """Broken by waiting for the Sentinels, whom nobody asks any more."""
+    witness.closing = True
+    assert not witness.undecided(role(0))
+    call = LockCalls(Keys("aiolock"), "order:42", 3_000).acquire("m:1", 1000, 0, "")
+    doubt = witness.doubt(call, b"PONG", role(0))
+    assert doubt is not None
+    assert "does not count: the master has lost a replica" in str(doubt)
 
 
 async def test_a_majority_confirms_it_when_all_must_know(witness: Witness, clock: VirtualClock) -> None:

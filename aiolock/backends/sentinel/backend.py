@@ -16,7 +16,7 @@ from ..worker import Worker
 from .connector import MasterConnector
 from .master import Master
 from .watch import Watch
-from .witness import SETTLED, Witness
+from .witness import SETTLED, UNCONFIRMED, Witness
 
 logger: Log = Log("aiolock.sentinel")
 
@@ -68,6 +68,7 @@ class SentinelBackend(ReplicatedBackend):
         self._witness = Witness(clock, self._inquire)
         self._watch = Watch(sentinels.connectors, request_timeout, self._switched)
         witness = self._witness if replicas is None else None
+        self._timeout = request_timeout
         self._connectors = (
             MasterConnector(sentinels, self._master, pushes),
             MasterConnector(sentinels, self._master, True, witness),
@@ -87,8 +88,17 @@ class SentinelBackend(ReplicatedBackend):
         """Identifies the master; "" if unknown."""
         return self._backends[0].run_id
 
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """See `Backend`: or a master that nobody confirms."""
+        return super().unreachable or (
+            None if self._witness.since is None else BackendError("", UNCONFIRMED, transient=True)
+        )
+
     async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
         """See `Backend.open`."""
+        self._inquiry = None  # of a loop that was closed
+        self._witness.closing = False
         await super().open(timeout=timeout, reconnected=partial(self._verify, reconnected))
         self._reconnected = reconnected
         self._watch.start()
@@ -99,6 +109,7 @@ class SentinelBackend(ReplicatedBackend):
     async def aclose(self) -> None:
         """See `Backend.aclose`."""
         self._reconnected = None
+        self._witness.closing = True
         inquiry, self._inquiry = self._inquiry, None
         if inquiry is not None:
             inquiry.stop()
@@ -150,9 +161,10 @@ class SentinelBackend(ReplicatedBackend):
             self._asked_again = False
             asked_at, count = self.clock.now(), len(self._sentinels.connectors)
             try:
-                reports = await self._sentinels.ask()
+                async with asyncio.timeout(self._timeout):
+                    reports = await self._sentinels.ask()
                 address = self._master.choose(reports, count)
-            except AiolockError as error:
+            except (AiolockError, TimeoutError) as error:
                 logger.debug("the Sentinels of %r do not say who the master is: %s", self.address, error)
             else:
                 agreeing = [report for report in reports if report.master == address == self._connectors[1].at]

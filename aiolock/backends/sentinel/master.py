@@ -49,8 +49,8 @@ class Master:
     def choose(self, reports: Sequence[Report], sentinels: int) -> Address:
         """Take note of what all say that answered, of so many.
 
-        The newest configuration counts: a majority of the Sentinels has agreed to each. An older one than was known
-        counts only if a majority names it: they were set up anew.
+        The newest configuration counts: a majority of the Sentinels has agreed to each. An older one than was known,
+        or another server in the same one, counts only if a majority names it: they were set up anew.
 
         Raises:
             BackendError: those that answer have an older configuration, or do not know yet.
@@ -58,9 +58,10 @@ class Master:
         newest = max(report.epoch for report in reports)
         named = Counter(report.master for report in reports if report.epoch == newest)
         address, votes = named.most_common(1)[0]
-        if newest < self.epoch:
-            if votes * 2 <= sentinels:
-                raise BackendError("", "the Sentinels that answer only know an older master", transient=True)
+        agreed = votes * 2 > sentinels
+        if newest < self.epoch and not agreed:
+            raise BackendError("", "the Sentinels that answer only know an older master", transient=True)
+        if newest < self.epoch or (newest == self.epoch and agreed and address != self.address):
             self.epoch = -1
         self.learn(address, newest)
         if self._left is not None and self._clock.now() < self._until:

@@ -15,6 +15,7 @@ logger: Log = Log("aiolock.sentinel")
 
 SETTLED = 1.25
 """Seconds after a promotion in which all Sentinels hear of it: the one that ordered it asks every second."""
+UNCONFIRMED = "the master has lost a replica, and the Sentinels have not said that it is still the master"
 _PAUSE_MS = 20
 
 
@@ -29,6 +30,7 @@ class Witness:
     Attributes:
         least: 0, the master may have no replicas.
         since: clock time at which the loss was noticed; None if there is no doubt.
+        closing: no one waits any more: what is in doubt does not count.
     """
 
     least: int = 0
@@ -41,6 +43,7 @@ class Witness:
         self._demoted = False
         self._complained = False
         self.since: float | None = None
+        self.closing: bool = False
 
     def begin(self, expected: int) -> None:
         """There is a new connection to a master that should have so many replicas."""
@@ -89,12 +92,14 @@ class Witness:
             self.since = self._clock.now()
             logger.info("the master has lost a replica: asking the Sentinels who the master is")
             self._ask()
-        return self.since is not None
+        return self.since is not None and not self.closing
 
     def doubt(self, request: Call[Any], first: object, second: object) -> BackendError | None:
-        """Only if it has become a replica: otherwise the doubt is over by now."""
-        if not self._demoted:
+        """Only if it has become a replica, or at the end: otherwise the doubt is over by now."""
+        if self._demoted:
+            why = "the server has become a replica"
+        elif self.since is not None:
+            why = UNCONFIRMED
+        else:
             return None
-        return BackendError(
-            request.name, f"{request.doing} does not count: the server has become a replica", transient=True
-        )
+        return BackendError(request.name, f"{request.doing} does not count: {why}", transient=True)
