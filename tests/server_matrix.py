@@ -1,7 +1,8 @@
 """Runs the tests that meet a server, on each version of it that is at hand: `make test-servers`.
 
 `AIOLOCK_TEST_SERVERS` names folders, separated as in PATH; each has a `redis-server`, `valkey-server`, `redict-server`
-or `keydb-server`. With `AIOLOCK_TEST_DOCKER=1` Docker runs the images named here instead.
+or `keydb-server`. With `AIOLOCK_TEST_DOCKER=1` Docker runs the images named here instead. With `--topologies` each
+version is a cluster and a set of Sentinels, as in `make test-topologies`; containers cannot be that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ IMAGES = [
 ]
 PAGE = ROOT / "docs" / "reference" / "servers.md"
 FOLDERS = ["contract", "scripts", "transport"]
+TOPOLOGIES = ["contract", "cluster", "sentinel", "topologies"]
+WORKERS = ["-n", "3"]
+"""Fewer than otherwise: each test of topologies has a dozen processes."""
 HEADER = f"| server | version | tests | left out |\n|{' --- |' * 4}\n"
 
 
@@ -59,8 +63,12 @@ def main() -> int:
     found = rows()
     parser.add_argument("--only", choices=[row.name for row in found], nargs="+", help="rows to run")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}")
-    parser.add_argument("--tests", nargs="+", default=[f"tests/{name}" for name in FOLDERS], help="what to run")
+    parser.add_argument("--topologies", action="store_true", help="on a cluster, and with Sentinels")
+    parser.add_argument("--tests", nargs="+", help="what to run")
     options, more = parser.parse_known_args()
+    tests = options.tests or [f"tests/{name}" for name in (TOPOLOGIES if options.topologies else FOLDERS)]
+    if options.topologies:
+        more += ["--topologies", *WORKERS]
     table, green = HEADER, True
     os.environ.pop(URL_VARIABLE, None)
     for row in found:
@@ -68,7 +76,7 @@ def main() -> int:
             os.environ.update(row.environment)
             name, number = version()
             print(f"{row.name}: {name} {number}", flush=True)
-            outcome = runs.run(sys.executable, [*options.tests, *more])
+            outcome = runs.run(sys.executable, [*tests, *more])
             green = green and outcome.green
             left_out = "; ".join(f"{reason} ({count})" for reason, count in sorted(outcome.skipped.items()))
             line = f"| {name} | {number} | {outcome.text} | {left_out} |\n"
@@ -76,7 +84,7 @@ def main() -> int:
             table += line
     print(table)
     if options.write:
-        runs.write(PAGE, "servers", table)
+        runs.write(PAGE, "topologies" if options.topologies else "servers", table)
     return not green
 
 

@@ -18,6 +18,11 @@ from .scripting import wait_until
 
 SLOTS = 16384
 START_SECONDS = 30.0
+VOTING_TIMEOUT = 1.5
+ORDER_SECONDS = 6.5
+"""Until Redis 7.2 a master votes for the replicas of one master only once in twice the node timeout, and a replica asks
+again after four times that; but it gives up what was ordered after five seconds.
+"""
 DEBUGGING = ("--enable-debug-command", "yes")
 """An option of servers since Redis 7.0: see `Cluster.isolate`."""
 
@@ -27,10 +32,13 @@ class Cluster:
 
     Attributes:
         nodes: those that were masters first, then their replicas in the same order.
+        node_timeout: seconds after which they replace one that does not answer.
     """
 
-    def __init__(self, nodes: list[ClusterNode]) -> None:
+    def __init__(self, nodes: list[ClusterNode], node_timeout: float) -> None:
         self.nodes = nodes
+        self.node_timeout = node_timeout
+        self._ordered: tuple[str, ...] = ()
 
     @property
     def urls(self) -> list[str]:
@@ -85,18 +93,39 @@ class Cluster:
         `failed_over`.
         """
         replica = self.replica_of(master)
-        replica.ask("CLUSTER", "FAILOVER", *filter(None, [how]))
+        self._ordered = ("CLUSTER", "FAILOVER", *filter(None, [how]))
+        self._set_timeout(min(VOTING_TIMEOUT, self.node_timeout))
+        replica.ask(*self._ordered)
         return replica
 
     async def failed_over(self, old: ClusterNode, new: ClusterNode) -> None:
-        """Wait until the new master is one, and everybody that runs knows."""
-        await self.until(lambda: new.role == "master" and self.ok() and old not in self.masters)
+        """Wait until the new master is one, and everybody that runs knows; order it again if nothing happens."""
+        loop = asyncio.get_running_loop()
+        order_at = loop.time() + ORDER_SECONDS
+
+        def promoted() -> bool:
+            nonlocal order_at
+            if new.role == "master":
+                return True
+            if loop.time() > order_at:
+                order_at = loop.time() + ORDER_SECONDS
+                new.ask(*self._ordered)
+            return False
+
+        await self.until(promoted)
+        self._set_timeout(self.node_timeout)
+        await self.until(lambda: new.role == "master" and self.ok() and old not in self.masters, 2 * START_SECONDS)
+
+    @property
+    def can_isolate(self) -> bool:
+        """Whether these servers can do it."""
+        return "-2 to drop all" in self.nodes[0].text("DEBUG", "HELP")
 
     def isolate(self, master: ClusterNode) -> ClusterNode:
         """Let a master hear nothing more from the other servers, and put a replica in its place; return the replica.
 
         The old master goes on serving its clients until the cluster's node timeout is over. The servers must have been
-        started with `DEBUGGING`.
+        started with `DEBUGGING`, and `can_isolate`.
         """
         master.ask("DEBUG", "DROP-CLUSTER-PACKET-FILTER", -2)
         return self.failover(master, "TAKEOVER")
@@ -171,6 +200,7 @@ class Cluster:
         for node in self.nodes:
             if not node.running:
                 node.resume()
+        self._set_timeout(self.node_timeout)
         for node in self.nodes:
             if node.role == "master":
                 for slot in _open_slots(node):
@@ -192,6 +222,10 @@ class Cluster:
         types = ("NORMAL", "PUBSUB")
         lists = [node.text("CLIENT", "LIST", "TYPE", type) for node in self.running for type in types]
         return sum(len(lines.splitlines()) for lines in lists) - len(self.running)
+
+    def _set_timeout(self, seconds: float) -> None:
+        for node in self.running:
+            node.ask("CONFIG", "SET", "cluster-node-timeout", round(seconds * 1000))
 
     def _has(self, node: ClusterNode, slot: int) -> bool:
         return any(first <= slot <= last and owner == node.id for first, last, owner in self._map(node))
@@ -232,7 +266,7 @@ def start_cluster(
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for one, other in itertools.combinations(nodes, 2):  # so that nobody waits for gossip
             one.ask("CLUSTER", "MEET", *other.address, other.server.port + BUS)
-        started = Cluster(nodes)
+        started = Cluster(nodes, node_timeout)
         for number, node in enumerate(nodes[masters:]):
             follow = functools.partial(_follows, node, nodes[number % masters])
             wait_until(follow, START_SECONDS)

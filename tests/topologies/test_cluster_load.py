@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.support import locks
+from aiolock.testing.server import RedisServer
+from tests.support import locks, redis_cli
 from tests.support.cluster import DEBUGGING, Cluster, start_cluster
 from tests.support.scripting import wait_until
 
@@ -102,9 +103,14 @@ async def test_every_slot_moves_back_and_forth(cluster: Cluster, load_on: StartL
 
 
 @pytest.fixture
-def splitting_cluster() -> Iterator[Cluster]:
+def splitting_cluster(redis_server: RedisServer) -> Iterator[Cluster]:
     """A cluster of which single masters can be isolated."""
+    with redis_cli.client(redis_server.url) as link:
+        if redis_cli.version_of(link) < (7, 0):
+            pytest.skip("it cannot be isolated")
     with start_cluster(node_timeout=1.5, options=DEBUGGING) as cluster:
+        if not cluster.can_isolate:
+            pytest.skip("it cannot be isolated")
         yield cluster
 
 
