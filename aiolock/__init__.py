@@ -5,7 +5,7 @@ import logging as _logging
 from .core.acquisition import Acquisition as Acquisition
 from .core.acquisition import Attempt as Attempt
 from .core.lease import Lease as Lease
-from .core.lease import Owner as Owner
+from .core.owner import Owner as Owner
 from .core.poll import Poll as Poll
 from .errors import AcquireTimeout as AcquireTimeout
 from .errors import AiolockError as AiolockError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..clock import Clock
 from ..errors import AiolockError, LockLost, LossReason
@@ -81,6 +81,20 @@ class LossListener(Protocol):
         """End the hold, unless it guards a block: the manager closes."""
 
 
+class Watcher(NamedTuple):
+    """A task in `wait_lost()`, or in `wait_wanted()`.
+
+    Attributes:
+        lease: the one that it watches.
+        told: done with the loss; or with None at the end of the lease, or when it is wanted.
+        wants: whether that is told.
+    """
+
+    lease: OpenLease
+    told: asyncio.Future[LossReason | None]
+    wants: bool
+
+
 class Hold(Term):
     """One owner's state: who shares it, and what a loss does to them.
 
@@ -103,6 +117,7 @@ class Hold(Term):
         "strays",
         "tainted",
         "told",
+        "wanted",
         "watchers",
     )
 
@@ -121,20 +136,21 @@ class Hold(Term):
         self.tainted: bool = entry.tainted
         self.depth: int = 1
         self.told: bool = False  # the loss was reported
+        self.wanted: bool = False  # another asked its holder to finish
         self.leases: tuple[OpenLease, ...] = ()  # not released, of tasks that still run
         self.strays: tuple[weakref.ref[OpenLease], ...] = ()  # not released, of tasks that have ended
         self.nesting: tuple[Calls, ...] = ()  # requests for levels that have no lease yet
         self.scopes: tuple[Block, ...] = ()
-        self.watchers: tuple[tuple[OpenLease, asyncio.Future[LossReason | None]], ...] = ()  # in `wait_lost()`
+        self.watchers: tuple[Watcher, ...] = ()
         self.listener: LossListener = listener
 
     def _lost(self, reason: LossReason) -> None:
         """Cancel what it guards, and tell those that wait for it."""
         for scope in self.scopes:
             tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
-        for _, told in self.watchers:
-            if not told.done():
-                tell_of_loss(told.set_result, reason)
+        for watcher in self.watchers:
+            if not watcher.told.done():
+                tell_of_loss(watcher.told.set_result, reason)
         self.watchers = ()
         if reason is LossReason.UNREACHABLE and self._error is None:
             self._error = self.listener.unreachable
@@ -176,18 +192,33 @@ class Hold(Term):
         """Wait for a loss, or for the end of `lease`: None."""
         if self.check() is not None or lease.released:
             return self.reason
+        return await self._watch(lease, wants=False)
+
+    async def wait_wanted(self, lease: OpenLease) -> None:
+        """Wait until another asks for it; or for a loss, or for the end of `lease`."""
+        if self.check() is None and not lease.released and not self.wanted:
+            await self._watch(lease, wants=True)
+
+    async def _watch(self, lease: OpenLease, wants: bool) -> LossReason | None:
         told: asyncio.Future[LossReason | None] = asyncio.get_running_loop().create_future()
-        self.watchers += ((lease, told),)
+        self.watchers += (Watcher(lease, told, wants),)
         try:
             return await told
         finally:
-            self.watchers = tuple([other for other in self.watchers if other[1] is not told])
+            self.watchers = tuple([other for other in self.watchers if other.told is not told])
+
+    def want(self) -> None:
+        """Another asks its holder to finish."""
+        self.wanted = True
+        for watcher in self.watchers:
+            if watcher.wants and not watcher.told.done():
+                watcher.told.set_result(None)
 
     def left(self, lease: OpenLease) -> None:
-        """A lease ended: no one needs to wait for its loss."""
-        for watched, told in self.watchers:
-            if watched is lease and not told.done():
-                told.set_result(None)
+        """A lease ended: no one needs to wait for what happens to it."""
+        for watcher in self.watchers:
+            if watcher.lease is lease and not watcher.told.done():
+                watcher.told.set_result(None)
 
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
         """Whether a task other than `but` is inside a guarded block."""

@@ -17,6 +17,7 @@ from .calls import Calls, Contention
 from .guard import Guard
 from .hold import Block, Hold
 from .kinds import KINDS
+from .owner import Owner
 from .policy import check_ttl, milliseconds
 from .release import ReleaseResult
 from .releasing import Releasing
@@ -44,21 +45,6 @@ class Home(Protocol):
 
     def collected(self, hold: Hold) -> None:
         """A lease of `hold` was garbage collected unreleased; called from any thread."""
-
-
-class Owner:
-    """The owner of a lock, for a child task: `lock.acquire(owner=lease.owner)`. Opaque; valid in this process only."""
-
-    __slots__ = ("_hold",)
-
-    def __init__(self, hold: Hold) -> None:
-        self._hold: Hold = hold
-
-    def __repr__(self) -> str:
-        return f"<Owner of {self._hold.calls.name!r}>"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("an Owner cannot leave its process: acquire the lock in the other process instead")
 
 
 class Lease:
@@ -149,11 +135,7 @@ class Lease:
             LockLost: it is already lost, or has less time left (then for EXPIRED, and the lease itself lives on).
             NotOwned: it was released or detached.
         """
-        lost = self._hold.failure()
-        if lost is not None:
-            raise lost
-        if self.released:
-            raise self._not_owned()
+        self._check_valid()
         left, seconds = self.remaining(), in_seconds(seconds)
         if left < seconds or not left:
             raise LockLost(
@@ -180,6 +162,24 @@ class Lease:
             raise self._not_owned()
         self._hold.told = True
         return reason
+
+    @property
+    def wanted(self) -> bool:
+        """True once another called `lock.request_release()`: come to an end, and release. Works like `lost`."""
+        return self._hold.wanted
+
+    async def wait_wanted(self) -> None:
+        """Wait until another calls `lock.request_release()`; return at once if one has.
+
+        Raises:
+            LockLost: it was lost.
+            NotOwned: it was released or detached, before or meanwhile.
+
+        Cancellation: nothing changes. Cost: no round trip.
+        """
+        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_wanted(), loop)")
+        await self._hold.wait_wanted(self)
+        self._check_valid()
 
     async def renew(self, ttl: float | timedelta | None = None) -> None:
         """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on. After a
@@ -365,6 +365,13 @@ class Lease:
                 f"it gives back 1 to {has}, not {n!r}",
             )
         return has - n
+
+    def _check_valid(self) -> None:
+        lost = self._hold.failure()
+        if lost is not None:
+            raise lost
+        if self.released:
+            raise self._not_owned()
 
     def _check_alone(self) -> None:
         if self.depth > 1:

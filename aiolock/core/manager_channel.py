@@ -44,7 +44,8 @@ class ManagerChannel:
 
         `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned>`, to be confirmed at once, or for a name with a
         capacity `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `refresh <owner>`: one request
-        could not let in all waiters, so this one must ask at once.
+        could not let in all waiters, so this one must ask at once; `wanted <owner>`: another asks the holder to
+        finish.
         """
         runtime = self._runtime
         words = payload.split(" ") if isinstance(payload, str) else []
@@ -66,6 +67,10 @@ class ManagerChannel:
                 entry = runtime.queue_entries.get(owner)
                 if entry is not None:
                     self._granted(entry, fence, abandoned == "1", [whole(one) for one in (serial, ttl_ms, capacity)])
+            case ["wanted", owner]:
+                hold = runtime.holds.get(owner)
+                if hold is not None:
+                    hold.want()
             case ["refresh", owner]:
                 entry = runtime.queue_entries.get(owner)
                 if entry is not None:

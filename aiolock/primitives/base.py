@@ -14,7 +14,8 @@ from ..core.caller import caller
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
 from ..core.guard import Guard
-from ..core.lease import Lease, Owner
+from ..core.lease import Lease
+from ..core.owner import Owner
 from ..core.policy import Policy, check_timeout
 from ..core.refusal import Refusal
 from ..core.releasing import Releasing

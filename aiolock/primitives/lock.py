@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
-from ..core.policy import Policy
+from ..core.policy import Policy, check_duration
+from ..core.revocation import request_release
 from ..core.runtime import Runtime
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Held
@@ -76,6 +78,40 @@ class Lock(Reentrant):
         """
         seen = await self._runtime.ask(self._calls.info(), "looking at")
         return None if seen.held is None else lock_info(seen.held)
+
+    async def request_release(self, grace: float | timedelta = 0.0, *, force: bool = False) -> bool:
+        """Ask the holder to finish: its `lease.wanted` becomes true, and `lease.wait_wanted()` returns.
+
+        A holder that does not look there knows nothing of it. For a deploy that hands over in milliseconds, or a long
+        job that yields to an urgent one: ask, and then acquire as usual. One request reaches a holder that hears its
+        manager's messages: none with `Poll()`, in the middle of a reconnect, or detached. While this waits it asks
+        again.
+
+        Args:
+            grace: seconds to wait until that holder has released or lost the lock; 0 only asks.
+            force: if it still holds the lock then, end that as `force_release()` does.
+
+        Returns:
+            True if the hold that was asked to end has ended, or if nobody held the lock.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+            ConfigurationError: a grace that cannot be; the manager is not entered, or closes.
+
+        Cancellation: the holder may have been asked. Nothing is forced any more, unless that was written already.
+
+        Cost: one round trip. While it waits, one more after 10 ms, then after twice as long each time, up to 1 s.
+
+        Example:
+            ```python
+            await lock.request_release(grace=10.0, force=True)
+            async with lock: ...
+            ```
+
+        Source: Curator's revocation of inter-process locks.
+        """
+        seconds = check_duration(self.name, "grace", grace)
+        return await request_release(self._runtime, self._calls, seconds, force)
 
     async def force_release(self) -> bool:
         """End it, whoever holds it; the holder is told at once and its guarded block cancelled. The next waiter gets

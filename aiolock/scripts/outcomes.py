@@ -92,6 +92,13 @@ class Released:
     fence: int
 
 
+class Asked(NamedTuple):
+    """Who was asked to finish, and its fence; the empty owner if no one holds the name."""
+
+    owner: str
+    fence: int
+
+
 class Kept(NamedTuple):
     """One level less; still held for `pttl` ms."""
 

@@ -46,7 +46,7 @@ def _means(test: pytest.Item, place: str) -> bool:
         return test.get_closest_marker("not_polling") is None
     if place == "cluster":
         return bool(test.config.getoption("--topologies"))
-    if place in ("quorum", "replicated") and test.path.name != "test_lock.py":
+    if place in ("quorum", "replicated") and test.path.name not in ("test_lock.py", "test_request_release.py"):
         return False  # a quorum has no other primitive; tests/replicas has what replicas change for the others
     return place != "replicated" or test.get_closest_marker("short_ttl") is None
 

@@ -74,6 +74,13 @@ async def elected(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
+async def wanted(url: str) -> AsyncIterator[Namespace]:
+    """A manager, and pages to rebuild under a lock. At the end, no lock is held."""
+    async with locks(url) as namespace:
+        yield {**namespace, "pages": ["a", "b"], "rebuild": work, "work": work}
+
+
+@asynccontextmanager
 async def set_nx(url: str) -> AsyncIterator[Namespace]:
     """A user's client, for a block that locks without this library."""
     async with redis.asyncio.from_url(url) as client:

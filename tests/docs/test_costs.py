@@ -23,6 +23,7 @@ async def locks(redis_url: str) -> AsyncIterator[LockManager]:
             await asyncio.sleep(0)
             await lease.renew()
             await lock.info()
+            await lock.request_release()
         await waiter
         await lock.force_release()
         yield manager
@@ -99,8 +100,9 @@ async def test_behind_a_task_of_this_process(locks: LockManager, commandstats: C
         lambda lock: lock.info(),
         lambda lock: lock.is_locked(),
         lambda lock: lock.force_release(),
+        lambda lock: lock.request_release(),
     ],
-    ids=["info", "is_locked", "force_release"],
+    ids=["info", "is_locked", "force_release", "request_release"],
 )
 async def test_one_request(
     locks: LockManager, commandstats: CommandStats, ask: Callable[[Lock], Awaitable[object]]

@@ -14,6 +14,7 @@ import pytest
 from aiolock.scripts.base import Call
 from aiolock.scripts.lock import SCRIPTS, confirm, renew
 from aiolock.scripts.outcomes import (
+    Asked,
     Failed,
     Finished,
     Granted,
@@ -90,6 +91,7 @@ SITUATIONS = {
     "refresh first": Situation(("n:1", "o:1"), True, NAME.enter([NAME.alive_of("n:1", LIVENESS)]), Granted),
     "refresh second": Situation(("n:1", "o:1"), True, NAME.enter([NAME.alive_of("o:1", LIVENESS)]), Queued),
     "force_release": Situation(("n:1",), False, NAME.force_release(), bool),
+    "request_release": Situation((), False, NAME.request_release(), Asked, frozenset({"publish"})),
     "confirm": Situation((), False, confirm(HELD, FENCE, FENCE + 7), bool),
     "info": Situation(("n:1",), False, NAME.info("n:1"), Standing),
 }

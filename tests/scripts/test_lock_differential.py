@@ -70,6 +70,7 @@ requests = st.one_of(
     step("renew", st.lists(st.tuples(names, owners, fences, st.booleans(), about), max_size=3)),
     step("confirm", owners, fences, st.integers(-2, 2)),
     step("force_release", fences),
+    step("request_release", st.just("") | owners),
     step("info", owners),
     step("again", st.integers(0, 20)),
 )
@@ -179,6 +180,8 @@ class World:
                 return confirm(name.acquire(owner, UNIT, 0, ""), minted, max(0, minted + more))
             case "force_release", (fence,):
                 return name.force_release(self.fence(now, fence))
+            case "request_release", (owner,):
+                return name.request_release(owner)
             case "info", (owner,):
                 return name.info(owner)
             case "again", (back,):

@@ -7,7 +7,7 @@ import pytest
 from aiolock.errors import LossReason
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
 from aiolock.scripts.lock import confirm, renew
-from aiolock.scripts.outcomes import Failed, Granted, Held, Kept, Missing, Renewed, RenewOutcome, Standing
+from aiolock.scripts.outcomes import Asked, Failed, Granted, Held, Kept, Missing, Renewed, RenewOutcome, Standing
 from tests.support.lock_calls import (
     FENCE,
     HIGH,
@@ -138,6 +138,29 @@ class TestForceRelease:
         assert state(side, NAME).holder == "m:1"
         expire(side, NAME)
         assert side.run(NAME.force_release()) is False
+
+
+class TestRequestRelease:
+    @pytest.mark.parametrize("asked", ["", "m:1"])
+    def test_the_holder_is_told_and_keeps_it(self, asked: str, side: Side) -> None:
+        hears(side, NAME, "m")
+        side.run(HELD)
+        before = state(side, NAME)
+        assert side.run(NAME.request_release(asked)) == Asked("m:1", FENCE)
+        assert [payload for _, payload in side.heard()] == ["wanted m:1"]
+        assert state(side, NAME) == before
+
+    def test_another_is_not_told(self, side: Side) -> None:
+        hears(side, NAME, "m")
+        side.run(HELD)
+        assert side.run(NAME.request_release("m:2")) == Asked("m:1", FENCE)
+        assert not side.heard()
+
+    def test_of_a_free_name_it_leaves_nothing(self, side: Side) -> None:
+        assert side.run(NAME.request_release()) == Asked("", 0)
+        side.run(HELD)
+        expire(side, NAME)
+        assert side.run(NAME.request_release()) == Asked("", 0)
 
 
 class TestConfirm:

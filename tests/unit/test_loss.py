@@ -10,6 +10,7 @@ import pytest
 
 from aiolock import AcquireTimeout, LockManager, LossReason
 from aiolock.clock import format_seconds
+from aiolock.core.hold import Watcher
 from aiolock.testing import MemoryBackend
 
 from .test_hold import Lagging
@@ -96,7 +97,7 @@ async def test_waiting_for_the_loss_on_a_loop_that_is_closed(locks: LockManager,
     loop.close()
     with expect_loss(LossReason.EXPIRED):
         async with locks.lock("a", renew=False) as lease:
-            lease._hold.watchers = ((lease, gone),)
+            lease._hold.watchers = (Watcher(lease, gone, wants=False),)
             await backend.clock.advance(DEADLINE)
             await asyncio.Event().wait()
 

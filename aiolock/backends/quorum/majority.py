@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from ...errors import LossReason
 from ...scripts.base import Script
-from ...scripts.lock import FORCE_RELEASE, INFO, NEST, RENEW
+from ...scripts.lock import FORCE_RELEASE, INFO, NEST, RENEW, REQUEST_RELEASE
 from ...scripts.outcomes import (
+    Asked,
     Failed,
     Held,
     Kept,
@@ -116,6 +117,16 @@ def forced(tally: Tally[bool]) -> tuple[bool] | None:
     return (any(freed for _, freed in tally.answers),) if tally.final and len(tally.answers) >= tally.quorum else None
 
 
+def asked(tally: Tally[Asked]) -> tuple[Asked] | None:
+    owners = Counter(asked.owner for _, asked in tally.answers if asked.owner)
+    for owner, count in owners.most_common(1):
+        if count >= tally.quorum:
+            fences = Counter(asked.fence for _, asked in tally.answers if asked.owner == owner)
+            return (Asked(owner, fences.most_common(1)[0][0]),)
+    most = max(owners.values(), default=0)
+    return (Asked("", 0),) if tally.hopeless(len(tally.answers) - most) else None
+
+
 def seen(tally: Tally[Standing]) -> tuple[Standing] | None:
     found = [(sent_at, standing.held) for sent_at, standing in tally.answers if standing.held is not None]
     owners = Counter(held.owner for _, held in found)
@@ -146,5 +157,6 @@ RULES: dict[Script[Any], Rule[Any]] = {
     NEST: nested,
     RENEW: renewed,
     FORCE_RELEASE: forced,
+    REQUEST_RELEASE: asked,
     INFO: seen,
 }

@@ -13,6 +13,7 @@ from ..base import Arg, Call, Ending, Part, Script
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
     AcquireOutcome,
+    Asked,
     Kept,
     Missing,
     RefreshOutcome,
@@ -43,9 +44,10 @@ NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, decode.nest,
 RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal, ("clock", "renew_one", "state"))
 REFRESH = Script(__name__, "refresh", twins.refresh, decode.refresh, prelude=("clock", *SETTLE, "alive"))
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.flag, prelude=("clock", *SETTLE))
+REQUEST_RELEASE = Script(__name__, "request_release", twins.request_release, decode.request_release, prelude=STATE)
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=STATE)
 CONFIRM = Script(__name__, "confirm", twins.confirm, decode.flag, prelude=STATE)
-SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, INFO, CONFIRM)
+SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM)
 
 
 class LockCalls:
@@ -201,6 +203,10 @@ class LockCalls:
     def force_release(self, fence: int = 0) -> Call[bool]:
         """End a hold, whoever has it, or only one with this fence."""
         return Call(self.name, FORCE_RELEASE, self._keys, (fence, self._channel, *self.channels))
+
+    def request_release(self, owner: str = "") -> Call[Asked]:
+        """Ask whoever holds it to finish, or only this owner."""
+        return Call(self.name, REQUEST_RELEASE, self._keys[:1], (owner, self._channel))
 
     def info(self, waiting: str = "") -> Call[Standing]:
         """Ask who holds and who waits; `waiting` is the owner whose rank you ask for."""

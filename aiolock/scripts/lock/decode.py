@@ -6,6 +6,7 @@ from ...errors import LossReason
 from ..base import Reply, as_list, as_number, as_text
 from ..outcomes import (
     AcquireOutcome,
+    Asked,
     Finished,
     Gone,
     Granted,
@@ -80,6 +81,11 @@ def info(reply: Reply) -> Standing:
     held = Held(owner, depth, pttl, fence, metadata) if owner else None
     used = 1 if owner else 0
     return Standing(used, used, 1, fence, waiters, rank or None, held)
+
+
+def request_release(reply: Reply) -> Asked:
+    owner, _, fence = as_text(reply).partition(" ")
+    return Asked(owner, int(fence or 0))
 
 
 def flag(reply: Reply) -> bool:

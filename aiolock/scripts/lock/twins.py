@@ -159,6 +159,16 @@ def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> Twi
     return 1
 
 
+def request_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    wanted, channel = args
+    name = Name(store, keys)
+    if not name.live:
+        return ""
+    if wanted in ("", name.holder):
+        store.publish(channel + name.holder.partition(":")[0], f"wanted {name.holder}")
+    return f"{name.holder} {name.fence}"
+
+
 def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     name, (waiting,) = Name(store, keys), args
     waiters = store.zcard(name.queue)
