@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate test-clients test-servers test-topologies bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-servers test-topologies bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
@@ -67,6 +67,9 @@ test-wheel: $(VENV)/.ready-dist ## run every test against a wheel (WHEEL=dist/x.
 
 simulate: $(VENV)/.ready-test ## break networks, clocks and processes in simulation until you stop it (ARGS='--seconds 60 --seed 7')
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.simulation $(ARGS)
+
+chaos: $(VENV)/.ready-test ## break real servers, networks and processes, and check what was seen (ARGS='--minutes 60 --seed 7')
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.histories $(ARGS)
 
 test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside each version of redis-py, anyio and valkey-py
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.client_matrix $(ARGS)

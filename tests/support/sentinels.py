@@ -114,7 +114,7 @@ class SentinelSet:
 
         The old master is told to be that replica. The Sentinels would do so ten seconds after they named the new one.
         """
-        await self.until(self._agree)
+        await self.until(self.agree)
 
     def kill(self, server: RedisServer) -> None:
         """SIGKILL one of the five."""
@@ -177,15 +177,18 @@ class SentinelSet:
                     self.thaw(server)
                 except ServerError:
                     self.restart(server)
-        wait_until(self._agree, START_SECONDS)
+        wait_until(self.agree, START_SECONDS)
         self.flush()
 
     def flush(self) -> None:
         """Delete every key."""
         self.link(self.master()).flushall()
 
-    def _agree(self) -> bool:
-        """After a failover the old master would become a replica only ten seconds later."""
+    def agree(self) -> bool:
+        """Whether there is one master, with a replica that has caught up.
+
+        After a failover the old master would become a replica only ten seconds later.
+        """
         named = self.named()
         if len(set(named)) == 1 and not self._failing_over():
             master, other = self.master(), self.replica()

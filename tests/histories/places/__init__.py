@@ -1,0 +1,9 @@
+from .base import Place as Place
+from .cluster import AnyCluster as AnyCluster
+from .quorum import Quorum as Quorum
+from .sentinel import Watched as Watched
+from .server import OneServer as OneServer
+
+PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum]] = {
+    place.name: place for place in (OneServer, AnyCluster, Watched, Quorum)
+}

@@ -1,0 +1,284 @@
+"""What the tasks of a worker do: one method for each primitive, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import random
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiolock import Acquisition, BackendError, Lease, LockLost, LockManager, NotAcquired, NotOwned, WaitTimeout
+
+from .journal import Journal, Operation
+from .resource import Resource
+
+PATIENCE = 20.0
+"""Seconds: longer than any wait once everything is well."""
+PERMITS = 3
+TRAVEL = 2.0
+"""Seconds for which a ticket is valid."""
+GENERATION = 1.0
+"""Seconds between two latches."""
+PAUSE = 0.03
+"""Seconds between two operations of a task, at most: the machine has other work."""
+QUORUM = ("lock", "nested")
+"""What a quorum offers."""
+ALL = ("lock", "other", "fair", "nested", "read", "write", "permits", "multi", "ticket", "latch")
+MISSES = (BackendError, NotAcquired, NotOwned, WaitTimeout)
+Take = Callable[..., Acquisition[Lease]]
+
+
+class Held:
+    """A body with its lease, which has just begun.
+
+    Args:
+        operation: what it is in the journal.
+        lease: what guards it.
+    """
+
+    def __init__(self, operation: Operation, lease: Lease) -> None:
+        operation.note("granted", fence=lease.fence, lost=lease.lost)
+        self.lease = lease
+        self._operation = operation
+        self._inside = True
+
+    def leave(self) -> None:
+        """Note that it is surely inside no longer."""
+        if self._inside:
+            self._operation.note("left")
+        self._inside = False
+
+    def wrote(self, name: str, since: float, accepted: bool) -> None:
+        """Note what the resource answered."""
+        self._operation.note("write", name=name, since=since, accepted=accepted, fence=self.lease.fence)
+
+
+class Uses:
+    """The tasks of one worker.
+
+    Args:
+        locks: an open manager.
+        journal: what happens is noted here.
+        resource: what the locks protect.
+        dice: what is left to chance.
+        number: which worker it is.
+        workers: how many there are.
+    """
+
+    def __init__(
+        self, locks: LockManager, journal: Journal, resource: Resource, dice: random.Random, number: int, workers: int
+    ) -> None:
+        self._locks = locks
+        self._journal = journal
+        self._resource = resource
+        self._dice = dice
+        self._number = number
+        self._workers = workers
+        self._tickets = itertools.count(1)
+        self._running: set[asyncio.Task[None]] = set()
+        self._enough = asyncio.Event()
+
+    async def run(self, names: Sequence[str]) -> None:
+        """Use the primitives until `stop`."""
+        await asyncio.gather(*(self._latches() if name == "latch" else self._repeat(name) for name in names))
+        if self._running:
+            await asyncio.wait(self._running)
+
+    def stop(self) -> None:
+        """Let every task end what it is doing."""
+        self._enough.set()
+
+    def cancel(self, count: int) -> None:
+        """Cancel some operations, and half of them a second time."""
+        running = sorted(self._running, key=lambda task: task.get_name())
+        for task in self._dice.sample(running, min(count, len(running))):
+            task.cancel()
+            if self._dice.random() < 0.5:
+                asyncio.get_running_loop().call_later(self._dice.choice((0.0, 0.001, 0.02)), task.cancel)
+
+    async def _repeat(self, name: str) -> None:
+        use: Callable[[], Awaitable[None]] = getattr(self, f"_{name}")
+        while not self._enough.is_set():
+            await asyncio.wait([self._start(use())])
+            await asyncio.sleep(self._dice.uniform(0.0, PAUSE))
+
+    def _start(self, use: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(use, name=f"{next(self._tickets):09}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    # The primitives.
+
+    async def _lock(self) -> None:
+        await self._increase("lock", ["a"], self._locks.lock("a").acquire, "lock")
+
+    async def _other(self) -> None:
+        await self._increase("lock", ["b"], self._locks.lock("b").acquire, "other")
+
+    async def _fair(self) -> None:
+        await self._increase("fair", ["a"], self._locks.fair_lock("a").acquire, "fair")
+
+    async def _multi(self) -> None:
+        await self._increase("multi", ["a", "b"], self._locks.multi_lock("a", "b").acquire, "multi")
+
+    async def _write(self) -> None:
+        await self._increase("write", ["rw"], self._locks.rw_lock("rw").write.acquire, "write")
+
+    async def _read(self) -> None:
+        patience = self._patience()
+        operation = self._journal.begin("read", "rw", timeout=patience, use="read")
+        async with self._ending(operation), _held(operation, self._locks.rw_lock("rw").read.acquire(timeout=patience)):
+            await asyncio.sleep(self._stay())
+
+    async def _permits(self) -> None:
+        patience, weight = self._patience(), self._dice.choice((1, 1, 2))
+        given = {"weight": weight, "permits": PERMITS, "timeout": patience, "use": "permits"}
+        operation = self._journal.begin("permits", "sem", **given)
+        taking = self._locks.semaphore("sem", PERMITS).acquire(weight, timeout=patience)
+        async with self._ending(operation), _held(operation, taking) as held:
+            await asyncio.sleep(self._stay())
+            if weight > 1 and self._dice.random() < 0.5:
+                operation.note("kept", weight=weight - 1)
+                await held.lease.release(1)
+                await asyncio.sleep(self._stay())
+
+    async def _nested(self) -> None:
+        patience = self._patience()
+        lock = self._locks.lock("n")
+        operation = self._journal.begin("lock", "n", timeout=patience, use="nested")
+        async with self._ending(operation), _held(operation, lock.acquire(timeout=patience)) as held:
+            seen = self._read_number(held, "n")
+            if self._dice.random() < 0.5:
+                await self._again(operation, lock.acquire())
+            else:  # another task, which is given the owner
+                await asyncio.create_task(self._again(operation, lock.acquire(owner=held.lease.owner)))
+            self._write_number(held, "n", seen)
+
+    async def _again(self, outer: Operation, taking: Acquisition[Lease]) -> None:
+        operation = self._journal.begin("lock", "n", outer=outer.number, use="inner")
+        async with self._ending(operation, inner=True), _held(operation, taking):
+            await asyncio.sleep(self._stay())
+
+    async def _ticket(self) -> None:
+        found = self._resource.receive()
+        if found is not None:
+            number, ticket = found
+            resume = functools.partial(_resume, self._locks, ticket)
+            await self._increase("resume", ["t"], resume, "ticket", ticket=number)
+            return
+        patience = self._patience()
+        operation = self._journal.begin("lock", "t", timeout=patience, use="ticket")
+        async with self._ending(operation), _held(operation, self._locks.lock("t").acquire(timeout=patience)) as held:
+            await asyncio.sleep(self._stay())
+            if self._dice.random() < 0.5:
+                held.leave()
+                ticket = await held.lease.detach(TRAVEL)
+                number = f"{self._number}:{time.monotonic_ns()}"
+                operation.note("detached", ticket=number, lasts=TRAVEL)
+                self._resource.send(number, ticket)
+
+    async def _latches(self) -> None:
+        while not self._enough.is_set():
+            generation = int(time.monotonic() / GENERATION) + 1
+            await asyncio.sleep(generation * GENERATION - time.monotonic())
+            self._start(self._latch(f"latch:{generation}"))
+
+    async def _latch(self, name: str) -> None:
+        latch, by = self._locks.latch(name, self._workers, ttl=60.0), str(self._number)
+        await asyncio.sleep(self._dice.uniform(0.0, GENERATION / 2))
+        counting = self._journal.begin("count", name, permits=self._workers, by=by, use="count")
+        async with self._ending(counting):
+            counting.note("counted", left=await latch.count_down(by=by))
+        patience = 5 * GENERATION
+        waiting = self._journal.begin("wait", name, permits=self._workers, timeout=patience, use="latch")
+        async with self._ending(waiting):
+            await latch.wait(patience)
+
+    # What they share.
+
+    async def _increase(self, kind: str, names: list[str], take: Take, use: str, **more: Any) -> None:
+        """Increase the number of each name under a lock of all."""
+        patience = self._patience()
+        operation = self._journal.begin(kind, *names, timeout=patience, use=use, **more)
+        async with self._ending(operation), _held(operation, take(timeout=patience)) as held:
+            seen = [self._read_number(held, name) for name in names]
+            try:
+                await asyncio.sleep(self._stay())
+            except asyncio.CancelledError:
+                if self._dice.random() < 0.5:  # whoever does not stop is what fences are for
+                    self._write_number(held, names[0], seen[0])
+                raise
+            for name, total in zip(names, seen, strict=True):
+                self._write_number(held, name, total)
+
+    @asynccontextmanager
+    async def _ending(self, operation: Operation, inner: bool = False) -> AsyncIterator[None]:
+        """Note how an operation ended."""
+        how, reason = "done", None
+        try:
+            yield
+        except LockLost as lost:
+            how, reason = "lost", lost.reason.name
+            if inner:  # the outermost block of each task raises it
+                raise
+        except MISSES as error:
+            how, reason = "missed", type(error).__name__
+        except asyncio.CancelledError:
+            how = "cancelled"
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling() and not inner:
+                self._journal.note("failed", text="a cancellation that nobody ordered")
+            raise
+        except Exception:
+            how, reason = "missed", "failure"
+            self._journal.note("failed", text=traceback.format_exc())
+        finally:
+            operation.note("ended", how=how, **({"reason": reason} if reason else {}))
+
+    def _read_number(self, held: Held, name: str) -> int | None:
+        since = time.monotonic()
+        seen = self._resource.begin(name, held.lease.fence)
+        if seen is None:
+            held.wrote(name, since, False)
+        return seen
+
+    def _write_number(self, held: Held, name: str, seen: int | None) -> None:
+        since = time.monotonic()
+        if seen is not None:
+            held.wrote(name, since, self._resource.write(name, held.lease.fence, seen + 1))
+
+    def _patience(self) -> float:
+        """How long an operation may wait: mostly long, sometimes not at all."""
+        roll = self._dice.random()
+        if roll < 0.1:
+            return 0.0
+        return self._dice.uniform(0.01, 1.0) if roll < 0.2 else PATIENCE
+
+    def _stay(self) -> float:
+        """How long a body lasts: mostly short, sometimes longer than a third of the ttl, after which it is renewed."""
+        roll = self._dice.random()
+        if roll < 0.8:
+            return self._dice.uniform(0.0, 0.005)
+        return self._dice.uniform(0.0, 0.05) if roll < 0.99 else self._dice.uniform(0.5, 2.0)
+
+
+def _resume(locks: LockManager, ticket: str, timeout: float) -> Acquisition[Lease]:
+    """A ticket is valid now or not at all: there is nothing to wait for."""
+    return locks.resume(ticket)
+
+
+@asynccontextmanager
+async def _held(operation: Operation, taking: Acquisition[Lease]) -> AsyncIterator[Held]:
+    """A body, guarded by a lease."""
+    async with taking as lease:
+        held = Held(operation, lease)
+        try:
+            yield held
+        finally:
+            held.leave()

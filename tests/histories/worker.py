@@ -1,0 +1,102 @@
+"""A process of a round: `python -m tests.histories.worker <what it is given, as JSON>`.
+
+It does what lines on its standard input say, each a JSON list: `["block", seconds]`, `["cancel", count]`, `["enough"]`.
+When that ends, whoever started it is gone, and it ends, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from aiolock import LockManager, Poll
+
+from .journal import Journal
+from .network import RoutedLoop
+from .resource import Resource
+from .uses import Uses
+
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG: a stopped process would not see that its input ends."""
+
+
+def manager(place: dict[str, Any], options: dict[str, Any]) -> LockManager:
+    """Return a manager of the `urls` of a cluster or a `quorum`, of the `sentinels` of a `service`, or of one `url`."""
+    if options.pop("poll", False):
+        options["waiting"] = Poll()
+    if "urls" in place:
+        return LockManager.cluster(place["urls"], **options)
+    if "quorum" in place:
+        return LockManager.quorum(place["quorum"], **options)
+    if "sentinels" in place:
+        addresses = [(host, port) for host, port in place["sentinels"]]
+        return LockManager.sentinel(addresses, service=place["service"], **options)
+    return LockManager(place["url"], **options)
+
+
+class Worker:
+    """One process's work.
+
+    Args:
+        given: `place`, `options` (of the manager), `uses`, `seed`, `number` and `workers`.
+        folder: of the journal and the resource.
+    """
+
+    def __init__(self, given: dict[str, Any], folder: Path) -> None:
+        self._given = given
+        self._journal = Journal(folder / "journal")
+        self._resource = Resource(str(folder / "resource"))
+        self._input = b""
+
+    async def run(self) -> None:
+        given = self._given
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._unhandled)
+        async with manager(given["place"], given["options"]) as locks:
+            dice = random.Random(f"{given['seed']}:{given['number']}")
+            self._uses = Uses(locks, self._journal, self._resource, dice, given["number"], given["workers"])
+            loop.add_reader(0, self._told)
+            self._journal.note("ready")
+            watching = asyncio.create_task(self._journal.watch())
+            await self._uses.run(given["uses"])
+            watching.cancel()
+        loop.remove_reader(0)
+
+    def _told(self) -> None:
+        read = os.read(0, 4096)
+        if not read:
+            os._exit(3)
+        *lines, self._input = (self._input + read).split(b"\n")
+        for line in lines:
+            what, *more = json.loads(line)
+            if what == "block":
+                time.sleep(*more)
+            elif what == "cancel":
+                self._uses.cancel(*more)
+            else:
+                self._uses.stop()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._journal.note("failed", text=f"{context.get('message')}: {context.get('exception')!r}")
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    given = json.loads(sys.argv[1])
+    routes = {int(port): proxy for port, proxy in given["routes"].items()}
+    with asyncio.Runner(loop_factory=lambda: RoutedLoop(routes)) as runner:
+        runner.run(Worker(given, Path(given["folder"])).run())
+
+
+if __name__ == "__main__":
+    main()
