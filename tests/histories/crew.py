@@ -83,7 +83,7 @@ class Crew:
         """Kill whoever is left."""
         for process in self.processes.values():
             if process.poll() is None:
-                process.kill()
+                self._kill(process)
             process.wait()
             if process.stdin is not None:
                 process.stdin.close()
@@ -122,8 +122,7 @@ class Crew:
     async def kill(self, number: int, seconds: float) -> AsyncIterator[None]:
         """SIGKILL; at the end another process takes its place."""
         process = self.processes[number]
-        self._journal.note("killed", process=process.pid)
-        process.kill()
+        self._kill(process)
         process.wait()
         try:
             yield
@@ -167,6 +166,10 @@ class Crew:
                 if self.dead():
                     raise AssertionError(f"a worker did not start:\n{self.errors()[-4000:]}")
                 await asyncio.sleep(0.02)
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        self._journal.note("killed", process=process.pid)
+        process.kill()
 
     def _tell(self, number: int, *words: object) -> None:
         stdin = self.processes[number].stdin

@@ -19,7 +19,10 @@ def check(history: History) -> Violation | None:
         for name, attempts in history.of(space).items():
             granted = [attempt for attempt in attempts if attempt.outermost and attempt.granted < NEVER]
             found = (
-                _unequal(granted) or _rising(granted) or _in_turn(history, granted) or _refused(history, name, granted)
+                _unequal(granted)
+                or _rising(granted)
+                or _in_turn(history, name, granted)
+                or _refused(history, name, granted)
             )
             if found is not None:
                 return found
@@ -56,20 +59,26 @@ def _rising(granted: list[Attempt]) -> Violation | None:
     return None
 
 
-def _in_turn(history: History, granted: list[Attempt]) -> Violation | None:
-    """Of those that exclude each other, whoever was in after another had left has the higher fence."""
+def _in_turn(history: History, name: str, granted: list[Attempt]) -> Violation | None:
+    """Of those that exclude each other, whoever was in after another had left has the higher fence.
+
+    Unless two may have been inside: then the one that was in later may have been granted first.
+    """
     alone = sorted((attempt for attempt in granted if attempt.alone), key=lambda attempt: attempt.left)
     ends = [attempt.left for attempt in alone]
     highest = list(accumulate(alone, _higher))
     for attempt in alone:
         at = bisect_left(ends, attempt.granted)
-        late = attempt.lost_at_once or (
-            attempt.how != "done" and history.stood_still(attempt.pid, Period(attempt.granted, attempt.granted))
-        )
-        if at and attempt.fence < highest[at - 1].fence and not late:
+        if at and attempt.fence < highest[at - 1].fence and not _late(history, name, attempt):
             other = highest[at - 1]
             return Violation.of(MODEL, f"{attempt} came after {other}, and has a lower fence", other, attempt)
     return None
+
+
+def _late(history: History, name: str, attempt: Attempt) -> bool:
+    """Whether something explains that it was no longer alone when it came in."""
+    waiting = Period(attempt.began, attempt.granted)
+    return attempt.lost_at_once or any(excuse.meets(waiting) for excuse in history.excuses(attempt, name))
 
 
 def _refused(history: History, name: str, granted: list[Attempt]) -> Violation | None:

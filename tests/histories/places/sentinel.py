@@ -100,6 +100,7 @@ class Watched(Place):
         master = await asyncio.to_thread(self._set.master)
         await asyncio.to_thread(self._set.kill, master)
         await asyncio.to_thread(self._set.restart, master)
+        await asyncio.to_thread(self._set.link(master).replicaof, "NO", "ONE")  # it may have been a replica at first
         yield
         await self._whole()
 
