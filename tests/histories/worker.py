@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,10 @@ class Worker:
                 self._uses.stop()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self._journal.note("failed", text=f"{context.get('message')}: {context.get('exception')!r}")
+        error = context.get("exception")
+        lines = traceback.format_exception(error) if error is not None else []
+        about = {key: repr(value) for key, value in context.items() if key not in ("message", "exception")}
+        self._journal.note("failed", text="\n".join([f"{context['message']} {about}", *lines]))
 
 
 def main() -> None:
