@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import TypeVar
+
+import anyio
 
 from ..clock import format_seconds
 from ..core.lease import Lease
 from ..core.policy import check_duration
 from ..core.poll import Poll
-from ..errors import BackendError, ConfigurationError, LockLost, LossReason
+from ..errors import BackendError, ConfigurationError, LockLost, LossReason, NotOwned
 from ..log import Log
 from ..primitives.lock import Lock, LockInfo
 from .pause import pause
@@ -141,6 +143,8 @@ class Election:
         """Contend for ever, and run `fn(term)` while this process leads.
 
         - If the term is lost, `fn` is cancelled. Once it has ended, however it ended, this process contends again.
+        - If another asks for it with `lock.request_release()`, `fn` is cancelled and leadership given up. This process
+          contends again, behind those that wait by then.
         - If `fn` fails, the error is logged, leadership is given up so that another process can try, and after the
           backoff this process contends again.
         - If `fn` returns, leadership is given up, and its result is returned. That is how `fn` resigns for good.
@@ -271,9 +275,10 @@ class Election:
             How `fn` failed; None if it did not.
         """
         failure: BaseException | None = None
+        wanted = anyio.CancelScope()
         try:
             with self._known(term):
-                async with term:
+                async with term, _cancelled_if_wanted(term, wanted):
                     work = fn(term)
                     if not inspect.isawaitable(work):
                         raise TypeError(
@@ -300,6 +305,9 @@ class Election:
             logger.warning("leadership of %r lasts until its ttl: %s", self.name, refusal)
         except ExceptionGroup as errors:  # of a task group, beside its cancellation
             failure = errors
+        if wanted.cancel_called:
+            ended.clear()  # as above
+            logger.info("gives leadership of %r up, as it was asked to", self.name, extra={"lock_name": self.name})
         return failure
 
     @contextmanager
@@ -339,3 +347,20 @@ class Election:
 
     def __repr__(self) -> str:
         return f"<Election {self.name!r}{' leading' if self.leading else ''}>"
+
+
+@asynccontextmanager
+async def _cancelled_if_wanted(term: Lease, scope: anyio.CancelScope) -> AsyncIterator[None]:
+    """Enter `scope`, and cancel it as soon as another asks for the term."""
+
+    async def watch() -> None:
+        with suppress(LockLost, NotOwned):
+            await term.wait_wanted()
+            scope.cancel()
+
+    with scope:
+        watching = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()

@@ -655,3 +655,32 @@ def test_only_a_lock_elects_one(locks: LockManager) -> None:
     with pytest.raises(ConfigurationError, match="needs a lock"):
         leader(cast(Any, locks.semaphore(NAME, 2)))
     leader(locks.fair_lock(NAME))
+
+
+@pytest.mark.parametrize("then", ["ends", "returns", "fails"])
+async def test_asked_for_it_steps_down_and_contends_again(
+    locks: LockManager, peer: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed, there: Feed, then: str
+) -> None:
+    """Whatever the function does with its cancellation. Broken by taking its return for its result."""
+
+    async def swallow(term: Lease) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if then == "ends":
+                raise
+            if then == "fails":
+                raise ZeroDivisionError from None
+
+    feed.next.append(swallow)
+    task = await lead(crew, locks, backend, feed)
+    await lead(crew, peer, backend, there)
+    assert not await peer.lock(NAME).request_release()
+    await settle(backend)
+    assert len(there.terms) == 1
+    assert not feed.terms[0].lost
+    await backend.clock.advance(2.0)  # longer than the backoff after a failure
+    assert not await locks.lock(NAME).request_release()
+    await settle(backend)
+    assert len(feed.terms) == 2
+    assert not task.done()
