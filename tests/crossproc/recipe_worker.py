@@ -8,7 +8,8 @@ import time
 
 from aiolock import Lease, LockManager
 from aiolock.recipes import leader
-from tests.crossproc.journal import Journal, Resource
+from tests.crossproc.resource import Resource
+from tests.histories.journal import Journal
 
 NAME = "feed"
 

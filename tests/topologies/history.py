@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tests.crossproc.journal import Stalls
+from .stalls import Stalls
 
 Event = dict[str, Any]
 

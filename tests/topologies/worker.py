@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aiolock import BackendError, LockLost, LockManager
-from tests.crossproc.journal import Journal
+from tests.histories.journal import Journal
 
 
 def manager(place: dict[str, Any], **options: Any) -> LockManager:
