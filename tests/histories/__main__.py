@@ -1,6 +1,6 @@
 """Break real servers, networks and processes from seeded plans, and check what the processes saw.
 
-Exit code: 0 if no promise was broken, 1 if one was, 2 if nothing could be run, 130 after Ctrl-C.
+Exit code: 0 if no promise was broken, 1 if one was, 2 if nothing could be run, 130 after Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -35,6 +36,8 @@ def main() -> int:
     given = options.parse_args()
     folder: Path = given.report
     folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     report = Report(folder, " ".join(["make chaos", *sys.argv[1:]]), given.seed, given.minutes)
     until, number = time.monotonic() + 60 * given.minutes, 0
     code = 0
