@@ -29,10 +29,11 @@ COUNTS = [ask(1, "count", 1, 2, 1), ask(2, "count", 3, 4, 0)]
         [ask(1, "count", 1, 2, 1, by="x"), ask(2, "count", 3, 4, 1, by="x")],
         [*COUNTS, ask(1, "count", 5, 6, 0), ask(1, "look", 7, 8, 0)],
         [*COUNTS, ask(1, "look", 7, 8, 2), fault(6, 7, loses=True)],
+        [ask(1, "count", 1, 6, 0, by="x"), ask(2, "count", 2, 3, 0, by="y")],
     ],
     ids=[
         *("two", "side by side", "one waits", "an unknown one counts", "or counts later", "the same twice"),
-        *("one too many", "the server was emptied"),
+        *("one too many", "the server was emptied", "written again, and answered then"),
     ],
 )
 def test_good_ones(told: list[list[Event]]) -> None:

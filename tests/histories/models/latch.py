@@ -29,7 +29,9 @@ def possible(attempts: list[Attempt]) -> bool:
     """Whether one order of the operations explains all their answers."""
     total = attempts[0].permits
     sure = [attempt for attempt in attempts if _answered(attempt)]
-    maybe = [attempt for attempt in attempts if not _answered(attempt) and attempt.kind == "count"]
+    # A count whose reply is lost is written again: it happened at one moment, and its answer is of a later one.
+    again = [attempt for attempt in sure if attempt.kind == "count" and attempt.by]
+    maybe = again + [attempt for attempt in attempts if not _answered(attempt) and attempt.kind == "count"]
     seen: set[tuple[frozenset[int], frozenset[int], int, frozenset[str]]] = set()
     stack: list[tuple[frozenset[int], frozenset[int], int, frozenset[str]]] = [
         (frozenset(range(len(sure))), frozenset(range(len(maybe))), total, frozenset())
