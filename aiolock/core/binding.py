@@ -22,13 +22,14 @@ class Binding:
         loop: the loop it is bound to; None before entry and after closing.
     """
 
-    __slots__ = ("_owners", "_pid", "_thread", "_was_bound", "closing", "holder", "id", "loop")
+    __slots__ = ("_entered", "_owners", "_pid", "_thread", "_was_bound", "closing", "holder", "id", "loop")
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.id: str = ""
         self.holder: str = ""
         self.closing: bool = False
+        self._entered: asyncio.AbstractEventLoop | None = None  # the loop, once locks can be used
         self._pid = 0
         self._thread = 0
         self._owners = itertools.count(1)
@@ -55,9 +56,13 @@ class Binding:
         self.closing = False
         self._owners = itertools.count(1)
 
+    def entered(self) -> None:
+        """The manager has entered: its locks can be used from now on."""
+        self._entered = self.loop
+
     def end(self) -> None:
         """Forget the loop."""
-        self.loop = None
+        self.loop = self._entered = None
 
     def new_owner(self, mark: str) -> str:
         """Return an owner id that was never used; its mark tells scripts how its kind waits."""
@@ -74,17 +79,21 @@ class Binding:
         Raises:
             ConfigurationError: before entry, after closing, in another thread or loop, or in a forked child.
         """
-        loop = self.loop
+        loop = self._entered
         try:
             here = loop is not None and asyncio.get_running_loop() is loop
         except RuntimeError:  # no loop runs in this thread
             here = False
         if here and self._pid == os.getpid() and not self.closing:
             return
-        if loop is None:
+        if self.loop is None:
             when = "after its manager was closed" if self._was_bound else "before its manager was entered"
             raise ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `async with manager:`")
         self.check_process(name)
+        if loop is None:
+            raise ConfigurationError(
+                name, f"{_this(name)} was used while its manager was still being entered: use it afterwards"
+            )
         if not here:
             raise ConfigurationError(
                 name, f"{_this(name)} was used in another thread or on another event loop than its manager's: "

@@ -123,6 +123,7 @@ class Lifecycle:
                 await asyncio.sleep(0)  # the closing task has this end in the loop's next turn
             self._with_loop = self._close_with_loop(runtime.binding.id)
             await anext(self._with_loop)
+            runtime.binding.entered()
         except BaseException:
             runtime.binding.closing = True
             try:

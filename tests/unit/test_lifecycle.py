@@ -140,6 +140,22 @@ async def test_a_second_entry_while_a_task_enters() -> None:
     await manager.aclose()
 
 
+async def test_a_lock_is_used_while_another_task_enters() -> None:
+    """The message is about the manager, not about its connection. Kept by Binding.check: `_entered`."""
+    manager = LockManager(SlowBackend())
+    entering, met = asyncio.create_task(enter(manager)), 0
+    await turns(1)
+    while not entering.done():
+        with pytest.raises(ConfigurationError, match="'a' was used while its manager was still being entered"):
+            await manager.lock("a").acquire()
+        met += 1
+        await turns(1)
+    assert met > 3
+    async with manager.lock("a"):
+        pass
+    await manager.aclose()
+
+
 async def test_entered_while_it_closes() -> None:
     """A second aclose() does not wait for the first one; an entry then says that it is too early."""
     backend = SlowBackend()
