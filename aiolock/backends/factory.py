@@ -9,7 +9,7 @@ from ..scripts.keys import Keys
 from .base import Backend
 from .cluster import ClusterBackend
 from .memory import MemoryBackend, named_store
-from .redis import Client, ClusterClient, RedisBackend, Replicas, Seeds, Sentinels, is_cluster, is_sentinel
+from .redis import Client, ClusterClient, Handshake, RedisBackend, Replicas, Seeds, Sentinels, is_cluster, is_sentinel
 from .replicated import ReplicatedBackend
 from .sentinel import SentinelBackend
 
@@ -54,7 +54,7 @@ def backend_of(
             sentinels, request_timeout=request_timeout, replicas=replicas, pushes=pushes, channel=channel
         )
     server = cast("str | Client", source)
-    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, channel=channel)
+    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, handshake=Handshake(channel=channel))
     if replicas is None:
         return backend
     return ReplicatedBackend(backend, RedisBackend(server, request_timeout=request_timeout, replicas=replicas))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
-from aiolock.backends.redis import RedisBackend
+from aiolock.backends.redis import Handshake, RedisBackend
 from aiolock.backends.redis.handshake import Identity
 from aiolock.errors import AiolockError, BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
@@ -137,13 +137,13 @@ async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
         backend = RedisBackend(node.url)
         with pytest.raises(ConfigurationError, match=r"LockManager\.cluster"):
             await backend.open(timeout=5, reconnected=lambda: None)
-        member = RedisBackend(node.url, mode="cluster")
+        member = RedisBackend(node.url, handshake=Handshake(mode="cluster"))
         await member.open(timeout=5, reconnected=lambda: None)
         await member.aclose()
 
 
 async def test_a_plain_server_where_a_node_is_needed(redis_url: str) -> None:
-    backend = RedisBackend(redis_url, mode="cluster")
+    backend = RedisBackend(redis_url, handshake=Handshake(mode="cluster"))
     with pytest.raises(ConfigurationError, match=r"LockManager\(url\)"):
         await backend.open(timeout=5, reconnected=lambda: None)
 

@@ -11,7 +11,7 @@ from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.base import Call
 from ..base import Abilities, Wake
-from ..redis import Address, Elsewhere, RedisBackend, Replicas, Seeds
+from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
 from ..spread import spread
 from .node import Node, NodeBackend
 from .router import Router
@@ -36,7 +36,7 @@ class ClusterBackend:
         request_timeout: seconds in which a node must answer.
         replicas: the replicas of each master that must acknowledge every call; None for none.
         pushes: False if there will be no subscription.
-        channel: as for `RedisBackend`.
+        channel: as for `Handshake`.
         companion: the backend that has the subscriptions: it has to listen on each node that this one uses.
 
     Attributes:
@@ -66,6 +66,7 @@ class ClusterBackend:
         self._pushes = pushes
         self._channel = channel
         self._companion = companion
+        self._complaints: Complaints = Complaints() if companion is None else companion._complaints
         self._topology = Topology(self._seeds, request_timeout)
         self._router: Router | None = None  # while it is open
         self._subscriptions: dict[str, Subscription] = {}
@@ -197,13 +198,13 @@ class ClusterBackend:
             self._router.transit(slot_of(request.keys[0])).put(request)
 
     def _make(self, address: Address, elsewhere: Elsewhere, disconnected: Callable[[], None]) -> NodeBackend:
+        least = None if self._replicas is None else self._replicas.least
         return RedisBackend(
             self._seeds.connector(address, self._pushes),
             clock=self.clock,
             request_timeout=self._timeout,
             replicas=self._replicas,
-            channel=self._channel,
-            mode="cluster",
+            handshake=Handshake(least, "cluster", self._channel, self._complaints.at(address)),
             elsewhere=elsewhere,
             disconnected=disconnected,
         )

@@ -5,6 +5,7 @@ from .clients import Client as Client
 from .clients import ClusterClient as ClusterClient
 from .clients import is_cluster as is_cluster
 from .clients import is_sentinel as is_sentinel
+from .complaints import Complaints as Complaints
 from .connection import Link as Link
 from .connection import ServerConnector as ServerConnector
 from .connection import pack as pack
@@ -15,6 +16,7 @@ from .failures import Misplaced as Misplaced
 from .failures import refused as refused
 from .failures import unconnected as unconnected
 from .failures import without_frames as without_frames
+from .handshake import Handshake as Handshake
 from .refusals import Elsewhere as Elsewhere
 from .replicas import Replicas as Replicas
 from .seeds import Address as Address

@@ -22,7 +22,7 @@ from .credentials import Authenticate
 from .dialer import Dialer
 from .ending import Ending
 from .failures import disconnected, fate, lost, without_frames
-from .handshake import Handshake, Mode
+from .handshake import Handshake
 from .outbox import Asking, Outbox
 from .refusals import Elsewhere, Refusals
 from .replicas import Assurance
@@ -57,8 +57,7 @@ class RedisBackend:
             connection on which nothing was answered for that long is replaced.
         replicas: who must confirm that each call outlasts the server; None if no one does.
         pushes: False if there will be no subscription: then it speaks RESP2, which older proxies know, too.
-        channel: one without listeners, for the question whether messages may be published; "" to ask nothing.
-        mode: what the server must be.
+        handshake: greets each new connection; by default that to a server of its own.
         elsewhere: asked about requests that the server refused without having run them.
         disconnected: told each time the connection is lost, when it has asked about what was unanswered, and each time
             an attempt to connect has failed.
@@ -84,8 +83,7 @@ class RedisBackend:
         request_timeout: float = 5.0,
         replicas: Assurance | None = None,
         pushes: bool = True,
-        channel: str = "",
-        mode: Mode = "standalone",
+        handshake: Handshake | None = None,
         elsewhere: Elsewhere | None = None,
         disconnected: Callable[[], None] | None = None,
     ) -> None:
@@ -97,9 +95,9 @@ class RedisBackend:
         self._timeout = request_timeout
         self._replicas = replicas
         self._state = _State.CLOSED
-        self._handshake = Handshake(None if replicas is None else replicas.least, mode, channel)
+        self._handshake = handshake or Handshake(None if replicas is None else replicas.least)
         self._dialer = Dialer(self._connector, self._handshake)
-        self._refusals = Refusals(elsewhere)
+        self._refusals = Refusals(elsewhere, self._handshake.complaints)
         self._disconnected: Callable[[], None] = disconnected or _nothing
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)

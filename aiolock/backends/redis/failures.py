@@ -172,6 +172,18 @@ class Unready(Exception):
         super().__init__(f"{NOT_READY[code]} ({code})")
 
 
+class Unasked(ErrorReply):
+    """A node has not taken a request about a slot that is being moved to it: the ASKING before it was refused.
+
+    Attributes:
+        why: the answer to ASKING.
+    """
+
+    def __init__(self, why: ErrorReply) -> None:
+        super().__init__(f"TRYAGAIN the slot is being moved, and ASKING is refused ({why})")
+        self.why: ErrorReply = why
+
+
 def demoted(error: ErrorReply) -> Misplaced:
     """Why the connection is given up: the server said `error` to a request."""
     return Misplaced(f"the server is no longer the master: {error}")

@@ -55,18 +55,26 @@ class Handshake:
             is the only backend.
         mode: what the server must be.
         channel: one without listeners: whether messages may be published is asked there; "" to ask nothing.
+        complaints: logs the warnings; None for its own.
 
     Attributes:
+        complaints: as given.
         run_id: identifies the server, and tells it from itself before a restart; "" if it does not say.
     """
 
-    def __init__(self, replicas: int | None = None, mode: Mode = "standalone", channel: str = "") -> None:
+    def __init__(
+        self,
+        replicas: int | None = None,
+        mode: Mode = "standalone",
+        channel: str = "",
+        complaints: Complaints | None = None,
+    ) -> None:
         self._replicas = replicas
         self._mode = mode
         self._channel = channel
         self.run_id: str = ""
         self._previous: Identity | None = None
-        self._complaints = Complaints()
+        self.complaints: Complaints = complaints or Complaints()
 
     def forget(self) -> None:
         """The last connection was closed in order: what it sent must run."""
@@ -127,14 +135,14 @@ class Handshake:
             refused.remove(_ROLE)  # INFO says it, too
         if refused:
             commands, rights, losses = zip(*(_RIGHTS[at] for at in refused), strict=True)
-            self._complaints.make(
+            self.complaints.make(
                 f"{', '.join(commands)} refused (%s): {'; '.join(losses)}. Locks work without; allow the user "
                 f"`{' '.join(rights)}`", replies[refused[0]],
             )  # fmt: skip
 
     def _judge_kill(self, reply: object) -> None:
         if isinstance(reply, ErrorReply) and "no such client" not in str(reply).lower():
-            self._complaints.make(
+            self.complaints.make(
                 "CLIENT KILL was refused (%s): a request delayed on a lost connection may still run; allow the user "
                 "`+client|kill`, or rely on fences", reply,
             )  # fmt: skip
@@ -148,7 +156,7 @@ class Handshake:
     def _judge_memory(self, info: dict[bytes, bytes]) -> None:
         policy = info.get(b"maxmemory_policy", b"noeviction").decode(errors="replace")
         if info.get(b"maxmemory", b"0") != b"0" and policy != "noeviction":
-            self._complaints.make(
+            self.complaints.make(
                 "the server evicts keys, and so locks, when its memory is full (maxmemory-policy %s): set it to "
                 "noeviction, or give locks a server of their own", policy,
             )  # fmt: skip
@@ -156,7 +164,7 @@ class Handshake:
     def _judge_replicas(self, info: dict[bytes, bytes], needed: int) -> None:
         connected = info.get(b"connected_slaves", b"").decode(errors="replace")
         if connected.isdecimal() and int(connected) < needed:
-            self._complaints.make(
+            self.complaints.make(
                 "only %s replicas are connected to the master, fewer than min_replicas: no lock can be acquired until "
                 "they are", connected,
             )  # fmt: skip

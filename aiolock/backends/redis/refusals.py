@@ -9,7 +9,18 @@ from ...errors import BackendError
 from ...scripts.base import Call, drop
 from .complaints import Complaints
 from .error_reply import ErrorReply
-from .failures import NOT_READY, NOT_RUN, NOT_THE_MASTER, Unready, code_of, demoted, no_scripts, not_run_by, refused
+from .failures import (
+    NOT_READY,
+    NOT_RUN,
+    NOT_THE_MASTER,
+    Unasked,
+    Unready,
+    code_of,
+    demoted,
+    no_scripts,
+    not_run_by,
+    refused,
+)
 from .outbox import Outbox
 from .session import Session
 
@@ -27,11 +38,12 @@ class Refusals:
 
     Args:
         elsewhere: asked first.
+        complaints: logs the warnings.
     """
 
-    def __init__(self, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, elsewhere: Elsewhere | None, complaints: Complaints) -> None:
         self._elsewhere = elsewhere
-        self._complaints = Complaints()
+        self._complaints = complaints
 
     def judge(self, request: Call[Any], refusal: Exception, session: Session | None, outbox: Outbox) -> None:
         """Settle `request`, or let it run again; `session` is the connection on which it came."""
@@ -43,6 +55,11 @@ class Refusals:
         if command:
             request.end(no_scripts(request.name, request.doing, error))
             return
+        if isinstance(error, Unasked):
+            self._complaints.make(
+                "ASKING was refused (%s): requests for a name whose slot is being moved here wait until it has moved; "
+                "allow the user `+asking`", error.why,
+            )  # fmt: skip
         if code in NOT_RUN:
             request.writes -= 1
             if self._elsewhere is not None and self._elsewhere(request, code, error):

@@ -13,7 +13,7 @@ from ...scripts.base import Call
 from .channels import Channels, Listener
 from .error_reply import Desync as Desync
 from .error_reply import ErrorReply
-from .failures import PASSING, code_of
+from .failures import PASSING, Unasked, code_of
 from .replicas import Assurance
 
 logger: Log = Log("aiolock.redis")
@@ -58,13 +58,22 @@ class Authenticated:
             raise Desync("AUTH got the answer to something else")
 
 
-class Skipped:
-    """The answer to a command whose success shows in the next one's, such as ASKING."""
+class Asked:
+    """The answer to the ASKING before a call; if it is refused, so is the call, for another reason.
 
-    __slots__ = ()
+    Args:
+        call: that one.
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call[Any]) -> None:
+        self._call = call
 
     def answer(self, reply: object) -> None:
-        pass
+        if isinstance(reply, ErrorReply):
+            judge, why = self._call.refused, Unasked(reply)
+            self._call.refused = lambda call, error: judge(call, why if str(error).startswith("MOVED ") else error)
 
 
 class Loaded:

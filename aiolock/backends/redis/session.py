@@ -20,7 +20,7 @@ from .credentials import Authenticate
 from .heartbeat import Heartbeat
 from .outbox import Asking, Item, Outbox
 from .replicas import Assurance
-from .replies import Acknowledgement, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts, Skipped
+from .replies import Acknowledgement, Asked, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts
 
 ENOUGH = 32
 """Calls of one turn of the loop that are written before its end: the server works on them while more are made."""
@@ -220,7 +220,7 @@ class Session:
         if call.withdrawn:
             self._loop.call_soon(call.unwritten)
             return b""
-        self._pending.append(Skipped())
+        self._pending.append(Asked(call))
         self._pending.append(call if together is None else together.of(call))
         call.refused = self._refused
         call.sent_at = now

@@ -10,7 +10,7 @@ from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError
 from ...log import Log
 from ..base import Abilities
-from ..redis import Address, RedisBackend, Replicas, Sentinels
+from ..redis import Address, Handshake, RedisBackend, Replicas, Sentinels
 from ..replicated import ReplicatedBackend
 from ..worker import Worker
 from .connector import MasterConnector
@@ -75,7 +75,9 @@ class SentinelBackend(ReplicatedBackend):
         )
         plain, checked = self._connectors
         self._backends = (
-            RedisBackend(plain, clock=clock, request_timeout=request_timeout, pushes=pushes, channel=channel),
+            RedisBackend(
+                plain, clock=clock, request_timeout=request_timeout, pushes=pushes, handshake=Handshake(channel=channel)
+            ),
             RedisBackend(checked, clock=clock, request_timeout=request_timeout, replicas=replicas or witness),
         )
         super().__init__(*self._backends)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...errors import BackendError
-from ..redis import RedisBackend, ServerConnector
+from ..redis import Handshake, RedisBackend, ServerConnector
 
 CHANNEL = "+switch-master"
 
@@ -25,7 +25,8 @@ class Watch:
     ) -> None:
         self._news = news
         self._sentinels = [
-            RedisBackend(connector, request_timeout=request_timeout, mode="sentinel") for connector in connectors
+            RedisBackend(connector, request_timeout=request_timeout, handshake=Handshake(mode="sentinel"))
+            for connector in connectors
         ]
 
     def start(self) -> None:
