@@ -107,6 +107,7 @@ class Hold(Term):
     """
 
     __slots__ = (
+        "__weakref__",
         "abandoned",
         "capacity",
         "depth",

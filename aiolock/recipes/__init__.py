@@ -1,9 +1,11 @@
-"""What people build on locks, done once: leader election, a decorator, once in a while.
+"""What people build on locks, done once: leader election, guarded writes, a decorator, once in a while.
 
-A recipe takes locks or a manager as arguments; nothing in aiolock depends on one.
+A recipe takes locks, leases or a manager as arguments; nothing in aiolock depends on one.
 """
 
 from .election import Election as Election
 from .election import leader as leader
+from .guard import GuardedWrites as GuardedWrites
+from .guard import guard as guard
 
-__all__ = ["Election", "leader"]
+__all__ = ["Election", "GuardedWrites", "guard", "leader"]

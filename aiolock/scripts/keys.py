@@ -80,6 +80,11 @@ class NameKeys:
         return self.state, f"{self.lock}:order"
 
     @property
+    def written(self) -> str:
+        """The key that says which write under the lock was the last one."""
+        return f"{self.lock}:written"
+
+    @property
     def of_lock(self) -> tuple[str, str, str]:
         """The keys of a name with one holder and a queue: its state, its queue, and which managers are alive."""
         return self.lock, f"{self.lock}:queue", f"{self.lock}:alive"

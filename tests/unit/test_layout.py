@@ -96,8 +96,8 @@ def test_lua_never_concatenates_a_number() -> None:
 
 
 def test_every_script_has_both_sides() -> None:
-    from aiolock.scripts import lock, multi, queue
+    from aiolock.scripts import guard, lock, multi, queue
 
-    for script in (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS):
+    for script in (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *guard.SCRIPTS):
         assert callable(script.twin)
         assert len(script.sha) == 40

@@ -24,6 +24,7 @@ FACTORIES_ONLY = (
     "Attempt",
     "Election",
     "FairLock",
+    "GuardedWrites",
     "Latch",
     "Lease",
     "Lock",

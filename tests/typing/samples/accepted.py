@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Unpack, assert_type
 
 import anyio
+import redis.asyncio
 
 from aiolock import (
     AcquireTimeout,
@@ -23,6 +24,7 @@ from aiolock import (
     Poll,
 )
 from aiolock.recipes import Election, leader
+from aiolock.recipes import guard as guarded
 
 locks = LockManager(
     "redis://localhost",
@@ -81,6 +83,7 @@ async def use() -> None:
         group.create_task(locks.semaphore("pool", 3, ttl=timedelta(seconds=9)).acquire(2))
     async with anyio.create_task_group() as anyio_group:
         anyio_group.start_soon(locks.latch("ready", 3, ttl=timedelta(days=1)).wait, timedelta(seconds=1))
+    assert_type(await guarded(await lock.acquire(), redis.asyncio.Redis()).hset("h", {"a": 1, "b": "x"}), int)
     reason: str = LossReason.EXPIRED
     print(reason)
     await locks.close()

@@ -1,0 +1,275 @@
+"""Writes to the lock's own Redis that the server does only while the lease holds."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import itertools
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol, cast
+from weakref import WeakKeyDictionary
+
+from ..backends.memory import MemoryBackend
+from ..clock import in_seconds
+from ..core.hold import Hold
+from ..core.lease import Lease
+from ..core.policy import milliseconds
+from ..errors import ConfigurationError, LockLost, note
+from ..primitives.rw_lock import FULL
+from ..scripts.base import Reply, Script
+from ..scripts.guard import COMMANDS, Permit, Verdict, around, permit, verdict
+
+Word = str | bytes | int | float
+"""A key, a value or an argument, as a client takes it."""
+
+_ALL_KEYS = "DEL"
+_COMMANDS = frozenset({"SET", _ALL_KEYS, "HSET", "INCRBY", "LPUSH", "XADD", "EXPIRE", "PEXPIRE"})
+_numbers = itertools.count(1)
+_turns: WeakKeyDictionary[Hold, asyncio.Lock] = WeakKeyDictionary()
+
+
+class RedisClient(Protocol):
+    """A `redis.asyncio.Redis`, `redis.asyncio.RedisCluster`, or the same of valkey-py."""
+
+    def execute_command(self, *args: Word) -> Awaitable[object]:
+        """Send one command, and return its reply."""
+
+
+def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
+    """Return writes that Redis itself refuses once the lease no longer holds.
+
+    Each write is a script that first looks whether the lock still has this lease's owner and fence, and that its time
+    is not over. So not even a process that was frozen between its last check and the write can overwrite what a later
+    holder wrote.
+
+    Args:
+        lease: of a `lock()`, `fair_lock()` or `multi_lock()`, or of the `write` side of an `rw_lock()`.
+        client: your own client, of the server and database that keep the lock. With `memory://` locks each write is
+            checked here and then sent as a plain command: enough for tests, but not atomic.
+
+    Raises:
+        ConfigurationError: a lease that excludes no one (a semaphore's, a reader's); one of a quorum; a pipeline, a
+            blocking client, or one with another database.
+
+    Cost: no I/O.
+
+    Example:
+        async with locks.lock("order:42") as lease:
+            orders = guard(lease, client)
+            await orders.hset("{order:42}:state", {"paid": 1})
+    """
+    runtime, calls = lease._home.runtime, lease._calls
+    runtime.backend.abilities.need_queues(lease.name, "guarded writes")
+    if calls.kind not in ("lock", "multi") and not (calls.kind == "rw" and calls.weight >= FULL):
+        raise ConfigurationError(
+            lease.name,
+            f"this lease of {lease.name!r} has no write to itself: guard() needs one of a lock, a multi lock, or the "
+            "write side of a read-write lock",
+        )
+    if hasattr(client, "execute") or not hasattr(client, "aclose"):
+        raise ConfigurationError(
+            lease.name, f"guard() needs an asyncio client that sends at once, not {type(client).__name__}"
+        )
+    settings = getattr(getattr(client, "connection_pool", None), "connection_kwargs", {})
+    db = int(settings.get("db") or 0)
+    if db != runtime.keys.db and not isinstance(runtime.backend, MemoryBackend):
+        raise ConfigurationError(
+            lease.name,
+            f"this client has database {db}, and lock {lease.name!r} is in {runtime.keys.db}: give guard() a client "
+            "of the same server and database",
+        )
+    return GuardedWrites(lease, client)
+
+
+class GuardedWrites:
+    """What `guard()` returns: a few write commands, and your own Lua.
+
+    All writes of one owner go one after another, in the order of the calls. Each has a number, so that a copy, which
+    your client sends if a reply was lost, does nothing: it gets the first one's reply. A *new* call is a new write, so
+    after an error of your client (`ConnectionError`, `TimeoutError`) it is unknown whether the write was done.
+
+    Each method raises:
+
+    - `LockLost`: the lease was lost, and nothing was written. If it was Redis that refused, a guarded block is
+      cancelled, as after every loss.
+    - `NotOwned`: the lease was released or detached.
+    - `ConfigurationError`: the client is of another server; or in a cluster, a key is not in the lock's slot: give it
+      the lock's name in braces, as `{order:42}:state`. Nothing was written.
+    - What your client raises, such as `redis.exceptions.ResponseError` for a key of another type.
+
+    Cancellation: the write may still be done, but not after a later one. Cost: one round trip; two more if Redis
+    refuses. On the server, one read and two small writes more than the command itself.
+    """
+
+    def __init__(self, lease: Lease, client: RedisClient) -> None:
+        self._lease = lease
+        self._client = client
+        hold, calls = lease._hold, lease._calls
+        names = hold.calls.names or (hold.calls.name,)
+        keys = lease._home.runtime.keys
+        self._permit: Permit = permit(keys, calls.kind, names, hold.owner, hold.fence, calls.weight)
+
+    async def set(self, key: str | bytes, value: Word, *, ttl: float | timedelta | None = None) -> None:
+        """Set a key; `ttl` is seconds until it expires."""
+        await self.write(("SET", key, value) if ttl is None else ("SET", key, value, "PX", _ms(ttl)))
+
+    async def delete(self, *keys: str | bytes) -> int:
+        """Delete keys; return how many there were."""
+        return await self._number("DEL", *keys)
+
+    async def hset(self, key: str | bytes, fields: Mapping[str, Word]) -> int:
+        """Set fields of a hash; return how many are new."""
+        return await self._number("HSET", key, *_flat(fields))
+
+    async def incrby(self, key: str | bytes, amount: int = 1) -> int:
+        """Add to a number; return the sum."""
+        return await self._number("INCRBY", key, amount)
+
+    async def lpush(self, key: str | bytes, *values: Word) -> int:
+        """Put values at the head of a list; return its length."""
+        return await self._number("LPUSH", key, *values)
+
+    async def xadd(self, key: str | bytes, fields: Mapping[str, Word]) -> str:
+        """Append an entry to a stream; return its id."""
+        (entry,) = await self.write(("XADD", key, "*", *_flat(fields)))
+        return entry.decode() if isinstance(entry, bytes) else str(entry)
+
+    async def expire(self, key: str | bytes, ttl: float | timedelta) -> bool:
+        """Let a key expire after `ttl` seconds; return False if there is none."""
+        return await self._number("PEXPIRE", key, _ms(ttl)) == 1
+
+    async def write(self, *commands: Sequence[Word]) -> list[object]:
+        """Do several writes in one script: all or, if the lease no longer holds, none.
+
+        Redis does not roll back: if one is refused, such as for a key of another type, those before it stay.
+
+        Args:
+            commands: each a command and its arguments, as `("INCRBY", "stock:7", -1)`. Of `SET`, `DEL`, `HSET`,
+                `INCRBY`, `LPUSH`, `XADD`, `EXPIRE` and `PEXPIRE`.
+
+        Returns:
+            The raw reply of each.
+        """
+        keys: list[str | bytes] = []
+        args: list[Word] = []
+        for command, *words in commands:
+            if command not in _COMMANDS or not words:
+                raise ConfigurationError(
+                    self._lease.name,
+                    f"guard() has no {command!r}: it writes with {', '.join(sorted(_COMMANDS))}, or your own run(lua)",
+                )
+            keys += cast("list[str | bytes]", words if command == _ALL_KEYS else words[:1])
+            args += [1 + len(words), command, *words]
+        done, reply = await self._send(COMMANDS, keys, args)
+        if done:
+            return cast("list[object]", reply)
+        return [await self._client.execute_command(*command) for command in commands]
+
+    async def run(self, lua: str, keys: Sequence[str | bytes] = (), args: Sequence[Word] = ()) -> object:
+        """Run your own Lua, with its `KEYS` and `ARGV`, if the lease still holds.
+
+        What it returns is kept for an hour, for a copy of the request: return little. It has no `#!lua` line, and names
+        all its keys in `keys`.
+
+        Returns:
+            What it returns, as your client decodes it.
+        """
+        done, reply = await self._send(lua, keys, args)
+        return reply if done else await self._client.execute_command("EVAL", lua, len(keys), *keys, *args)
+
+    async def _number(self, command: str, key: str | bytes | None = None, *words: Word) -> int:
+        """Do a write whose reply is a number; without a key, none."""
+        if key is None:
+            return 0
+        (reply,) = await self.write((command, key, *words))
+        return cast(int, reply)
+
+    async def _send(self, lua: str, keys: Sequence[str | bytes], args: Sequence[Word]) -> tuple[bool, object]:
+        """Write if the lease holds; return the reply, or that the caller must write by itself."""
+        lease, hold = self._lease, self._lease._hold
+        runtime = lease._home.runtime
+        runtime.binding.check_here(lease.name, "asyncio.run_coroutine_threadsafe()")
+        self._check_places(keys)
+        async with _turns.setdefault(hold, asyncio.Lock()):
+            for _ in range(2):
+                lease.ensure()
+                number = next(_numbers)
+                if isinstance(runtime.backend, MemoryBackend):
+                    plain, reply = True, None
+                    outcome = await runtime.ask(self._permit.call(lease.name, number), "writing under")
+                else:
+                    plain = False
+                    outcome, reply = await self._ask_server(lua, number, keys, args)
+                if outcome is Verdict.DONE:
+                    return not plain, reply
+                try:
+                    await self._verify()
+                except LockLost as error:
+                    note(error, "Redis refused this write: nothing was written")
+                    raise
+        raise ConfigurationError(
+            lease.name,
+            f"the client's server knows nothing of this lease of lock {lease.name!r}, and nothing was written: give "
+            "guard() a client of the same server and database",
+        )
+
+    async def _ask_server(
+        self, lua: str, number: int, keys: Sequence[str | bytes], args: Sequence[Word]
+    ) -> tuple[Verdict, object]:
+        permitted = self._permit
+        text, sha = _script(permitted.script, lua)
+        count = len(permitted.keys) + len(keys)
+        words = (count, *permitted.keys, *keys, *permitted.args(number), *args)
+        try:
+            reply = await self._client.execute_command("EVALSHA", sha, *words)
+        except Exception as error:
+            if type(error).__name__ != "NoScriptError":  # of redis-py or valkey-py
+                raise
+            reply = await self._client.execute_command("EVAL", text, *words)
+        answer = cast("list[object]", reply)
+        return verdict(cast(Reply, answer)), answer[1] if len(answer) > 1 else None
+
+    async def _verify(self) -> None:
+        """Ask the lock's own server, and mark the loss if it does not hold; a fixed lease is not extended."""
+        lease, hold = self._lease, self._lease._hold
+        lease.ensure()
+        batch, part = hold.part()
+        call = batch((part,))
+        call.name = lease.name  # a batch has none
+        (outcome,) = await lease._home.runtime.ask(call, "checking")
+        hold.judged(outcome, call.sent_at)
+        if hold.reason is not None:
+            raise hold.loss()
+        hold.raise_failure()
+
+    def _check_places(self, keys: Sequence[str | bytes]) -> None:
+        place, own = self._lease._home.runtime.backend.place, self._permit.keys
+        for key in (*own, *keys):
+            text = key.decode(errors="replace") if isinstance(key, bytes) else key
+            if place(text) != place(own[0]):
+                tag = own[0][own[0].index("{") : own[0].index("}") + 1]
+                raise ConfigurationError(
+                    self._lease.name,
+                    f"key {text!r} is in another slot of the cluster than lock {self._lease.name!r}, so one script "
+                    f"cannot write it: begin it with {tag!r}",
+                )
+
+    def __repr__(self) -> str:
+        return f"<GuardedWrites of {self._lease!r}>"
+
+
+@functools.lru_cache(maxsize=128)
+def _script(script: Script[Verdict], lua: str) -> tuple[str, str]:
+    """Return the whole script, and what EVALSHA calls it."""
+    text = around(script, lua)
+    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _flat(fields: Mapping[str, Word]) -> list[Word]:
+    return [word for field in fields.items() for word in field]
+
+
+def _ms(ttl: float | timedelta) -> int:
+    return milliseconds(in_seconds(ttl))
