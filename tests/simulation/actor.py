@@ -262,6 +262,9 @@ class Actor:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(child(lease.owner))
             except BaseExceptionGroup as errors:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise asyncio.CancelledError from None  # a task group prefers its child's error
                 raise errors.exceptions[0] from None
             finally:
                 self._left(stay)

@@ -246,6 +246,8 @@ class Transport(asyncio.Transport):
                 self._end(END, None)
 
     def _flush(self) -> None:
+        if self.connection.process.dead:
+            return  # it was killed by what it has just sent
         space = self.connection.process.plan.window - self.connection.up.bytes
         if space > 0 and self.backlog:
             piece, self.backlog = self.backlog[:space], self.backlog[space:]

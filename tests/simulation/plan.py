@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+SLOW = 40
+"""Of its latencies: no ttl is shorter on a line that is not slow."""
 Moment = float | tuple[str, int]
 """Seconds after the start; or `("before" or "after", n)`: around the execution of the n-th script; or `("sent", n)`:
 when a process has sent the n-th piece, and none of it has arrived.
@@ -105,9 +107,12 @@ class Plan:
 
     @property
     def calm(self) -> bool:
-        """Nothing goes wrong, no byte is slow, and no loop is blocked: then the order is checked, too."""
+        """Nothing goes wrong, no byte is slow, and no loop is blocked: then the order is checked, too. A line is
+        slow if a script that is sent for the first time could hold up a renewal until the deadline.
+        """
         blocks = any(step.how == "block" for worker in self.workers for step in worker.steps)
-        return not (self.faults or self.spikes or blocks)
+        ttls = [self.ttl, *(step.ttl for worker in self.workers for step in worker.steps if step.ttl)]
+        return not (self.faults or self.spikes or blocks or min(ttls) < SLOW * self.latency)
 
     @property
     def longest(self) -> float:

@@ -51,3 +51,16 @@ def test_a_plan_that_fails_is_made_smaller() -> None:
     small = shrink(big, fails)
     assert [len(worker.steps) for worker in small.workers] == [1]
     assert [fault.what for fault in small.faults] == ["cut"]
+
+
+def test_the_dead_send_nothing() -> None:
+    """Not even the rest of what they were sending when they died: the server would read half a request."""
+    workers = (
+        Worker(1, 0.0, (Step("fair"), Step("fair", seconds=0.02))),
+        Worker(3, 0.0, (Step("lock", "b"), Step("fair", "b", seconds=0.02), Step("lock", seconds=0.1))),
+        Worker(0, 0.0, (Step("lock", seconds=3.0),)),
+    )
+    for number in range(40, 60):
+        fault = Fault("die", ("sent", number), n=1)
+        plan = Plan("dead", processes=4, workers=workers, faults=(fault,), ttl=6.0, latency=0.02, window=4096)
+        assert run(plan).violation is None
