@@ -15,7 +15,7 @@ SPACES = {
 NEVER = float("inf")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """A task wanted something.
 

@@ -1,7 +1,7 @@
 """The latch: a number that goes down by one with each count, once for each `by`, and then stays at zero.
 
-A history of it is right if every operation can be put at one moment between its begin and its end, so that each
-answers what one server, which does one thing after the other, would have answered.
+A history of it is right if each count, and each answer, can be put at one moment between the begin and the end of its
+call, so that each answers what one server, which does one thing after the other, would have answered.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from ..period import Period
 from ..violation import Violation
 
 MODEL = "latch"
+State = tuple[frozenset[int], frozenset[int], int, frozenset[str]]
+"""Who has to be answered, what may still be counted, how many are missing, and whose counts were taken."""
 
 
 def check(history: History) -> Violation | None:
@@ -26,36 +28,42 @@ def check(history: History) -> Violation | None:
 
 
 def possible(attempts: list[Attempt]) -> bool:
-    """Whether one order of the operations explains all their answers."""
-    total = attempts[0].permits
+    """Whether one order of what happened explains all answers.
+
+    A count whose answer was lost is written again: it has happened at one moment, and its answer is of a later one.
+    """
     sure = [attempt for attempt in attempts if _answered(attempt)]
-    # A count whose reply is lost is written again: it happened at one moment, and its answer is of a later one.
-    again = [attempt for attempt in sure if attempt.kind == "count" and attempt.by]
-    maybe = again + [attempt for attempt in attempts if not _answered(attempt) and attempt.kind == "count"]
-    seen: set[tuple[frozenset[int], frozenset[int], int, frozenset[str]]] = set()
-    stack: list[tuple[frozenset[int], frozenset[int], int, frozenset[str]]] = [
-        (frozenset(range(len(sure))), frozenset(range(len(maybe))), total, frozenset())
+    counts = [attempt for attempt in attempts if attempt.kind == "count"]
+    seen: set[State] = set()
+    stack: list[State] = [
+        (frozenset(range(len(sure))), frozenset(range(len(counts))), attempts[0].permits, frozenset())
     ]
     while stack:
         state = stack.pop()
         if state in seen:
             continue
         seen.add(state)
-        todo, open_, left, counted = state
-        if not todo:
+        asked, counting, left, counted = state
+        if not asked:
             return True
-        first = min(sure[number].ended for number in todo)  # whatever comes next began before that
-        for number in todo:
+        first = min(sure[number].ended for number in asked)  # whatever comes next began before that
+        for number in asked:
             attempt = sure[number]
+            done = attempt.kind != "count" or _id(attempt) in counted or left == 0
+            if attempt.began <= first and done and left == (0 if attempt.kind == "wait" else attempt.counted):
+                stack.append((asked - {number}, counting, left, counted))
+        for number in counting:
+            attempt = counts[number]
             if attempt.began <= first:
-                after, by = _counted(attempt, left, counted)
-                if _answers(attempt, after):
-                    stack.append((todo - {number}, open_, after, by))
-        for number in open_:
-            if maybe[number].began <= first:
-                after, by = _counted(maybe[number], left, counted)
-                stack.append((todo, open_ - {number}, after, by))
+                new = left > 0 and _id(attempt) not in counted
+                stack.append(
+                    (asked, counting - {number}, left - new, counted | ({_id(attempt)} if new else frozenset()))
+                )
     return False
+
+
+def _id(attempt: Attempt) -> str:
+    return attempt.by or f"{attempt.pid}:{attempt.number}"
 
 
 def _answered(attempt: Attempt) -> bool:
@@ -64,16 +72,6 @@ def _answered(attempt: Attempt) -> bool:
 
 def _last(attempt: Attempt) -> float:
     return attempt.began if attempt.ended == NEVER else attempt.ended
-
-
-def _counted(attempt: Attempt, left: int, counted: frozenset[str]) -> tuple[int, frozenset[str]]:
-    if attempt.kind != "count" or left == 0 or attempt.by in counted:
-        return left, counted
-    return left - 1, counted | ({attempt.by} if attempt.by else frozenset())
-
-
-def _answers(attempt: Attempt, left: int) -> bool:
-    return left == (0 if attempt.kind == "wait" else attempt.counted)
 
 
 def _unexplained(name: str, attempts: list[Attempt]) -> Violation | None:
