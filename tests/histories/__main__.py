@@ -62,18 +62,20 @@ def _round(seed: str, place: str | None, folder: Path) -> Outcome:
     plan = draw(seed, ROUND, place)
     with tempfile.TemporaryDirectory(prefix="aiolock-chaos-") as own:
         outcome = asyncio.run(run(plan, Path(own)))
-        if outcome.violations:
+        if outcome.violations or outcome.unfinished:
             kept = folder / f"seed-{seed.replace(':', '-')}"
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(own, kept)
             (kept / "plan").write_text(f"{plan}\n")
-            (kept / "violations").write_text("\n\n".join(outcome.violations) + "\n")
+            found = [*outcome.violations, *filter(None, [outcome.unfinished])]
+            (kept / "violations").write_text("\n\n".join(found) + "\n")
     return outcome
 
 
 def _line(outcome: Outcome) -> str:
     counts, plan = outcome.counts, outcome.plan
     found = f"{len(outcome.violations)} violations" if outcome.violations else "well"
+    found += ", ended early" if outcome.unfinished else ""
     return (
         f"{plan.seed} {plan.place}: {counts.get('operations', 0)} operations, {sum(counts.get('faults', {}).values())} "
         f"faults, {outcome.seconds:.0f} s: {found}"

@@ -52,7 +52,7 @@ class Report:
         rounds = [
             {
                 "seed": one.plan.seed, "place": one.plan.place, "options": one.plan.options,
-                "seconds": round(one.seconds), "violations": one.violations,
+                "seconds": round(one.seconds), "violations": one.violations, "unfinished": one.unfinished,
             }
             for one in self._outcomes
         ]  # fmt: skip
@@ -80,11 +80,17 @@ def as_text(found: dict[str, Any]) -> str:
             *(f"    {use}: {_seconds(times)}" for use, times in place["recoveries"]["uses"].items()),
         ]
     broken = [one for one in found["rounds"] if one["violations"]]
+    early = [one for one in found["rounds"] if one["unfinished"]]
+    lines += [f"rounds that ended early, because servers did not recover: {len(early)}"] if early else []
     lines += ["", f"violations: {sum(len(one['violations']) for one in broken)}"]
     for one in broken:
-        lines += ["", f"seed {one['seed']} ({one['place']}); again: make chaos ARGS='--only {one['seed']}'"]
+        lines += ["", f"seed {one['seed']} ({one['place']}); again: make chaos ARGS='{_again(one)}'"]
         lines += one["violations"]
     return "\n".join(lines) + "\n"
+
+
+def _again(found: dict[str, Any]) -> str:
+    return f"--only {found['seed']} --place {found['place']}"
 
 
 def _sum(name: str, outcomes: list[Outcome]) -> dict[str, Any]:

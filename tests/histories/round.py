@@ -15,7 +15,7 @@ from .history import History
 from .journal import Journal
 from .lookout import Lookout
 from .network import Network
-from .places import PLACES, Place
+from .places import PLACES, NotWhole, Place
 from .plan import TTL, Fault, Plan
 from .resource import Resource
 from .uses import PATIENCE, TRAVEL
@@ -37,6 +37,7 @@ class Outcome:
         counts: what there was: operations, grants, writes, refused, faults, lost.
         recoveries: of each time when all was well again and each use: seconds until every process had got in.
         violations: what must not have happened.
+        unfinished: why it ended early, through no fault of the library; "" if it did not.
         server: what ran.
         seconds: how long it took.
     """
@@ -45,6 +46,7 @@ class Outcome:
     counts: dict[str, Any] = field(default_factory=dict)
     recoveries: dict[str, list[float]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
+    unfinished: str = ""
     server: str = ""
     seconds: float = 0.0
 
@@ -91,6 +93,8 @@ class _Round:
             await self._crew.end(END)
             self._outcome.violations += [f"worker: {text}" for text in self._crew.failed]
             await self._nothing_left()
+        except NotWhole:
+            self._outcome.unfinished = traceback.format_exc()
         except Exception:
             self._outcome.violations.append(f"round: {traceback.format_exc()}")
         finally:

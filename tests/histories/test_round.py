@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .kinds import Kind
-from .places import PLACES
+from .places import PLACES, Place
 from .plan import Fault, Plan, draw
 from .round import run
 from .uses import ALL
@@ -37,7 +37,7 @@ def test_a_seed_draws_the_same_plan_again() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=list(PLACES))
-def test_every_kind_of_fault_can_be_struck(place: type) -> None:
+def test_every_kind_of_fault_can_be_struck(place: type[Place]) -> None:
     for what, kind in place.kinds.items():
         assert isinstance(kind, Kind)
         assert callable(getattr(place, what))

@@ -9,10 +9,20 @@ import random
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from aiolock import Acquisition, BackendError, Lease, LockLost, LockManager, NotAcquired, NotOwned, WaitTimeout
+from aiolock import (
+    Acquisition,
+    BackendError,
+    Lease,
+    LockLost,
+    LockManager,
+    LockOptions,
+    NotAcquired,
+    NotOwned,
+    WaitTimeout,
+)
 
 from .journal import Journal, Operation
 from .resource import Resource
@@ -46,12 +56,25 @@ class Held:
         self.lease = lease
         self._operation = operation
         self._inside = True
+        self._watching: asyncio.Task[None] | None = None
 
     def leave(self) -> None:
         """Note that it is surely inside no longer."""
         if self._inside:
             self._operation.note("left")
         self._inside = False
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def watch(self) -> None:
+        """Note the loss when it is told: the body may run on."""
+
+        async def watch() -> None:
+            with suppress(NotOwned):
+                await self.lease.wait_lost()
+                self.leave()
+
+        self._watching = asyncio.create_task(watch())
 
     def wrote(self, name: str, since: float, accepted: bool) -> None:
         """Note what the resource answered."""
@@ -116,13 +139,16 @@ class Uses:
     # The primitives.
 
     async def _lock(self) -> None:
-        await self._increase("lock", ["a"], self._locks.lock("a").acquire, "lock")
+        options = self._options()
+        await self._increase("lock", ["a"], self._locks.lock("a", **options).acquire, "lock", options)
 
     async def _other(self) -> None:
-        await self._increase("lock", ["b"], self._locks.lock("b").acquire, "other")
+        options = self._options()
+        await self._increase("lock", ["b"], self._locks.lock("b", **options).acquire, "other", options)
 
     async def _fair(self) -> None:
-        await self._increase("fair", ["a"], self._locks.fair_lock("a").acquire, "fair")
+        options = self._options()
+        await self._increase("fair", ["a"], self._locks.fair_lock("a", **options).acquire, "fair", options)
 
     async def _multi(self) -> None:
         await self._increase("multi", ["a", "b"], self._locks.multi_lock("a", "b").acquire, "multi")
@@ -202,11 +228,15 @@ class Uses:
 
     # What they share.
 
-    async def _increase(self, kind: str, names: list[str], take: Take, use: str, **more: Any) -> None:
+    async def _increase(
+        self, kind: str, names: list[str], take: Take, use: str, options: LockOptions | None = None, **more: Any
+    ) -> None:
         """Increase the number of each name under a lock of all."""
         patience = self._patience()
         operation = self._journal.begin(kind, *names, timeout=patience, use=use, **more)
         async with self._ending(operation), _held(operation, take(timeout=patience)) as held:
+            if options and "cancel_on_loss" in options:
+                held.watch()
             seen = [self._read_number(held, name) for name in names]
             try:
                 await asyncio.sleep(self._stay())
@@ -252,6 +282,15 @@ class Uses:
         since = time.monotonic()
         if seen is not None:
             held.wrote(name, since, self._resource.write(name, held.lease.fence, seen + 1))
+
+    def _options(self) -> LockOptions:
+        """How a lock is held: mostly renewed and guarded."""
+        roll = self._dice.random()
+        if roll < 0.04:
+            return {"max_hold": 0.6}
+        if roll < 0.08:
+            return {"renew": False}
+        return {"cancel_on_loss": False} if roll < 0.16 else {}
 
     def _patience(self) -> float:
         """How long an operation may wait: mostly long, sometimes not at all."""

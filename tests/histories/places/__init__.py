@@ -3,6 +3,7 @@ from .cluster import AnyCluster as AnyCluster
 from .quorum import Quorum as Quorum
 from .sentinel import Watched as Watched
 from .server import OneServer as OneServer
+from .waiting import NotWhole as NotWhole
 
 PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum]] = {
     place.name: place for place in (OneServer, AnyCluster, Watched, Quorum)
