@@ -5,7 +5,26 @@ A recipe takes locks, leases or a manager as arguments; nothing in aiolock depen
 
 from .election import Election as Election
 from .election import leader as leader
+from .exclusion import Exclusive as Exclusive
+from .exclusion import Skipping as Skipping
+from .exclusion import current_lease as current_lease
+from .exclusion import exclusive as exclusive
 from .guard import GuardedWrites as GuardedWrites
 from .guard import guard as guard
+from .not_run import Busy as Busy
+from .not_run import NotRun as NotRun
+from .not_run import Unavailable as Unavailable
 
-__all__ = ["Election", "GuardedWrites", "guard", "leader"]
+__all__ = [
+    "Busy",
+    "Election",
+    "Exclusive",
+    "GuardedWrites",
+    "NotRun",
+    "Skipping",
+    "Unavailable",
+    "current_lease",
+    "exclusive",
+    "guard",
+    "leader",
+]

@@ -40,7 +40,7 @@ async def test_another_leads_after_a_leader_is_killed_or_frozen(service: Crew) -
     processes = [service.start("lead", TTL) for _ in range(3)]
     first = await leading(service, processes, 1)
     await service.until(lambda: len(service.events("ready")) == 3)
-    first.kill()
+    service.kill(first)
     killed = time.monotonic()
     second = await leading(service, processes, 2)
     (_, taken) = service.events("leads")

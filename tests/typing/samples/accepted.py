@@ -23,7 +23,7 @@ from aiolock import (
     LossReason,
     Poll,
 )
-from aiolock.recipes import Election, leader
+from aiolock.recipes import Busy, Election, current_lease, exclusive, leader
 from aiolock.recipes import guard as guarded
 
 locks = LockManager(
@@ -103,3 +103,29 @@ async def lead() -> None:
         assert_type(term, Lease)
     async for now in election.changes(every=timedelta(seconds=5)):
         assert_type(now, LockInfo | None)
+
+
+@exclusive(locks, key="order:{order}", timeout=timedelta(seconds=2), ttl=30)
+async def pay(order: str, *, amount: int = 1) -> bool:
+    lease = current_lease()
+    assert_type(lease, Lease | None)
+    return lease is not None
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.locks = locks
+
+    @exclusive(lambda self: self.locks, key=lambda self, order: f"order:{order}", busy="skip")
+    async def ship(self, order: int) -> str:
+        return f"{order}"
+
+
+async def call() -> None:
+    assert_type(await pay("42", amount=3), bool)
+    assert_type(await Shop().ship(42), str | None)
+    task = asyncio.create_task(pay(order="42"))
+    try:
+        assert_type(await task, bool)
+    except Busy as error:
+        assert_type(error.holder, Holder | None)

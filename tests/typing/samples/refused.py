@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiolock import Lease, LockManager
-from aiolock.recipes import leader
+from aiolock.recipes import exclusive, leader
 
 locks = LockManager("redis://localhost")
 locks.lock("a", tll=5)  # refused
@@ -49,3 +49,23 @@ async def lead() -> None:
     await leader(lock).run(without_a_term)  # refused
     leader(locks)  # refused
     leader(lock, ttl=3)  # refused
+
+
+@exclusive(locks, key="a")
+async def pay(order: str) -> int:
+    return 1
+
+
+@exclusive(locks, key="a", busy="skip")
+async def skipped(order: str) -> int:
+    return 1
+
+
+async def call() -> None:
+    await pay(42)  # refused
+    await pay("42", amount=1)  # refused
+    (await skipped("42")).bit_length()  # refused
+    exclusive(locks, key="a", busy="never")  # refused
+    exclusive(locks, key="a", busy="skip", timeout=1)  # refused
+    exclusive(locks)  # refused
+    exclusive(locks, key="a")(plain)  # refused

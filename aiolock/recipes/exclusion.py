@@ -1,0 +1,232 @@
+"""A decorator: one call at a time for each key, across processes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
+from datetime import timedelta
+from functools import wraps
+from string import Formatter
+from typing import Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from ..core.lease import Lease
+from ..errors import AcquireTimeout, BackendError, ConfigurationError
+from ..log import Log
+from ..manager import LockManager
+from ..primitives.lock import Lock
+from ..primitives.options import DEFAULT, Default, LockOptions
+from .not_run import Busy, Unavailable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+logger: Log = Log("aiolock.exclusive")
+
+_current: ContextVar[Lease | None] = ContextVar("aiolock.exclusive", default=None)
+
+
+class Exclusive(Protocol):
+    """What `exclusive()` returns: keeps the function's signature."""
+
+    def __call__(self, fn: Callable[P, Coroutine[object, object, R]], /) -> Callable[P, Coroutine[object, object, R]]:
+        """Decorate a coroutine function."""
+
+
+class Skipping(Protocol):
+    """What `exclusive(…, busy="skip")` returns: the function may also return None."""
+
+    def __call__(
+        self, fn: Callable[P, Coroutine[object, object, R]], /
+    ) -> Callable[P, Coroutine[object, object, R | None]]:
+        """Decorate a coroutine function."""
+
+
+@overload
+def exclusive(
+    locks: LockManager | Callable[..., LockManager],
+    *,
+    key: str | Callable[..., str],
+    busy: Literal["wait", "raise"] = "wait",
+    timeout: float | timedelta | Default | None = DEFAULT,
+    outage: Literal["raise", "run"] = "raise",
+    **options: Unpack[LockOptions],
+) -> Exclusive: ...
+
+
+@overload
+def exclusive(
+    locks: LockManager | Callable[..., LockManager],
+    *,
+    key: str | Callable[..., str],
+    busy: Literal["skip"],
+    outage: Literal["raise", "run"] = "raise",
+    **options: Unpack[LockOptions],
+) -> Skipping: ...
+
+
+def exclusive(
+    locks: LockManager | Callable[..., LockManager],
+    *,
+    key: str | Callable[..., str],
+    busy: Literal["wait", "skip", "raise"] = "wait",
+    timeout: float | timedelta | Default | None = DEFAULT,
+    outage: Literal["raise", "run"] = "raise",
+    **options: Unpack[LockOptions],
+) -> Exclusive | Skipping:
+    """Let one call of a coroutine function or method run at a time for each key, in all processes together.
+
+    Each call takes a lock of its own, under the key as its name, and is cancelled if it loses it. The lock is the one
+    that `locks.lock(name)` returns: reentrant by task, so a recursive call runs.
+
+    Args:
+        locks: the manager; or, for a method, a function that gets its `self`: `lambda self: self.locks`.
+        key: a format string over the arguments, by their names: `"order:{order.id}"`, `"{self.tenant}:{month}"`; or a
+            function of the arguments that returns the key.
+        busy: what a call does while another one runs: `"wait"` for it, in order; `"skip"` returns None at once, and
+            `"raise"` raises `Busy` at once, without running the function.
+        timeout: how many seconds `"wait"` waits before it raises `Busy`; None for no limit; by default the lock's
+            `acquire_timeout`.
+        outage: what a call does if Redis cannot be asked: `"raise"` raises `Unavailable`; `"run"` runs the function
+            without the lock, with a WARNING. That is for work that may run twice, but must not wait for Redis.
+        options: as for `locks.lock()`.
+
+    Returns:
+        A decorator. The decorated function has the same signature; with `"skip"` it may also return None.
+
+    Raises:
+        ConfigurationError: on decorating: a key that names no argument, or another option that cannot work.
+        TypeError: on decorating: not a coroutine function, or an unknown keyword.
+
+    The decorated function raises what the function raises, and:
+
+    - `Busy` or `Unavailable`, both a `NotRun`: the function was not run.
+    - `LockLost`: it ran, and was cancelled where it stood, because the lock was lost.
+    - `BackendError`: it ran to its end, and Redis refused the release.
+    - `NotAcquired`, `ConfigurationError`: as for `acquire()`, before it ran.
+
+    Cancellation: as for `async with lock`: nothing is held once the undo, which is written at once, has arrived. Cost:
+    what the lock costs, two round trips if it is free.
+
+    Example:
+        ```python
+        @exclusive(locks, key="order:{order}", busy="raise", ttl=30.0)
+        async def pay(order: str, amount: int) -> str: ...
+        ```
+    """
+    if busy not in ("wait", "skip", "raise"):
+        raise ConfigurationError("", f'busy must be "wait", "skip" or "raise", not {busy!r}')
+    if outage not in ("raise", "run"):
+        raise ConfigurationError("", f'outage must be "raise" or "run", not {outage!r}')
+    if busy != "wait" and not isinstance(timeout, Default):
+        raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
+    if isinstance(locks, LockManager):
+        locks.lock("checks the options", **options)
+    elif not callable(locks):
+        raise ConfigurationError(
+            "", f"exclusive() needs a LockManager, or a function of self that returns it, not {locks!r}"
+        )
+
+    def decorate(fn: Callable[P, Coroutine[object, object, R]]) -> Callable[P, Coroutine[object, object, R | None]]:
+        name_of = _namer(fn, key)
+
+        @wraps(fn)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            manager = locks if isinstance(locks, LockManager) else locks(*args[:1])
+            lock = manager.lock(name_of(*args, **kwargs), **options)
+            guard: AbstractAsyncContextManager[Lease | None] = nullcontext()
+            try:
+                lease = await (_now(lock, raises=busy == "raise") if busy != "wait" else _wait(lock, timeout))
+                if lease is None:
+                    logger.debug("%r is busy: skipped", lock.name, extra={"lock_name": lock.name})
+                    return None
+                guard = lease
+            except Unavailable as error:
+                if outage == "raise":
+                    raise
+                logger.warning("runs without lock %r: %s", lock.name, error, extra={"lock_name": lock.name})
+            async with guard as held:  # nothing is awaited between the grant and this line
+                token = _current.set(held)
+                try:
+                    return await fn(*args, **kwargs)
+                finally:
+                    _current.reset(token)
+
+        return call
+
+    return decorate
+
+
+def current_lease() -> Lease | None:
+    """Return the lease of the innermost decorated function that runs: `current_lease().fence` for what you write to.
+
+    None outside of one, and in one that runs without its lock (`outage="run"`). A task that was started in a decorated
+    function sees that function's lease, also after its end. No I/O.
+    """
+    return _current.get()
+
+
+async def _wait(lock: Lock, timeout: float | timedelta | Default | None) -> Lease:
+    try:
+        return await lock.acquire(timeout=timeout)
+    except AcquireTimeout as error:
+        if error.holder is None:  # there was no answer in that time
+            raise Unavailable(error.name, error.message, transient=True) from error.__cause__
+        raise Busy(error.name, error.message, error.holder) from error.__cause__
+    except BackendError as error:
+        raise Unavailable(error.name, error.message, error.transient) from error.__cause__
+
+
+async def _now(lock: Lock, raises: bool) -> Lease | None:
+    attempt = lock.try_acquire()
+    try:
+        lease = await attempt
+    except BackendError as error:
+        raise Unavailable(error.name, error.message, error.transient) from error.__cause__
+    if lease is None and raises:
+        holder = attempt.holder
+        raise Busy(
+            lock.name,
+            f"lock {lock.name!r} is held by {holder or 'another'}: the function was not run; call it again later",
+            holder,
+        )
+    return lease
+
+
+def _namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[..., str]:
+    """Return what makes the lock's name of a call's arguments."""
+    shown = getattr(fn, "__qualname__", repr(fn))
+    if not inspect.iscoroutinefunction(fn):
+        raise TypeError(f"exclusive() decorates coroutine functions (async def) without a yield, not {shown}")
+    if not isinstance(key, str):
+        if not callable(key):
+            raise ConfigurationError("", f"the key of {shown} must be text or a function, not {key!r}")
+        return key
+    signature = inspect.signature(fn)
+    rest = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
+    for field in _fields(key, shown):
+        if field not in signature.parameters and rest is None:
+            raise ConfigurationError(
+                key,
+                f"the key {key!r} of {shown} names {field!r}, but its arguments are {', '.join(signature.parameters)}",
+            )
+
+    def name_of(*args: object, **kwargs: object) -> str:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return key.format_map({**(bound.arguments[rest] if rest else {}), **bound.arguments})
+
+    return name_of
+
+
+def _fields(key: str, shown: str) -> set[str]:
+    """Return the names of the arguments that a format string uses, also in its format specifications."""
+    try:
+        parts = [(field, spec or "") for _, field, spec, _ in Formatter().parse(key) if field is not None]
+    except ValueError as error:
+        raise ConfigurationError(key, f"the key {key!r} of {shown} is no format string: {error}") from error
+    names = {field.partition(".")[0].partition("[")[0] for field, _ in parts}
+    if any(not name or name.isdecimal() for name in names):
+        raise ConfigurationError(key, f"the key {key!r} of {shown} must name its arguments, as in 'order:{{order}}'")
+    return names.union(*(_fields(spec, shown) for _, spec in parts if spec))

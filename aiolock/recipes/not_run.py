@@ -1,0 +1,40 @@
+"""Why a decorated function was not run.
+
+NotRun                              it did not begin, so nothing of it happened
+├─ Busy(AcquireTimeout)             another one runs; `holder` says who
+└─ Unavailable(BackendError)        Redis could not be asked
+"""
+
+from __future__ import annotations
+
+from ..errors import AcquireTimeout, AiolockError, BackendError
+
+
+class NotRun(AiolockError):
+    """The function was not run: nothing of it happened. No error of its body is one of these, unless it calls another
+    decorated function: then `name` tells whose it is.
+
+    Attributes:
+        name: the lock's name.
+        message: what happened and what to do about it.
+    """
+
+
+class Busy(NotRun, AcquireTimeout):
+    """Another one has the lock.
+
+    Attributes:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        holder: who has it.
+    """
+
+
+class Unavailable(NotRun, BackendError):
+    """Redis is unreachable or refuses; its error is `__cause__`.
+
+    Attributes:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        transient: True if the same call may succeed later.
+    """
