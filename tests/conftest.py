@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 import redis.utils
+import trustme
 
 from aiolock.testing.server import URL_VARIABLE, RedisServer
 
@@ -305,6 +306,18 @@ def own_sentinels() -> Iterator[SentinelSet]:
     with start_sentinels(down_after=1.0) as sentinels:
         meet(sentinels.servers[0])
         yield sentinels
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a server's certificate, and that of its issuer."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "authority.pem"))
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
+        str(folder / "cert.pem")
+    )
+    return folder
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -29,6 +30,8 @@ _START_SECONDS = 20.0
 _PORT_ATTEMPTS = 5
 _NO_FILES = ("--save", "", "--appendonly", "no")
 _NAMES = ("redis-server", "valkey-server", "redict-server", "keydb-server")
+_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_tls.check_hostname, _tls.verify_mode = False, ssl.CERT_NONE
 _READY = ("Ready to accept connections", "Sentinel ID is", "Thread 0 alive")
 """What a log says once the port is bound: of a server, of a Sentinel, and of a KeyDB without TLS."""
 
@@ -362,13 +365,13 @@ def _free_port() -> int:
 
 
 def _answers(port: int) -> bool:
-    """Whether PING is answered; a server that wants a password or speaks TLS answers too, if not with PONG."""
-    try:
-        with socket.create_connection((_HOST, port), 1.0) as link:
+    """Whether PING is answered; a server that wants a password answers too, if not with PONG."""
+    for wrap in (lambda link: link, _tls.wrap_socket):  # a server that speaks only TLS hangs up without
+        with contextlib.suppress(OSError), wrap(socket.create_connection((_HOST, port), 1.0)) as link:
             link.sendall(b"PING\r\n")
-            return bool(link.recv(64))
-    except OSError:
-        return False
+            if link.recv(64):
+                return True
+    return False
 
 
 _owned: weakref.WeakSet[RedisServer] = weakref.WeakSet()

@@ -12,6 +12,7 @@ from typing import Literal
 import redis
 from redis.crc import key_slot
 
+from .access import OPEN, Access
 from .cluster_node import BUS, ClusterNode
 from .folder import Folder
 from .scripting import wait_until
@@ -99,22 +100,21 @@ class Cluster:
         return replica
 
     async def failed_over(self, old: ClusterNode, new: ClusterNode) -> None:
-        """Wait until the new master is one, and everybody that runs knows; order it again if nothing happens."""
+        """Wait until the new master is one, and everybody that runs knows; order it again if nothing comes of it."""
         loop = asyncio.get_running_loop()
         order_at = loop.time() + ORDER_SECONDS
 
-        def promoted() -> bool:
+        def done() -> bool:
             nonlocal order_at
             if new.role == "master":
-                return True
+                return self.ok() and old not in self.masters
             if loop.time() > order_at:
                 order_at = loop.time() + ORDER_SECONDS
                 new.ask(*self._ordered)
             return False
 
-        await self.until(promoted)
+        await self.until(done, 2 * START_SECONDS)
         self._set_timeout(self.node_timeout)
-        await self.until(lambda: new.role == "master" and self.ok() and old not in self.masters, 2 * START_SECONDS)
 
     @property
     def can_isolate(self) -> bool:
@@ -243,7 +243,11 @@ class Cluster:
 
 @contextlib.contextmanager
 def start_cluster(
-    masters: int = 3, replicas: int = 1, node_timeout: float = 2.0, options: tuple[str, ...] = ()
+    masters: int = 3,
+    replicas: int = 1,
+    node_timeout: float = 2.0,
+    options: tuple[str, ...] = (),
+    access: Access = OPEN,
 ) -> Iterator[Cluster]:
     """Start a cluster; it serves after two seconds, which is how long a master of a cluster waits. Stop it at the end.
 
@@ -252,13 +256,16 @@ def start_cluster(
         replicas: how many more follow each of them.
         node_timeout: seconds after which a server that does not answer the others is replaced.
         options: more options of each server.
+        access: how all of them are reached, also by each other.
     """
     ms = str(round(node_timeout * 1000))
+    if access.certificate is not None:
+        options += ("--tls-cluster", "yes")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(Folder())
         nodes: list[ClusterNode] = []
         for _ in range(masters * (1 + replicas)):
-            nodes.append(ClusterNode(folder, "--cluster-node-timeout", ms, *options))
+            nodes.append(ClusterNode(folder, "--cluster-node-timeout", ms, *options, access=access))
             stack.callback(nodes[-1].close)
         for number, node in enumerate(nodes[:masters]):
             first, end = SLOTS * number // masters, SLOTS * (number + 1) // masters

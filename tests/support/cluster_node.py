@@ -10,6 +10,7 @@ import pytest
 from aiolock.testing.server import RedisServer, ServerError
 
 from . import redis_cli
+from .access import OPEN, Access, start
 from .installed import at_least
 from .replication import QUICKLY
 
@@ -29,9 +30,9 @@ class ClusterNode:
         running: False while it is killed or frozen.
     """
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.server = _start(folder, *options)
-        self.url = self.server.url
+    def __init__(self, folder: Path, *options: str, access: Access = OPEN) -> None:
+        self.server = _start(folder, options, access)
+        self.url = access.url(self.server)
         self.link = redis_cli.client(self.url)
         self.id = self.text("CLUSTER", "MYID")
         self.running = True
@@ -120,12 +121,12 @@ class ClusterNode:
         self.server.stop()
 
 
-def _start(folder: Path, *options: str) -> RedisServer:
+def _start(folder: Path, options: tuple[str, ...], access: Access) -> RedisServer:
     for _ in range(_ATTEMPTS):
         own = folder / str(len(list(folder.iterdir())))
         own.mkdir()
         try:
-            server = RedisServer.start("--cluster-enabled", "yes", "--dir", str(own), *QUICKLY, *options)
+            server = start(access, "--cluster-enabled", "yes", "--dir", str(own), *QUICKLY, *options)
         except ServerError as error:
             if "too high" in str(error):  # the port of the bus would be
                 continue

@@ -15,6 +15,7 @@ import redis
 from aiolock.testing.server import RedisServer, ServerError
 
 from . import redis_cli
+from .access import Access, start
 from .folder import Folder
 from .replication import QUICKLY
 from .scripting import wait_until
@@ -31,22 +32,22 @@ class SentinelSet:
         servers: the first master, and its first replica.
         sentinels: the Sentinels, which are servers, too.
         service: what they call the master.
-        password: of the servers, or "".
-        sentinel_password: of the Sentinels, or "".
+        access: how the servers are reached.
+        sentinel_access: how the Sentinels are.
     """
 
     service = SERVICE
 
     def __init__(
-        self, servers: list[RedisServer], sentinels: list[RedisServer], password: str, sentinel_password: str
+        self, servers: list[RedisServer], sentinels: list[RedisServer], access: Access, sentinel_access: Access
     ) -> None:
         self.servers = servers
         self.sentinels = sentinels
-        self.password = password
-        self.sentinel_password = sentinel_password
+        self.access = access
+        self.sentinel_access = sentinel_access
         self._links = {
-            server.port: redis_cli.client(with_password(server, secret))
-            for group, secret in ((servers, password), (sentinels, sentinel_password))
+            server.port: redis_cli.client(how.url(server))
+            for group, how in ((servers, access), (sentinels, sentinel_access))
             for server in group
         }
         self._stopped: set[int] = set()
@@ -62,7 +63,7 @@ class SentinelSet:
 
     def url(self, server: RedisServer) -> str:
         """The address of a server, with its password."""
-        return with_password(server, self.password)
+        return self.access.url(server)
 
     def role(self, server: RedisServer) -> str:
         """What a server takes itself for: "master" or "slave"."""
@@ -228,14 +229,13 @@ class SentinelSet:
         return self.link(server).info("replication")  # type: ignore[return-value]
 
 
-def with_password(server: RedisServer, password: str) -> str:
-    """The server's URL for one who has to say this password."""
-    return server.url.replace("//", f"//:{password}@", 1) if password else server.url
-
-
 @contextlib.contextmanager
 def start_sentinels(
-    down_after: float = 2.0, failover_timeout: float = 6.0, password: str = "", sentinel_password: str = ""
+    down_after: float = 2.0,
+    failover_timeout: float = 6.0,
+    password: str = "",
+    sentinel_password: str = "",
+    certificate: Path | None = None,
 ) -> Iterator[SentinelSet]:
     """Start all five, and return once a failover would succeed. Stop them at the end.
 
@@ -244,18 +244,19 @@ def start_sentinels(
         failover_timeout: seconds, of the Sentinels; they try no second failover before twice that has passed.
         password: of the servers.
         sentinel_password: of the Sentinels.
+        certificate: that of all five; then all speak TLS.
     """
-    secret = ("--requirepass", password, "--masterauth", password) if password else ()
+    access, sentinel_access = Access(password, certificate), Access("", certificate)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(Folder())
-        master = stack.enter_context(RedisServer.start(*QUICKLY, *secret))
+        master = stack.enter_context(start(access, *QUICKLY))
         if master.kind == "docker":
             pytest.skip("containers cannot reach each other on this machine's loopback")
-        with redis_cli.client(with_password(master, password)) as link:
+        with redis_cli.client(access.url(master)) as link:
             if sentinel_password and redis_cli.product(link)[1].startswith("6.0."):
                 pytest.skip("its Sentinels know no passwords")
         follow = ("--replicaof", master.host, str(master.port))
-        replica = stack.enter_context(RedisServer.start(*QUICKLY, *secret, *follow))
+        replica = stack.enter_context(start(access, *QUICKLY, *follow))
         lines = [
             f"sentinel monitor {SERVICE} {master.host} {master.port} {QUORUM}",
             f"sentinel down-after-milliseconds {SERVICE} {round(down_after * 1000)}",
@@ -266,16 +267,16 @@ def start_sentinels(
             lines.append(f"sentinel auth-pass {SERVICE} {password}")
         if sentinel_password:
             lines += [f"requirepass {sentinel_password}", f"sentinel sentinel-pass {sentinel_password}"]
-        watching = [_sentinel(stack, folder, lines) for _ in range(COUNT)]
-        started = SentinelSet([master, replica], watching, password, sentinel_password)
+        watching = [_sentinel(stack, folder, lines, sentinel_access) for _ in range(COUNT)]
+        started = SentinelSet([master, replica], watching, access, Access(sentinel_password, certificate))
         stack.callback(started.close)
         wait_until(started.ok, START_SECONDS)
         yield started
 
 
-def _sentinel(stack: contextlib.ExitStack, folder: Path, lines: list[str]) -> RedisServer:
+def _sentinel(stack: contextlib.ExitStack, folder: Path, lines: list[str], access: Access) -> RedisServer:
     own = folder / secrets.token_hex(4)
     own.mkdir()
     file = own / "sentinel.conf"
     file.write_text("\n".join([f"dir {own}", *lines, ""]))
-    return stack.enter_context(RedisServer.start(str(file), "--sentinel"))
+    return stack.enter_context(start(access, str(file), "--sentinel"))

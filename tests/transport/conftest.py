@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from aiolock.backends.redis import RedisBackend
 from aiolock.testing.server import RedisServer
@@ -52,18 +51,6 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[FaultProxy]:
     """A proxy in front of the shared server."""
     async with FaultProxy(redis_server.host, redis_server.port) as proxy:
         yield proxy
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a server's certificate, and that of its issuer."""
-    folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "authority.pem"))
-    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
-        str(folder / "cert.pem")
-    )
-    return folder
 
 
 def server_tls(certificate: Path) -> ssl.SSLContext:
