@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -57,7 +58,7 @@ class Script(Generic[R]):
             it, with the error as the reason. None for one that does neither.
     """
 
-    __slots__ = ("decode", "lua", "name", "sha", "twin", "unacknowledged")
+    __slots__ = ("_sharded", "decode", "lua", "name", "sha", "twin", "unacknowledged")
 
     def __init__(
         self,
@@ -70,13 +71,29 @@ class Script(Generic[R]):
     ) -> None:
         self.name: str = name
         self.lua: str = "".join(_read(package, part) for part in (*prelude, name))
-        self.sha: str = hashlib.sha1(self.lua.encode(), usedforsecurity=False).hexdigest()
+        self.sha: str = _sha(self.lua)
         self.twin: Twin = twin
         self.decode: Callable[[Reply], R] = decode
         self.unacknowledged: Callable[[R, BackendError], R | BackendError] | None = unacknowledged
+        self._sharded: Script[R] | None = None
+
+    @property
+    def sharded(self) -> Script[R]:
+        """The same for a node of a cluster: see sharded.lua."""
+        if self._sharded is None:
+            self._sharded = made = copy.copy(self)
+            made._sharded = made
+            if "'PUBLISH'" in self.lua:
+                made.lua = _read(__package__, "sharded") + self.lua
+                made.sha = _sha(made.lua)
+        return self._sharded
 
     def __repr__(self) -> str:
         return f"<Script {self.name}>"
+
+
+def _sha(lua: str) -> str:
+    return hashlib.sha1(lua.encode(), usedforsecurity=False).hexdigest()
 
 
 def _read(package: str, part: str) -> str:

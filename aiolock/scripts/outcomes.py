@@ -178,6 +178,13 @@ TransferOutcome = Granted | Passed | Missing | Finished
 RenewOutcome = Renewed | Missing | Failed
 
 
+def awaits(result: object) -> bool:
+    """Whether an answer, or one of several in a list, says that its owner now waits for a message."""
+    if isinstance(result, list):
+        return any(isinstance(one, (Queued, Passed)) for one in result)
+    return isinstance(result, (Queued, Passed))
+
+
 # What an outcome is worth if too few replicas have it. Only grants and extensions are promises: the rest stays.
 
 

@@ -47,7 +47,7 @@ Made = tuple[Subscription, list[Ear], list[object]]
 def make() -> Callable[[str], Made]:
     def make(channel: str) -> Made:
         heard: list[object] = []
-        made = Subscription(channel, heard.append)
+        made = Subscription(channel, heard.append, lambda: None)
         ears = []
         for number in range(3):
             node = Node(Address("node", number))

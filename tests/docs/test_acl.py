@@ -75,7 +75,7 @@ def test_the_rules_allow_what_is_used() -> None:
         "latches": used(*latch.SCRIPTS),
         "quorum": set(),
         "replicas": {"wait"},
-        "cluster": {"cluster|slots", "asking", "eval", "ssubscribe"},
+        "cluster": {"cluster|slots", "asking", "eval", "ssubscribe", "sunsubscribe", "spublish", "pubsub|shardnumsub"},
         "sentinel": {"wait"},
         "sentinels": (CONNECTION & allowed(rules()["sentinels"])) | OF_SENTINELS,
         "database": {"select"},

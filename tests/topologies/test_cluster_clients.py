@@ -88,13 +88,14 @@ async def test_min_replicas(cluster: Cluster) -> None:
             await cluster.until(lambda: bool(locks._runtime.queue_entries))
             await held.release()
             await (await waiting).release()
-        master = cluster.masters[0]
+        master, other, _ = cluster.masters
         replica = cluster.replica_of(master)
+        (away,) = cluster.names_on(other)
         replica.server.freeze()
         try:
             with pytest.raises(BackendError, match="acknowledged by 0 of 1"):
                 await locks.lock(*cluster.names_on(master)).acquire()
-            async with locks.lock(*cluster.names_on(cluster.masters[1])):
+            async with locks.lock(away):
                 pass
         finally:
             replica.server.thaw()

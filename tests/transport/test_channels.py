@@ -10,7 +10,7 @@ import redis.asyncio
 from aiolock.backends.redis import RedisBackend
 from aiolock.errors import BackendError
 from aiolock.testing.server import RedisServer
-from tests.support import acl
+from tests.support import acl, redis_cli
 from tests.support.proxy import FaultProxy
 
 from .calls import Log, echo, result, until
@@ -194,3 +194,22 @@ async def test_a_refusal_after_a_reconnect_is_reported(
     assert again.items == [None]
     assert len(refused.items) == 2
     await raw.acl_deluser("listener")
+
+
+async def test_a_sharded_channel(backend: RedisBackend, raw: redis.asyncio.Redis, redis_server: RedisServer) -> None:
+    """It is another than the classic one of its name; it ends, and begins again, among calls."""
+    with redis_cli.client(redis_server.url) as link:
+        if redis_cli.version_of(link) < (7, 0):
+            pytest.skip("it has no sharded channels")
+    for _ in range(3):
+        woken = Log()
+        await backend.subscribe("c", woken, sharded=True)
+        assert await published(raw, "c", "classic") == 0
+        assert await raw.execute_command("SPUBLISH", "c", "x") == 1
+        assert await woken.has(2) == [None, "x"]
+        backend.unsubscribe("c")
+        answers = await asyncio.gather(*(backend.run(echo(i)) for i in range(40)))
+        assert answers == [str(i) for i in range(40)]
+        await until(lambda: not backend._channels.all())
+        assert await raw.execute_command("SPUBLISH", "c", "to nobody") == 0
+    assert backend.connections_opened == 1

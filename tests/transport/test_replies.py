@@ -9,7 +9,8 @@ from hiredis import PushNotification
 
 from aiolock.backends.redis.channels import Channels, Listener
 from aiolock.backends.redis.error_reply import ErrorReply
-from aiolock.backends.redis.replies import Confirmation, Desync, Echo, Loaded, Replies, Scripts
+from aiolock.backends.redis.replies import Confirmation, Departure, Desync, Echo, Loaded, Replies, Scripts
+from aiolock.errors import BackendError
 
 BUSY = ErrorReply("BUSY Redis is busy running a script")
 DENIED = ErrorReply("NOPERM User locks has no permissions to run the 'script|load' command")
@@ -124,3 +125,75 @@ async def test_an_error_in_the_place_of_a_subscription(channels: Channels, repli
 async def test_unknown_pushes_are_ignored(replies: Replies) -> None:
     assert not replies.receive(PushNotification([b"invalidate", [b"key"]]))
     assert not replies.receive(PushNotification([b"unsubscribe", b"c", 0]))
+
+
+@pytest.fixture
+async def leaving(channels: Channels) -> Listener:
+    listener = Listener(b"m:{a}", lambda payload: None, asyncio.get_running_loop().create_future(), True)
+    channels.add(listener)
+    channels.confirm(listener)
+    channels.remove(b"m:{a}")
+    return listener
+
+
+MOVED = ErrorReply("MOVED 15495 ping.example:6379")
+LEFT = PushNotification([b"sunsubscribe", b"m:{a}", 0])
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [LEFT, b"1"],
+        [MOVED, b"1"],
+        [LEFT, MOVED, b"1"],
+        [MOVED, b"PONG"],
+        [LEFT, ErrorReply("ERR unknown command 'PING'")],
+    ],
+    ids=["left", "moved", "ended by the server at the same time", "Envoy", "PING is renamed"],
+)
+async def test_the_end_of_a_sharded_subscription(
+    channels: Channels, replies: Replies, leaving: Listener, answers: list[object]
+) -> None:
+    """However many answers there are, the next is the next call's. Kept by Departure."""
+    replies.pending.append(Departure(b"1", leaving, channels, replies.pending))
+    replies.pending.append(Echo(b"2"))
+    for answer in answers:
+        assert channels.has(leaving)
+        replies.receive(answer)
+    assert not channels.has(leaving)
+    replies.receive(b"2")
+    assert not replies.pending
+
+
+@pytest.mark.parametrize("answers", [[BUSY, BUSY], [b"2"]])
+async def test_an_end_that_is_not_certain(
+    channels: Channels, replies: Replies, leaving: Listener, answers: list[object]
+) -> None:
+    replies.pending.append(Departure(b"1", leaving, channels, replies.pending))
+    *first, last = answers
+    for answer in first:
+        replies.receive(answer)
+    with pytest.raises(Desync):
+        replies.receive(last)
+
+
+async def test_wanted_again_while_it_ends(channels: Channels, leaving: Listener) -> None:
+    """The push that ends the old one does not end the new one, which gets the messages. Kept by Channels.end."""
+    heard: list[object] = []
+    wanted = Listener(b"m:{a}", heard.append, asyncio.get_running_loop().create_future(), True)
+    channels.deliver(b"m:{a}", b"too early")
+    channels.add(wanted)
+    channels.deliver(b"m:{a}", b"x")
+    channels.end(b"m:{a}")
+    channels.left(leaving)
+    channels.confirm(wanted)
+    channels.deliver(b"m:{a}", b"y")
+    assert heard == ["x", None, "y"]
+    channels.end(b"m:{a}")
+    assert isinstance(heard[-1], BackendError)
+
+
+async def test_what_was_ending_is_not_renewed(channels: Channels, leaving: Listener) -> None:
+    """On a new connection it is not subscribed to. Kept by Channels.all."""
+    assert channels.all() == []
+    assert not channels.has(leaving)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.base import Call
+from ...scripts.outcomes import awaits
 from ..base import Abilities, Wake
 from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
 from ..spread import spread
@@ -70,6 +72,7 @@ class ClusterBackend:
         self._topology = Topology(self._seeds, request_timeout)
         self._router: Router | None = None  # while it is open
         self._subscriptions: dict[str, Subscription] = {}
+        self._managers: dict[str, Subscription] = {}  # those without a hash tag
         self._watch = Watch(self._moved)
         self._reconnected: Callable[[], None] = _nothing
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -120,6 +123,7 @@ class ClusterBackend:
         if call.parts:
             spread(call, self.post)
             return
+        self._adapt(call)
         router = self._router
         if router is not None:
             node = router.serving(slot_of(call.keys[0]))
@@ -130,7 +134,7 @@ class ClusterBackend:
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
-        subscription = Subscription(channel, wake)
+        subscription = Subscription(channel, wake, self._topology.refresh)
         router = self._router
         if router is None:
             subscription.fail(self._closed_error(""))
@@ -140,6 +144,7 @@ class ClusterBackend:
         if subscription.slot is not None:
             self._follow(subscription)
             return subscription.future
+        self._managers[channel] = subscription
         if not any(router.used()):
             router.use(router.node(self._home))
         for node in router.used():
@@ -149,6 +154,7 @@ class ClusterBackend:
 
     def unsubscribe(self, channel: str) -> None:
         """See `Backend.unsubscribe`."""
+        self._managers.pop(channel, None)
         subscription = self._subscriptions.pop(channel, None)
         if subscription is not None:
             subscription.end()
@@ -175,7 +181,9 @@ class ClusterBackend:
                 self._router = self._loop = None
                 for subscription in self._subscriptions.values():
                     subscription.fail(self._closed_error(""))
+                    subscription.sharded.end()
                 self._subscriptions.clear()
+                self._managers.clear()
                 await router.aclose(self._closed_error, at_once=not finished)
                 if worker is not None:
                     await worker.stopped()
@@ -188,8 +196,27 @@ class ClusterBackend:
         self._router = self._loop = self._closed = None
         self._topology.forget()
         self._subscriptions.clear()
+        self._managers.clear()
         for node in router.used():
             await node.backend.aclose()
+
+    def _adapt(self, call: Call[Any]) -> None:
+        call.script = call.script.sharded
+        call.settle = partial(self._settled, call.keys[0], call.settle)
+
+    def _settled(self, key: str, told: Callable[[Any], None] | None, result: object) -> None:
+        try:
+            if told is not None:
+                told(result)
+        finally:
+            if awaits(result):
+                (self._companion or self)._attend(key)
+
+    def _attend(self, key: str) -> None:
+        """The manager waits for what happens to `key`."""
+        if self._router is not None and (node := self._router.owners[slot_of(key)]) is not None:
+            for subscription in self._managers.values():
+                subscription.sharded.attend(key, node)
 
     def _put(self, request: Call[Any]) -> None:
         if self._router is None:

@@ -145,7 +145,7 @@ class Router:
 
     def served_by(self, node: Node, prefix: str) -> str | None:
         """A channel that begins with `prefix`, in a slot of this node; None if it has few or none."""
-        channels = (f"{prefix}:{{{number}}}" for number in range(ATTEMPTS))
+        channels = (f"{prefix}:watch:{{{number}}}" for number in range(ATTEMPTS))
         return next((channel for channel in channels if self.owners[slot_of(channel)] is node), None)
 
     def node(self, address: Address) -> Node:

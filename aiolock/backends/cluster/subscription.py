@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from ...errors import BackendError
 from ..base import Wake
 from .node import Node
+from .sharded import ShardedChannels
 from .slots import slot_of, tag_of
 
 RETRY = 1.0
@@ -22,20 +24,27 @@ class Subscription:
     node. So a manager listens wherever its requests run. A copy of a message that came by way of another node first is
     dropped.
 
+    What waits for a message also listens nearer by: see `ShardedChannels`.
+
     Args:
         channel: its name.
         wake: gets payloads and confirmations.
+        moved: told that the slot of a message may have moved.
 
     Attributes:
         channel: its name.
         slot: that of its tag; None without one.
         future: done with the first confirmation.
+        sharded: the same for single slots.
     """
 
-    def __init__(self, channel: str, wake: Wake) -> None:
+    def __init__(self, channel: str, wake: Wake, moved: Callable[[], None]) -> None:
         self.channel: str = channel
         self.slot: int | None = None if tag_of(channel) is None else slot_of(channel)
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.sharded: ShardedChannels = ShardedChannels(channel, self._heard_nearby, self._ended)
+        self._moved = moved
+        self._doubtful = False
         self._loop = asyncio.get_running_loop()
         self._wake = wake
         self._nodes: set[Node] = set()
@@ -65,6 +74,7 @@ class Subscription:
     def end(self) -> None:
         """Stop listening."""
         self._over = True
+        self.sharded.end()
         nodes, self._nodes = self._nodes, set()
         for node in nodes:
             node.backend.unsubscribe(self.channel)
@@ -82,6 +92,22 @@ class Subscription:
         self._wake(payload)
         if payload is None and not self.future.done():
             self.future.set_result(None)
+
+    def _heard_nearby(self, node: Node, payload: str) -> None:
+        if not self._over and not self._known(node, payload):
+            self._wake(payload)
+
+    def _ended(self) -> None:
+        # Many end together when a master is replaced.
+        if not self._doubtful and not self._over:
+            self._doubtful = True
+            self._moved()
+            self._loop.call_soon(self._verify)
+
+    def _verify(self) -> None:
+        self._doubtful = False
+        if not self._over:
+            self._wake(None)
 
     def _known(self, node: Node, payload: str) -> bool:
         now = self._loop.time()

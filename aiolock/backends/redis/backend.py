@@ -15,7 +15,7 @@ from ...scripts.base import Call
 from ..base import Abilities, Wake
 from ..worker import Worker
 from .backoff import LASTED, Backoff
-from .channels import Channels, Listener, Subscribe, Unsubscribe
+from .channels import Channels, Listener, Subscribe
 from .clients import Client
 from .connection import Connector, Link, ServerConnector
 from .credentials import Authenticate
@@ -201,8 +201,9 @@ class RedisBackend:
 
     def unsubscribe(self, channel: str) -> None:
         """See `Backend.unsubscribe`."""
-        if self._channels.remove(channel.encode()) and self._session is not None:
-            self._session.put_off(Unsubscribe(channel.encode()))
+        ending = self._channels.remove(channel.encode())
+        if ending is not None and self._session is not None:
+            self._session.put_off(ending)
 
     async def aclose(self) -> None:
         """See `Backend.aclose`; harmless if it is already closed."""

@@ -27,9 +27,10 @@ class Listener:
         future: done with the first confirmation.
         sharded: the server ends it, with an error for `wake`, when it no longer serves the slot of the channel.
         confirmed: whether there was one.
+        leaving: a sharded one that gets messages only until the server says that there will be no more.
     """
 
-    __slots__ = ("channel", "confirmed", "future", "sharded", "wake")
+    __slots__ = ("channel", "confirmed", "future", "leaving", "sharded", "wake")
 
     def __init__(self, channel: bytes, wake: Wake, future: asyncio.Future[None], sharded: bool = False) -> None:
         self.channel: bytes = channel
@@ -37,6 +38,7 @@ class Listener:
         self.future: asyncio.Future[None] = future
         self.sharded: bool = sharded
         self.confirmed: bool = False
+        self.leaving: bool = False
 
     def fail(self, error: BackendError) -> None:
         """End it: it will not be confirmed."""
@@ -57,6 +59,12 @@ class Unsubscribe(NamedTuple):
     channel: bytes
 
 
+class Leave(NamedTuple):
+    """To be written: the end of a sharded subscription."""
+
+    listener: Listener
+
+
 class Channels:
     """The listeners by channel.
 
@@ -69,7 +77,9 @@ class Channels:
         self._again = again
 
     def all(self) -> list[Listener]:
-        """All listeners."""
+        """All that are wanted on a new connection; what was to end with the old one has."""
+        for listener in [listener for listener in self._listeners.values() if listener.leaving]:
+            self.left(listener)
         return list(self._listeners.values())
 
     def add(self, listener: Listener) -> None:
@@ -77,12 +87,25 @@ class Channels:
         self.remove(listener.channel)
         self._listeners[listener.channel] = listener
 
-    def remove(self, channel: bytes) -> bool:
-        """Stop listening; return False if there was no listener."""
-        listener = self._listeners.pop(channel, None)
-        if listener is not None:
-            listener.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))
-        return listener is not None
+    def remove(self, channel: bytes) -> Unsubscribe | Leave | None:
+        """Stop listening; return what is to be written, None if there was no listener.
+
+        A sharded one gets messages until it has `left`: the server counts on it until then.
+        """
+        listener = self._listeners.get(channel)
+        if listener is None:
+            return None
+        listener.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))
+        if listener.sharded:
+            listener.leaving = True
+            return Leave(listener)
+        del self._listeners[channel]
+        return Unsubscribe(channel)
+
+    def left(self, listener: Listener) -> None:
+        """The server delivers nothing more to this listener."""
+        if self.has(listener):
+            del self._listeners[listener.channel]
 
     def has(self, listener: Listener) -> bool:
         """Whether it still listens."""
@@ -123,8 +146,11 @@ class Channels:
 
     def end(self, channel: bytes) -> None:
         """The server will not deliver any more: the channel's slot has left it."""
-        listener = self._listeners.pop(channel, None)
-        if listener is not None:
+        listener = self._listeners.get(channel)
+        if listener is None or not listener.confirmed:
+            return  # it is the end of an earlier one, whose channel this one wants again
+        del self._listeners[channel]
+        if not listener.leaving:
             failure = BackendError("", "the slot of a channel has moved", transient=True)
             listener.fail(failure)
             self._wake(listener, failure)

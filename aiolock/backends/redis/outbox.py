@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...errors import BackendError
 from ...scripts.base import Call
-from .channels import Subscribe, Unsubscribe
+from .channels import Leave, Subscribe, Unsubscribe
 from .credentials import Authenticate
 
 
@@ -18,7 +18,7 @@ class Asking(NamedTuple):
     request: Call[Any]
 
 
-Item = Call[Any] | Subscribe | Unsubscribe | Authenticate | Asking
+Item = Call[Any] | Subscribe | Unsubscribe | Leave | Authenticate | Asking
 
 _SWEEP = 64
 

@@ -206,6 +206,38 @@ class Confirmation:
             self._channels.refuse(self._listener, reply)
 
 
+class Departure:
+    """The answers to a SUNSUBSCRIBE and to the PING after it.
+
+    The first is a push, the same as that by which the server itself ends a subscription, or an error if the slot has
+    moved. Only the second is certain to come.
+
+    Args:
+        nonce: that of the PING.
+        listener: gets nothing more after it.
+        channels: has the listener.
+        pending: where this is the first.
+    """
+
+    __slots__ = ("_channels", "_listener", "_nonce", "_pending", "_refused")
+
+    def __init__(self, nonce: bytes, listener: Listener, channels: Channels, pending: deque[Expected]) -> None:
+        self._nonce = nonce
+        self._listener = listener
+        self._channels = channels
+        self._pending = pending
+        self._refused = False
+
+    def answer(self, reply: object) -> None:
+        if reply in (self._nonce, PONG) or (isinstance(reply, ErrorReply) and "'ping'" in str(reply).lower()):
+            self._channels.left(self._listener)
+        elif isinstance(reply, ErrorReply) and not self._refused:
+            self._refused = True
+            self._pending.appendleft(self)
+        else:
+            raise Desync("SUNSUBSCRIBE got the answer to something else")
+
+
 class Replies:
     """The queue of pending answers.
 

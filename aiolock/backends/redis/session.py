@@ -14,13 +14,13 @@ from hiredis import PushNotification
 from ...clock import Clock, format_seconds
 from ...errors import BackendError
 from ...scripts.base import Call
-from .channels import Channels, Subscribe, Unsubscribe
+from .channels import Channels, Leave, Subscribe, Unsubscribe
 from .connection import Link, pack
 from .credentials import Authenticate
 from .heartbeat import Heartbeat
 from .outbox import Asking, Item, Outbox
 from .replicas import Assurance
-from .replies import Acknowledgement, Asked, Authenticated, Confirmation, Echo, Loaded, Replies, Scripts
+from .replies import Acknowledgement, Asked, Authenticated, Confirmation, Departure, Echo, Loaded, Replies, Scripts
 
 ENOUGH = 32
 """Calls of one turn of the loop that are written before its end: the server works on them while more are made."""
@@ -228,7 +228,10 @@ class Session:
         return pack((b"ASKING",)) + pack(("EVAL", call.script.lua, len(call.keys), *call.keys, *call.args))
 
     def _encode_other(
-        self, item: Subscribe | Unsubscribe | Authenticate | Asking, now: float, together: Acknowledgement | None
+        self,
+        item: Subscribe | Unsubscribe | Leave | Authenticate | Asking,
+        now: float,
+        together: Acknowledgement | None,
     ) -> bytes:
         if isinstance(item, Asking):
             return self._encode_asking(item.request, now, together)
@@ -239,6 +242,10 @@ class Session:
             self._pending.append(Confirmation(b"unsubscribe", item.channel, self._channels, None))
             return pack((b"UNSUBSCRIBE", item.channel))
         listener = item.listener
+        if isinstance(item, Leave):
+            nonce = next(self._nonces)
+            self._pending.append(Departure(nonce, listener, self._channels, self._pending))
+            return pack((b"SUNSUBSCRIBE", listener.channel)) + pack((b"PING", nonce))
         if not self._channels.has(listener):
             return b""
         kind = b"ssubscribe" if listener.sharded else b"subscribe"
@@ -277,7 +284,9 @@ class Session:
                 self._channels.deliver(reply[1], reply[2])
                 return
             if not self.replies.receive(reply):
-                if reply[0] == b"sunsubscribe":
+                if reply[0] == b"smessage":
+                    self._channels.deliver(reply[1], reply[2])
+                elif reply[0] == b"sunsubscribe":
                     self._channels.end(reply[1])
                 return
         elif self._pending:

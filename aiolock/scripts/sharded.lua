@@ -1,0 +1,16 @@
+-- sharded: what precedes each script on a node of a cluster: a message for a manager that hears it on this node by
+-- sharded pub/sub goes that way, and not to all nodes.
+-- KEYS    the first has the hash tag of all
+-- A channel without a hash tag is that of one manager; its sharded one ends in ':' and the tag.
+-- If a command is denied, or unknown as in Redis 6: PUBSUB, the message goes to all nodes; SPUBLISH counts as heard.
+local server = redis
+local redis = { call = server.call }
+function redis.pcall(command, first, second, ...)
+  local channel = command == 'PUBLISH' and first or first == 'NUMSUB' and second
+  if channel and not string.find(channel, '{', 1, true) then
+    local own = channel .. ':' .. string.match(KEYS[1], '{.-}')
+    local heard = server.pcall('PUBSUB', 'SHARDNUMSUB', own)
+    if (heard[2] or 0) > 0 then return command == 'PUBLISH' and server.pcall('SPUBLISH', own, second) or heard end
+  end
+  return server.pcall(command, first, second, ...)
+end
