@@ -25,6 +25,8 @@ from .network import RoutedLoop
 from .resource import Resource
 from .uses import Uses
 
+BROKEN = "AIOLOCK_BROKEN"
+"""Names the mutation with which a worker begins."""
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG: a stopped process would not see that its input ends."""
 
@@ -96,6 +98,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if name := os.environ.get(BROKEN):
+        from .mutations import CASES  # only then: it brings pytest
+
+        CASES[name].break_it()
     given = json.loads(sys.argv[1])
     routes = {int(port): proxy for port, proxy in given["routes"].items()}
     with asyncio.Runner(loop_factory=lambda: RoutedLoop(routes)) as runner:

@@ -1,0 +1,153 @@
+"""The library, broken on purpose: histories must find each of these. Most cannot be seen without a wire."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aiolock.backends.quorum.members import Members
+from aiolock.backends.redis.handshake import Handshake
+from aiolock.backends.redis.outbox import Outbox
+from aiolock.backends.redis.replicas import Replicas
+from aiolock.backends.redis.session import Session
+from aiolock.backends.sentinel.witness import Witness
+from aiolock.core.release import PendingRelease
+from aiolock.scripts import latch, lock, queue
+from aiolock.scripts.base import Script
+from tests.simulation.mutations import deadline_from_arrival, loss_without_cancel, negative_margin
+
+Patch = pytest.MonkeyPatch
+
+
+def reply_of_another(patch: Patch) -> None:
+    """Now and then two answers of one connection are taken for each other's."""
+    receive = Session._receive
+
+    def swapped(self: Session, reply: object) -> None:
+        if len(self._pending) > 1 and random.random() < 0.05:
+            self._pending.rotate(-1)
+        receive(self, reply)
+
+    patch.setattr(Session, "_receive", swapped)
+
+
+def written_twice(patch: Patch) -> None:
+    """What was unanswered is written twice on the next connection."""
+    unanswered = Outbox.unanswered
+
+    def twice(self: Outbox, request: Any, otherwise: Any) -> None:
+        before = len(self._again)
+        unanswered(self, request, otherwise)
+        if request in self._again[before:]:
+            self._again.append(request)
+
+    patch.setattr(Outbox, "unanswered", twice)
+
+
+def old_connection_lives(patch: Patch) -> None:
+    """What is still on its way on a connection that was given up may run, and no tombstone refuses it."""
+    greet = Handshake.greet
+    init: Any = PendingRelease.__init__
+
+    async def forgetful(self: Handshake, link: Any) -> None:
+        self._previous = None
+        await greet(self, link)
+
+    def untainted(self: PendingRelease, *args: Any) -> None:
+        init(self, *args[:6], False, *args[7:])
+
+    patch.setattr(Handshake, "greet", forgetful)
+    patch.setattr(PendingRelease, "__init__", untainted)
+    patch.setattr(PendingRelease, "taint", lambda self: None)
+
+
+def replicas_unasked(patch: Patch) -> None:
+    """`min_replicas` is given, and nobody looks at what WAIT answers."""
+    patch.setattr(Replicas, "doubt", lambda self, request, published, acknowledged: None)
+
+
+def role_unasked(patch: Patch) -> None:
+    """A master that Sentinels replace grants until it is told that it is a replica, and that counts."""
+    patch.setattr(Witness, "undecided", lambda self, reply: False)
+
+
+def minority(patch: Patch) -> None:
+    """A quorum grants with one node less than a majority."""
+    init = Members.__init__
+
+    def fewer(self: Members, *args: Any) -> None:
+        init(self, *args)
+        self.quorum -= 1
+
+    patch.setattr(Members, "__init__", fewer)
+
+
+def fence_repeated(patch: Patch) -> None:
+    """A grant gets the fence of the one before."""
+    for script in (lock.ACQUIRE, lock.TRANSFER, lock.RELEASE, lock.REFRESH):
+        _rewrite(patch, script, "math.max(known + 1, time[1] * 1000000 + time[2])", "math.max(known, 1)")
+    _rewrite(patch, lock.ACQUIRE, "local least = math.max(last, floor) + 1", "local least = math.max(last, floor, 1)")
+    _rewrite(patch, lock.ACQUIRE, "local is_now = time[1] * 1000000 + time[2] > least", "local is_now = false")
+
+
+def release_of_any_holder(patch: Patch) -> None:
+    """A release ends the hold of whoever has it."""
+    _rewrite(patch, lock.RELEASE, "if name.holder ~= owner then", "if name.holder == '-' then")
+
+
+def room_for_one_more(patch: Patch) -> None:
+    """The queue lets one in that does not fit."""
+    for script in (queue.ACQUIRE, queue.RELEASE, queue.RENEW):
+        _rewrite(patch, script, "state.used + weight > state.capacity", "state.used + weight > state.capacity + 1")
+
+
+def count_repeated(patch: Patch) -> None:
+    """A latch counts the same `by` again."""
+    _rewrite(patch, latch.COUNT_DOWN, "if left > 0 and not latch[3] then", "if left > 0 then")
+
+
+def _rewrite(patch: Patch, script: Script[Any], old: str, new: str) -> None:
+    assert old in script.lua, f"{script} does not say {old!r}"
+    patch.setattr(script, "lua", script.lua.replace(old, new))
+    patch.setattr(script, "sha", hashlib.sha1(script.lua.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a mutation is found.
+
+    Attributes:
+        mutation: what is broken.
+        place: where.
+        options: of the managers.
+    """
+
+    mutation: Callable[[Patch], None]
+    place: str = "server"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def break_it(self) -> None:
+        """Break the library, for as long as the process lives."""
+        self.mutation(pytest.MonkeyPatch())
+
+
+CASES: dict[str, Case] = {
+    "reply_of_another": Case(reply_of_another),
+    "written_twice": Case(written_twice),
+    "old_connection_lives": Case(old_connection_lives),
+    "deadline_from_arrival": Case(deadline_from_arrival),
+    "negative_margin": Case(negative_margin),
+    "loss_without_cancel": Case(loss_without_cancel),
+    "fence_repeated": Case(fence_repeated),
+    "release_of_any_holder": Case(release_of_any_holder),
+    "room_for_one_more": Case(room_for_one_more),
+    "count_repeated": Case(count_repeated),
+    "replicas_unasked": Case(replicas_unasked, "sentinel", {"min_replicas": 1, "replica_timeout": 0.3}),
+    "role_unasked": Case(role_unasked, "sentinel"),
+    "minority": Case(minority, "quorum"),
+}
