@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from aiolock.backends.quorum.members import Members
-from aiolock.backends.redis.handshake import Handshake
-from aiolock.backends.redis.outbox import Outbox
 from aiolock.backends.redis.replicas import Replicas
 from aiolock.backends.redis.session import Session
 from aiolock.backends.sentinel.witness import Witness
-from aiolock.core.release import PendingRelease
 from aiolock.scripts import latch, lock, queue
 from aiolock.scripts.base import Script
-from tests.simulation.mutations import deadline_from_arrival, loss_without_cancel, negative_margin
+from tests.simulation.mutations import loss_without_cancel
 
 Patch = pytest.MonkeyPatch
 
@@ -34,36 +31,6 @@ def reply_of_another(patch: Patch) -> None:
         receive(self, reply)
 
     patch.setattr(Session, "_receive", swapped)
-
-
-def written_twice(patch: Patch) -> None:
-    """What was unanswered is written twice on the next connection."""
-    unanswered = Outbox.unanswered
-
-    def twice(self: Outbox, request: Any, otherwise: Any) -> None:
-        before = len(self._again)
-        unanswered(self, request, otherwise)
-        if request in self._again[before:]:
-            self._again.append(request)
-
-    patch.setattr(Outbox, "unanswered", twice)
-
-
-def old_connection_lives(patch: Patch) -> None:
-    """What is still on its way on a connection that was given up may run, and no tombstone refuses it."""
-    greet = Handshake.greet
-    init: Any = PendingRelease.__init__
-
-    async def forgetful(self: Handshake, link: Any) -> None:
-        self._previous = None
-        await greet(self, link)
-
-    def untainted(self: PendingRelease, *args: Any) -> None:
-        init(self, *args[:6], False, *args[7:])
-
-    patch.setattr(Handshake, "greet", forgetful)
-    patch.setattr(PendingRelease, "__init__", untainted)
-    patch.setattr(PendingRelease, "taint", lambda self: None)
 
 
 def replicas_unasked(patch: Patch) -> None:
@@ -138,11 +105,6 @@ class Case:
 
 CASES: dict[str, Case] = {
     "reply_of_another": Case(reply_of_another),
-    "written_twice": Case(written_twice),
-    "old_connection_lives": Case(old_connection_lives),
-    "deadline_from_arrival": Case(deadline_from_arrival),
-    "negative_margin": Case(negative_margin),
-    "loss_without_cancel": Case(loss_without_cancel),
     "fence_repeated": Case(fence_repeated),
     "release_of_any_holder": Case(release_of_any_holder),
     "room_for_one_more": Case(room_for_one_more),
@@ -150,4 +112,5 @@ CASES: dict[str, Case] = {
     "replicas_unasked": Case(replicas_unasked, "sentinel", {"min_replicas": 1, "replica_timeout": 0.3}),
     "role_unasked": Case(role_unasked, "sentinel"),
     "minority": Case(minority, "quorum"),
+    "loss_without_cancel": Case(loss_without_cancel),
 }

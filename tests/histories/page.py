@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ def main() -> int:
     options.add_argument("report", type=Path, help="what `make chaos` wrote")
     given = options.parse_args()
     report = json.loads(given.report.read_text(encoding="utf-8"))
+    report["command"] = re.sub(r" --report[ =]\S+", "", report["command"])  # a folder of that machine
     KEPT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(insert(PAGE.read_text(encoding="utf-8"), report), encoding="utf-8")
     return 0
@@ -48,8 +50,8 @@ def render(report: dict[str, Any]) -> str:
         f"- command: `make chaos ARGS='{arguments}'`",
         f"- began: {report['began']}, took {report['seconds'] / 60:.0f} minutes, {len(report['rounds'])} rounds",
         f"- machine: {report['machine']}; {versions.get('server', '')}, Python {versions['python']}",
-        f"- operations: {operations:,}, of which {grants:,} were granted something; {writes:,} writes to the protected "
-        f"resource were accepted, and {refused:,} were refused",
+        f"- operations: {operations:,}, of which {grants:,} were granted something",
+        f"- writes to the protected resource: {writes:,} accepted, {refused:,} refused",
         f"- faults: {faults:,}",
         f"- **broken promises: {violations}**",
         "",

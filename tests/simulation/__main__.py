@@ -9,7 +9,7 @@ import time
 from .coverage import Coverage
 from .drawing import draw
 from .history import History
-from .report import explain
+from .report import explain, followers
 from .run import run
 
 SAMPLE = 20
@@ -46,7 +46,8 @@ def main() -> int:
         print()
     print(_rate(plans, time.process_time() - spent, entries, events))
     kinds = {kind for pair in pairs for kind in pair}
-    print(f"{len(kinds)} kinds of events, {len(pairs)} pairs of them one after the other")
+    print(f"{len(kinds)} kinds of events, {len(pairs)} pairs of them one after the other:")
+    print(followers(pairs))
     print(coverage.report())
     print(f"broken promises: {len(failed)}{f', seeds {failed}' if failed else ''}")
     return 1 if failed else 0

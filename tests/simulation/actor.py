@@ -108,7 +108,7 @@ class Actor:
             return step.timeout is not None or step.how == "try"
         if isinstance(error, LockLost):
             if error.reason is LossReason.EXPIRED:
-                return step.how in ("fixed", "renew")
+                return step.how in ("fixed", "renew", "detach")  # that may have less time left than it asks for
             if error.reason is LossReason.MAX_HOLD:
                 return step.how == "limited"
             if error.reason is LossReason.CLOSED:

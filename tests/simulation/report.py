@@ -24,6 +24,14 @@ def explain(seed: int | str, result: Result, patience: float = PATIENCE) -> str:
     )
 
 
+def followers(pairs: set[tuple[str, str]]) -> str:
+    """Return what came right after what, a line for each kind of event."""
+    after: dict[str, list[str]] = {}
+    for first, second in sorted(pairs):
+        after.setdefault(first, []).append(second)
+    return "\n".join(f"  {first}: {', '.join(seconds)}" for first, seconds in after.items())
+
+
 def _fails_like(result: Result, patience: float) -> Callable[[Plan], bool]:
     """Whether a plan fails in the same way: an error in the simulation itself must not take the place of a find."""
     until, wanted = time.monotonic() + patience, _kind(str(result.violation))
