@@ -5,12 +5,13 @@
 -- If a command is denied, or unknown as in Redis 6: PUBSUB, the message goes to all nodes; SPUBLISH counts as heard.
 local server = redis
 local redis = { call = server.call }
-function redis.pcall(command, first, second, ...)
+function redis.pcall(command, ...)
+  local first, second = ...
   local channel = command == 'PUBLISH' and first or first == 'NUMSUB' and second
   if channel and not string.find(channel, '{', 1, true) then
     local own = channel .. ':' .. string.match(KEYS[1], '{.-}')
     local heard = server.pcall('PUBSUB', 'SHARDNUMSUB', own)
     if (heard[2] or 0) > 0 then return command == 'PUBLISH' and server.pcall('SPUBLISH', own, second) or heard end
   end
-  return server.pcall(command, first, second, ...)
+  return server.pcall(command, ...)
 end

@@ -84,6 +84,7 @@ async def test_a_hand_off_tells_one_node_only(cluster: Cluster, kind: str) -> No
         before = broadcasts(cluster)
         await take_turns(managers, take, 10)
         assert broadcasts(cluster) == before
+    assert not [key for key in cluster.keys() if key.endswith(":order")]  # noqa: SIM118
 
 
 @pytest.mark.parametrize("denied", ["ssubscribe", "pubsub|shardnumsub"])
