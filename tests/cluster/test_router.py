@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from aiolock.backends.cluster import router as routers
 from aiolock.backends.cluster import transit as transits
 from tests.support.generated import examples
 
@@ -219,3 +220,25 @@ async def test_a_slot_that_no_one_serves() -> None:
     world.owner["a"] = owner
     await heal(world)
     assert works[0].runs < works[2].runs
+
+
+async def test_a_node_that_is_closed_while_a_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no slots yet, and a key is on its way to it: the owner is asked again. Kept by Transit._queue: `used`."""
+    monkeypatch.setattr(routers, "KEEP", 0.0)
+    monkeypatch.setattr(transits, "AT_ONCE", 0)  # it pauses
+    world = World()
+    work = world.call("a")
+    world.moving["a"] = world.addresses[B]
+    serve(world, A)  # ASK
+    world.learn()  # B serves nothing
+    world.router._close_idle()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert world.links[world.addresses[B]].closed
+    assert world.router.transits
+    world.moving.clear()
+    async with asyncio.timeout(5.0):
+        while world.router.transits or not work.results:
+            serve(world, A)
+            await asyncio.sleep(0.001)
+    assert (work.results, len(work.runs)) == (["x"], 1)

@@ -69,6 +69,17 @@ async def test_the_first_confirmation_counts(make: Callable[[str], Made]) -> Non
     assert heard == [None, None]
 
 
+async def test_a_node_that_is_closed_is_forgotten(make: Callable[[str], Made]) -> None:
+    """Otherwise each failover would leave one behind. Kept by Subscription.join."""
+    made, _, _ = make("manager")
+    (gone, *rest) = sorted(made._nodes, key=lambda node: node.address)
+    gone.used = False
+    came = Node(gone.address)
+    came.backend, came.used = Ear(), True  # type: ignore[assignment]
+    made.join(came)
+    assert made._nodes == {*rest, came}
+
+
 async def test_a_message_is_delivered_once(make: Callable[[str], Made], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every node passes it on. One that is repeated comes by each of them again. Kept by Subscription._known."""
     _, (one, two, three), heard = make("manager")

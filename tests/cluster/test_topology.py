@@ -102,6 +102,14 @@ async def test_an_outage_of_all(make: Make) -> None:
     await worker.stopped()
 
 
+async def test_a_failure_is_over_when_it_is_opened_again(cluster: Cluster, make: Make) -> None:
+    """Kept by Topology.find."""
+    topology = make(cluster.urls[:1])
+    topology.failure = BackendError("", "away", transient=True)
+    await topology.find(5.0)
+    assert topology.failure is None
+
+
 async def test_a_server_without_a_cluster(redis_server: RedisServer, make: Make) -> None:
     with pytest.raises(ConfigurationError, match="not part of a cluster"):
         await make(["redis://127.0.0.1:1", redis_server.url]).find(5.0)

@@ -56,13 +56,9 @@ class Subscription:
     def join(self, node: Node) -> None:
         """Listen on a node, if it is used."""
         if node.used and node not in self._nodes and not self._over:
-            self._nodes.add(node)
+            self._nodes = {other for other in self._nodes if other.used} | {node}
             told = node.backend.subscribe(self.channel, partial(self._heard, node))
             told.add_done_callback(partial(self._answered, node))
-
-    def leave(self, node: Node) -> None:
-        """The node is no longer used: it will hear nothing there."""
-        self._nodes.discard(node)
 
     def move(self, node: Node) -> None:
         """Listen on this node alone."""

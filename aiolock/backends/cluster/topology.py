@@ -76,6 +76,7 @@ class Topology:
             ) from error  # fmt: skip
         if not any(known.owners):
             raise BackendError("", f"the cluster that {answered} is part of serves no slot", transient=True)
+        self.failure = None
         return known, answered
 
     def begin(self, told: Wants) -> None:

@@ -193,7 +193,7 @@ class Transit:
             if request.withdrawn:
                 self._loop.call_soon(request.unwritten)
             else:
-                wanted.append((request, asked))
+                wanted.append((request, asked if asked is not None and asked.used else None))
         return wanted
 
     def _ask_again(self, request: Call[Any]) -> list[Call[Any]]:
