@@ -20,8 +20,8 @@ ENOUGH = 5.0
 
 async def test_no_one_gets_in_between(here: Lock, there: Lock, others: LockManager, place: Place) -> None:
     """Invariants 1 and 2. Kept by transfer.lua: one script takes it from one and gives it to the other."""
-    waiter = asyncio.ensure_future(there.acquire())
     async with here as lease:
+        waiter = asyncio.ensure_future(there.acquire())
         await until(lambda: waiter.done() or place.listeners(NAME))
         ticket = await lease.detach()
         assert not waiter.done()
