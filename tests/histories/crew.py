@@ -62,6 +62,11 @@ class Crew:
     def pids(self) -> set[int]:
         return {process.pid for process in self.processes.values()}
 
+    def linger(self, seconds: float) -> None:
+        """Let many hold what they have for so long."""
+        for worker in self.processes:
+            self._tell(worker, "linger", seconds)
+
     def dead(self) -> list[int]:
         """Processes that ended though nobody killed them."""
         return [process.pid for process in self.processes.values() if process.poll() is not None]

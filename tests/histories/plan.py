@@ -15,8 +15,8 @@ FAULT_SECONDS = 2.5
 """What a fault and its healing take, on average: how many there are in a round."""
 CALM = 0.6
 """Seconds between two faults, at most."""
-TTL = 3.0
-"""Seconds: a noisy machine stands still for two now and then."""
+TTLS = (1.0, 3.0)
+"""Seconds: faults outlast the shorter one; the longer one outlasts what a noisy machine does."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,17 @@ def draw(seed: str, seconds: float, place: str | None = None) -> Plan:
 
 
 def _options(dice: random.Random, place: str, replicas: bool) -> dict[str, Any]:
-    options: dict[str, Any] = {"ttl": TTL, "recheck": 1.0, "request_timeout": 1.5}
+    options: dict[str, Any] = {"ttl": dice.choice(TTLS), "recheck": 1.0, "request_timeout": 1.5}
     options["handoff_limit"] = dice.choice((0, 2, 16, 16))
     if place != "quorum":
         options["liveness"] = dice.choice((1.0, 3.0))
     polls, replicated = dice.random() < 0.15, dice.random() < 0.5
     if polls and place == "server":
         options["poll"] = True
+    if place == "sentinel":
+        options["ttl"] = max(TTLS)  # docs/how-to/sentinel.md says why
     if replicated and replicas:
-        options |= {"min_replicas": 1, "replica_timeout": 0.3}
+        options |= {"ttl": max(TTLS), "min_replicas": 1, "replica_timeout": 0.3}
     return options
 
 

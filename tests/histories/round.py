@@ -16,13 +16,16 @@ from .journal import Journal
 from .lookout import Lookout
 from .network import Network
 from .places import PLACES, NotWhole, Place
-from .plan import TTL, Fault, Plan
+from .plan import Fault, Plan
 from .resource import Resource
 from .uses import PATIENCE, TRAVEL
 from .verdict import judge
 
 STARVED = 60.0
 """Seconds: nobody waits for so long once all is well."""
+LONG = 0.5
+"""Seconds: a fault that lasts longer finds some inside, who stay as long as it."""
+HEAD_START = 0.1
 LEFT = 20.0
 """Seconds in which what killed processes held and queued for is gone."""
 END = PATIENCE + 20.0
@@ -109,11 +112,15 @@ class _Round:
     async def _step(self, step: tuple[Fault, ...]) -> None:
         """Break something, mend it, and wait until everybody got in."""
         await asyncio.sleep(max(fault.pause for fault in step))
+        seconds = max(fault.seconds for fault in step)
+        if seconds > LONG:
+            self._crew.linger(HEAD_START + seconds)
+            await asyncio.sleep(HEAD_START)
         async with AsyncExitStack() as stack:
             # What was broken last is mended first: a worker that takes another's place finds servers and a network.
             for fault in sorted(step, key=lambda fault: fault.group):
                 await self._strike(stack, fault)
-            await asyncio.sleep(max(fault.seconds for fault in step))
+            await asyncio.sleep(seconds)
         self._journal.note("healed")
         await self._everybody()
 
@@ -134,7 +141,7 @@ class _Round:
         kind = self._place.kinds[fault.what]
         excuses = 0.0
         if kind.empties:
-            excuses = TTL / 3 + float(self._plan.options["request_timeout"]) + 0.5
+            excuses = float(self._plan.options["ttl"]) / 3 + float(self._plan.options["request_timeout"]) + 0.5
         elif kind.replaces and not self._plan.replicated:
             excuses = 1.0
         return {"excuses": excuses, "loses": kind.empties or kind.replaces}

@@ -105,6 +105,7 @@ class Uses:
         self._tickets = itertools.count(1)
         self._running: set[asyncio.Task[None]] = set()
         self._enough = asyncio.Event()
+        self._lingering = 0.0
 
     async def run(self, names: Sequence[str]) -> None:
         """Use the primitives until `stop`."""
@@ -115,6 +116,10 @@ class Uses:
     def stop(self) -> None:
         """Let every task end what it is doing."""
         self._enough.set()
+
+    def linger(self, seconds: float) -> None:
+        """Let half of the bodies that begin from now on last until then."""
+        self._lingering = time.monotonic() + seconds
 
     def cancel(self, count: int) -> None:
         """Cancel some operations, and half of them a second time."""
@@ -300,7 +305,12 @@ class Uses:
         return self._dice.uniform(0.01, 1.0) if roll < 0.2 else PATIENCE
 
     def _stay(self) -> float:
-        """How long a body lasts: mostly short, sometimes longer than a third of the ttl, after which it is renewed."""
+        """How long a body lasts: mostly short, sometimes longer than a third of the ttl, after which it is renewed;
+        during a fault often as long as that.
+        """
+        left = self._lingering - time.monotonic()
+        if left > 0 and self._dice.random() < 0.5:
+            return left
         roll = self._dice.random()
         if roll < 0.8:
             return self._dice.uniform(0.0, 0.005)

@@ -1,6 +1,7 @@
 """A process of a round: `python -m tests.histories.worker <what it is given, as JSON>`.
 
-It does what lines on its standard input say, each a JSON list: `["block", seconds]`, `["cancel", count]`, `["enough"]`.
+It does what lines on its standard input say, each a JSON list: `["block", seconds]`, `["cancel", count]`,
+`["linger", seconds]`, `["enough"]`.
 When that ends, whoever started it is gone, and it ends, too.
 """
 
@@ -84,6 +85,8 @@ class Worker:
                 time.sleep(*more)
             elif what == "cancel":
                 self._uses.cancel(*more)
+            elif what == "linger":
+                self._uses.linger(*more)
             else:
                 self._uses.stop()
 
