@@ -33,7 +33,7 @@ NETWORK = {
     "hold_requests": Kind(1.0, 0.05, 1.5),
     "hold_replies": Kind(1.0, 0.05, 1.5),
     "delay": Kind(1.5, 0.5, 3.0),
-    "partition": Kind(2.0, 0.5, 5.0),
+    "partition": Kind(3.0, 0.5, 5.0),
 }
 """Between one worker and one server, or all."""
 CREW = {
