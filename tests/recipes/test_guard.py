@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -263,24 +262,6 @@ async def test_writes_of_one_owner_go_one_after_another(
     assert not second.done()
     held.lift()
     assert [await first, await second] == [2, 3]
-
-
-async def test_a_frozen_holder(redis_url: str) -> None:
-    """The demonstration of the page, in short: without the guard each late write gets in, with it none."""
-    tally = await stale_writes().demonstrate(redis_url, tries=3, processes=1)
-    plain, guarded = "plain SET", "guard()"
-    assert (tally[plain, "stale"], tally[guarded, "stale"]) == (3, 0)
-    assert tally[guarded, "refused by Redis"] == 3
-
-
-def stale_writes() -> Any:
-    """The page's program, as a module."""
-    spec = importlib.util.spec_from_file_location("stale_writes", ROOT / "docs/examples/stale_writes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 async def test_an_acl_for_the_client(locks: LockManager, redis_url: str, raw: redis.asyncio.Redis) -> None:

@@ -1,0 +1,41 @@
+"""The programs that pages name, in short: they show what the pages say."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from .blocks import ROOT
+
+
+def example(name: str) -> Any:
+    """A program of docs/examples, as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/examples/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def test_stale_writes(redis_url: str) -> None:
+    """A frozen holder: without the guard each late write gets in, with it none."""
+    tally = await example("stale_writes").demonstrate(redis_url, tries=3, processes=1)
+    plain, guarded = "plain SET", "guard()"
+    assert (tally[plain, "stale"], tally[guarded, "stale"]) == (3, 0)
+    assert tally[guarded, "refused by Redis"] == 3
+
+
+async def test_the_ways_to_sell(redis_url: str) -> None:
+    """The comparison of the page, in short: no way but the one without a lock sells what is not there."""
+    seen = await example("alternatives").measure(redis_url, processes=2, customers=40, rounds=1)
+    assert [name for name, found in seen.items() if found["oversold"]] == ["no_lock"]
+    assert not any(found["unsold"] for found in seen.values())
+    assert [name for name, found in seen.items() if found["vain"]] == ["version"]
+
+
+async def test_the_old_locks_break(redis_url: str) -> None:
+    """Each scene of the page's program asserts what it says."""
+    shown = await example("old_locks").show(redis_url)
+    page = (ROOT / "docs/how-to/alternatives.md").read_text(encoding="utf-8")
+    assert len(shown) == page.partition("## Locks that you should not write")[2].count("\n| ") - 2
