@@ -19,6 +19,7 @@ from .errors import NotOwned as NotOwned
 from .errors import QuorumError as QuorumError
 from .errors import WaitTimeout as WaitTimeout
 from .manager import LockManager as LockManager
+from .primitives.condition import Condition as Condition
 from .primitives.fair_lock import FairLock as FairLock
 from .primitives.fair_lock import FairLockInfo as FairLockInfo
 from .primitives.latch import Latch as Latch
@@ -39,6 +40,7 @@ __all__ = [
     "AiolockError",
     "Attempt",
     "BackendError",
+    "Condition",
     "ConfigurationError",
     "Default",
     "FairLock",

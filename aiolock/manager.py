@@ -1,4 +1,4 @@
-"""The front door: lifecycle and factories."""
+"""The front door: its options and its lifecycle."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Unpack
 from .backends.base import Backend
 from .backends.factory import backend_of
 from .backends.quorum import QuorumBackend
-from .backends.redis import Client, ClusterClient, Replicas, Seeds, Sentinels, is_cluster
+from .backends.redis import Client, ClusterClient, Seeds, Sentinels, is_cluster
 from .clock import format_seconds
-from .core.acquisition import Acquisition
-from .core.lease import Lease
 from .core.lifecycle import Lifecycle
 from .core.policy import (
     Policy,
@@ -21,28 +19,17 @@ from .core.policy import (
     check_duration,
     check_least,
     check_margin,
-    check_replica_timeout,
     check_timeout,
     check_ttl,
 )
 from .core.poll import Poll
-from .core.resume import check_kind, resume
 from .core.runtime import Limits, Runtime
-from .core.ticket import Ticket
 from .errors import ConfigurationError
 from .manager_options import ManagerOptions, QuorumOptions, replicas_of
-from .primitives.fair_lock import FairLock
-from .primitives.latch import TTL, Latch
-from .primitives.lock import Lock
-from .primitives.multi_lock import MultiLock, check_names
-from .primitives.options import LockOptions, policy_of
-from .primitives.rw_lock import RWLock
-from .primitives.semaphore import Semaphore
-from .scripts.keys import check_name
-from .scripts.multi import joined
+from .primitives.factory import LockFactory
 
 
-class LockManager:
+class LockManager(LockFactory):
     """All locks of one process and event loop: one connection (two with `min_replicas`) and one timer, however many
     locks.
 
@@ -102,9 +89,8 @@ class LockManager:
         min_replicas: int | None = None,
         replica_timeout: float | timedelta = 0.05,
     ) -> None:
-        self._margin = margin
         lasting = check_ttl("", ttl)
-        self._policy = Policy(
+        policy = Policy(
             ttl=lasting,
             margin=check_margin("", margin, lasting),
             acquire_timeout=check_timeout("", "acquire_timeout", acquire_timeout),
@@ -121,13 +107,11 @@ class LockManager:
         )
         if waiting is not None and not isinstance(waiting, Poll):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
-        self._replicas: Replicas | None = replicas_of(
-            min_replicas, replica_timeout, lasting, limits.request_timeout, namespace
-        )
-        backend = backend_of(source, limits.request_timeout, namespace, self._replicas, pushes=waiting is None)
-        self._runtime = Runtime(backend, namespace, limits, waiting)
-        self._lifecycle = Lifecycle(self._runtime)
-        self._short = ShortTtl(backend.abilities.notice)
+        replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
+        backend = backend_of(source, limits.request_timeout, namespace, replicas, pushes=waiting is None)
+        runtime = Runtime(backend, namespace, limits, waiting)
+        super().__init__(runtime, policy, margin, replicas, ShortTtl(backend.abilities.notice))
+        self._lifecycle = Lifecycle(runtime)
 
     @classmethod
     def cluster(cls, urls: Sequence[str], **options: Unpack[ManagerOptions]) -> LockManager:
@@ -205,133 +189,6 @@ class LockManager:
         namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
         nodes = [backend_of(source, patience, namespace, pushes=pushes) for source in sources]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
-
-    def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
-        """Return a reentrant lock, for which processes queue and take turns. No I/O; works before you enter the
-        manager.
-
-        Args:
-            name: any text of 1 to 512 bytes in UTF-8.
-            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `cancel_on_loss` and `metadata`, as
-                `LockOptions` explains them.
-
-        Raises:
-            ConfigurationError: an argument that cannot work.
-            TypeError: an unknown keyword; for one of another library the message says what to do instead.
-        """
-        return Lock(self._runtime, *self._named(name, options))
-
-    def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> FairLock:
-        """Return the lock of that name, for tasks that enter in the order in which they ask, whatever process they are
-        in.
-
-        It excludes `lock()` of the same name, and nests with it in one task. Only the waiting differs: each task has a
-        place of its own, and is not overtaken. Without waiters it costs as much as `lock()`; in a crowd each entry
-        needs a request to queue, unless it shares one, and one to confirm.
-
-        Arguments and errors: as for `lock()`. No I/O.
-        """
-        self._runtime.backend.abilities.need_queues(name, "fair locks")
-        return FairLock(self._runtime, *self._named(name, options))
-
-    def multi_lock(self, *names: str, **options: Unpack[LockOptions]) -> MultiLock:
-        """Return several locks as one, all or none: the same locks that `lock()` returns.
-
-        Args:
-            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
-            options: as for `lock()`.
-
-        Errors: as for `lock()`. No I/O.
-        """
-        parts = check_names(names)
-        self._runtime.backend.abilities.need_queues(joined(parts), "multi locks")
-        return MultiLock(self._runtime, parts, self._policy_of(joined(parts), options))
-
-    def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
-        """Return a lock for many readers or one writer: `async with rw.read`, `async with rw.write`.
-
-        Arguments and errors: as for `lock()`. No I/O.
-        """
-        self._runtime.backend.abilities.need_queues(name, "read-write locks")
-        return RWLock(self._runtime, *self._named(name, options))
-
-    def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
-        """Return a semaphore: limits concurrent holders across processes; each acquisition gets its own lease.
-
-        Args:
-            name: any text of 1 to 512 bytes in UTF-8.
-            permits: how many, from 1. The first use of the name decides; a manager with another number logs a WARNING,
-                and `set_permits()` changes it.
-            options: as for `lock()`.
-
-        Errors: as for `lock()`. No I/O.
-        """
-        name, policy = self._named(name, options)
-        self._runtime.backend.abilities.need_queues(name, "semaphores")
-        return Semaphore(self._runtime, name, permits, policy)
-
-    def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
-        """Return a count-down latch. No I/O; works before you enter the manager.
-
-        Args:
-            name: any text of 1 to 512 bytes in UTF-8; one for each occasion, because an open latch stays open.
-            count: how many counts open it, 1 to 100,000. The first use of the name decides; a manager with another
-                number logs a warning.
-            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; by default a day. Waiting is a use.
-
-        Raises:
-            ConfigurationError: an argument that cannot work.
-        """
-        self._runtime.backend.abilities.need_queues(name, "latches")
-        return Latch(self._runtime, name, count, ttl)
-
-    def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
-        """Continue a lease that another process detached: `await` it for a lease, or `async with` it for a guarded
-        block.
-
-        The lease has a new owner and a higher fence, this manager renews it, and your keywords apply, which are those
-        of `lock()`. No one can get in between. It never waits: either the ticket is valid now, or it raises.
-
-        Args:
-            ticket: what `lease.detach()` returned.
-            options: as for `lock()`.
-
-        Returns:
-            An awaitable context manager, like `lock.acquire()`.
-
-        Raises:
-            ConfigurationError: not a ticket, a damaged one, or one of another namespace, database or kind; a keyword
-                that cannot work; or the manager is not entered, closed, of another loop, or of a parent process.
-            NotOwned: it was resumed before, came after its ttl, was made up, or the lock was force-released.
-            BackendError: Redis is unreachable or refuses. If it never saw the request, the ticket is still valid.
-            NotAcquired: the answer came after the lease's own deadline, or the manager closes.
-
-        Cancellation: either the ticket is still valid, or the lock is released, and its next holder sees `abandoned`.
-        Nothing is held once that undo, which is written at once, has arrived. Cost: one round trip.
-        """
-        read = Ticket.read(ticket)
-        self._runtime.backend.abilities.need_queues(read.name, "tickets")
-        read.check_home(self._runtime.keys)
-        check_kind(read)
-        _, policy = self._named(read.name, options)
-
-        async def take_over() -> Lease:
-            return await resume(self._runtime, policy, read)
-
-        return Acquisition(read.name, take_over, "resume()")
-
-    def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
-        name = check_name(name)
-        return name, self._policy_of(name, options)
-
-    def _policy_of(self, name: str, options: LockOptions) -> Policy:
-        policy = policy_of(name, self._policy, self._margin, options)
-        if policy == self._policy:
-            return self._policy  # one for all locks that do not differ
-        if self._replicas is not None:
-            check_replica_timeout(name, self._replicas.timeout, policy.ttl)
-        self._short.check(policy)
-        return policy
 
     async def open(self) -> LockManager:
         """Connect, if you cannot use `async with manager:`, as in a framework's start-up hook. Pair it with `close()`.

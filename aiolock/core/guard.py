@@ -127,6 +127,14 @@ class Guard:
         if kind is None:
             result.raise_failure()
 
+    def resume(self) -> None:
+        """Its lease continues with another hold, whose loss cancels the block from now on."""
+        hold = self.lease._hold
+        if self._scope is not None:
+            hold.scopes += (self,)
+            if hold.reason is not None:
+                self.cancel(f"aiolock: lost {self.lease.name!r}")
+
     def abandon(self) -> None:
         """The task has ended without leaving the block, and its scope has ended with it."""
         self._scope = None

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from aiolock import Lock, LockLost, LockManager, LossReason
-from aiolock.scripts import latch, lock, multi, queue
+from aiolock.scripts import condition, latch, lock, multi, queue
 from aiolock.scripts.base import Script
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -70,7 +70,7 @@ def test_the_rules_allow_what_is_used() -> None:
     """Broken by a command in a script that its rule does not name, or one in the rule that nothing uses."""
     assert {name: allowed(rule) for name, rule in rules().items()} == {
         "connection": CONNECTION,
-        "locks": used(*lock.SCRIPTS, *multi.SCRIPTS),
+        "locks": used(*lock.SCRIPTS, *multi.SCRIPTS, *condition.SCRIPTS),
         "queues": used(*queue.SCRIPTS),
         "latches": used(*latch.SCRIPTS),
         "quorum": set(),

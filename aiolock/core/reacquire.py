@@ -1,0 +1,32 @@
+"""A lease that was given up for a while continues, under a new fence."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from .acquisition import obtain
+from .gate import Gate
+from .guard import Guard
+from .lease import Lease
+
+
+async def reacquire(lease: Lease) -> None:
+    """Acquire again what `lease` had, however long that takes; it continues with a new hold, as does its block.
+
+    Args:
+        lease: the running task's, released, the only one of its hold.
+
+    Raises:
+        BackendError, NotAcquired: as an acquire. The lease stays released.
+
+    Cancellation: the lease stays released.
+    """
+    gate, before = cast(Gate, lease._home), lease._result
+    fresh = await obtain(gate, lease._calls, lease._hold.policy, None)
+    gate.runtime.tasks.remove(fresh)
+    fresh._result = before  # it was only needed to get here
+    lease._hold, lease._result = fresh._hold, None
+    gate.runtime.tasks.add(lease)
+    guard = lease._guard
+    if isinstance(guard, Guard):
+        guard.resume()

@@ -1,0 +1,222 @@
+"""The condition variable: tasks in any process wait until a holder of the lock says that something has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar, cast
+
+import anyio
+
+from ..clock import format_seconds
+from ..core.lease import Lease
+from ..core.policy import check_timeout
+from ..core.reacquire import reacquire
+from ..core.runtime import Runtime
+from ..errors import ConfigurationError, NotOwned, WaitTimeout
+from ..scripts.condition import ConditionCalls
+from .condition_waiter import ConditionWaiter
+from .lock import Lock
+
+T = TypeVar("T")
+
+AT_ONCE = 1000
+"""How many waiters one request may notify: a longer script would block the server."""
+
+
+class Condition:
+    """A condition variable across processes, as `asyncio.Condition` is one within a loop.
+
+    Comes from `LockManager.condition()`. All conditions of one lock name, in all processes, are the same condition.
+    Hold the lock to call any method. Waiting releases the lock, and acquires it again before it returns: while a task
+    waits it holds nothing, so it can lose nothing. The lease that you have continues, with a new fence.
+
+    A waiter that dies, or is cancelled after it was notified, passes its notification on to the next. A wait may end
+    without a notification, as after a restart of the server: look again at what you wait for, or use `wait_for()`.
+
+    Args:
+        runtime: the manager's.
+        lock: what guards that which changes.
+
+    Example:
+        ```python
+        ready = locks.condition(lock)
+
+        async with lock as lease:  # a consumer
+            await ready.wait_for(lambda: redis.llen("jobs"))
+            job = await redis.lpop("jobs")
+
+        async with lock:  # a producer
+            await redis.rpush("jobs", job)
+            await ready.notify()
+        ```
+
+    Source: `asyncio.Condition`; Mesa's monitors, where a notification is a hint.
+    """
+
+    __slots__ = ("_calls", "_lock", "_runtime")
+
+    def __init__(self, runtime: Runtime, lock: Lock) -> None:
+        if not isinstance(lock, Lock):
+            raise ConfigurationError("", f"a condition needs a lock, as locks.lock(name) returns it, not {lock!r}")
+        if lock._runtime is not runtime:
+            raise ConfigurationError(lock.name, f"lock {lock.name!r} is another manager's: use that one's condition()")
+        self._runtime = runtime
+        self._lock = lock
+        self._calls = ConditionCalls(runtime.keys, lock.name, runtime.limits.liveness_ms)
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._lock.name
+
+    async def wait(self, timeout: float | timedelta | None = None) -> None:
+        """Release the lock, wait until notified, and acquire the lock again.
+
+        Args:
+            timeout: seconds to wait for a notification; None for no limit. The lock is acquired again after that, too,
+                however long that takes.
+
+        Raises:
+            WaitTimeout: no notification came in time. The lock is held again.
+            NotOwned: this task does not hold the lock.
+            ConfigurationError: this task, or another with the same owner, holds it more than once.
+            LockLost: the lock was lost before it could be released.
+            BackendError: Redis is unreachable or refuses. If it came after the lock was released, and the lock could
+                not be acquired again, the lease is released: the rest of its block runs without the lock, and
+                `lease.ensure()` raises.
+            NotAcquired: the manager was closed meanwhile; the lease is released.
+
+        Cancellation: the lock is acquired again first, as by `asyncio.Condition`, and a notification passed on.
+
+        Cost: two round trips until it waits; while it waits, one request every third of `liveness`; then a message, two
+        round trips, and the wait for the lock.
+        """
+        lease, limit = self._held(), check_timeout(self.name, "timeout", timeout)
+        if lease.depth > 1:
+            raise ConfigurationError(
+                self.name,
+                f"lock {self.name!r} is held {lease.depth} times by this owner: waiting for its condition would not "
+                "release it. Wait in the outermost block, and share the lock with no other task",
+            )
+        waiter, passes = ConditionWaiter(self._runtime, self._calls), True
+        waiter.join()
+        try:
+            await self._joined(waiter)
+            lease.release()
+            try:
+                await self._notified(waiter, limit)
+            finally:
+                if not self._runtime.binding.closing:
+                    await _again(lease)
+            passes = False
+        finally:
+            waiter.leave(passes)
+
+    async def wait_for(self, predicate: Callable[[], T | Awaitable[T]], timeout: float | timedelta | None = None) -> T:
+        """Wait until `predicate()` is true; it is called with the lock held.
+
+        Args:
+            predicate: a function, or a coroutine function.
+            timeout: seconds for all waits together; None for no limit.
+
+        Returns:
+            What the predicate returned.
+
+        Raises and cancellation: as for `wait()`. Cost: that of each wait; none if the predicate is true at once.
+        """
+        limit, clock = check_timeout(self.name, "timeout", timeout), self._runtime.clock
+        ends = None if limit is None else clock.now() + limit
+        while True:
+            self._held()
+            found = predicate()
+            result = cast(T, await found if inspect.isawaitable(found) else found)
+            if result:
+                return result
+            await self.wait(None if ends is None else max(0.0, ends - clock.now()))
+
+    async def notify(self, n: int = 1) -> int:
+        """Wake up to `n` waiters, in the order in which they began to wait; they get the lock when you release it.
+
+        Returns:
+            How many were notified.
+
+        Raises:
+            NotOwned: this task does not hold the lock.
+            LockLost: the lock was lost.
+            BackendError: Redis is unreachable or refuses. Without an answer some may have been notified.
+            ConfigurationError: `n` is not a whole number from 0.
+
+        Cancellation: they may still be notified. Cost: one round trip for every 1,000 of them.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise ConfigurationError(self.name, f"n must be a whole number from 0, not {n!r}")
+        self._held().ensure()
+        notified = 0
+        while notified < n:
+            asked = min(n - notified, AT_ONCE)
+            found = await self._runtime.ask(self._calls.notify(asked), "notifying the waiters of")
+            notified += found
+            if found < asked:
+                break
+        return notified
+
+    async def notify_all(self) -> int:
+        """Wake all waiters: `notify()` without a number."""
+        return await self.notify(2**31)
+
+    def _held(self) -> Lease:
+        """The lease of the running task."""
+        lease = self._lock._gate().find(asyncio.current_task())
+        if lease is None:
+            raise NotOwned(
+                self.name,
+                f"this task does not hold lock {self.name!r}: wait for its condition, and notify, inside `async with`",
+            )
+        return lease
+
+    async def _joined(self, waiter: ConditionWaiter) -> None:
+        runtime = self._runtime
+        patience = runtime.clock.now() + runtime.limits.request_timeout
+        limit = runtime.limit(waiter.joined, patience, lambda: runtime.unanswered(self.name, "waiting for"))
+        try:
+            await waiter.joined
+        finally:
+            runtime.scheduler.forget(limit)
+
+    async def _notified(self, waiter: ConditionWaiter, timeout: float | None) -> None:
+        if timeout is None:
+            await waiter.notified
+            return
+        runtime = self._runtime
+        limit = runtime.limit(waiter.notified, runtime.clock.now() + timeout, lambda: self._late(timeout))
+        try:
+            await waiter.notified
+        finally:
+            runtime.scheduler.forget(limit)
+
+    def _late(self, timeout: float) -> WaitTimeout:
+        what = f"nobody notified the condition of lock {self.name!r} within {format_seconds(timeout)} s"
+        return WaitTimeout(self.name, what)
+
+    def __repr__(self) -> str:
+        return f"<Condition of {self._lock!r}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Condition cannot leave its process: create one with the same lock from the other's manager")
+
+
+async def _again(lease: Lease) -> None:
+    """Acquire it again in spite of cancellations, and tell of them afterwards."""
+    cancelled: BaseException | None = None
+    while True:
+        try:
+            with anyio.CancelScope(shield=True):
+                await reacquire(lease)
+            break
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

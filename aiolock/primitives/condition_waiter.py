@@ -1,0 +1,139 @@
+"""One task that waits for a condition: its place among the waiters on the server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..core.runtime import Runtime
+from ..core.scheduler import NEVER
+from ..errors import BackendError, NotAcquired
+from ..scripts.base import Call
+from ..scripts.condition import ConditionCalls, WaiterState
+from ..scripts.outcomes import Granted
+
+
+class ConditionWaiter:
+    """Joins the waiters, gives signs of life, and learns that it was notified.
+
+    Messages only say that it is worthwhile to ask: the server knows who was notified. If the server has forgotten it, a
+    notification may have been missed, and that counts as one. It has no task: answers, messages and the scheduler drive
+    it.
+
+    Args:
+        runtime: the manager's.
+        calls: requests about the condition.
+
+    Attributes:
+        joined: done once the server knows it.
+        notified: done once it was notified.
+    """
+
+    queue_number: int = 0
+    ttl_ms: int = 0
+
+    def __init__(self, runtime: Runtime, calls: ConditionCalls) -> None:
+        loop = asyncio.get_running_loop()
+        self.joined: asyncio.Future[None] = loop.create_future()
+        self.notified: asyncio.Future[None] = loop.create_future()
+        self.due: float = NEVER
+        self._runtime = runtime
+        self._calls = calls
+        self._owner = runtime.binding.new_owner("")
+        self._key = calls.kind, self._owner
+        self._call: Call[WaiterState] | None = None
+        self._again = False  # a message came since it was written
+        self._over = False
+
+    def join(self) -> None:
+        """Join the waiters; the request is written now."""
+        runtime = self._runtime
+        runtime.gates[self._key] = self
+        runtime.queue_entries[self._owner] = self
+        self._ask()
+
+    def leave(self, passes: bool) -> None:
+        """Wait no more.
+
+        Args:
+            passes: if it was notified, another is notified instead.
+        """
+        runtime = self._runtime
+        self._over = True
+        runtime.scheduler.forget(self)
+        runtime.queue_entries.pop(self._owner, None)
+        runtime.gates.pop(self._key, None)
+        for future in (self.joined, self.notified):
+            future.cancel()
+        unseen = self._call is not None and self._call.withdraw()
+        if not unseen or self.joined.done():
+            # If this is lost, the server counts it as dead after `liveness`, and passes its notification on.
+            runtime.backend.post(self._calls.leave(self._owner, passes))
+        if runtime.draining is not None:
+            runtime.draining.progress()
+
+    # Asking.
+
+    def _ask(self) -> None:
+        self._again = False
+        call = self._call = self._calls.wait(self._owner, joins=not self.joined.done())
+        call.unanswered = lambda: not self._over
+        call.settle = self._settle
+        self._runtime.backend.post(call)
+
+    def _settle(self, outcome: WaiterState | BackendError) -> None:
+        self._call = None
+        if self._over:
+            return
+        if isinstance(outcome, BackendError):
+            if not outcome.transient or not self.joined.done():
+                self._fail(outcome)
+                return
+        elif outcome == "waiting" and not self.joined.done():
+            self.joined.set_result(None)
+        elif outcome != "waiting":
+            for future in (self.joined, self.notified):
+                if not future.done():
+                    future.set_result(None)
+        if self._again and not self.notified.done():
+            self._ask()
+        else:
+            runtime = self._runtime
+            pause = runtime.waiting.pause(min(runtime.limits.liveness / 3, runtime.limits.recheck), 1)
+            runtime.scheduler.schedule(self, runtime.clock.now() + pause)
+
+    def _fail(self, error: BaseException) -> None:
+        future = self.notified if self.joined.done() else self.joined
+        if not future.done():
+            future.set_exception(error)
+
+    def on_due(self, now: float, late: float) -> None:
+        self.signal()
+
+    # As messages see it.
+
+    def verify(self) -> None:
+        """A message may have been missed, or says that it was notified."""
+        self.signal()
+
+    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+        """No message grants it anything."""
+
+    # For the closing manager.
+
+    def signal(self) -> None:
+        """It may have been notified: ask, and once more if a request is on its way."""
+        if self._over:
+            return
+        if self._call is None:
+            self._runtime.scheduler.forget(self)
+            self._ask()
+        else:
+            self._again = True
+
+    def close(self) -> None:
+        name = self._calls.name
+        text = f"the condition of lock {name!r} was not notified when its manager was closed; end this task"
+        self._fail(NotAcquired(name, text))
+
+    def occupied(self) -> bool:
+        return not self._over

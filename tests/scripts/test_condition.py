@@ -1,0 +1,178 @@
+"""The condition's scripts: both sides keep the promises of the headers, both do the same, and denials are harmless."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aiolock.scripts
+from aiolock.scripts.base import Call
+from aiolock.scripts.condition import SCRIPTS, ConditionCalls
+from aiolock.scripts.keys import Keys
+from tests.support.generated import examples
+from tests.support.scripting import LuaSide, Refused, Side, TwinSide
+
+KEYS = Keys("aiolock")
+KEY = KEYS.of("condition", "n").lock
+LIVENESS = 300_000
+CALLS = ConditionCalls(KEYS, "n", LIVENESS)
+SLACK = 20_000
+
+
+def join(side: Side, *owners: str) -> None:
+    for owner in owners:
+        assert side.run(CALLS.wait(owner, joins=True)) == "waiting"
+
+
+def line(side: Side) -> dict[str, str]:
+    """Who waits, first to last, and whether they were notified."""
+    entries = sorted((text.split(), owner) for owner, text in side.hash(KEY).items())
+    return {owner: notified for (_, _, notified), owner in entries}
+
+
+def die(side: Side, owner: str) -> None:
+    """Its last sign of life is long ago."""
+    number, _, notified = side.hash(KEY)[owner].split()
+    side.hset(KEY, {owner: f"{number} 1 {notified}"})
+
+
+def test_each_script_has_both_sides() -> None:
+    files = {path.stem for path in (Path(aiolock.scripts.__file__).parent / "condition").glob("*.lua")}
+    assert {script.name for script in SCRIPTS} | {"line"} == files
+
+
+def test_waiters_are_notified_in_order(side: Side) -> None:
+    side.listen(KEYS.manager("m"), KEYS.manager("n"))
+    join(side, "m:1", "n:1", "m:2")
+    assert side.run(CALLS.notify(2)) == 2
+    assert line(side) == {"m:1": "1", "n:1": "1", "m:2": "0"}
+    assert [payload for _, payload in side.heard()] == ["refresh m:1", "refresh n:1"]
+    assert side.run(CALLS.wait("m:1", joins=False)) == "notified"
+    assert side.run(CALLS.wait("m:2", joins=False)) == "waiting"
+    assert side.run(CALLS.notify(5)) == 1
+    assert side.run(CALLS.notify(5)) == 0
+
+
+def test_a_copy_finds_its_entry(side: Side) -> None:
+    join(side, "m:1", "m:2", "m:1")
+    assert list(line(side)) == ["m:1", "m:2"]
+
+
+def test_it_lives_as_long_as_its_waiters(side: Side) -> None:
+    join(side, "m:1")
+    assert LIVENESS + 60_000 - SLACK < side.pttl(KEY) <= LIVENESS + 60_000
+    assert side.run(CALLS.leave("m:1", passes=True)) == 1
+    assert not side.exists(KEY)
+    assert side.run(CALLS.leave("m:1", passes=True)) == 0
+
+
+def test_the_unknown_are_told_so(side: Side) -> None:
+    assert side.run(CALLS.wait("m:1", joins=False)) == "gone"
+    assert side.run(CALLS.notify(1)) == 0
+    assert not side.exists(KEY)
+
+
+@pytest.mark.parametrize("passes", [False, True])
+def test_leaving_after_a_notification(passes: bool, side: Side) -> None:
+    join(side, "m:1", "m:2")
+    side.run(CALLS.notify(1))
+    side.run(CALLS.leave("m:1", passes))
+    assert line(side) == {"m:2": str(int(passes))}
+
+
+def test_leaving_without_one_passes_nothing_on(side: Side) -> None:
+    join(side, "m:1", "m:2")
+    side.run(CALLS.leave("m:1", passes=True))
+    assert line(side) == {"m:2": "0"}
+
+
+@pytest.mark.parametrize("finds_out", [CALLS.wait("m:2", joins=False), CALLS.leave("m:9", passes=False)])
+def test_the_dead_pass_theirs_on(finds_out: Call[Any], side: Side) -> None:
+    join(side, "m:1", "m:2", "m:3")
+    side.run(CALLS.notify(1))
+    die(side, "m:1")
+    side.run(finds_out)
+    assert line(side) == {"m:2": "1", "m:3": "0"}
+
+
+def test_the_dead_are_not_notified(side: Side) -> None:
+    join(side, "m:1", "m:2")
+    die(side, "m:1")
+    assert side.run(CALLS.notify(1)) == 1
+    assert line(side) == {"m:2": "1"}
+
+
+def test_whoever_comes_back_begins_anew(side: Side) -> None:
+    join(side, "m:1")
+    side.run(CALLS.notify(1))
+    die(side, "m:1")
+    assert side.run(CALLS.wait("m:1", joins=True)) == "notified"  # its own was passed on, to the only one there is
+
+
+steps = st.one_of(
+    st.tuples(st.just("wait"), st.sampled_from(["m:1", "m:2", "n:1", "n:2"]), st.booleans()),
+    st.tuples(st.just("leave"), st.sampled_from(["m:1", "m:2", "n:1", "n:2"]), st.booleans()),
+    st.tuples(st.just("notify"), st.integers(0, 3), st.none()),
+    st.tuples(st.just("die"), st.sampled_from(["m:1", "m:2", "n:1", "n:2"]), st.none()),
+)
+
+
+@examples(100)
+@given(st.lists(steps, max_size=14))
+def test_both_sides_do_the_same(sides: Callable[[], LuaSide], plan: list[tuple[str, Any, Any]]) -> None:
+    lua = sides()
+    lua.flush()
+    both: list[Side] = [lua, TwinSide()]
+    for side in both:
+        side.listen(KEYS.manager("m"), KEYS.manager("n"))
+    for kind, fact, more in plan:
+        answers = []
+        for side in both:
+            if kind == "die":
+                if fact in side.hash(KEY):
+                    die(side, fact)
+                answers.append(None)
+            else:
+                answers.append(
+                    side.run(getattr(CALLS, kind)(fact) if more is None else getattr(CALLS, kind)(fact, more))
+                )
+        assert answers[0] == answers[1]
+        assert line(both[0]) == line(both[1])
+        if both[0].exists(KEY):
+            assert both[0].pttl(KEY) > 0
+    heard = [[payload for _, payload in side.heard()] for side in both]
+    assert heard[0] == heard[1]
+
+
+def commands(call: Call[Any]) -> list[str]:
+    return sorted({command.lower() for command in re.findall(r"redis\.p?call\('(\w+)'", call.script.lua)})
+
+
+SITUATIONS = {
+    "wait": CALLS.wait("m:2", joins=True),
+    "wait again": CALLS.wait("m:1", joins=False),
+    "notify": CALLS.notify(1),
+    "leave": CALLS.leave("m:1", passes=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [(name, one) for name, call in SITUATIONS.items() for one in commands(call)]
+)
+def test_what_a_denial_leaves(name: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+    """No key without an expiry, and nobody lost."""
+    join(lua, *([] if name == "wait" else ["m:1", "n:1"]))
+    before = line(lua)
+    try:
+        denied(command).run(SITUATIONS[name])
+    except Refused:
+        assert set(line(lua)) >= set(before) - {"m:1"}
+    else:
+        assert command == "publish" or line(lua) != before or name == "wait again"
+    assert not lua.exists(KEY) or lua.pttl(KEY) > 0
