@@ -37,8 +37,9 @@ def _found(name: str, rounds: int, seconds: float) -> bool:
     for number in range(1, rounds + 1):
         outcome = _round(name, number, seconds)
         spent, operations = spent + outcome.seconds, operations + outcome.counts.get("operations", 0)
-        if outcome.violations:
-            first = outcome.violations[0].splitlines()
+        found = [words for words in outcome.violations if not words.startswith("round:")]  # servers that do not start
+        if found:
+            first = found[0].splitlines()
             print(
                 f"{name}: found in round {number}, {spent:.0f} s, {operations} operations: {first[0][:150]}", flush=True
             )

@@ -262,8 +262,7 @@ class Actor:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(child(lease.owner))
             except BaseExceptionGroup as errors:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
+                if self._cancelled:
                     raise asyncio.CancelledError from None  # a task group prefers its child's error
                 raise errors.exceptions[0] from None
             finally:
