@@ -14,6 +14,10 @@ from .guard import guard as guard
 from .not_run import Busy as Busy
 from .not_run import NotRun as NotRun
 from .not_run import Unavailable as Unavailable
+from .window import Once as Once
+from .window import Run as Run
+from .window import RunStatus as RunStatus
+from .window import once as once
 
 __all__ = [
     "Busy",
@@ -21,10 +25,14 @@ __all__ = [
     "Exclusive",
     "GuardedWrites",
     "NotRun",
+    "Once",
+    "Run",
+    "RunStatus",
     "Skipping",
     "Unavailable",
     "current_lease",
     "exclusive",
     "guard",
     "leader",
+    "once",
 ]

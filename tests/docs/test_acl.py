@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from aiolock import Lock, LockLost, LockManager, LossReason
-from aiolock.scripts import condition, latch, lock, multi, queue
+from aiolock import Lock, LockLost, LockManager, LossReason, recipes
+from aiolock.scripts import condition, latch, lock, multi, once, queue
 from aiolock.scripts.base import Script
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -26,6 +26,7 @@ SECTIONS = (
     "locks",
     "queues",
     "latches",
+    "once",
     "quorum",
     "replicas",
     "cluster",
@@ -73,6 +74,7 @@ def test_the_rules_allow_what_is_used() -> None:
         "locks": used(*lock.SCRIPTS, *multi.SCRIPTS, *condition.SCRIPTS),
         "queues": used(*queue.SCRIPTS),
         "latches": used(*latch.SCRIPTS),
+        "once": used(*once.SCRIPTS),
         "quorum": set(),
         "replicas": {"wait"},
         "cluster": {"cluster|slots", "asking", "eval", "ssubscribe", "sunsubscribe", "spublish", "pubsub|shardnumsub"},
@@ -158,12 +160,23 @@ async def latches(one: LockManager, other: LockManager) -> None:
     assert await one.latch("a", 2).delete()
 
 
+async def runs(one: LockManager, other: LockManager) -> None:
+    async def work(lease: object) -> None: ...
+
+    here, there = (recipes.once(manager, "a", window=60.0, repeat="both") for manager in (one, other))
+    assert (await here.run(work)).ran
+    assert not (await there.run(work)).ran
+    assert await there.forget()
+
+
 Scene = Callable[[LockManager, LockManager], Awaitable[None]]
 
 
-@pytest.mark.parametrize(("section", "scene"), [("locks", locks_of_a_name), ("queues", queues), ("latches", latches)])
+@pytest.mark.parametrize(
+    ("section", "scene"), [("locks", locks_of_a_name), ("queues", queues), ("latches", latches), ("once", runs)]
+)
 async def test_each_section_suffices(redis_url: str, link: redis.Redis, section: str, scene: Scene) -> None:
-    limited = Limited(redis_url, link, section)
+    limited = Limited(redis_url, link, *(("locks", "once") if section == "once" else (section,)))
     async with LockManager(limited.url) as one, LockManager(limited.url, liveness=0.1, recheck=0.03) as other:
         async with asyncio.timeout(20):
             await scene(one, other)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import aiolock.scripts
-from aiolock.scripts import condition, guard, latch, lock, multi, queue
+from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
 
 PACKAGE = Path(aiolock.scripts.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.lua"))
@@ -26,6 +26,7 @@ PRELUDES = {
     "condition": {"line"},
     "queue": {*queue.ASK},
     "guard": {"names", "holders"},
+    "once": {"run"},
 }
 """What goes in front of scripts: it need not answer by itself."""
 BODIES = {"guard": {"commands"}}
@@ -37,7 +38,9 @@ def test_there_are_scripts() -> None:
     assert {file.stem for file in FILES} >= {"acquire", "release", "transfer", "renew", "force_release", "info"}
 
 
-@pytest.mark.parametrize("family", [lock, multi, queue, latch, guard, condition], ids=lambda family: family.__name__)
+@pytest.mark.parametrize(
+    "family", [lock, multi, queue, latch, guard, condition, once], ids=lambda family: family.__name__
+)
 def test_every_file_is_a_script_or_goes_in_front_of_one(family: object) -> None:
     folder = Path(str(family.__file__)).parent  # type: ignore[attr-defined]
     files = {file.stem for file in FILES if file.parent == folder}
@@ -60,6 +63,6 @@ def test_opens_with_its_contract(file: Path) -> None:
     if file.stem in PRELUDES.get(file.parent.name, set()):
         assert "return" not in [line.split(" ")[0] for line in body.splitlines()], "a prelude ends no script"
         return
-    keys = any(word in body for word in ("KEYS", "open(", "read_state(", "read(", "keep("))
+    keys = any(word in body for word in ("KEYS", "open(", "read_state(", "read(", "keep(", "told("))
     for word, used in (("KEYS", keys), ("ARGV", "ARGV" in body), ("returns", True)):
         assert used == any(line.startswith(f"-- {word} ") for line in header), word

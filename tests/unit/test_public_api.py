@@ -28,6 +28,7 @@ FACTORIES_ONLY = (
     "Latch",
     "Lease",
     "Lock",
+    "Once",
     "Owner",
     "RWLock",
     "RWLockSide",

@@ -23,7 +23,7 @@ from aiolock import (
     LossReason,
     Poll,
 )
-from aiolock.recipes import Busy, Election, current_lease, exclusive, leader
+from aiolock.recipes import Busy, Election, Run, current_lease, exclusive, leader, once
 from aiolock.recipes import guard as guarded
 
 locks = LockManager(
@@ -129,3 +129,11 @@ async def call() -> None:
         assert_type(await task, bool)
     except Busy as error:
         assert_type(error.holder, Holder | None)
+
+
+async def nightly() -> None:
+    job = once(locks, "report", window=timedelta(hours=20), repeat="both", ttl=30)
+    run = await job.run(work)
+    assert_type(run, Run[int])
+    assert_type(run.result, int | None)
+    assert_type(await job.last(), Run[object] | None)

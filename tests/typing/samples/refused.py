@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiolock import Lease, LockManager
-from aiolock.recipes import exclusive, leader
+from aiolock.recipes import exclusive, leader, once
 
 locks = LockManager("redis://localhost")
 locks.lock("a", tll=5)  # refused
@@ -69,3 +69,9 @@ async def call() -> None:
     exclusive(locks, key="a", busy="skip", timeout=1)  # refused
     exclusive(locks)  # refused
     exclusive(locks, key="a")(plain)  # refused
+
+
+async def nightly() -> None:
+    once(locks, "a", window=60)  # refused
+    once(locks, "a", window=60, repeat="always")  # refused
+    await once(locks, "a", window=60, repeat="never").run(plain)  # refused

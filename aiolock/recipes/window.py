@@ -1,0 +1,258 @@
+"""At most one run in the whole fleet per window."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, Literal, TypeVar, Unpack
+
+from ..core.lease import Lease
+from ..core.policy import check_duration, milliseconds
+from ..errors import BackendError, ConfigurationError, LockLost
+from ..log import Log
+from ..manager import LockManager
+from ..primitives.options import LockOptions
+from ..scripts.base import Call
+from ..scripts.once import KeptRun, OnceCalls
+
+T = TypeVar("T")
+
+logger: Log = Log("aiolock.once")
+
+
+class RunStatus(enum.StrEnum):
+    """How a run is. Each status is also its own text, for metrics and JSON."""
+
+    RUNNING = "running"
+    """It has begun, and has its lock."""
+    SUCCEEDED = "succeeded"
+    """Its function returned."""
+    FAILED = "failed"
+    """Its function raised an error."""
+    INTERRUPTED = "interrupted"
+    """It did not come to an end: its process died, it was cancelled, or it lost its lock."""
+
+
+REPEATABLE: dict[str, tuple[RunStatus, ...]] = {
+    "never": (),
+    "failed": (RunStatus.FAILED,),
+    "interrupted": (RunStatus.INTERRUPTED,),
+    "both": (RunStatus.FAILED, RunStatus.INTERRUPTED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Generic[T]):
+    """The run of a window.
+
+    Attributes:
+        ran: True if your call ran the function; False if the run is another's, or an earlier one.
+        status: how it is.
+        result: what the function returned, if your call ran it; otherwise None.
+        by: host and pid of the process that ran it.
+        fence: the fencing token under which it ran; 0 if it has only just taken its lock.
+        age: seconds since it began, by the server's clock.
+        left: seconds until its window is over, and the next call runs.
+    """
+
+    ran: bool
+    status: RunStatus
+    result: T | None
+    by: str
+    fence: int
+    age: float
+    left: float
+
+
+def once(
+    locks: LockManager,
+    key: str,
+    *,
+    window: float | timedelta,
+    repeat: Literal["never", "failed", "interrupted", "both"],
+    **options: Unpack[LockOptions],
+) -> Once:
+    """Return a job that runs at most once per window, however many processes start it. No I/O.
+
+    Args:
+        locks: the manager. A quorum cannot do this, as the record of the last run is on one server.
+        key: names the job: any text of 1 to 512 bytes in UTF-8. While it runs it has the lock of this name.
+        window: seconds from the beginning of a run, by the server's clock, in which no other begins; from 0.1. Make it
+            a little shorter than the period of a job that comes again and again.
+        repeat: which runs may be followed by another one in their window: none (`"never"`), those that `"failed"`,
+            those that were `"interrupted"` (their process died, they were cancelled, or lost their lock), or `"both"`.
+            The new run begins a window of its own. A run that succeeded is never repeated.
+        options: as for `locks.lock()`. The `ttl` decides how soon a run whose process died counts as interrupted.
+
+    Raises:
+        ConfigurationError: an argument that cannot work, or a manager of a quorum.
+        TypeError: an unknown keyword.
+
+    Example:
+        ```python
+        report = once(locks, "nightly-report", window=timedelta(hours=20), repeat="interrupted")
+        run = await report.run(write_report)
+        if not run.ran:
+            print(f"{run.status} by {run.by}, {run.age:.0f} s ago")
+        ```
+    """
+    if repeat not in REPEATABLE:
+        raise ConfigurationError(key, f"repeat of {key!r} must be one of {', '.join(REPEATABLE)}, not {repeat!r}")
+    locks._runtime.backend.abilities.need_queues(key, "jobs that run once per window")
+    return Once(locks, key, check_duration(key, "window", window, least=0.1), REPEATABLE[repeat], options)
+
+
+class Once:
+    """A job that runs at most once per window. Comes from `once()`; shareable between tasks.
+
+    Args:
+        locks: the manager.
+        key: names it.
+        window: in seconds.
+        repeatable: which runs may be followed by another one.
+        options: of its lock.
+    """
+
+    def __init__(
+        self,
+        locks: LockManager,
+        key: str,
+        window: float,
+        repeatable: tuple[RunStatus, ...],
+        options: LockOptions,
+    ) -> None:
+        self._lock = locks.lock(key, **options)
+        self._runtime = locks._runtime
+        self._calls = OnceCalls(self._runtime.keys, key)
+        self._window = window
+        self._repeatable = repeatable
+
+    @property
+    def key(self) -> str:
+        """Names the job."""
+        return self._lock.name
+
+    async def run(self, fn: Callable[[Lease], Awaitable[T]]) -> Run[T]:
+        """Run `fn(lease)`, unless this window has had its run: then return at once, and say how that is.
+
+        Args:
+            fn: a coroutine function. It gets the lease under which it runs; it is cancelled if that is lost.
+
+        Returns:
+            The run of this window. Whether your call ran the function is in `ran`.
+
+        Raises:
+            Exception: what `fn` raised. The run has failed.
+            LockLost: the lock was lost while `fn` ran; the run was interrupted.
+            BackendError: Redis is unreachable or refuses, and `fn` was not run; or it refuses the release, after it.
+            NotAcquired, ConfigurationError: as for `lock.acquire()`; `fn` was not run.
+            TypeError: `fn` returns nothing that can be awaited. The run has failed.
+
+        If Redis is away when `fn` has returned, the run still counts as a success: that is written as soon as the
+        connection is back, unless another run has begun by then.
+
+        Cancellation: `fn` is cancelled, and its run interrupted; before `fn` began, the window is as it was once the
+        undo, which is written at once, has arrived. Cost: one round trip if the window has had its run; otherwise five
+        (look, lock, begin, end, release), or two more than the first if another one has the lock just now.
+        """
+        kept = await self._ask(self._calls.look(), "looking at")
+        if kept is not None and kept.status not in self._repeatable:
+            return self._told(kept)
+        attempt = self._lock.try_acquire()
+        lease = await attempt
+        if lease is None:
+            kept = await self._ask(self._calls.look(), "looking at")
+            if kept is not None and kept.status not in self._repeatable:
+                return self._told(kept)
+            holder = attempt.holder
+            return Run(False, RunStatus.RUNNING, None, holder.process if holder else "", 0, 0.0, self._window)
+        async with lease:
+            kept = await self._begin(lease)
+            if kept is None or not kept.mine:
+                return self._told(kept)
+            began = self._runtime.clock.now()
+            result = await self._call(fn, lease)
+            age = self._runtime.clock.now() - began
+            return Run(True, RunStatus.SUCCEEDED, result, kept.by, kept.fence, age, max(0.0, self._window - age))
+
+    async def last(self) -> Run[object] | None:
+        """Return the last run, if its window is not over; otherwise None: the next call runs.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cancellation: nothing changes. Cost: one round trip, read-only.
+        """
+        kept = await self._ask(self._calls.look(), "looking at")
+        return None if kept is None else self._told(kept)
+
+    async def forget(self) -> bool:
+        """End the window now: the next call runs. One that runs goes on, and keeps others out while it has its lock.
+
+        Returns:
+            True if there was a run.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been forgotten.
+
+        Cancellation: it may still happen. Cost: one round trip.
+        """
+        return await self._ask(self._calls.forget(), "forgetting the last run of")
+
+    async def _begin(self, lease: Lease) -> KeptRun | None:
+        """Begin a run; if this does not return, the run is undone."""
+        holder = self._runtime.binding.holder
+        call = self._calls.begin(lease.fence, milliseconds(self._window), self._repeatable, holder)
+        wanted = True
+        call.unanswered = lambda: wanted
+        try:
+            return await self._ask(call, "beginning a run of")
+        except BaseException:
+            wanted = False
+            if call.writes:
+                self._runtime.backend.post(self._calls.undo(lease.fence))
+            raise
+
+    async def _call(self, fn: Callable[[Lease], Awaitable[T]], lease: Lease) -> T:
+        try:
+            work = fn(lease)
+            if not inspect.isawaitable(work):
+                raise TypeError(f"a job must be a coroutine function, but {fn!r} returned {work!r}")
+            result = await work
+        except Exception as error:
+            if not (lease.lost and isinstance(error, LockLost)):  # otherwise it was interrupted
+                self._runtime.backend.post(self._calls.finish(lease.fence, RunStatus.FAILED))
+            raise
+        await self._succeed(lease)
+        return result
+
+    async def _succeed(self, lease: Lease) -> None:
+        """Write that the run succeeded, and wait for the answer for at most `request_timeout`."""
+        runtime = self._runtime
+        call = self._calls.finish(lease.fence, RunStatus.SUCCEEDED)
+        reply = runtime.backend.run(call)
+        if lease.lost:
+            return  # the block has been cancelled: no await
+        due = runtime.clock.now() + runtime.limits.request_timeout
+        limit = runtime.limit(reply, due, lambda: runtime.unanswered(self.key, "ending a run of"))
+        try:
+            await reply
+        except BackendError as error:
+            say = logger.warning if error.transient else logger.error
+            say("%r has run, but that may not be kept: %s", self.key, error, extra={"lock_name": self.key})
+        finally:
+            runtime.scheduler.forget(limit)
+
+    async def _ask(self, call: Call[T], doing: str) -> T:
+        return await self._runtime.ask(call, doing)
+
+    def _told(self, kept: KeptRun | None) -> Run[T]:
+        if kept is None:  # its hold was ended before it could begin
+            return Run(False, RunStatus.INTERRUPTED, None, "", 0, 0.0, 0.0)
+        return Run(False, RunStatus(kept.status), None, kept.by, kept.fence, kept.age / 1000, kept.left / 1000)
+
+    def __repr__(self) -> str:
+        return f"<Once {self.key!r}>"

@@ -1,0 +1,57 @@
+"""The scripts of `once()` as Python over a `Store`: the executable specification of the Lua beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..base import TwinReply
+from ..lock.name import Name
+from ..store import Store
+
+
+def look(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    return Record(store, keys).told(0)
+
+
+def begin(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    fence, window, repeatable, by = args
+    record = Record(store, keys)
+    if not record.lock.live or record.lock.fence != int(fence):
+        return record.told(0)
+    if record.fence == fence and record.status == "running":
+        return record.told(1)
+    if record.fence and f" {record.status} " not in repeatable:
+        return record.told(0)
+    store.hset(keys[1], {"fence": fence, "started": str(record.lock.now), "status": "running", "by": by})
+    store.pexpire(keys[1], int(window))
+    return Record(store, keys).told(1)
+
+
+def finish(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    (key,) = keys
+    fence, status = args
+    kept = store.hget(key, "fence")
+    if kept is None or fence not in ("", kept):
+        return 0
+    if status == "":
+        return store.delete(key)
+    store.hset(key, {"status": status})
+    return 1
+
+
+class Record:
+    """run.lua."""
+
+    def __init__(self, store: Store, keys: Sequence[str]) -> None:
+        self.lock = Name(store, keys[:1])
+        kept = store.hgetall(keys[1])
+        self.fence, self.started = kept.get("fence", ""), int(kept.get("started", 0))
+        self.status, self.by = kept.get("status", ""), kept.get("by", "")
+        if self.status == "running" and not (self.lock.live and self.lock.fence == int(self.fence)):
+            self.status = "interrupted"
+        self.left = max(0, store.pttl(keys[1]))
+
+    def told(self, mine: int) -> TwinReply:
+        if not self.fence:
+            return [mine]
+        return [mine, self.fence, self.status, max(0, self.lock.now - self.started), self.left, self.by]
