@@ -10,11 +10,11 @@ import asyncio
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from aiolock.testing.server import ServerError
+from tests.support.folder import Folder
 
 from .places import PLACES
 from .plan import draw
@@ -60,8 +60,8 @@ def main() -> int:
 def _round(seed: str, place: str | None, folder: Path) -> Outcome:
     """Run one; its journal is kept if something was found."""
     plan = draw(seed, ROUND, place)
-    with tempfile.TemporaryDirectory(prefix="aiolock-chaos-") as own:
-        outcome = asyncio.run(run(plan, Path(own)))
+    with Folder() as own:
+        outcome = asyncio.run(run(plan, own))
         if outcome.violations or outcome.unfinished:
             kept = folder / f"seed-{seed.replace(':', '-')}"
             shutil.rmtree(kept, ignore_errors=True)
