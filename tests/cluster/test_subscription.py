@@ -136,3 +136,23 @@ async def test_a_tagged_channel_moves(make: Callable[[str], Made]) -> None:
     assert heard == [None, "new"]
     made.end()
     assert ear.wake is None
+
+
+async def test_slots_move_while_it_waits(make: Callable[[str], Made]) -> None:
+    """Many at once when a master is replaced: the map is asked for, and one answer says that something may have been
+    missed. Kept by Subscription._ended.
+    """
+    made, (one, _, _), heard = make("manager")
+    maps: list[None] = []
+    made._moved = lambda: maps.append(None)
+    node = next(node for node in made._nodes if node.backend is one)  # type: ignore[comparison-overlap]
+    ends = []
+    for key in ("lock:{a}", "lock:{b}"):
+        made.sharded.attend(key, node)
+        ends.append(one.wake)
+    for end in ends:
+        assert end is not None
+        end(BackendError("", "moved", transient=True))
+    await asyncio.sleep(0)
+    assert (heard, len(maps)) == ([None], 1)
+    made.end()

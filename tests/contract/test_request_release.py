@@ -135,16 +135,20 @@ async def test_a_lease_that_ends_is_not_wanted_any_more(here: Lock) -> None:
         await lease.wait_wanted()
 
 
+@told
 async def test_cancelling_changes_nothing(here: Lock, there: Lock) -> None:
     async def cancelled(waiting: asyncio.Task[object]) -> None:
-        await asyncio.sleep(0.03)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
     async with here as lease:
-        await cancelled(asyncio.create_task(there.request_release(grace=60.0, force=True)))
-        await cancelled(_watching(lease))
+        asking = asyncio.create_task(there.request_release(grace=60.0, force=True))
+        await lease.wait_wanted()
+        await cancelled(asking)
+        watching = _watching(lease)
+        await asyncio.sleep(0.03)
+        await cancelled(watching)
         assert not lease.lost
         assert not lease._hold.watchers
 

@@ -17,8 +17,8 @@ from tests.support.cluster_node import ClusterNode
 
 from .test_cluster_locks import ENOUGH
 
-LIVENESS = 60.0
-"""A waiter that hears nothing asks again after a third of that: too late for these tests."""
+LIVENESS = 300.0
+"""Seconds after a third of which a waiter that hears nothing asks again: too late for these tests."""
 USER = "hearer"
 
 
@@ -39,8 +39,8 @@ def broadcasts(cluster: Cluster) -> int:
 async def two(cluster: Cluster, user: str = "") -> AsyncIterator[tuple[LockManager, LockManager]]:
     urls = [node.url.replace("//", f"//{user}:secret@") if user else node.url for node in cluster.masters[:1]]
     async with (
-        LockManager.cluster(urls, liveness=LIVENESS) as one,
-        LockManager.cluster(urls, liveness=LIVENESS) as other,
+        LockManager.cluster(urls, liveness=LIVENESS, recheck=LIVENESS) as one,
+        LockManager.cluster(urls, liveness=LIVENESS, recheck=LIVENESS) as other,
     ):
         yield one, other
 
@@ -106,7 +106,7 @@ async def test_a_holder_that_never_waited_hears_of_force(cluster: Cluster) -> No
     """Whatever node says it. Kept by sharded.lua: `heard`."""
     (name,) = cluster.names_on(cluster.masters[1])
     async with two(cluster) as (one, other):
-        lease = await one.lock(name, ttl=60).acquire()
+        lease = await one.lock(name, ttl=3 * LIVENESS).acquire()
         await other.lock(name).force_release()
         async with asyncio.timeout(ENOUGH):
             await lease.wait_lost()
@@ -114,15 +114,13 @@ async def test_a_holder_that_never_waited_hears_of_force(cluster: Cluster) -> No
 
 
 async def test_the_slot_moves_while_it_waits(masters_only: Cluster) -> None:
-    """The old node ends the subscription, so the waiter asks again, and is told by the new one. Kept by
-    Subscription._ended.
-    """
+    """The old node ends the subscription, so the waiter asks again, and is told by the new one."""
     source, target = masters_only.masters[:2]
     (name,), (away,) = masters_only.names_on(source), masters_only.names_on(target)
     async with two(masters_only) as (one, other):
         async with one.lock(away):  # a new connection asks whether it may publish
             pass
-        held = await one.fair_lock(name, ttl=60).acquire()
+        held = await one.fair_lock(name, ttl=3 * LIVENESS).acquire()
         waiting = asyncio.ensure_future(other.fair_lock(name).acquire())
         await masters_only.until(lambda: bool(managers_on(source)))
         masters_only.move_slot(masters_only.slot(name), target)
