@@ -234,8 +234,6 @@ class Once:
         runtime = self._runtime
         call = self._calls.finish(lease.fence, RunStatus.SUCCEEDED)
         reply = runtime.backend.run(call)
-        if lease.lost:
-            return  # the block has been cancelled: no await
         due = runtime.clock.now() + runtime.limits.request_timeout
         limit = runtime.limit(reply, due, lambda: runtime.unanswered(self.key, "ending a run of"))
         try:

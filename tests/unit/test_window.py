@@ -143,6 +143,27 @@ async def test_a_plain_function_is_refused(locks: LockManager) -> None:
         await job(locks).run(cast(Any, lambda lease: None))
 
 
+@pytest.mark.parametrize("thief", [False, True], ids=["has run", "runs"])
+async def test_another_one_was_faster(locks: LockManager, backend: MemoryBackend, work: Work, thief: bool) -> None:
+    """It began after this process had looked. Broken by taking the lock for the right to run."""
+    run = backend.run
+
+    def runs(call: Any) -> Any:
+        if call.script.name == "acquire":
+            kept = {"fence": "7", "started": "1", "status": "succeeded", "by": "web-3:4711"}
+            backend.store.hset(f"aiolock:once:{{{NAME}}}", kept)
+            backend.store.pexpire(f"aiolock:once:{{{NAME}}}", 1000)
+            if thief:
+                backend.steal(NAME)
+        return run(call)
+
+    cast(Any, backend).run = runs
+    found = await job(locks, "both").run(work)
+    cast(Any, backend).run = run
+    assert (found.ran, found.status, found.fence, found.by) == (False, RunStatus.SUCCEEDED, 7, "web-3:4711")
+    assert work.begun == 0
+
+
 # Outages.
 
 
