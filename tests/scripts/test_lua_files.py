@@ -27,6 +27,7 @@ PRELUDES = {
     "queue": {*queue.ASK},
     "guard": {"names", "holders"},
     "once": {"run"},
+    "scripts": {"sharded"},
 }
 """What goes in front of scripts: it need not answer by itself."""
 BODIES = {"guard": {"commands"}}
@@ -59,7 +60,7 @@ def test_opens_with_its_contract(file: Path) -> None:
     body = "\n".join(lines[len(header) :])
     assert len(lines) <= 40
     assert header[0].startswith(f"-- {file.stem}: ")
-    assert any(line.startswith("-- If a command is denied: ") for line in header)
+    assert any(line.startswith("-- If a command is denied") for line in header)
     if file.stem in PRELUDES.get(file.parent.name, set()):
         assert "return" not in [line.split(" ")[0] for line in body.splitlines()], "a prelude ends no script"
         return
