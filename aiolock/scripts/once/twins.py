@@ -43,13 +43,15 @@ class Record:
     """run.lua."""
 
     def __init__(self, store: Store, keys: Sequence[str]) -> None:
-        self.lock = Name(store, keys[:1])
+        self.lock: Name = Name(store, keys[:1])
         kept = store.hgetall(keys[1])
-        self.fence, self.started = kept.get("fence", ""), int(kept.get("started", 0))
-        self.status, self.by = kept.get("status", ""), kept.get("by", "")
+        self.fence: str = kept.get("fence", "")
+        self.started: int = int(kept.get("started", 0))
+        self.status: str = kept.get("status", "")
+        self.by: str = kept.get("by", "")
         if self.status == "running" and not (self.lock.live and self.lock.fence == int(self.fence)):
             self.status = "interrupted"
-        self.left = max(0, store.pttl(keys[1]))
+        self.left: int = max(0, store.pttl(keys[1]))
 
     def told(self, mine: int) -> TwinReply:
         if not self.fence:
