@@ -52,7 +52,8 @@ def _round(name: str, number: int, seconds: float) -> Outcome:
     case = CASES[name]
     plan = draw(f"{name}:{number}", seconds, case.place)
     plan = replace(plan, options={**plan.options, "min_replicas": None, **case.options})
-    plan = replace(plan, options={key: value for key, value in plan.options.items() if value is not None})
+    options = {key: value for key, value in plan.options.items() if value is not None}
+    plan = replace(plan, options=options, uses=case.uses or plan.uses)
     with tempfile.TemporaryDirectory(prefix="aiolock-broken-") as folder:
         return asyncio.run(run(plan, Path(folder)))
 

@@ -16,7 +16,7 @@ from aiolock.backends.redis.session import Session
 from aiolock.backends.sentinel.witness import Witness
 from aiolock.scripts import latch, lock, queue
 from aiolock.scripts.base import Script
-from tests.simulation.mutations import loss_without_cancel
+from tests.simulation.mutations import deadline_from_arrival, loss_without_cancel, negative_margin
 
 Patch = pytest.MonkeyPatch
 
@@ -92,11 +92,13 @@ class Case:
         mutation: what is broken.
         place: where.
         options: of the managers.
+        uses: what workers do; empty for what they do anyway.
     """
 
     mutation: Callable[[Patch], None]
     place: str = "server"
     options: dict[str, Any] = field(default_factory=dict)
+    uses: tuple[str, ...] = ()
 
     def break_it(self) -> None:
         """Break the library, for as long as the process lives."""
@@ -108,9 +110,11 @@ CASES: dict[str, Case] = {
     "fence_repeated": Case(fence_repeated),
     "release_of_any_holder": Case(release_of_any_holder),
     "room_for_one_more": Case(room_for_one_more),
-    "count_repeated": Case(count_repeated),
+    "count_repeated": Case(count_repeated, uses=("latch", "latch", "lock")),
     "replicas_unasked": Case(replicas_unasked, "sentinel", {"min_replicas": 1, "replica_timeout": 0.3}),
     "role_unasked": Case(role_unasked, "sentinel"),
     "minority": Case(minority, "quorum"),
     "loss_without_cancel": Case(loss_without_cancel),
+    "deadline_from_arrival": Case(deadline_from_arrival),
+    "negative_margin": Case(negative_margin),
 }
