@@ -91,7 +91,9 @@ class History:
                 case "total":
                     self.totals[event["name"]] = event["count"]
         self.faults = [_fault(event, mended.get(number, NEVER)) for number, event in begun.items()]
-        self._disturbances = _union(fault.period for fault in self.faults)
+        # The network is in the process of the plan: it stands still with it.
+        standing = self.stalls[self.plan["pid"]] if self.plan else []
+        self._disturbances = _union([*(fault.period for fault in self.faults), *standing])
         self._finish(known)
 
     def _of_an_attempt(self, event: Event, known: dict[tuple[int, int], Attempt]) -> None:
@@ -134,7 +136,7 @@ class History:
         return sum(max(0.0, min(period.until, s.until) - max(period.since, s.since)) for s in stalls)
 
     def calm(self, period: Period) -> bool:
-        """Whether no fault was there at any moment of a period."""
+        """Whether no fault was there at any moment of a period, and the network did not stand still."""
         at = bisect_left(self._disturbances, period.since, key=lambda found: found.until)
         return at == len(self._disturbances) or self._disturbances[at].since > period.until
 

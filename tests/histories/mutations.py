@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from aiolock.backends.quorum.members import Members
-from aiolock.backends.redis.replicas import Replicas
 from aiolock.backends.redis.session import Session
 from aiolock.backends.sentinel.witness import Witness
 from aiolock.scripts import latch, lock, queue
 from aiolock.scripts.base import Script
-from tests.simulation.mutations import deadline_from_arrival, loss_without_cancel, negative_margin
 
 Patch = pytest.MonkeyPatch
 
@@ -31,11 +29,6 @@ def reply_of_another(patch: Patch) -> None:
         receive(self, reply)
 
     patch.setattr(Session, "_receive", swapped)
-
-
-def replicas_unasked(patch: Patch) -> None:
-    """`min_replicas` is given, and nobody looks at what WAIT answers."""
-    patch.setattr(Replicas, "doubt", lambda self, request, published, acknowledged: None)
 
 
 def role_unasked(patch: Patch) -> None:
@@ -111,10 +104,6 @@ CASES: dict[str, Case] = {
     "release_of_any_holder": Case(release_of_any_holder),
     "room_for_one_more": Case(room_for_one_more),
     "count_repeated": Case(count_repeated, uses=("latch", "latch", "lock")),
-    "replicas_unasked": Case(replicas_unasked, "sentinel", {"min_replicas": 1, "replica_timeout": 0.3}),
     "role_unasked": Case(role_unasked, "sentinel"),
     "minority": Case(minority, "quorum"),
-    "loss_without_cancel": Case(loss_without_cancel),
-    "deadline_from_arrival": Case(deadline_from_arrival),
-    "negative_margin": Case(negative_margin),
 }

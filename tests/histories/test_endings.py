@@ -22,6 +22,7 @@ WAITS = stay(1, "lock", "a", 24, 25, asked=19)
         [miss(1, "lock", "a", 1, 12, "AcquireTimeout", timeout=2.0), stalled(1, 2, 10)],
         [LOST, fault(10, 11)],
         [LOST, stalled(1, 11, 11.5)],
+        [LOST, stalled(0, 11, 11.5)],
         [stay(1, "lock", "a", 11, 12, how="lost", reason="MAX_HOLD")],
         [stay(1, "lock", "a", 11, None), killed(1, 12)],
         [WAITS, HEALED, fault(21, 22)],
