@@ -142,6 +142,7 @@ class Gate:
         if not grant.provisional:  # otherwise the answer to its confirmation says that it is true
             runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
+        runtime.queue_entries.pop(hold.owner, None)  # not before: its manager knows an owner at any time
         self._holds += 1
         if runtime.draining is not None or self.queue.race is not None:
             self.settle_down()

@@ -296,6 +296,7 @@ class LocalQueue:
         self.stated_at = LONG_AGO  # the server may have forgotten that, too
         runtime = self.runtime
         asker = entry.asker
+        runtime.ending.add(entry.owner)
         PendingRelease(runtime, entry.begun, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
@@ -317,7 +318,6 @@ class LocalQueue:
         runtime, entries = self.runtime, self.entries
         if entry.due != NEVER:
             runtime.scheduler.forget(entry)
-        runtime.queue_entries.pop(entry.owner, None)
         if entry is self.common:
             self.common = None
         elif self.unsent and entry in self.unsent:

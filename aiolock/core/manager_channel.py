@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..clock import format_seconds
 from ..errors import BackendError, LossReason
 from ..scripts.outcomes import Granted
+from .declining import decline
 from .fences import whole
-from .queue_entries import WaitingEntry
 from .runtime import Runtime
 
 
@@ -42,17 +42,21 @@ class ManagerChannel:
     def on_message(self, payload: str | BackendError | None) -> None:
         """Handle a message. None: something may have been missed. An error: no more will come.
 
-        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned>`, to be confirmed at once, or for a name with a
-        capacity `granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>`; `refresh <owner>`: one request
-        could not let in all waiters, so this one must ask at once; `wanted <owner>`: another asks the holder to
-        finish.
+        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned> <key>`, to be confirmed at once, or for a name
+        with a capacity `admitted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity> <key>`; `refresh <owner>`:
+        one request could not let in all waiters, so this one must ask at once; `wanted <owner>`: another asks the
+        holder to finish.
         """
         runtime = self._runtime
-        words = payload.split(" ") if isinstance(payload, str) else []
-        if len(words) == 4 and words[0] == "granted":  # first: all others wait for the new holder
+        words = payload.split(" ", 4) if isinstance(payload, str) else []
+        if len(words) == 5 and words[0] == "granted":  # first: all others wait for the new holder
             entry, known = runtime.queue_entries.get(words[1]), runtime.fences.told(words[2])
-            if entry is not None and known is not None:
+            if known is None:
+                return
+            if entry is not None:
                 entry.told(Granted(known, runtime.limits.liveness_ms, words[3] == "1"), True)
+            else:
+                decline(runtime, words[1], words[4])
             return
         if isinstance(payload, BackendError):
             runtime.fall_back(payload)
@@ -63,10 +67,8 @@ class ManagerChannel:
                     hold.lose(LossReason.REVOKED)
                 elif entry is not None:  # what it was granted and did not take
                     entry.verify()
-            case ["granted", owner, serial, fence, ttl_ms, abandoned, capacity]:
-                entry = runtime.queue_entries.get(owner)
-                if entry is not None:
-                    self._granted(entry, fence, abandoned == "1", [whole(one) for one in (serial, ttl_ms, capacity)])
+            case ["admitted", owner, serial, fence, rest]:
+                self._admitted(owner, serial, fence, rest.split(" ", 3))
             case ["wanted", owner]:
                 hold = runtime.holds.get(owner)
                 if hold is not None:
@@ -80,13 +82,19 @@ class ManagerChannel:
             case _:
                 runtime.fences.doubt()
 
-    def _granted(self, entry: WaitingEntry, fence: str, abandoned: bool, numbers: list[int | None]) -> None:
-        match self._runtime.fences.told(fence), numbers:
-            case int(known), [int(serial), int(ttl_ms), int(capacity)]:
-                granted = Granted(known, ttl_ms, abandoned, capacity=capacity)
-                entry.told(granted, ttl_ms < entry.ttl_ms, serial)
+    def _admitted(self, owner: str, serial: str, fence: str, rest: list[str]) -> None:
+        runtime = self._runtime
+        entry = runtime.queue_entries.get(owner)
+        numbers = runtime.fences.told(fence), *(whole(one) for one in (serial, *rest[:1], *rest[2:3]))
+        match numbers:
+            case int(known), int(number), int(ttl_ms), int(capacity) if len(rest) == 4:
+                if entry is None:
+                    decline(runtime, owner, rest[3], ttl_ms, capacity)
+                else:
+                    granted = Granted(known, ttl_ms, rest[1] == "1", capacity=capacity)
+                    entry.told(granted, ttl_ms < entry.ttl_ms, number)
             case _:
-                self._runtime.fences.doubt()
+                runtime.fences.doubt()
 
 
 def _untold(patience: float) -> BackendError:

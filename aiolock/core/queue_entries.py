@@ -27,7 +27,7 @@ class WaitingEntry(Protocol):
 
 
 class QueueEntries(dict[str, WaitingEntry]):
-    """All entries that ask for a name or wait for one, by owner."""
+    """All entries that ask for a name or wait for one, or were granted one and have no hold yet, by owner."""
 
     __slots__ = ("_refresh_at",)
 

@@ -347,6 +347,7 @@ class QueueEntry:
             return
         idle = state is IDLE
         self.state = ENDED
+        self.gate.runtime.queue_entries.pop(self.owner, None)
         if state is not GRANTED:
             self.gate.left(self)
         if call is not None and state is ASKING and call.withdraw():
@@ -355,6 +356,7 @@ class QueueEntry:
             idle = not self.known
         if idle and not self.tainted:  # no server has anything of it
             return
+        self.gate.runtime.ending.add(self.owner)
         self._release = PendingRelease(
             self.gate.runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
         )

@@ -191,7 +191,8 @@ class PendingRelease:
         """The key may still be there; it was not extended since the first request was written."""
         if not self._until:
             sent_at = 0.0 if self._call is None else self._call.sent_at
-            self._until = (sent_at or now) + self._ttl_ms / 1000
+            # A grant out of a queue lasts for the `liveness`, however short the ttl is.
+            self._until = (sent_at or now) + max(self._ttl_ms / 1000, self._runtime.limits.liveness)
         return now < self._until
 
     def _settle(self, outcome: ReleaseOutcome | BackendError) -> None:
@@ -202,13 +203,17 @@ class PendingRelease:
                     self._resent = True  # some places may have done it
                 self._call = None
                 self._attempts += 1
+                self._runtime.ending.add(self._owner)
                 self._runtime.scheduler.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
                 return
         self._call = None
         if self._result is not None:
             # For one level: a hold that has ended since is judged by what ended it.
             self._result.settle(outcome, self._resent or self._left > 0)
+        else:
+            self._runtime.ending.discard(self._owner)
         if self._attempts:
+            self._runtime.ending.discard(self._owner)
             gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
             if gate is not None:
                 gate.signal()  # the local queue continued when this was first written, and was refused since

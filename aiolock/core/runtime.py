@@ -95,6 +95,7 @@ class Runtime:
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}  # by owner
         self.queue_entries: QueueEntries = QueueEntries()
+        self.ending: set[str] = set()  # owners that have no hold, and whose end the server has not answered yet
         self.draining: Draining | None = None  # while the manager closes
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
         self.tasks: Holds = Holds(self.context)
@@ -118,6 +119,7 @@ class Runtime:
         self.gates.clear()
         self.holds.clear()
         self.queue_entries.clear()
+        self.ending.clear()
 
     def fall_back(self, refusal: BackendError) -> None:
         """The server refuses SUBSCRIBE, which no longer matters once the manager closes."""

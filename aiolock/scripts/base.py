@@ -21,8 +21,10 @@ Reply = int | bytes | None | list["Reply"]
 Twin = Callable[[Store, Sequence[str], Sequence[str]], "TwinReply"]
 TwinReply = int | str | None | list["TwinReply"]
 
-Ending = Literal["clean", "undone", "dirty"]
-"""How an owner ends: after a body that was valid to its end; without having entered; after a loss."""
+Ending = Literal["clean", "undone", "dirty", "declined"]
+"""How an owner ends: after a body that was valid to its end; without having entered; after a loss; granted by a
+queue when it had ended long ago: then only what nobody has confirmed or renewed.
+"""
 
 MAX_FENCE = 2**53
 """Lua counts exactly below this."""

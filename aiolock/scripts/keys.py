@@ -50,6 +50,13 @@ class Keys:
         """Return the keys of one name of one kind."""
         return NameKeys(f"{self.namespace}:{kind}:{{{name.translate(_ENCODED)}}}", self._channel_end)
 
+    def read(self, key: str) -> tuple[str, str] | None:
+        """Return the kind and the name that a key is about; None if it is not one of these keys."""
+        head, _, rest = key.partition(":{")
+        kind, tag = head.removeprefix(self.namespace + ":"), rest.partition("}")[0]
+        name = tag.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
+        return (kind, name) if name and key.startswith(self.of(kind, name).lock) else None
+
     def manager(self, manager_id: str) -> str:
         """Return the channel for messages to one manager."""
         return self.managers + manager_id

@@ -57,7 +57,7 @@ def fence_repeated(patch: Patch) -> None:
 
 def release_of_any_holder(patch: Patch) -> None:
     """A release ends the hold of whoever has it."""
-    _rewrite(patch, lock.RELEASE, "if name.holder ~= owner then", "if name.holder == '-' then")
+    _rewrite(patch, lock.RELEASE, "if name.holder ~= owner or", "if name.holder == '-' or")
 
 
 def room_for_one_more(patch: Patch) -> None:

@@ -206,7 +206,7 @@ class TestFreeWithAQueue:
         assert isinstance(queued, Queued)
         assert queued.rank == 1
         assert 0 < queued.pttl <= LIVENESS
-        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 1")]
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 1 {NAME.state}")]
         assert waiters(side, NAME) == ["o:1"]
         assert state(side, NAME).holder == "n:1"
 

@@ -144,7 +144,7 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
     left, told = state(lua, NAME), [payload for _, payload in lua.heard()]
     if left.holder != before.holder and left.holder[0] in "no" and error:
         asks = left.holder in situation.call.args  # it does not know this; a copy of its request tells it
-        assert asks or f"granted {left.holder} {left.fence} {left.dirty}" in told
+        assert asks or f"granted {left.holder} {left.fence} {left.dirty} {NAME.state}" in told
     for payload in told:
         if payload.startswith("granted"):
             assert payload.split()[1:3] == [left.holder, str(left.fence)], "the owner that is told enters"

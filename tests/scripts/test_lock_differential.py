@@ -49,7 +49,7 @@ floors = st.integers(FLOOR, FLOOR + 3)
 longer = st.booleans()
 names = st.sampled_from([0, 0, 0, 1])
 tainted = st.sampled_from([False] * 7 + [True])
-endings = st.sampled_from(["clean", "clean", "undone", "dirty"])
+endings = st.sampled_from(["clean", "clean", "undone", "dirty", "declined"])
 about = st.sampled_from(["", "me", "ü☃ {} \n x\0y"])
 
 

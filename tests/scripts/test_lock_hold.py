@@ -117,7 +117,10 @@ class TestForceRelease:
         side.run(HELD)
         enter(side, NAME, "n:1")
         assert side.run(NAME.force_release(FENCE)) is True
-        assert sorted(payload for _, payload in side.heard()) == [f"granted n:1 {FENCE + 1} 1", f"revoked m:1 {FENCE}"]
+        assert sorted(payload for _, payload in side.heard()) == [
+            f"granted n:1 {FENCE + 1} 1 {NAME.state}",
+            f"revoked m:1 {FENCE}",
+        ]
         assert state(side, NAME).holder == "n:1"
 
     @pytest.mark.parametrize("depth", [0, 1])

@@ -103,7 +103,7 @@ class TestFree:
         assert isinstance(queued, Queued)
         assert queued.rank == 1
         assert 0 < queued.pttl <= LIVENESS
-        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 1")]
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 1 {NAME.state}")]
 
     def test_the_first_is_passed_over_if_it_does_not_hear(self, side: Side) -> None:
         side.run(HELD)

@@ -107,7 +107,43 @@ class TestOneWhoDoesNotHold:
         enter(side, NAME, "n:1", "o:1")
         side.run(RELEASE)
         assert side.run(NAME.release("n:1", TTL, 0, "undone", False)) == Released(FENCE + 1)
-        assert [payload for _, payload in side.heard()] == [f"granted n:1 {FENCE + 1} 0", f"granted o:1 {FENCE + 2} 0"]
+        assert [payload for _, payload in side.heard()] == [
+            f"granted n:1 {FENCE + 1} 0 {NAME.state}",
+            f"granted o:1 {FENCE + 2} 0 {NAME.state}",
+        ]
+
+
+class TestDeclined:
+    """Of what the queue granted to an owner that has ended."""
+
+    @pytest.fixture
+    def granted(self, side: Side) -> Side:
+        """To n:1, before o:1."""
+        hears(side, NAME, "n", "o")
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        side.run(NAME.release("m:1", TTL, 0, "dirty", False))
+        side.heard()
+        return side
+
+    def test_the_next_gets_it_and_is_told_the_same(self, granted: Side) -> None:
+        assert granted.run(NAME.release("n:1", TTL, 0, "declined", False)) == Released(FENCE + 1)
+        assert granted.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 2} 1 {NAME.state}")]
+        assert waiters(granted, NAME) == []
+
+    def test_if_it_was_confirmed_it_stays(self, granted: Side) -> None:
+        """A task has it, or a ticket."""
+        granted.run(NAME.batch([NAME.renewal("n:1", FENCE + 1, TTL)]))
+        before = state(granted, NAME)
+        assert granted.run(NAME.release("n:1", TTL, 0, "declined", True)) == Missing(LossReason.TAKEN_OVER)
+        assert state(granted, NAME) == before
+        assert waiters(granted, NAME) == ["o:1"]
+        assert granted.heard() == []
+
+    def test_one_that_waits_leaves_the_queue(self, granted: Side) -> None:
+        assert granted.run(NAME.release("o:1", TTL, 0, "declined", False)) == Missing(LossReason.TAKEN_OVER)
+        assert waiters(granted, NAME) == []
+        assert state(granted, NAME).holder == "n:1"
 
 
 class TestWithWaiters:
@@ -120,7 +156,7 @@ class TestWithWaiters:
         found = state(side, NAME)
         assert (found.holder, found.fence, found.before, found.depth) == ("n:1", FENCE + 1, number, 0)
         assert found.metadata == ""
-        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0")]
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == ["o:1"]
         lasting(side, NAME)
 
@@ -139,7 +175,7 @@ class TestWithWaiters:
         enter(side, NAME, "n:1")
         side.run(NAME.release("m:1", TTL, 0, ending, True))
         dirty = int(ending == "dirty")
-        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} {dirty}")]
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} {dirty} {NAME.state}")]
         assert state(side, NAME).dirty == str(dirty)
         assert side.exists(NAME.dead("m:1"))
 
@@ -149,7 +185,7 @@ class TestWithWaiters:
         enter(side, NAME, "n:1", "o:1")
         forget(side, NAME, "n")
         side.run(RELEASE)
-        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
+        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == []
 
     def test_an_owner_that_could_not_leave_the_queue_is_not_granted_again(self, side: Side) -> None:
@@ -159,7 +195,7 @@ class TestWithWaiters:
         side.hset(NAME.alive, {"m": side.hash(NAME.alive)["n"]})
         side.score(NAME.queue, "m:1", 1)
         side.run(RELEASE)
-        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0")]
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == []
 
     def test_the_dead_leave_the_queue(self, side: Side) -> None:
@@ -169,7 +205,7 @@ class TestWithWaiters:
         forget(side, NAME, "n")
         side.score(NAME.queue, "unknown:1", 0)
         side.run(RELEASE)
-        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
+        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == []
 
     def test_a_process_that_does_not_hear_is_passed_over_and_keeps_its_place(self, side: Side) -> None:
@@ -178,7 +214,7 @@ class TestWithWaiters:
         enter(side, NAME, "n:1", "n:2", "o:1", "o:2")
         numbers = side.scores(NAME.queue)
         side.run(RELEASE)
-        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0")]
+        assert side.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 1} 0 {NAME.state}")]
         assert side.scores(NAME.queue) == {owner: numbers[owner] for owner in ("n:1", "n:2", "o:2")}
 
     def test_a_polling_process_is_granted_although_no_one_hears(self, side: Side) -> None:

@@ -91,7 +91,7 @@ class TestPassing:
         passed = side.run(transfer(over=True, tainted=True))
         assert isinstance(passed, Passed)
         assert 0 < passed.pttl <= LIVENESS
-        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0")]
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == ["o:1", "m:2"]
         assert side.hash(NAME.alive).keys() == {"m", "n", "o"}
         assert side.exists(NAME.dead("m:1"))
@@ -104,7 +104,7 @@ class TestPassing:
         side.hset(NAME.alive, {"m": side.hash(NAME.alive)["n"]})
         side.score(NAME.queue, "m:1", 1)
         assert isinstance(side.run(transfer(over=True)), Passed)
-        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0")]
+        assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == ["m:2"]
 
     def test_a_turn_ends_at_the_first_with_the_fair_rule(self, side: Side) -> None:

@@ -217,7 +217,7 @@ def test_a_release_reserves_the_name_for_it(side: Side) -> None:
     hold(side, A)
     reserve(side, AB, "m:+1", A)
     fence = state(side, A).fence
-    assert side.heard() == [(KEYS.manager("m"), f"granted m:+1 {fence} 0")]
+    assert side.heard() == [(KEYS.manager("m"), f"granted m:+1 {fence} 0 {A.state}")]
     assert waiting(side, A) == []
     assert granted(ask(side, AB, "m:+1")).fence > fence
     assert [state(side, name)[3:5] for name in (A, B)] == [(1, "0")] * 2

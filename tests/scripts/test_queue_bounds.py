@@ -58,7 +58,7 @@ def test_a_release_lets_in_some_and_tells_the_next_to_look(side: Side, crowd: li
         assert len(told) == ROOM + 1 - answered
         assert isinstance(refresh(side, told[-1][0]), Granted)
         assert len(holders(side, READ)) == inside
-    assert all(text.startswith("granted") for _, text in side.heard())
+    assert all(text.startswith("admitted") for _, text in side.heard())
     assert_sound(side, READ)
 
 

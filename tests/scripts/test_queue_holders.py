@@ -124,6 +124,33 @@ class TestRelease:
         side.run(full.release("m:2", TTL, 0, "undone", False))
         assert set(holders(side, one)) == {"m:1", "m:3"}
 
+    def test_of_what_the_queue_granted_to_an_owner_that_has_ended(self, side: Side, held: Queue) -> None:
+        """It was declined: the next gets it, and is told the same."""
+        enter(side, held, ["m:2", "m:3"])
+        side.run(held.release("m:1", TTL, 0, "dirty", False))
+        assert holders(side, held)["m:2"].depth == 0
+        assert side.run(held.release("m:2", TTL, 0, "declined", False)) == Released(FENCE + 1)
+        assert holders(side, held) == {"m:3": Holder(0, 1, "1", str(FENCE + 2), "1")}
+        assert_sound(side, held)
+
+    @pytest.mark.parametrize("renewed", [False, True])
+    def test_of_what_its_owner_knows_of(self, renewed: bool, side: Side, held: Queue) -> None:
+        """Nothing ends: a task has it, or a ticket."""
+        enter(side, held, ["m:2", "m:3"])
+        owner = "m:1"
+        if renewed:
+            side.run(held.release("m:1", TTL, 0, "clean", False))
+            owner = "m:2"
+            side.run(held.batch([held.renewal(owner, FENCE + 1, TTL)]))
+        assert side.run(held.release(owner, TTL, 0, "declined", True)) == Missing(LossReason.TAKEN_OVER)
+        assert holders(side, held) == {owner: Holder(1, 1, "1", str(FENCE + renewed), "0")}
+        assert_sound(side, held)
+
+    def test_of_a_waiter_that_is_declined(self, side: Side, held: Queue) -> None:
+        enter(side, held, ["m:2", "m:3"])
+        assert side.run(held.release("m:2", TTL, 0, "declined", False)) == Missing(LossReason.TAKEN_OVER)
+        assert waiting(side, held) == ["m:3"]
+
     def test_of_nothing(self, side: Side, fair: Queue) -> None:
         assert side.run(fair.release("m:1", TTL, 0, "clean", False)) == Missing(LossReason.DELETED)
         assert not side.exists(fair.hash)

@@ -66,7 +66,7 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
     assert set(standing(side, fair).waiters) == {"n:3"}
     assert summary(side, fair).metadata == "about n:2"
     abandoned = int(what != "a release")
-    told = f"granted n:2 {summary(side, fair).serial} {HIGH + 11} {TTL} {abandoned} 1"
+    told = f"admitted n:2 {summary(side, fair).serial} {HIGH + 11} {TTL} {abandoned} 1 {fair.hash}"
     assert side.heard() == [(fair.manager("n"), told)]
 
 

@@ -53,11 +53,6 @@ async def test_a_master_is_killed(own_cluster: Cluster, load_on: StartLoad, opti
     nothing_left(own_cluster)
 
 
-# Whoever was in the queue when the replica last heard of it is still in the new master's: see test_ghosts.py. Their
-# number depends on the machine.
-GHOSTS = pytest.mark.xfail(reason="waiters of before the failover come first again, and nobody declines for them")
-
-
 @pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 @pytest.mark.parametrize("how", ["", "FORCE"], ids=["graceful", "force"])
 async def test_failovers_are_ordered(
@@ -65,10 +60,7 @@ async def test_failovers_are_ordered(
     load_on: StartLoad,
     how: Literal["", "FORCE"],
     options: dict[str, Any],
-    request: pytest.FixtureRequest,
 ) -> None:
-    if how and not options:
-        request.applymarker(GHOSTS)
     names = names_on(cluster)
     load = load_on(cluster, names, **options)
     await load.begin()
@@ -114,7 +106,7 @@ def splitting_cluster(redis_server: RedisServer) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("options", [pytest.param({}, id="plain", marks=GHOSTS), REPLICATED])
+@pytest.mark.parametrize("options", [PLAIN, REPLICATED])
 async def test_an_isolated_master_still_answers(
     splitting_cluster: Cluster, load_on: StartLoad, options: dict[str, Any]
 ) -> None:

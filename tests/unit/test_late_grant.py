@@ -26,7 +26,9 @@ async def test_the_entry_is_kept(aiolock_memory: MemoryBackend, aiolock_clock: V
         await clock.advance(0)
         (entry,) = locks._runtime.queue_entries.values()
         clock.jump(LATE)
-        ManagerChannel(locks._runtime).on_message(f"granted {entry.owner} {entry.waits().serial + 10**9} 99 3000 0 1")
+        ManagerChannel(locks._runtime).on_message(
+            f"admitted {entry.owner} {entry.waits().serial + 10**9} 99 3000 0 1 aiolock:semaphore:{{a}}:state"
+        )
         await clock.advance(0)
         assert list(locks._runtime.queue_entries.values()) == [entry]
         assert not waiter.done()

@@ -12,6 +12,7 @@ from aiolock import BackendError, LockManager
 from aiolock.backends.memory import finish
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
+from tests.support.locks import held_names
 
 from .world import settle
 
@@ -82,3 +83,27 @@ async def test_a_release_that_ends_every_connection_is_given_up(caplog: pytest.L
         assert "was not released, it expires by itself" in caplog.text
         await backend.clock.advance(30.0)
         assert len(backend.resets) == count
+
+
+async def test_a_grant_out_of_a_queue_is_given_back_until_its_own_end(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend
+) -> None:
+    """It lasts for the `liveness`, 3 s, however short the ttl is. Kept by PendingRelease._in_time."""
+    lease = await peer.lock("a").acquire()
+    waiting = asyncio.create_task(locks.lock("a", ttl=0.5).acquire())
+    await settle(backend)
+    await lease.release()
+    late = await waiting
+    execute = backend._execute
+
+    def refuse(call: Call[Any]) -> Any:
+        return BackendError("a", "TRYAGAIN", transient=True) if call.script.name == "release" else execute(call)
+
+    backend._execute = refuse  # type: ignore[method-assign]
+    released = late.release()
+    await backend.clock.advance(1.0)
+    assert held_names(backend) != []
+    backend._execute = execute  # type: ignore[method-assign]
+    await backend.clock.advance(1.5)
+    assert held_names(backend) == []
+    await released

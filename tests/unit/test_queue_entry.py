@@ -222,12 +222,12 @@ async def test_a_lost_message_is_compensated_by_the_next_refresh(
 @pytest.mark.parametrize(
     "message",
     [
-        "granted {owner} {old} 99 3000 0 1",
-        "granted {owner} 1 99 3000 0 1",
-        "granted {manager}:99 {new} 99 3000 0 1",
-        "granted somebody:1 {new} 99 3000 0 1",
-        "granted {manager}:99 99 0",
-        "granted somebody:1 99 0",
+        "admitted {owner} {old} 99 3000 0 1 aiolock:semaphore:{{a}}:state",
+        "admitted {owner} 1 99 3000 0 1 aiolock:semaphore:{{a}}:state",
+        "admitted {manager}:99 {new} 99 3000 0 1 aiolock:semaphore:{{a}}:state",
+        "admitted somebody:1 {new} 99 3000 0 1 aiolock:semaphore:{{a}}:state",
+        "granted {manager}:99 99 0 aiolock:lock:{{a}}",
+        "granted somebody:1 99 0 aiolock:lock:{{a}}",
         "revoked {owner} 99",
         "granted",
         "granted {owner}",
@@ -510,7 +510,7 @@ async def test_a_message_that_was_not_counted_is_no_grant(peer: LockManager, bac
         numsub = backend.store.numsub
         backend.store.numsub = lambda to: 0 if to == channel else numsub(to)  # type: ignore[method-assign]
         await lease.release()
-        tell(locks, backend, f"granted {owner} {lease.fence + 1} 0")
+        tell(locks, backend, f"granted {owner} {lease.fence + 1} 0 aiolock:lock:{{a}}")
         await settle(backend)
         assert inside([away, behind]) == [False, True]
         assert next(iter(queue_numbers(backend).items())) == next(iter(before.items()))

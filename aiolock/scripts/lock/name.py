@@ -133,7 +133,7 @@ class Name:
                 at += 1
                 continue
             self.grant(entry, 0, until, "", floor, self.store.zscore(self.queue, entry))
-            told = f"granted {entry} {self.fence} {self.dirty}"
+            told = f"granted {entry} {self.fence} {self.dirty} {self.key}"
             self.store.publish(channel + manager, told)
             self.store.zrem(self.queue, entry)
             return entry

@@ -1,13 +1,14 @@
 -- release: lowers an owner's depth; at 0 it leaves the name and its queue, and the next in line is granted the name.
 -- KEYS    state, queue, alive; tombstone of the owner, if ARGV has more than 3 words
 -- ARGV    owner, clean state ttl ms, channel of managers; if not 'clean', 0, 0, '': ending ('clean', 'undone',
---         'dirty'), depth left, tombstone ttl ms (0: none), channel to announce the release
+--         'dirty', 'declined'), depth left, tombstone ttl ms (0: none), channel to announce the release
 -- returns 'released <fence>' | 'kept <pttl>' | 'missing <deleted or taken_over>'
--- 'undone' passes on what the owner was told as abandoned; 'dirty' leaves the name marked as abandoned.
+-- 'undone' passes on what the owner was told as abandoned; 'dirty' leaves the name marked as abandoned; 'declined' does
+-- as 'undone', but ends only what the queue granted and nobody has confirmed.
 -- If a command is denied: see settle; the owner holds, or is gone. What follows may fail.
 local name, ending, left = read(1, state), ARGV[4] or 'clean', tonumber(ARGV[5] or 0)
 local fence, answer = name.fence, nil
-if name.holder ~= owner then
+if name.holder ~= owner or (ending == 'declined' and name.depth ~= '0') then
   if left == 0 then redis.call('ZREM', KEYS[2], owner) end
   answer = name.live and 'missing taken_over' or 'missing deleted'
 elseif left > 0 then

@@ -13,7 +13,7 @@ if head and head ~= owner then
     local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', last + 1)
     local text, channel = head .. ' ' .. fence .. ' ' .. number .. ' 0 0 ' .. known .. ' ', ARGV[3] .. manager
     if redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0 and not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
-      and redis.pcall('PUBLISH', channel, 'granted ' .. head .. ' ' .. fence .. ' 0') ~= 0 then
+      and redis.pcall('PUBLISH', channel, 'granted ' .. head .. ' ' .. fence .. ' 0 ' .. KEYS[1]) ~= 0 then
       redis.call('ZREM', KEYS[2], head)
       return 'released ' .. last
     end

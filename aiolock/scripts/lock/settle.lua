@@ -23,7 +23,7 @@ local function settle(name, channel, me, floor)
     else
       -- Written before it is announced: the new holder enters at once.
       grant(name, entry, '0', tonumber(known), '', floor, number)
-      local told = string.format('granted %s %s %s', entry, name.fence, name.dirty)
+      local told = string.format('granted %s %s %s ', entry, name.fence, name.dirty) .. KEYS[name.at]
       if redis.pcall('PUBLISH', channel .. manager, told) ~= 0 or counted == '' then
         redis.call('ZREM', queue, entry)
         return entry

@@ -17,7 +17,7 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
     local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')
     dirty = depth == '0' and dirty or '0'
     local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 ' .. dirty .. ' ' .. known .. ' '
-    local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. dirty
+    local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. dirty .. ' ' .. KEYS[1]
     if redis.pcall('PUBSUB', 'NUMSUB', ARGV[8] .. manager)[2] ~= 0
       and not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
       and redis.pcall('PUBLISH', ARGV[8] .. manager, told) ~= 0 then

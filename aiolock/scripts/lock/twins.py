@@ -71,7 +71,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
 def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     owner, clean_ttl, channel, ending, left, dead_ttl, told = filled(args, 3, "clean", "0", "0", "")
     name = Name(store, keys)
-    if name.holder != owner:
+    if name.holder != owner or (ending == "declined" and name.depth):
         if left == "0":
             store.zrem(name.queue, owner)
         answer = f"missing {name.gone}"
@@ -81,7 +81,7 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         answer = f"kept {name.pttl}"
     else:
         fence = name.fence
-        name.vacate({"clean": "0", "undone": name.dirty, "dirty": "1"}[ending])
+        name.vacate({"clean": "0", "dirty": "1"}.get(ending, name.dirty))
         if not name.settle(channel, None, "0"):
             name.write(int(clean_ttl) if name.dirty == "0" else max(DIRTY_MS, int(clean_ttl)))
         if told:

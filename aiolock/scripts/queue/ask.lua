@@ -21,7 +21,7 @@ local function decide(k, a)
   local count, held, minted, token, abandoned = holder(state, owner)
   if count and fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
   if count then
-    if tonumber(depth) > tonumber(count) then
+    if tonumber(depth) > math.max(1, count) then
       -- A writer that also reads weighs more than all; no one else gets more by nesting.
       local alone = state.holders == 1 and tonumber(held) >= state.capacity
       local more = alone and math.max(held, weight) or held
@@ -34,7 +34,7 @@ local function decide(k, a)
   if tonumber(weight) > state.capacity then return { 'impossible', state.capacity } end
   if state.waiters == 0 and state.shut <= NOW and state.used + weight <= state.capacity then
     state.grows = true
-    return grant(state, owner, tonumber(ttl), weight, mints, floor, metadata)
+    return grant(state, owner, depth, tonumber(ttl), weight, mints, floor, metadata)
   end
   if number ~= '-1' and not waiter(state, owner) then enter(state, a) end
 end

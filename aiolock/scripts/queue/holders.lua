@@ -6,7 +6,7 @@ local function score(state, owner, ends)
   if not scores then state.scores = { at, owner, [owner] = ends } return end
   scores[owner], scores[#scores + 1], scores[#scores + 2] = ends, at, owner
 end
-local function grant(state, owner, ttl, weight, mints, floor, metadata)
+local function grant(state, owner, depth, ttl, weight, mints, floor, metadata)
   local abandoned, highest, serial, fence = state.dirty, tonumber(floor), latest(state)
   if highest >= 2 ^ 53 then highest = 0 end -- no fence is that great
   serial = math.max(serial + 1, NOW_US)
@@ -16,7 +16,7 @@ local function grant(state, owner, ttl, weight, mints, floor, metadata)
   state.longest = math.max(state.holders + state.waiters > 0 and state.longest or 0, ttl)
   state.last = serial_text .. ' ' .. fence .. ' ' .. metadata
   state.used, state.holders = state.used + weight, state.holders + 1
-  write(state, owner, 'h 1 ' .. weight .. ' ' .. mints .. ' ' .. fence .. ' ' .. abandoned)
+  write(state, owner, 'h ' .. depth .. ' ' .. weight .. ' ' .. mints .. ' ' .. fence .. ' ' .. abandoned)
   score(state, owner, NOW + ttl)
   return { 'granted', fence, ttl, abandoned, state.capacity }
 end

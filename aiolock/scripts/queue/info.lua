@@ -28,5 +28,5 @@ local _, minted, metadata = latest(state)
 local answer = { live, used, state.capacity, tonumber(minted), metadata, state.waiters, rank }
 local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '(' .. text(NOW), 'WITHSCORES', 'LIMIT', 0, 1)
 local depth, _, _, fence = holder(state, last[1] or '')
-if depth then answer[8], answer[9], answer[10], answer[11] = last[1], tonumber(depth), last[2] - NOW, fence end
+if depth then answer[8], answer[9], answer[10], answer[11] = last[1], math.max(1, depth), last[2] - NOW, fence end
 return answer

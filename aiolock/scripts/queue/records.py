@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Holder(NamedTuple):
-    """Text on the server: 'h depth weight mints fence abandoned'."""
+    """Text on the server: 'h depth weight mints fence abandoned'; depth 0: granted by the queue, and never renewed."""
 
     depth: int
     weight: int

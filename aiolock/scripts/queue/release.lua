@@ -1,16 +1,16 @@
 -- release: lowers an owner's depth; at 0 it leaves the name and its queue, and the next in line is granted the name.
 -- KEYS    name (2), tombstone of the owner
--- ARGV    channel before, after, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty'),
---         clean state ttl ms, tombstone ttl ms (0: none), capacity
+-- ARGV    channel before, after, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty',
+--         'declined'), clean state ttl ms, tombstone ttl ms (0: none), capacity
 -- returns {'released', fence} | {'kept', pttl} | {'missing', 'deleted' or 'taken_over'}
--- 'undone' restores the mark it found, 'dirty' leaves the name marked as abandoned. A lower weight (write -> read)
--- lets in those that it kept out.
+-- 'undone' restores the mark it found, 'dirty' leaves the name marked as abandoned; 'declined' does as 'undone', but
+-- ends only what the queue granted and nobody has renewed. A lower weight (write -> read) lets in those that it kept out.
 -- If a command is denied: see close.lua; the owner is gone with everything it held, or still has all of it.
 local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
 local state = open(1, ARGV[10], { owner })
 local count, weight, mints, fence, abandoned = holder(state, owner)
 local answer
-if not count then
+if not count or (ending == 'declined' and count ~= '0') then
   if waiter(state, owner) then leave(state, owner) end
   answer = { 'missing', gone(state, ARGV[5]) }
 elseif left > 0 then
@@ -20,7 +20,7 @@ elseif left > 0 then
   mints = mints == '1' and ARGV[6] or '0'
   write(state, owner, table.concat({ 'h', text(math.min(count, left)), text(still), mints, fence, abandoned }, ' '))
 else
-  drop(state, owner, weight, mints == '1' and (ending == 'dirty' or (ending == 'undone' and abandoned == '1')))
+  drop(state, owner, weight, mints == '1' and (ending == 'dirty' or (ending ~= 'clean' and abandoned == '1')))
   answer = { 'released', fence }
 end
 settle(state)

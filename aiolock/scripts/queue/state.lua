@@ -1,7 +1,8 @@
 -- state: the state of a name of the family, as scripts read and change it. Precedes each of them.
 -- KEYS    two per name: hash ('state' -> what close.lua writes, owner -> record), order (ZSET owner -> score)
--- A holder's record is 'h depth weight mints fence abandoned', its score the server's ms when its time is over; a
--- waiter's 'w number alive-until provisional weight mints floor ttl metadata', its score that number, FIRST or more.
+-- A holder's record is 'h depth weight mints fence abandoned', its score the server's ms when its time is over; depth 0:
+-- the queue granted it, and nobody has renewed it. A waiter's is
+-- 'w number alive-until provisional weight mints floor ttl metadata', its score that number, FIRST or more.
 -- If a command is denied: it reads only, so nothing was changed.
 local DAY, GRACE, FIRST, time, states = '86400000', 60 * 1000, '1000000000000000', redis.call('TIME'), {}
 local NOW_US, NOW = time[1] * 1000000 + time[2], time[1] * 1000 + math.floor(time[2] / 1000)

@@ -124,7 +124,9 @@ class State:
 
     # Holders.
 
-    def grant(self, owner: str, ttl: int, weight: int, mints: str, floor: str, metadata: str) -> list[TwinReply]:
+    def grant(
+        self, owner: str, depth: int, ttl: int, weight: int, mints: str, floor: str, metadata: str
+    ) -> list[TwinReply]:
         summary, now_us = self.summary, self.run.now_us
         abandoned = summary.dirty
         highest = believable(floor)
@@ -136,7 +138,7 @@ class State:
         summary.serial, summary.metadata = max(summary.serial + 1, now_us), metadata
         summary.used += weight
         summary.holders += 1
-        self.records[owner] = Holder(1, weight, mints, str(summary.fence), abandoned)
+        self.records[owner] = Holder(depth, weight, mints, str(summary.fence), abandoned)
         self.scores[owner] = self.run.now + ttl
         return ["granted", str(summary.fence), ttl, abandoned, summary.capacity]
 
@@ -235,9 +237,10 @@ class State:
         """Grant it to the first in line: for its ttl if it asks now or hears of it, otherwise briefly."""
         asks = head in self.asking
         lasts = entry.ttl if asks or self.store.numsub(self.channel(head)) > 0 else entry.provisional
-        granted = self.grant(head, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
+        granted = self.grant(head, 0, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
         if not asks:
-            self.tell(head, " ".join(map(str, ["granted", head, self.summary.serial, *granted[1:]])))
+            facts = ["admitted", head, self.summary.serial, *granted[1:], self.key]
+            self.tell(head, " ".join(map(str, facts)))
 
     def close(self, clean_ttl: int | None = None) -> None:
         """Write what changed, and then announce it."""

@@ -18,7 +18,7 @@ if again then
   answer = { 'granted', token, extend(state, next, 0), found, state.capacity, tonumber(has) }
 elseif moves then
   if waiter(state, next) then leave(state, next) end
-  answer = grant(state, next, tonumber(ARGV[6]), weight, mints, ARGV[7], ARGV[8])
+  answer = grant(state, next, '1', tonumber(ARGV[6]), weight, mints, ARGV[7], ARGV[8])
   answer[6] = tonumber(weight)
 end
 settle(state)

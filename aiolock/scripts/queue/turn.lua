@@ -1,5 +1,6 @@
 -- turn: who comes next. Follows prune.lua.
--- Tells a manager 'granted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity>'; provisional if no one hears it.
+-- Tells a manager 'admitted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity> <key>'; provisional if no one
+-- hears it.
 -- If `room` is used up, `cut` says so, and the first in line is told 'refresh <owner>': its request continues the work.
 -- If a command is denied: it reads only, so nothing was changed.
 local heard = {}
@@ -7,9 +8,9 @@ local function admit(state, head, asks, provisional, ttl, ...)
   local channel = ARGV[1] .. string.match(head, '^[^:]*') .. ARGV[2]
   heard[channel] = heard[channel] or redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
   local lasts = (asks or heard[channel] > 0) and ttl or provisional
-  local granted = grant(state, head, tonumber(lasts), ...)
+  local granted = grant(state, head, '0', tonumber(lasts), ...)
   if asks then return end
-  tell(state, head, 'granted', head, (latest(state)), granted[2], lasts, granted[4], text(state.capacity))
+  tell(state, head, 'admitted', head, (latest(state)), granted[2], lasts, granted[4], text(state.capacity), state.key)
 end
 local function settle(state)
   local heads, step = { 1 }, 1

@@ -47,7 +47,7 @@ def decide(part: Part) -> TwinReply:
     if held is not None:
         if fence not in ("0", held.fence):
             return ["lost", "taken_over"]
-        if int(depth) > held.depth:
+        if int(depth) > max(1, held.depth):
             alone = summary.holders == 1 and held.weight >= summary.capacity
             more = max(held.weight, int(weight)) if alone else held.weight
             summary.used += more - held.weight
@@ -58,7 +58,7 @@ def decide(part: Part) -> TwinReply:
     if int(weight) > summary.capacity:
         return ["impossible", summary.capacity]
     if summary.waiters == 0 and summary.shut <= run.now and summary.used + int(weight) <= summary.capacity:
-        return [*state.grant(owner, int(ttl), int(weight), mints, floor, metadata)]
+        return [*state.grant(owner, 1, int(ttl), int(weight), mints, floor, metadata)]
     if queue_number != "-1" and state.waiter(owner) is None:
         enter(part)
     return None
@@ -88,7 +88,7 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     state = Run(store, (before, after)).open(keys, capacity)
     held = state.holder(owner)
     answer: TwinReply
-    if held is None:
+    if held is None or (ending == "declined" and held.depth):
         if state.waiter(owner) is not None:
             state.leave(owner)
         answer = ["missing", state.gone(int(weight))]
@@ -99,7 +99,7 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         still_mints = mints if held.mints == "1" else "0"
         state.records[owner] = Holder(min(held.depth, int(left)), still, still_mints, held.fence, held.abandoned)
     else:
-        dirty = ending == "dirty" or (ending == "undone" and held.abandoned == "1")
+        dirty = ending == "dirty" or (ending != "clean" and held.abandoned == "1")
         state.drop(owner, held.weight, held.mints == "1" and dirty)
         answer = ["released", held.fence]
     state.settle()
@@ -132,7 +132,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
     elif held is not None and moves:
         if state.waiter(successor) is not None:
             state.leave(successor)
-        answer = [*state.grant(successor, int(ttl), held.weight, held.mints, floor, metadata), held.weight]
+        answer = [*state.grant(successor, 1, int(ttl), held.weight, held.mints, floor, metadata), held.weight]
     state.settle()
     state.close()
     if dead_ttl != "0":
@@ -155,7 +155,11 @@ def extend(part: Part) -> TwinReply:
     held = state.holder(owner)
     if held is None:
         return state.gone(int(weight))
-    return state.extend(owner, int(ttl)) if held.fence == fence else "taken_over"
+    if held.fence != fence:
+        return "taken_over"
+    if not held.depth:
+        state.records[owner] = held._replace(depth=1)
+    return state.extend(owner, int(ttl))
 
 
 def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
@@ -208,5 +212,5 @@ def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     held = state.holder(live[-1]) if live else None
     if held is not None:
         pttl = (store.zscore(state.order, live[-1]) or run.now) - run.now
-        answer += [live[-1], held.depth, pttl, held.fence]
+        answer += [live[-1], max(1, held.depth), pttl, held.fence]
     return answer
