@@ -46,6 +46,7 @@ def backend_of(
         plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes, channel=channel)
         if replicas is None:
             return plain
+        replicas = replicas._replace(channel="")
         checked = ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain)
         return ReplicatedBackend(plain, checked)
     if isinstance(source, Sentinels) or is_sentinel(source):

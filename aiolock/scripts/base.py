@@ -60,7 +60,7 @@ class Script(Generic[R]):
             it, with the error as the reason. None for one that does neither.
     """
 
-    __slots__ = ("_sharded", "decode", "lua", "name", "sha", "twin", "unacknowledged")
+    __slots__ = ("_replicated", "_sharded", "decode", "lua", "name", "sha", "twin", "unacknowledged")
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Script(Generic[R]):
         self.decode: Callable[[Reply], R] = decode
         self.unacknowledged: Callable[[R, BackendError], R | BackendError] | None = unacknowledged
         self._sharded: Script[R] | None = None
+        self._replicated: Script[R] | None = None
 
     @property
     def sharded(self) -> Script[R]:
@@ -89,6 +90,17 @@ class Script(Generic[R]):
                 made.lua = _read(__package__, "sharded") + self.lua
                 made.sha = _sha(made.lua)
         return self._sharded
+
+    @property
+    def replicated(self) -> Script[R]:
+        """The same for a node of a cluster whose replicas must acknowledge what it does: see replicated.lua."""
+        if self._replicated is None:
+            self._replicated = made = copy.copy(self.sharded)
+            made._replicated = made
+            if self.unacknowledged is not None:
+                made.lua = _read(__package__, "replicated") + made.lua
+                made.sha = _sha(made.lua)
+        return self._replicated
 
     def __repr__(self) -> str:
         return f"<Script {self.name}>"

@@ -27,7 +27,7 @@ PRELUDES = {
     "queue": {*queue.ASK},
     "guard": {"names", "holders"},
     "once": {"run"},
-    "scripts": {"sharded"},
+    "scripts": {"sharded", "replicated"},
 }
 """What goes in front of scripts: it need not answer by itself."""
 BODIES = {"guard": {"commands"}}

@@ -15,6 +15,9 @@ import valkey.asyncio
 from aiolock import BackendError, ConfigurationError, LockManager, Poll
 from aiolock.backends.cluster import router
 from aiolock.backends.redis import Address, Seeds, is_cluster
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.outcomes import Granted
 from aiolock.testing.server import RedisServer
 from tests.support import acl
 from tests.support.cluster import Cluster
@@ -99,6 +102,30 @@ async def test_min_replicas(cluster: Cluster) -> None:
                 pass
         finally:
             replica.server.thaw()
+
+
+async def test_min_replicas_of_a_grant_that_a_lost_copy_has_written(cluster: Cluster) -> None:
+    """A copy of an acquire only reads its grant, and WAIT looks at what its own connection wrote. Kept by
+    replicated.lua.
+    """
+    master = cluster.masters[0]
+    (name,) = cluster.names_on(master)
+    replica = cluster.replica_of(master)
+    calls = LockCalls(Keys("aiolock"), name, 3000)
+    async with (
+        LockManager.cluster(cluster.urls, min_replicas=1, replica_timeout=0.1, request_timeout=2) as locks,
+        LockManager.cluster(cluster.urls) as others,
+    ):
+        async with locks.lock(name):
+            pass  # the connection has written something that is acknowledged
+        replica.server.freeze()
+        try:
+            await others._runtime.backend.run(calls.acquire("m:1", 30_000, 0, ""))
+            with pytest.raises(BackendError, match="acknowledged by 0 of 1"):
+                await locks._runtime.backend.run(calls.acquire("m:1", 30_000, 0, ""))
+        finally:
+            replica.server.thaw()
+        assert isinstance(await locks._runtime.backend.run(calls.acquire("m:1", 30_000, 0, "")), Granted)
 
 
 async def test_polling(cluster: Cluster) -> None:

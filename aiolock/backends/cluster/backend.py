@@ -201,7 +201,7 @@ class ClusterBackend:
             await node.backend.aclose()
 
     def _adapt(self, call: Call[Any]) -> None:
-        call.script = call.script.sharded
+        call.script = call.script.sharded if self._replicas is None else call.script.replicated
         call.settle = partial(self._settled, call.keys[0], call.settle)
 
     def _settled(self, key: str, told: Callable[[Any], None] | None, result: object) -> None:

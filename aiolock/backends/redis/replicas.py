@@ -39,7 +39,7 @@ class Replicas(NamedTuple):
     Attributes:
         least: this many, from 1.
         timeout: seconds they may take.
-        channel: one without listeners.
+        channel: one without listeners; "" in a cluster, where the scripts themselves write: see replicated.lua.
     """
 
     least: int
@@ -54,7 +54,8 @@ class Replicas(NamedTuple):
         is the newest write of this connection and comes after all others.
         """
         milliseconds = max(1, math.ceil(self.timeout * 1000))  # 0 would wait for ever
-        return pack((b"PUBLISH", self.channel, b"")) + pack((b"WAIT", str(self.least), str(milliseconds)))
+        write = (b"PUBLISH", self.channel, b"") if self.channel else (b"WAIT", b"0", b"1")
+        return pack(write) + pack((b"WAIT", str(self.least), str(milliseconds)))
 
     def undecided(self, reply: object) -> bool:
         """Never: WAIT has waited."""
