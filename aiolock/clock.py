@@ -67,6 +67,16 @@ class _SystemTimer:
         self._handle.cancel()
 
 
+async def pause(clock: Clock, seconds: float) -> None:
+    """Sleep by `clock`, so that a test can advance it. Cancellation: nothing is left."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_at(clock.now() + seconds, lambda: None if over.done() else over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
 def in_seconds(duration: float | timedelta) -> float:
     """A duration as you may give it."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration

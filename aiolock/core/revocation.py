@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Protocol
 
+from ..clock import pause
 from ..scripts.base import Call
 from ..scripts.outcomes import Asked
 from .runtime import Runtime
-from .scheduler import NEVER
 
 FIRST, LONGEST = 0.01, 1.0
 """Seconds until it asks for the second time, and at most between two requests."""
@@ -38,12 +37,12 @@ async def request_release(runtime: Runtime, calls: RevocationCalls, grace: float
         force: end it after that.
     """
     clock = runtime.clock
-    until, pause = clock.now() + grace, FIRST
+    until, interval = clock.now() + grace, FIRST
     asked = await _ask(runtime, calls)
     holding = bool(asked.owner)
     while holding and (left := until - clock.now()) > 0:
-        await _Pause().last(runtime, min(pause, left))
-        pause = min(2 * pause, LONGEST)
+        await pause(clock, min(interval, left))
+        interval = min(2 * interval, LONGEST)
         # The message may have been lost: so it is sent again.
         holding = (await _ask(runtime, calls, asked.owner)).owner == asked.owner
     if holding and force:
@@ -53,25 +52,3 @@ async def request_release(runtime: Runtime, calls: RevocationCalls, grace: float
 
 def _ask(runtime: Runtime, calls: RevocationCalls, owner: str = "") -> Coroutine[object, object, Asked]:
     return runtime.ask(calls.request_release(owner), "asking for the release of")
-
-
-class _Pause:
-    """Some time in which a task does nothing."""
-
-    __slots__ = ("_over", "due")
-
-    def __init__(self) -> None:
-        self.due: float = NEVER
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def last(self, runtime: Runtime, seconds: float) -> None:
-        """Wait that long; shorter if the manager closes."""
-        runtime.scheduler.schedule(self, runtime.clock.now() + seconds)
-        try:
-            await self._over
-        finally:
-            runtime.scheduler.forget(self)
-
-    def on_due(self, now: float, late: float) -> None:
-        if not self._over.done():
-            self._over.set_result(None)

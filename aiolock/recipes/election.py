@@ -12,14 +12,13 @@ from typing import TypeVar
 
 import anyio
 
-from ..clock import format_seconds
+from ..clock import format_seconds, pause
 from ..core.lease import Lease
 from ..core.policy import check_duration
 from ..core.poll import Poll
 from ..errors import BackendError, ConfigurationError, LockLost, LossReason, NotOwned
 from ..log import Log
 from ..primitives.lock import Lock, LockInfo
-from .pause import pause
 
 T = TypeVar("T")
 
