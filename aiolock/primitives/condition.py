@@ -83,7 +83,8 @@ class Condition:
             WaitTimeout: no notification came in time. The lock is held again.
             NotOwned: this task does not hold the lock.
             ConfigurationError: this task, or another with the same owner, holds it more than once.
-            LockLost: the lock was lost before it could be released.
+            LockLost: the lock was lost before it could be released. If the answer to the release says so, the lock is
+                held again by then.
             BackendError: Redis is unreachable or refuses. If it came after the lock was released, and the lock could
                 not be acquired again, the lease is released: the rest of its block runs without the lock, and
                 `lease.ensure()` raises.
@@ -95,22 +96,21 @@ class Condition:
         round trips, and the wait for the lock.
         """
         lease, limit = self._held(), check_timeout(self.name, "timeout", timeout)
-        if lease.depth > 1:
-            raise ConfigurationError(
-                self.name,
-                f"lock {self.name!r} is held {lease.depth} times by this owner: waiting for its condition would not "
-                "release it. Wait in the outermost block, and share the lock with no other task",
-            )
+        self._check_alone(lease)
         waiter, passes = ConditionWaiter(self._runtime, self._calls), True
         waiter.join()
         try:
             await self._joined(waiter)
+            self._check_alone(lease)  # while it joined, another task may have changed that
             lease.release()
+            released = lease._result
             try:
                 await self._notified(waiter, limit)
             finally:
                 if not self._runtime.binding.closing:
                     await _again(lease)
+            if released is not None:
+                released.raise_failure()
             passes = False
         finally:
             waiter.leave(passes)
@@ -176,6 +176,16 @@ class Condition:
                 f"this task does not hold lock {self.name!r}: wait for its condition, and notify, inside `async with`",
             )
         return lease
+
+    def _check_alone(self, lease: Lease) -> None:
+        """Raise unless the end of `lease` releases the lock."""
+        lease._check_valid()
+        if lease.depth > 1:
+            raise ConfigurationError(
+                self.name,
+                f"lock {self.name!r} is held {lease.depth} times by this owner: waiting for its condition would not "
+                "release it. Wait in the outermost block, and share the lock with no other task",
+            )
 
     async def _joined(self, waiter: ConditionWaiter) -> None:
         runtime = self._runtime

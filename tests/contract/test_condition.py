@@ -187,6 +187,60 @@ async def test_the_new_hold_guards_the_block(
             await task
 
 
+async def test_two_lock_objects_of_a_process(locks: LockManager, here: Lock, ready: Condition, place: Place) -> None:
+    """Whoever notifies has the lock, also once a waiter asks for it. Broken by a second Gate for the name."""
+    other = locks.lock(NAME)
+    async with asyncio.timeout(ENOUGH):
+        waiter = await waiting(place, here, ready)
+        async with other:
+            assert await locks.condition(other).notify() == 1
+            await until(lambda: not here._gate().queue.empty)
+            assert await locks.condition(other).notify() == 0
+            async with other as inner:
+                assert inner.depth == 2
+        await waiter.task
+    assert not locks._runtime.gates
+
+
+async def test_a_lock_that_was_lost_before_is_told(
+    here: Lock, there: Lock, ready: Condition, set_ready: Condition, place: Place
+) -> None:
+    """The answer to the release says so; the block below it was not alone."""
+
+    async def wait() -> None:
+        async with here as lease:
+            place.side.flush()
+            try:
+                await ready.wait()
+            finally:
+                held.append(not lease.released)
+
+    held: list[bool] = []
+    async with asyncio.timeout(ENOUGH):
+        task = asyncio.create_task(wait())
+        await until(lambda: waiters(place) == 1)
+        async with there:
+            await set_ready.notify()
+        with pytest.raises(LockLost):
+            await task
+    assert held == [True]
+
+
+async def test_a_lost_lease_does_not_wait(locks: LockManager, there: Lock, place: Place) -> None:
+    lock = locks.lock(NAME, cancel_on_loss=False)
+    async with asyncio.timeout(ENOUGH):
+        lease = await lock.acquire()
+        assert await there.force_release()
+        with pytest.raises(LockLost):
+            await lease.renew()
+        with pytest.raises(LockLost):
+            await locks.condition(lock).wait()
+        assert lease.lost
+        with pytest.raises(LockLost):
+            await lease.release()
+    assert waiters(place) == 0
+
+
 async def test_a_timeout_holds_the_lock_again(here: Lock, there: Lock, ready: Condition, place: Place) -> None:
     async with asyncio.timeout(ENOUGH), here as lease:
         with pytest.raises(WaitTimeout, match=NAME):
