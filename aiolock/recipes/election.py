@@ -306,6 +306,8 @@ class Election:
             failure = errors
         if wanted.cancel_called:
             ended.clear()  # as above
+            if failure is None and task.cancelling() > cancelled:
+                raise asyncio.CancelledError  # before 4.16, anyio has swallowed that
             logger.info("gives leadership of %r up, as it was asked to", self.name, extra={"lock_name": self.name})
         return failure
 

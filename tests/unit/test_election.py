@@ -684,3 +684,16 @@ async def test_asked_for_it_steps_down_and_contends_again(
     await settle(backend)
     assert len(feed.terms) == 2
     assert not task.done()
+
+
+async def test_cancelled_while_it_steps_down_it_ends(
+    locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
+) -> None:
+    """The step-down must not swallow the cancellation. Seen to fail with anyio 4.6."""
+    task = await lead(crew, locks, backend, feed)
+    feed.terms[0]._hold.want()
+    await asyncio.sleep(0)  # its function is about to be cancelled
+    task.cancel()
+    await settle(backend)
+    assert task.cancelled()
+    assert len(feed.terms) == 1
