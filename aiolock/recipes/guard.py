@@ -16,7 +16,7 @@ from ..clock import in_seconds
 from ..core.hold import Hold
 from ..core.lease import Lease
 from ..core.policy import milliseconds
-from ..errors import ConfigurationError, LockLost, note
+from ..errors import ConfigurationError, LockLost, NotOwned, note
 from ..primitives.rw_lock import FULL
 from ..scripts.base import Reply, Script
 from ..scripts.guard import COMMANDS, Permit, Verdict, around, permit, verdict
@@ -94,7 +94,7 @@ class GuardedWrites:
 
     - `LockLost`: the lease was lost, and nothing was written. If it was Redis that refused, a guarded block is
       cancelled, as after every loss.
-    - `NotOwned`: the lease was released or detached.
+    - `NotOwned`: the lease was released or detached; or it waited for a condition before this write had its turn.
     - `ConfigurationError`: the client is of another server; or in a cluster, a key is not in the lock's slot: give it
       the lock's name in braces, as `{order:42}:state`. Nothing was written.
     - What your client raises, such as `redis.exceptions.ResponseError` for a key of another type.
@@ -106,10 +106,8 @@ class GuardedWrites:
     def __init__(self, lease: Lease, client: RedisClient) -> None:
         self._lease = lease
         self._client = client
-        hold, calls = lease._hold, lease._calls
-        names = hold.calls.names or (hold.calls.name,)
-        keys = lease._home.runtime.keys
-        self._permit: Permit = permit(keys, calls.kind, names, hold.owner, hold.fence, calls.weight)
+        self._hold = lease._hold
+        self._permit: Permit = _permit(lease)
 
     async def set(self, key: str | bytes, value: Word, *, ttl: float | timedelta | None = None) -> None:
         """Set a key; `ttl` is seconds until it expires."""
@@ -191,17 +189,25 @@ class GuardedWrites:
         lease, hold = self._lease, self._lease._hold
         runtime = lease._home.runtime
         runtime.binding.check_here(lease.name, "asyncio.run_coroutine_threadsafe()")
+        if hold is not self._hold:  # it waited for a condition, and has a new fence
+            self._hold, self._permit = hold, _permit(lease)
+        permitted = self._permit
         self._check_places(keys)
         async with _turns.setdefault(hold, asyncio.Lock()):
             for _ in range(2):
                 lease.ensure()
+                if lease._hold is not hold:
+                    raise NotOwned(
+                        lease.name,
+                        f"lock {lease.name!r} was given up for a while before this write's turn: nothing was written",
+                    )
                 number = next(_numbers)
                 if isinstance(runtime.backend, MemoryBackend):
                     plain, reply = True, None
-                    outcome = await runtime.ask(self._permit.call(lease.name, number), "writing under")
+                    outcome = await runtime.ask(permitted.call(lease.name, number), "writing under")
                 else:
                     plain = False
-                    outcome, reply = await self._ask_server(lua, number, keys, args)
+                    outcome, reply = await self._ask_server(permitted, lua, number, keys, args)
                 if outcome is Verdict.DONE:
                     return not plain, reply
                 try:
@@ -216,9 +222,8 @@ class GuardedWrites:
         )
 
     async def _ask_server(
-        self, lua: str, number: int, keys: Sequence[str | bytes], args: Sequence[Word]
+        self, permitted: Permit, lua: str, number: int, keys: Sequence[str | bytes], args: Sequence[Word]
     ) -> tuple[Verdict, object]:
-        permitted = self._permit
         text, sha = _script(permitted.script, lua)
         count = len(permitted.keys) + len(keys)
         words = (count, *permitted.keys, *keys, *permitted.args(number), *args)
@@ -258,6 +263,12 @@ class GuardedWrites:
 
     def __repr__(self) -> str:
         return f"<GuardedWrites of {self._lease!r}>"
+
+
+def _permit(lease: Lease) -> Permit:
+    hold, calls = lease._hold, lease._calls
+    names = hold.calls.names or (hold.calls.name,)
+    return permit(lease._home.runtime.keys, calls.kind, names, hold.owner, hold.fence, calls.weight)
 
 
 @functools.lru_cache(maxsize=128)

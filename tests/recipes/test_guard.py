@@ -16,9 +16,10 @@ import valkey.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason, NotOwned
+from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason, NotOwned, WaitTimeout
 from aiolock.backends.cluster.slots import slot_of
 from aiolock.recipes import GuardedWrites, guard
+from aiolock.recipes.guard import _turns
 from aiolock.testing import MemoryBackend
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
@@ -122,6 +123,23 @@ async def test_after_the_release(locks: LockManager, raw: redis.asyncio.Redis) -
         writes = guard(lease, raw)
     with pytest.raises(NotOwned):
         await writes.set("a", 1)
+
+
+async def test_after_a_wait_for_a_condition(locks: LockManager, raw: redis.asyncio.Redis) -> None:
+    """The lease continues under a new fence, and so do its writes; but not one that was called before."""
+    lock = locks.lock("order:42")
+    async with lock as lease:
+        writes = guard(lease, raw)
+        assert await writes.incrby("n") == 1
+        async with _turns[lease._hold]:
+            late = asyncio.create_task(writes.set("a", 1))
+            await asyncio.sleep(0)
+            with pytest.raises(WaitTimeout):
+                await locks.condition(lock).wait(timeout=0.01)
+        with pytest.raises(NotOwned, match="nothing was written"):
+            await late
+        assert await writes.incrby("n") == 2
+    assert not await raw.exists("a")
 
 
 async def test_a_nested_lease_writes_as_its_owner(locks: LockManager, raw: redis.asyncio.Redis) -> None:
