@@ -31,9 +31,9 @@ def deny(masters_only: Cluster) -> Iterator[Deny]:
         node.ask("ACL", "DELUSER", USER)
 
 
-def locks_of(cluster: Cluster) -> LockManager:
+def locks_of(cluster: Cluster, request_timeout: float) -> LockManager:
     urls = [node.url.replace("//", f"//{USER}:secret@") for node in cluster.nodes]
-    return LockManager.cluster(urls, request_timeout=0.3)
+    return LockManager.cluster(urls, request_timeout=request_timeout)
 
 
 def named(node: ClusterNode) -> str:
@@ -50,17 +50,16 @@ async def test_asking(masters_only: Cluster, deny: Deny, caplog: pytest.LogCaptu
     source, target = masters_only.masters[:2]
     deny(target, "asking")
     name = masters_only.names_on(source, 2)[1]
-    async with locks_of(masters_only) as locks:
-        lock = locks.lock(name)
+    async with locks_of(masters_only, 0.3) as locks, locks_of(masters_only, 30.0) as patient:
         for step in masters_only.moving(masters_only.slot(name), target):
             if step == "migrating":
                 with pytest.raises(BackendError, match="ASKING is refused") as caught:
-                    await lock.acquire()
+                    await locks.lock(name).acquire()
                 assert caught.value.transient
                 (warning,) = said(caplog, "ASKING")
                 assert warning.startswith(named(target))
                 assert "+asking" in warning
-                waiting = asyncio.ensure_future(lock.acquire())
+                waiting = asyncio.ensure_future(patient.lock(name).acquire())
         await (await waiting).release()
 
 
@@ -70,7 +69,7 @@ async def test_several_nodes_lack_the_same(masters_only: Cluster, deny: Deny, ca
     deny(first, "publish")
     deny(second, "publish")
     deny(third, "client")
-    async with locks_of(masters_only) as locks:
+    async with locks_of(masters_only, 10.0) as locks:
         for node in (first, second, third):
             async with locks.lock(*masters_only.names_on(node)):
                 pass
