@@ -30,6 +30,6 @@ def decline(runtime: Runtime, owner: str, key: str, ttl_ms: int = 0, capacity: i
     if kind not in KINDS:
         runtime.fences.doubt()
         return
+    # Not noted as ending: a multi lock's owner may be granted another of its names before this one's end is answered.
     calls = KINDS[kind].calls(runtime, name, 1, capacity)
-    runtime.ending.add(owner)
     PendingRelease(runtime, calls, owner, max(ttl_ms, runtime.limits.liveness_ms), 0, "declined", tainted=False)

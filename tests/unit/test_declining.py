@@ -115,6 +115,25 @@ async def test_an_owner_that_was_in_and_out(
     assert held_names(backend) == []
 
 
+async def test_several_names_at_the_same_time(locks: LockManager, peer: LockManager, backend: Told, crew: Crew) -> None:
+    """A multi lock was in several queues, and is first in all of them. Kept by `decline`: it notes no owner."""
+    first, *leases = [await peer.lock(name).acquire() for name in "abc"]
+    (gone,) = await queue_up(crew, locks.multi_lock("a", "b", "c"), 1, backend)
+    await first.release()
+    await settle(backend)
+    waiting = [one for name in "bc" for one in await queue_up(crew, peer.fair_lock(name), 1, backend)]
+    promote = snapshot(backend)
+    gone.task.cancel()
+    await settle(backend)
+    promote()
+    for lease in leases:
+        lease.release()
+    await settle(backend)
+    assert inside(waiting) == [True, True]
+    for one in waiting:
+        await one.end()
+
+
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 async def test_a_copy_of_its_message_ends_nothing(
     locks: LockManager, peer: LockManager, backend: Told, crew: Crew, make: Make
