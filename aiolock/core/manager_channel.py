@@ -65,8 +65,8 @@ class ManagerChannel:
                 hold, entry = runtime.holds.get(owner), runtime.queue_entries.get(owner)
                 if hold is not None and fence == str(hold.fence):
                     hold.lose(LossReason.REVOKED)
-                elif entry is not None:  # what it was granted and did not take
-                    entry.verify()
+                elif entry is not None:
+                    entry.revoked(fence)
             case ["admitted", owner, serial, fence, rest]:
                 self._admitted(owner, serial, fence, rest.split(" ", 3))
             case ["wanted", owner]:

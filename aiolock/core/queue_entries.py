@@ -22,6 +22,9 @@ class WaitingEntry(Protocol):
     def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
         """A message says that it was granted."""
 
+    def revoked(self, fence: str) -> None:
+        """A message says that what it was granted with this fence was ended by force."""
+
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -273,6 +274,12 @@ class QueueEntry:
             Confirmation(self, grant)
         else:
             gate.granted(self, grant)
+
+    def revoked(self, fence: str) -> None:
+        """What it was granted with this fence was ended by force."""
+        if self.grant is not None and fence == str(self.grant.outcome.fence):
+            self.grant.deadline = -math.inf  # its waiter, which did not run yet, sees that it came too late
+        self.verify()
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""

@@ -115,6 +115,9 @@ class ConditionWaiter:
         """A message may have been missed, or says that it was notified."""
         self.signal()
 
+    def revoked(self, fence: str) -> None:
+        """It is never granted anything."""
+
     def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
         """No message grants it anything."""
 

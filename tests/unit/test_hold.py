@@ -14,6 +14,7 @@ from aiolock import BackendError, LockLost, LockManager, LossReason
 from aiolock.backends.memory import finish
 from aiolock.core.losses import CALM, EXPLAINED
 from aiolock.core.manager_channel import ManagerChannel
+from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import change
@@ -247,6 +248,26 @@ async def test_revoked_at_once(locks: LockManager, peer: LockManager, backend: M
         async with locks.lock("a"):
             assert await peer.lock("a").force_release()
             await settle(backend)
+
+
+async def test_revoked_before_its_task_runs(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
+    """The grant and the message come in one read: it asks anew. Kept by QueueEntry.revoked."""
+    runtime = runtime_of(locks)
+    waiting = asyncio.create_task(locks.lock("a").acquire())
+    while not runtime.queue_entries:  # noqa: ASYNC110 - the task asks when it first runs
+        await asyncio.sleep(0)
+    (entry,) = runtime.queue_entries.values()
+    assert isinstance(entry, QueueEntry)
+    while entry.grant is None:  # noqa: ASYNC110 - some turns later
+        await asyncio.sleep(0)
+    assert not runtime.holds
+    before = entry.grant.outcome.fence
+    backend._execute(peer.lock("a")._calls.force_release(0))
+    ManagerChannel(runtime).on_message(f"revoked {entry.owner} {before}")
+    lease = await waiting
+    assert lease.fence > before
+    await lease.renew()
+    await lease.release()
 
 
 async def test_a_late_revocation_spares_the_successor(locks: LockManager) -> None:
