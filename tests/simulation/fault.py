@@ -94,6 +94,7 @@ class Faults:
     # The server.
 
     def _flush(self, fault: Fault, process: Process) -> None:
+        self._scene.orphans.forgets()
         self._scene.server.store.flush()
 
     def _forget_scripts(self, fault: Fault, process: Process) -> None:

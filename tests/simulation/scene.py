@@ -36,7 +36,7 @@ class Scene:
         self.server = Server(self.world, plan.kill, self.faults.around)
         self.model = Model(self.world, plan, self.server)
         self.server.forced = self.model.breach
-        self.orphans = Orphans(self.world, self.server.store)
+        self.orphans = Orphans(self.world, self.server.store, plan)
         self.processes = [Process(self.world, plan, number) for number in range(plan.processes)]
         self.managers: list[LockManager] = []
         self.actors: list[Actor] = []

@@ -124,7 +124,13 @@ def held_names(where: Where) -> list[str]:
     """The keys of all locks, read-write locks and semaphores that are held."""
     place = _place(where)
     now = _now_ms(place)
-    return sorted(key for key in all_keys(place) if _is_held(place, key, now))
+    return sorted(key for key in all_keys(place) if _holders(place, key, now))
+
+
+def holders(where: Where, key: str) -> list[str]:
+    """The owners that hold what this key keeps, and whose time is not over."""
+    place = _place(where)
+    return _holders(place, key, _now_ms(place))
 
 
 def unlimited(where: Where) -> list[str]:
@@ -180,16 +186,19 @@ def _end_by(where: Where, name: str, keys: Keys, pttl: int) -> None:
     change(place, name, keys, expires=_now_ms(place) + pttl)
 
 
-def _is_held(place: Any, key: str, now_ms: int) -> bool:
+def _holders(place: Any, key: str, now_ms: int) -> list[str]:
     if _HELD_BY_ONE.fullmatch(key):
-        return parse(place.get(key), now_ms).holder != ""
+        holder = parse(place.get(key), now_ms).holder
+        return [holder] if holder else []
     if not _HELD_BY_MANY.fullmatch(key):
-        return False
+        return []
+    # A record whose time is over holds nothing; the next request on the name takes it away.
     order = key.removesuffix("state") + "order"
-    return any(
-        isinstance(read(_text(text)), Holder) and (place.zscore(order, _text(owner)) or 0) > now_ms
+    return [
+        _text(owner)
         for owner, text in place.hgetall(key).items()
-    )
+        if isinstance(read(_text(text)), Holder) and (place.zscore(order, _text(owner)) or 0) > now_ms
+    ]
 
 
 def _text(text: str | bytes) -> str:
