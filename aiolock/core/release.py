@@ -180,15 +180,16 @@ class PendingRelease:
             self._call.become(self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, True))
 
     def _unanswered(self) -> bool:
-        # The first time at once. A request that ends every connection must not do it while others need answers, nor for
-        # ever.
+        # The first time at once, and however late: what the owner asked for before may have been held up just as long,
+        # and run only now; then the lock is new, or extended. A request that ends every connection must not do it while
+        # others need answers, nor for ever.
         again = not self._resent
         self._resent = True
         self.taint()
-        return again and self._in_time(self._runtime.clock.now())
+        return again
 
     def _in_time(self, now: float) -> bool:
-        """The key may still be there; it was not extended since the first request was written."""
+        """The key may still be there; it was not extended since the request that counts was written."""
         if not self._until:
             sent_at = 0.0 if self._call is None else self._call.sent_at
             # A grant out of a queue lasts for the `liveness`, however short the ttl is.

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from aiolock import BackendError, LockManager
+from aiolock import AcquireTimeout, BackendError, LockManager
 from aiolock.backends.memory import finish
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import held_names
 
-from .world import settle
+from .world import settle, step_wall
 
 R = TypeVar("R")
 
@@ -45,6 +45,82 @@ class Middlebox(MemoryBackend):
             self._reset(call, future)
         else:
             finish(call, future, BackendError(call.name, "the connection died", transient=True))
+
+
+class Stuck(MemoryBackend):
+    """While it is `stuck`, all requests are held up on their way, until that connection dies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stuck = False
+        self._held_up: list[tuple[Call[Any], asyncio.Future[Any], Call[Any]]] = []
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        if not self.stuck:
+            return super().run(call)
+        future: asyncio.Future[R] = self._running().create_future()
+        call.writes += 1
+        call.sent_at = self.clock.now()
+        self._held_up.append((call, future, Call(call.name, call.script, call.keys, call.args)))
+        return future
+
+    def die(self, late: str, *, after: bool) -> None:
+        """The connection dies, and the next one is there at once. Of what was held up, the script `late` still runs,
+        before or after what is written again.
+        """
+        held_up, self._held_up, self.stuck = self._held_up, [], False
+        arriving = [copy for _, _, copy in held_up if copy.script.name == late]
+        if not after:
+            self._arrive(arriving)
+        for call, future, _ in held_up:
+            if call.unanswered():
+                self._answer(call, future)
+            else:
+                finish(call, future, BackendError(call.name, "the connection died", transient=True))
+        if after:
+            self._arrive(arriving)
+
+    def _arrive(self, requests: list[Call[Any]]) -> None:
+        assert requests
+        for request in requests:
+            self._execute(request)
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("after", [False, True])
+async def test_an_acquire_held_up_for_longer_than_its_ttl_leaves_nothing(after: bool) -> None:
+    """Its undo was held up, too. Kept by PendingRelease._unanswered: `again`; `taint`."""
+    backend = Stuck()
+    async with LockManager(backend, ttl=10.0) as locks:
+        backend.stuck = True
+        waiting = asyncio.ensure_future(locks.lock("a").acquire(timeout=1.0))
+        await backend.clock.advance(1.0)
+        with pytest.raises(AcquireTimeout):
+            await waiting
+        await backend.clock.advance(15.0)
+        backend.die("acquire", after=after)
+        await settle(backend)
+        assert held_names(backend) == []
+
+
+@pytest.mark.usefixtures("backend")
+async def test_a_renewal_held_up_for_longer_than_its_ttl_extends_nothing() -> None:
+    """The server stood still, and reads both connections when it runs again. Kept by PendingRelease._unanswered:
+    `again`.
+    """
+    backend = Stuck()
+    async with LockManager(backend, ttl=10.0) as locks:
+        lease = await locks.lock("a").acquire()
+        backend.stuck = True
+        await backend.clock.advance(4.0)
+        released = asyncio.ensure_future(lease.release())
+        stands = backend.store.wall_us()
+        await backend.clock.advance(15.0)
+        step_wall(backend, (stands - backend.store.wall_us()) / 1e6)
+        backend.die("renew", after=False)
+        await settle(backend)
+        assert held_names(backend) == []
+        await released
 
 
 @pytest.mark.usefixtures("backend")
