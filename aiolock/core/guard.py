@@ -58,6 +58,11 @@ class Guard:
             if hold.reason is not None:  # lost between the grant and this line
                 self.cancel(f"aiolock: lost {lease.name!r}")
 
+    @property
+    def nested(self) -> bool:
+        """Whether a block around it is the one that a loss cancels."""
+        return not self._outermost
+
     def cancel(self, reason: str) -> None:
         if self._scope is not None:
             cancel_scope(self._scope, reason)

@@ -337,7 +337,7 @@ class Lease:
 
         Source: level cancellation cancels an unshielded `__aexit__` at its first await.
         """
-        return Shielded(self._hold, self._home.runtime.clock, manager)
+        return Shielded(self, self._home.runtime.clock, manager)
 
     def __repr__(self) -> str:
         reason = self._hold.loss_by_clock()

@@ -12,7 +12,7 @@ import anyio
 from ..clock import Clock, Timer
 from ..errors import LockLost, LossReason, note
 from ..log import Log
-from .hold import Hold
+from .hold import Hold, OpenLease
 from .scope import cancel_scope
 
 logger: Log = Log("aiolock.lease")
@@ -24,13 +24,13 @@ class Shielded(AbstractAsyncContextManager[T], Generic[T]):
     """What `lease.shielded()` returns: `manager`, with its clean-up shielded from cancellation for a while.
 
     Args:
-        hold: must not have expired while the clean-up runs.
-        clock: the clock of the hold's times.
+        lease: what it has at the end of the block must not have expired while the clean-up runs.
+        clock: the clock of the lease's times.
         manager: the user's.
     """
 
-    def __init__(self, hold: Hold, clock: Clock, manager: AbstractAsyncContextManager[T]) -> None:
-        self._hold = hold
+    def __init__(self, lease: OpenLease, clock: Clock, manager: AbstractAsyncContextManager[T]) -> None:
+        self._lease = lease
         self._clock = clock
         self._manager = manager
 
@@ -40,18 +40,19 @@ class Shielded(AbstractAsyncContextManager[T], Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        hold = self._lease._hold  # another one than at the beginning, if it waited for a condition
         with anyio.CancelScope(shield=True) as scope:
-            watch = _Expiry(self._hold, self._clock, scope)
+            watch = _Expiry(hold, self._clock, scope)
             try:
                 return await self._manager.__aexit__(kind, error, trace)
             finally:
                 watch.timer.cancel()
         # Only a clean-up that was cancelled gets here: the scope has swallowed its own cancellation.
-        name = self._hold.calls.name
+        name = hold.calls.name
         what = f"clean-up under lock {name!r} was cancelled when the server let the lock expire: what it did is unknown"
         logger.error(what, extra={"lock_name": name})
         if error is None:
-            reason = self._hold.reason or LossReason.EXPIRED
+            reason = hold.reason or LossReason.EXPIRED
             raise LockLost(name, what, reason)
         if not isinstance(error, asyncio.CancelledError):
             note(error, what)

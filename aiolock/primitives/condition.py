@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import anyio
 
 from ..clock import format_seconds
+from ..core.guard import Guard
 from ..core.lease import Lease
 from ..core.policy import check_timeout
 from ..core.reacquire import reacquire
@@ -82,7 +83,8 @@ class Condition:
         Raises:
             WaitTimeout: no notification came in time. The lock is held again.
             NotOwned: this task does not hold the lock.
-            ConfigurationError: this task, or another with the same owner, holds it more than once.
+            ConfigurationError: this task, or another with the same owner, holds it more than once; or this is a nested
+                block, even if the lease around it was released by hand.
             LockLost: the lock was lost before it could be released. If the answer to the release says so, the lock is
                 held again by then.
             BackendError: Redis is unreachable or refuses. If it came after the lock was released, and the lock could
@@ -178,13 +180,17 @@ class Condition:
         return lease
 
     def _check_alone(self, lease: Lease) -> None:
-        """Raise unless the end of `lease` releases the lock."""
+        """Raise unless the end of `lease` releases the lock, and a loss of what it gets then cancels its block."""
         lease._check_valid()
         if lease.depth > 1:
             raise ConfigurationError(
                 self.name,
                 f"lock {self.name!r} is held {lease.depth} times by this owner: waiting for its condition would not "
                 "release it. Wait in the outermost block, and share the lock with no other task",
+            )
+        if isinstance(lease._guard, Guard) and lease._guard.nested:
+            raise ConfigurationError(
+                self.name, f"this block is nested in another of lock {self.name!r}: wait in the outermost block"
             )
 
     async def _joined(self, waiter: ConditionWaiter) -> None:

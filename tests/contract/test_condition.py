@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -239,6 +240,34 @@ async def test_a_lost_lease_does_not_wait(locks: LockManager, there: Lock, place
         with pytest.raises(LockLost):
             await lease.release()
     assert waiters(place) == 0
+
+
+async def test_a_nested_block_does_not_wait(here: Lock, ready: Condition, place: Place) -> None:
+    """Even if the lease around it was released by hand: a loss of the new hold would cancel nothing."""
+    async with asyncio.timeout(ENOUGH), here as outer, here:
+        outer.release()
+        with pytest.raises(ConfigurationError, match="outermost"):
+            await ready.wait()
+    assert waiters(place) == 0
+
+
+async def test_a_clean_up_is_shielded_by_the_new_hold(locks: LockManager, place: Place) -> None:
+    """Also when the hold from before the wait would have expired. Broken by keeping that one."""
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[None]:
+        yield
+        await asyncio.sleep(0.01)
+        ended.append("committed")
+
+    ended: list[str] = []
+    lock = locks.lock(NAME)
+    async with asyncio.timeout(ENOUGH), lock as lease, lease.shielded(transaction()):
+        before = lease._hold
+        with pytest.raises(WaitTimeout):
+            await locks.condition(lock).wait(timeout=0.01)
+        before.expiry = locks._runtime.clock.now()
+    assert ended == ["committed"]
 
 
 async def test_a_timeout_holds_the_lock_again(here: Lock, there: Lock, ready: Condition, place: Place) -> None:
