@@ -65,7 +65,7 @@ class Replicas(NamedTuple):
 
     def doubt(self, request: Call[Any], published: object, acknowledged: object) -> BackendError | None:
         """Why the answer to `request` may not outlast the server; None if it does."""
-        for command, reply in (("PUBLISH", published), ("WAIT", acknowledged)):
+        for command, reply in (("PUBLISH" if self.channel else "WAIT", published), ("WAIT", acknowledged)):
             if isinstance(reply, ErrorReply):
                 return refused(request.name, f"{command} after {request.doing}", reply)
         if isinstance(acknowledged, int) and acknowledged >= self.least:
