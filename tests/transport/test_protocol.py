@@ -185,7 +185,7 @@ async def test_stopped(protocol: RespProtocol, stream: Stream) -> None:
     protocol.connection_lost(LOST)
     assert got == reading.ends == []
     assert reading.resumed == 0
-    assert stream.told == ["resume", LOST]
+    assert stream.told == ["resume", None]
 
 
 async def test_interrupted_while_replies_are_delivered(protocol: RespProtocol) -> None:
@@ -227,6 +227,14 @@ async def test_the_stream_hears_what_it_needs_for_writing_and_closing(protocol: 
     protocol.resume_writing()
     protocol.connection_lost(None)
     assert stream.told == ["pause", "resume", None]
+
+
+async def test_the_stream_is_not_told_why_the_connection_was_lost(protocol: RespProtocol, stream: Stream) -> None:
+    """It would keep the error in a future that nobody awaits, which the loop reports if it is collected first."""
+    reading = Reading(protocol, lambda reply: None)
+    protocol.connection_lost(LOST)
+    assert stream.told == [None]
+    assert reading.end is LOST
 
 
 # When the transport is taken over:

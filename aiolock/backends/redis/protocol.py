@@ -86,7 +86,7 @@ class RespProtocol(asyncio.Protocol):
         return keep_open
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stream.connection_lost(exc)
+        self._stream.connection_lost(None)  # nobody asks the stream why: its future would say so when it is collected
         self._end(exc or ConnectionError("the connection was closed"))
 
     def pause_writing(self) -> None:
