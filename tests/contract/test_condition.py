@@ -281,22 +281,22 @@ async def test_a_timeout_holds_the_lock_again(here: Lock, there: Lock, ready: Co
     await until(lambda: not waiters(place))
 
 
+async def hold_again(lock: Lock, condition: Condition, held: list[bool]) -> None:
+    """Wait, and note whether the lock is held when that ends."""
+    async with lock as lease:
+        try:
+            await condition.wait()
+        finally:
+            held.append(not lease.released)
+
+
 async def test_cancelled_while_it_waits(
     here: Lock, there: Lock, ready: Condition, set_ready: Condition, place: Place
 ) -> None:
     """It holds the lock when the cancellation arrives, as asyncio.Condition has it, and lets go at the block's end."""
     held: list[bool] = []
-
-    async def wait() -> None:
-        async with here as lease:
-            try:
-                await ready.wait()
-            except asyncio.CancelledError:
-                held.append(not lease.released)
-                raise
-
     async with asyncio.timeout(ENOUGH):
-        task = asyncio.create_task(wait())
+        task = asyncio.create_task(hold_again(here, ready, held))
         await until(lambda: waiters(place) == 1 and place.gone(NAME))
         async with there:
             task.cancel()
@@ -317,28 +317,22 @@ async def test_a_cancelled_scope_does_not_hurry_it_either(
     """anyio cancels again and again: without a shield each attempt to acquire the lock would be cancelled."""
     held: list[bool] = []
     attempts: list[Lease] = []
+    scope = anyio.CancelScope()
 
     async def count(lease: Lease) -> None:
         attempts.append(lease)
         await reacquire(lease)
 
-    monkeypatch.setattr("aiolock.primitives.condition.reacquire", count)
-    scope = anyio.CancelScope()
-
     async def wait() -> None:
         with scope:
-            async with here as lease:
-                try:
-                    await ready.wait()
-                finally:
-                    held.append(not lease.released)
+            await hold_again(here, ready, held)
 
+    monkeypatch.setattr("aiolock.primitives.condition.reacquire", count)
     async with asyncio.timeout(ENOUGH):
         task = asyncio.create_task(wait())
         await until(lambda: waiters(place) == 1 and place.gone(NAME))
         async with there:
             scope.cancel()
-            await asyncio.sleep(0.01)
             await asyncio.sleep(0.05)
             assert not task.done()
         await task
@@ -380,6 +374,8 @@ async def test_a_server_that_forgot_it_wakes_it(here: Lock, ready: Condition, pl
         waiter = await waiting(place, here, ready)
         place.side.flush()
         await waiter.task
+    before, after = waiter.fences
+    assert before < after
 
 
 async def test_closing_the_manager_ends_the_wait(place: Place) -> None:

@@ -61,6 +61,8 @@ async def test_every_lease_of_the_hold_is_told(here: Lock, there: Lock) -> None:
         await there.request_release()
         await outer.wait_wanted()
         await waiting
+        assert outer.wanted
+        assert inner.wanted
 
 
 @told
@@ -71,6 +73,7 @@ async def test_a_message_that_was_lost_is_sent_again(here: Lock, there: Lock) ->
         await lease.wait_wanted()
         lease._hold.wanted = False  # as if the message had not come
         await until(lambda: lease.wanted)
+        assert not asking.done()
         asking.cancel()
 
 

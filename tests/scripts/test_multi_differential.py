@@ -13,7 +13,7 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.lock import renew as renew_plain
 from aiolock.scripts.multi import renew
 from aiolock.scripts.outcomes import Granted, Queued
-from tests.support.generated import examples
+from tests.support.generated import Step, examples, step
 from tests.support.multi import Multi, Name, State, put, refreshes, state, text, waiting
 from tests.support.scripting import KEYS, LuaSide, Refused, Side, TwinSide, parts
 
@@ -28,17 +28,6 @@ MULTIS = ("m:+1", "n:+1", "o:+1")
 PLAINS = ("m:1", "n:1", "n:f2", "o:1")
 SETS = ((0, 1), (1, 2), (0, 1, 2), (1,))
 _examples = itertools.count()
-
-
-class Step(NamedTuple):
-    """One thing that happens on each side: a request, or something to the keys."""
-
-    kind: str
-    facts: tuple[Any, ...] = ()
-
-
-def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
-    return st.builds(Step, st.just(kind), st.tuples(*facts))
 
 
 names = st.integers(0, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +15,7 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.once import OnceCalls
 from aiolock.scripts.outcomes import Granted
-from tests.support.generated import examples
+from tests.support.generated import Step, examples, step
 from tests.support.scripting import DENIAL, KEYS, LuaSide, Refused, Side, TwinSide
 
 SLACK = 20_000
@@ -138,15 +138,6 @@ def test_a_denied_beginning_leaves_no_record(lua: LuaSide, denied: Callable[[str
 _examples = itertools.count()
 
 
-class Step(NamedTuple):
-    kind: str
-    facts: tuple[Any, ...] = ()
-
-
-def step(kind: str, *facts: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
-    return st.builds(Step, st.just(kind), st.tuples(*facts))
-
-
 fences = st.integers(0, 3)  # how many grants ago
 statuses = st.sampled_from(["succeeded", "failed"])
 steps = st.one_of(
@@ -232,6 +223,6 @@ ACQUIRE, BEGIN, FINISH = Step("acquire", ("m:1",)), Step("begin", (0, [])), Step
 @example(sequence=[ACQUIRE, Step("spoil"), BEGIN, FINISH, Step("look"), Step("forget")])
 def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     world = World(sides())
-    for step in sequence:
-        world.take(step)
+    for one in sequence:
+        world.take(one)
         world.compare()

@@ -66,8 +66,9 @@ def test_a_loop_that_was_closed_first(sentinels: SentinelSet) -> None:
         backend._inquiry = Worker(lambda: asyncio.sleep(60.0), lambda _: None, "inquiry")
 
     async def use() -> None:
-        async with locks, locks.lock("order:42"):
+        async with locks, locks.lock("order:42") as lease:
             await sentinels.until(lambda: backend._inquiry is None)
+            assert not lease.lost
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -48,8 +48,8 @@ async def two(cluster: Cluster, user: str = "") -> AsyncIterator[tuple[LockManag
 TakeOnce = Callable[[LockManager], contextlib.AbstractAsyncContextManager[object]]
 
 
-async def take_turns(managers: tuple[LockManager, LockManager], take: TakeOnce, times: int) -> None:
-    """Each of the two enters so often, and each entry but the first is a hand-off from the other."""
+async def take_turns(managers: tuple[LockManager, LockManager], take: TakeOnce, times: int) -> int:
+    """Each of the two enters so often, and most entries are hand-offs from the other; return how many are."""
     entered: list[LockManager] = []
 
     async def run(manager: LockManager) -> None:
@@ -60,7 +60,9 @@ async def take_turns(managers: tuple[LockManager, LockManager], take: TakeOnce, 
 
     async with asyncio.timeout(ENOUGH):
         await asyncio.gather(*map(run, managers))
-    assert sum(one is not other for one, other in itertools.pairwise(entered)) > times
+    handed = sum(one is not other for one, other in itertools.pairwise(entered))
+    assert handed > times
+    return handed
 
 
 @pytest.mark.parametrize("kind", ["fair_lock", "semaphore", "writer", "multi_lock"])
@@ -145,5 +147,5 @@ async def test_it_is_left_when_idle(cluster: Cluster, monkeypatch: pytest.Monkey
     (name,) = cluster.names_on(master)
     async with two(cluster) as managers:
         for _ in range(3):
-            await take_turns(managers, lambda manager: manager.fair_lock(name).acquire(), 3)
+            assert await take_turns(managers, lambda manager: manager.fair_lock(name).acquire(), 3) > 3
             await cluster.until(lambda: not managers_on(master))

@@ -51,6 +51,7 @@ async def test_a_cluster(encrypted_cluster: Cluster, certificate: Path, made: st
             old = encrypted_cluster.masters[0]
             await encrypted_cluster.failed_over(old, encrypted_cluster.failover(old))
             await lease.renew()
+            assert not lease.lost
     await encrypted_cluster.until(lambda: encrypted_cluster.clients() == 0)
 
 

@@ -68,6 +68,22 @@ async def fail(term: Lease) -> None:
     raise ZeroDivisionError("of the feed")
 
 
+def cancelled(then: str) -> Fn:
+    """Return a function that runs until it is cancelled, and then ends, returns or fails."""
+
+    async def run(term: Lease) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if then == "ends":
+                raise
+            if then == "fails":
+                raise ZeroDivisionError from None
+        return "swallowed"
+
+    return run
+
+
 # Terms.
 
 
@@ -301,16 +317,7 @@ async def test_a_function_that_swallows_the_loss(
     locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed, then: str
 ) -> None:
     """It has not resigned. Broken by taking its return for its result."""
-
-    async def swallow(term: Lease) -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            if then == "fails":
-                raise ZeroDivisionError from None
-        return "swallowed"
-
-    feed.next.append(swallow)
+    feed.next.append(cancelled(then))
     task = await lead(crew, locks, backend, feed)
     backend.steal(NAME)
     await backend.clock.advance(10.0)
@@ -662,17 +669,7 @@ async def test_asked_for_it_steps_down_and_contends_again(
     locks: LockManager, peer: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed, there: Feed, then: str
 ) -> None:
     """Whatever the function does with its cancellation. Broken by taking its return for its result."""
-
-    async def swallow(term: Lease) -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            if then == "ends":
-                raise
-            if then == "fails":
-                raise ZeroDivisionError from None
-
-    feed.next.append(swallow)
+    feed.next.append(cancelled(then))
     task = await lead(crew, locks, backend, feed)
     await lead(crew, peer, backend, there)
     assert not await peer.lock(NAME).request_release()
