@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar, cast
 
@@ -16,7 +17,7 @@ from ..core.lease import Lease
 from ..core.policy import check_timeout
 from ..core.reacquire import reacquire
 from ..core.runtime import Runtime
-from ..errors import ConfigurationError, NotOwned, WaitTimeout
+from ..errors import AiolockError, ConfigurationError, NotOwned, WaitTimeout
 from ..scripts.condition import ConditionCalls
 from .condition_waiter import ConditionWaiter
 from .lock import Lock
@@ -92,7 +93,8 @@ class Condition:
                 `lease.ensure()` raises.
             NotAcquired: the manager was closed meanwhile; the lease is released.
 
-        Cancellation: the lock is acquired again first, as by `asyncio.Condition`, and a notification passed on.
+        Cancellation: the lock is acquired again first, as by `asyncio.Condition`, and a notification passed on. If the
+        lock cannot be acquired, the cancellation continues without it.
 
         Cost: two round trips until it waits; while it waits, one request every third of `liveness`; then a message, two
         round trips, and the wait for the lock.
@@ -108,9 +110,14 @@ class Condition:
             released = lease._result
             try:
                 await self._notified(waiter, limit)
-            finally:
-                if not self._runtime.binding.closing:
-                    await _again(lease)
+            except asyncio.CancelledError:
+                with suppress(AiolockError):  # the cancellation comes first, and `lease.ensure()` tells of the rest
+                    await self._again(lease)
+                raise
+            except AiolockError:
+                await self._again(lease)
+                raise
+            await self._again(lease)
             if released is not None:
                 released.raise_failure()
             passes = False
@@ -213,6 +220,23 @@ class Condition:
         finally:
             runtime.scheduler.forget(limit)
 
+    async def _again(self, lease: Lease) -> None:
+        """Acquire it again in spite of cancellations, and tell of them afterwards; not if the manager closes."""
+        cancelled: BaseException | None = None
+        while not self._runtime.binding.closing:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await reacquire(lease)
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error
+            except AiolockError as error:
+                if cancelled is None:
+                    raise
+                raise cancelled from error
+        if cancelled is not None:
+            raise cancelled
+
     def _late(self, timeout: float) -> WaitTimeout:
         what = f"nobody notified the condition of lock {self.name!r} within {format_seconds(timeout)} s"
         return WaitTimeout(self.name, what)
@@ -222,17 +246,3 @@ class Condition:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Condition cannot leave its process: create one with the same lock from the other's manager")
-
-
-async def _again(lease: Lease) -> None:
-    """Acquire it again in spite of cancellations, and tell of them afterwards."""
-    cancelled: BaseException | None = None
-    while True:
-        try:
-            with anyio.CancelScope(shield=True):
-                await reacquire(lease)
-            break
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

@@ -42,6 +42,7 @@ class ConditionWaiter:
         self._key = calls.kind, self._owner
         self._call: Call[WaiterState] | None = None
         self._again = False  # a message came since it was written
+        self._known = False  # by its answer to an earlier request
         self._over = False
 
     def join(self) -> None:
@@ -62,10 +63,10 @@ class ConditionWaiter:
         runtime.scheduler.forget(self)
         runtime.queue_entries.pop(self._owner, None)
         runtime.gates.pop(self._key, None)
+        unseen = self._call is not None and self._call.withdraw() and not self._known
         for future in (self.joined, self.notified):
             future.cancel()
-        unseen = self._call is not None and self._call.withdraw()
-        if not unseen or self.joined.done():
+        if not unseen:
             # If this is lost, the server counts it as dead after `liveness`, and passes its notification on.
             runtime.backend.post(self._calls.leave(self._owner, passes))
         if runtime.draining is not None:
@@ -88,10 +89,9 @@ class ConditionWaiter:
             if not outcome.transient or not self.joined.done():
                 self._fail(outcome)
                 return
-        elif outcome == "waiting" and not self.joined.done():
-            self.joined.set_result(None)
-        elif outcome != "waiting":
-            for future in (self.joined, self.notified):
+        else:
+            self._known = True
+            for future in (self.joined,) if outcome == "waiting" else (self.joined, self.notified):
                 if not future.done():
                     future.set_result(None)
         if self._again and not self.notified.done():

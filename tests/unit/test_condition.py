@@ -1,0 +1,82 @@
+"""A condition in one process, on an in-memory server: how a wait ends when the server is away; nothing sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiolock import BackendError, LockManager, NotOwned
+from aiolock.testing import MemoryBackend
+
+from .world import Crew, settle
+
+NAME = "a"
+
+
+def waits(backend: MemoryBackend) -> int:
+    return backend.calls.count("wait")
+
+
+async def wait(locks: LockManager) -> None:
+    lock = locks.lock(NAME)
+    async with lock as lease:
+        try:
+            await locks.condition(lock).wait()
+        finally:
+            with pytest.raises(NotOwned):
+                lease.ensure()
+
+
+async def test_cancelled_in_an_outage(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
+    """Broken by letting the error of the new acquire take the place of the cancellation."""
+    task = crew.start(wait(locks))
+    await settle(backend)
+    assert waits(backend) == 1
+    with backend.outage():
+        task.cancel()
+        await settle(backend)
+        task.cancel()
+        await backend.clock.advance(60.0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_notified_before_an_outage(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
+    """The lease stays released, and says so."""
+    task = crew.start(wait(locks))
+    await settle(backend)
+    lock = locks.lock(NAME)
+    lease = await lock.acquire()
+    assert await locks.condition(lock).notify() == 1
+    with backend.outage():
+        lease.release()
+        await backend.clock.advance(60.0)
+        with pytest.raises(BackendError):
+            await task
+
+
+async def test_a_request_that_no_server_saw_is_not_undone(
+    locks: LockManager, crew: Crew, backend: MemoryBackend
+) -> None:
+    """Kept by ConditionWaiter.leave: `unseen`."""
+    lock = locks.lock(NAME, ttl=600.0)
+    held = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def wait_late() -> None:
+        async with lock as lease:
+            held.set()
+            await go_on.wait()
+            with pytest.raises(BackendError, match="no answer"):
+                await locks.condition(lock).wait()
+            lease.ensure()
+
+    task = crew.start(wait_late())
+    await held.wait()
+    with backend.outage():
+        go_on.set()
+        await backend.clock.advance(10.0)
+    await task
+    await settle(backend)
+    assert "leave" not in backend.calls
