@@ -12,14 +12,15 @@ import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
 LAYERS = [
-    {"errors", "clock", "log"},
+    {"errors", "clock", "log", "events"},
     {"scripts"},
     {"backends"},
     {"core"},
     {"primitives"},
     {"manager", "manager_options"},
     {"recipes", "testing"},
-    {"contrib", "cli"},
+    {"contrib", "sync"},
+    {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PYTHON = sorted(PACKAGE.rglob("*.py"))
