@@ -122,7 +122,7 @@ class World:
         """Delete everything known of it but a fence, which would start again at each side's time."""
         fresh = State("-", FLOOR + 1000 * (len(self.sent) + 1), FLOOR, 0, "0", 0, "")
         self.both(lambda side: side.delete(name.state))
-        self.both(lambda side: side.set(name.state, fresh.spell()))
+        self.both(lambda side: side.set(name.state, fresh.encode()))
 
     def take(self, step: Step) -> None:
         before = [self.standing(i) for i in range(NAMES)]

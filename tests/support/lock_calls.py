@@ -58,7 +58,7 @@ class State:
         holder, fence, before, depth, dirty, expires, metadata = (text or "- 0 0 0 0 0 ").split(" ", 6)
         return cls(holder, int(fence), int(before), int(depth), dirty, int(expires), metadata)
 
-    def spell(self) -> str:
+    def encode(self) -> str:
         facts = (self.holder, self.fence, self.before, self.depth, self.dirty, self.expires, self.metadata)
         return " ".join(map(str, facts))
 
@@ -83,7 +83,7 @@ def waiters(side: Side, name: Lock) -> list[str]:
 
 def change(side: Side, name: Lock, **facts: object) -> None:
     """Write into the state what no request would write."""
-    side.set(name.state, replace(state(side, name), **facts).spell())  # type: ignore[arg-type]
+    side.set(name.state, replace(state(side, name), **facts).encode())  # type: ignore[arg-type]
 
 
 def expire(side: Side, name: Lock) -> None:

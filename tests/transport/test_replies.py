@@ -43,13 +43,13 @@ async def test_an_echo(replies: Replies) -> None:
 
 async def test_a_loaded_script(replies: Replies) -> None:
     scripts = Scripts()
-    assert scripts.give("abc")
-    assert not scripts.give("abc")
+    assert scripts.load_first("abc")
+    assert not scripts.load_first("abc")
     replies.pending.append(Loaded(scripts, "abc"))
     replies.receive(b"abc")
     replies.pending.append(Loaded(scripts, "abc"))
     replies.receive(BUSY)
-    assert scripts.give("abc")
+    assert scripts.load_first("abc")
     replies.pending.append(Loaded(scripts, "abc"))
     with pytest.raises(Desync):
         replies.receive([b"granted"])
@@ -58,18 +58,18 @@ async def test_a_loaded_script(replies: Replies) -> None:
 async def test_a_script_that_may_not_be_loaded(replies: Replies) -> None:
     """Its first call carries its text, and the others its digest, unless that may not be used either."""
     scripts = Scripts()
-    assert scripts.give("abc")
-    assert not scripts.spell("abc")
+    assert scripts.load_first("abc")
+    assert not scripts.send_text("abc")
     replies.pending.append(Loaded(scripts, "abc"))
     replies.receive(DENIED)
     for sha in ("abc", "def"):
-        assert not scripts.give(sha)
-        assert scripts.spell(sha)
-        assert not scripts.spell(sha)
+        assert not scripts.load_first(sha)
+        assert scripts.send_text(sha)
+        assert not scripts.send_text(sha)
     scripts.no_digests()
     for _ in range(2):
-        assert not scripts.give("abc")
-        assert scripts.spell("abc")
+        assert not scripts.load_first("abc")
+        assert scripts.send_text("abc")
 
 
 def subscribing(channels: Channels, replies: Replies, name: bytes) -> Listener:

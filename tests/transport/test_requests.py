@@ -268,7 +268,7 @@ async def test_a_server_that_never_keeps_the_script_is_given_up(
     backend: RedisBackend, raw: redis.asyncio.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await raw.script_flush()
-    monkeypatch.setattr(Scripts, "give", lambda self, sha: False)
+    monkeypatch.setattr(Scripts, "load_first", lambda self, sha: False)
     call = echo("x", lambda: True)
     error = await result(backend.run(call))
     assert isinstance(error, BackendError)

@@ -108,14 +108,14 @@ class Scripts:
         self.refusal: ErrorReply | None = None
         self.digests: bool = True
 
-    def give(self, sha: str) -> bool:
+    def load_first(self, sha: str) -> bool:
         """Whether it must be loaded before it is run."""
         if sha in self.known or self.refusal is not None or not self.digests:
             return False
         self.known.add(sha)
         return True
 
-    def spell(self, sha: str) -> bool:
+    def send_text(self, sha: str) -> bool:
         """Whether the call must carry its text; the server keeps it then, too."""
         if sha in self.known or (self.refusal is None and self.digests):
             return False

@@ -204,10 +204,10 @@ class Session:
             self._loop.call_soon(call.end, failure)
             return b""
         if script.sha not in self.scripts.known:
-            if self.scripts.give(script.sha):
+            if self.scripts.load_first(script.sha):
                 self._pending.append(Loaded(self.scripts, script.sha))
                 data = pack((b"SCRIPT", b"LOAD", script.lua)) + data
-            elif self.scripts.spell(script.sha):
+            elif self.scripts.send_text(script.sha):
                 data = pack(("EVAL", script.lua, len(keys), *keys, *call.args))
         self._pending.append(call if together is None else together.of(call))
         call.refused = self._refused
