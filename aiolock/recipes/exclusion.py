@@ -8,16 +8,16 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import wraps
-from string import Formatter
 from typing import Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from ..core.lease import Lease
-from ..errors import AcquireTimeout, BackendError, ConfigurationError
+from ..errors import ConfigurationError
 from ..log import Log
 from ..manager import LockManager
-from ..primitives.lock import Lock
 from ..primitives.options import DEFAULT, Default, LockOptions
-from .not_run import Busy, Unavailable
+from .key import fields
+from .not_run import Unavailable
+from .taking import take
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,7 +81,8 @@ def exclusive(
     that `locks.lock(name)` returns: reentrant by task, so a recursive call runs.
 
     Args:
-        locks: the manager; or, for a method, a function that gets its `self`: `lambda self: self.locks`.
+        locks: the manager; or a function that gets the first argument, for a method its `self`: `lambda self:
+            self.locks`.
         key: a format string over the arguments, by their names: `"order:{order.id}"`, `"{self.tenant}:{month}"`; or a
             function of the arguments that returns the key.
         busy: what a call does while another one runs: `"wait"` for it, in order; `"skip"` returns None at once, and
@@ -125,7 +126,7 @@ def exclusive(
         locks.lock("checks the options", **options)
     elif not callable(locks):
         raise ConfigurationError(
-            "", f"exclusive() needs a LockManager, or a function of self that returns it, not {locks!r}"
+            "", f"exclusive() needs a LockManager, or a function of the first argument that returns it, not {locks!r}"
         )
 
     def decorate(fn: Callable[P, Coroutine[object, object, R]]) -> Callable[P, Coroutine[object, object, R | None]]:
@@ -137,7 +138,7 @@ def exclusive(
             lock = manager.lock(name_of(*args, **kwargs), **options)
             guard: AbstractAsyncContextManager[Lease | None] = nullcontext()
             try:
-                lease = await (_now(lock, raises=busy == "raise") if busy != "wait" else _wait(lock, timeout))
+                lease = await take(lock, busy, timeout)
                 if lease is None:
                     logger.debug("%r is busy: skipped", lock.name, extra={"lock_name": lock.name})
                     return None
@@ -167,33 +168,6 @@ def current_lease() -> Lease | None:
     return _current.get()
 
 
-async def _wait(lock: Lock, timeout: float | timedelta | Default | None) -> Lease:
-    try:
-        return await lock.acquire(timeout=timeout)
-    except AcquireTimeout as error:
-        if error.holder is None:  # there was no answer in that time
-            raise Unavailable(error.name, error.message, transient=True) from error.__cause__
-        raise Busy(error.name, error.message, error.holder) from error.__cause__
-    except BackendError as error:
-        raise Unavailable(error.name, error.message, error.transient) from error.__cause__
-
-
-async def _now(lock: Lock, raises: bool) -> Lease | None:
-    attempt = lock.try_acquire()
-    try:
-        lease = await attempt
-    except BackendError as error:
-        raise Unavailable(error.name, error.message, error.transient) from error.__cause__
-    if lease is None and raises:
-        holder = attempt.holder
-        raise Busy(
-            lock.name,
-            f"lock {lock.name!r} is held by {holder or 'another'}: the function was not run; call it again later",
-            holder,
-        )
-    return lease
-
-
 def _namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[..., str]:
     """Return what makes the lock's name of a call's arguments."""
     shown = getattr(fn, "__qualname__", repr(fn))
@@ -205,7 +179,7 @@ def _namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable
         return key
     signature = inspect.signature(fn)
     rest = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
-    for field in _fields(key, shown):
+    for field in fields(key, shown):
         if field not in signature.parameters and rest is None:
             raise ConfigurationError(
                 key,
@@ -218,15 +192,3 @@ def _namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable
         return key.format_map({**(bound.arguments[rest] if rest else {}), **bound.arguments})
 
     return name_of
-
-
-def _fields(key: str, shown: str) -> set[str]:
-    """Return the names of the arguments that a format string uses, also in its format specifications."""
-    try:
-        parts = [(field, spec or "") for _, field, spec, _ in Formatter().parse(key) if field is not None]
-    except ValueError as error:
-        raise ConfigurationError(key, f"the key {key!r} of {shown} is no format string: {error}") from error
-    names = {field.partition(".")[0].partition("[")[0] for field, _ in parts}
-    if any(not name or name.isdecimal() for name in names):
-        raise ConfigurationError(key, f"the key {key!r} of {shown} must name its arguments, as in 'order:{{order}}'")
-    return names.union(*(_fields(spec, shown) for _, spec in parts if spec))

@@ -1,0 +1,57 @@
+"""An acquire whose errors say that nothing was run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal, overload
+
+from ..core.lease import Lease
+from ..errors import AcquireTimeout, BackendError
+from ..primitives.lock import Lock
+from ..primitives.options import Default
+from .not_run import Busy, Unavailable
+
+
+@overload
+async def take(lock: Lock, busy: Literal["wait", "raise"], timeout: float | timedelta | Default | None) -> Lease: ...
+
+
+@overload
+async def take(
+    lock: Lock, busy: Literal["wait", "skip", "raise"], timeout: float | timedelta | Default | None
+) -> Lease | None: ...
+
+
+async def take(
+    lock: Lock, busy: Literal["wait", "skip", "raise"], timeout: float | timedelta | Default | None
+) -> Lease | None:
+    """Acquire.
+
+    Args:
+        lock: what.
+        busy: if another has it: wait, return None at once, or raise at once.
+        timeout: how many seconds to wait, if at all.
+
+    Raises:
+        Busy: another has it.
+        Unavailable: Redis is unreachable or refuses.
+    """
+    try:
+        if busy == "wait":
+            return await lock.acquire(timeout=timeout)
+        attempt = lock.try_acquire()
+        lease = await attempt
+    except AcquireTimeout as error:
+        if error.holder is None:  # there was no answer in that time
+            raise Unavailable(error.name, error.message, transient=True) from error.__cause__
+        raise Busy(error.name, error.message, error.holder) from error.__cause__
+    except BackendError as error:
+        raise Unavailable(error.name, error.message, error.transient) from error.__cause__
+    if lease is None and busy == "raise":
+        holder = attempt.holder
+        raise Busy(
+            lock.name,
+            f"lock {lock.name!r} is held by {holder or 'another'}: the function was not run; call it again later",
+            holder,
+        )
+    return lease

@@ -1,0 +1,166 @@
+"""A lock as a dependency of a path operation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import httpx
+import pytest
+from fastapi import APIRouter, BackgroundTasks, FastAPI
+from fastapi.responses import StreamingResponse
+
+from aiolock import ConfigurationError, Lease, LockManager
+from aiolock.contrib.fastapi import Locks, exception_handlers, lifespan, locked
+from tests.contrib.conftest import NAME, Work
+
+OrderLease = Annotated[Lease, locked("order:{order_id}", timeout=0.05)]
+
+
+async def order_key(order_id: int) -> str:
+    return f"order:{order_id}"
+
+
+@asynccontextmanager
+async def serving(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://shop") as it:
+        yield it
+
+
+@pytest.fixture
+def app(redis_url: str) -> FastAPI:
+    """An application that locks orders."""
+    return FastAPI(lifespan=lifespan(LockManager(redis_url)), exception_handlers=exception_handlers())
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the running application."""
+    async with serving(app) as client:
+        yield client
+
+
+@pytest.fixture
+def seen() -> list[bool]:
+    """Whether the lease was released, when something ran beside the path operation."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def routes(app: FastAPI, work: Work, seen: list[bool]) -> None:
+    """The path operations."""
+
+    @app.post("/{order_id}/ship")
+    async def ship(lease: OrderLease) -> int:
+        await work()
+        return lease.fence
+
+    @app.post("/{order_id}/ship-now")
+    async def ship_now(lease: Annotated[Lease, locked(order_key, busy="raise")]) -> int:
+        return lease.fence
+
+    @app.post("/{order_id}/notify")
+    async def notify(lease: OrderLease, background: BackgroundTasks) -> None:
+        async def mail() -> None:
+            seen.append(lease.released)
+
+        background.add_task(mail)
+        assert not lease.released
+
+    @app.post("/{order_id}/export")
+    async def export(lease: OrderLease) -> StreamingResponse:
+        async def lines() -> AsyncIterator[str]:
+            seen.append(lease.released)
+            yield "a"
+
+        assert not lease.released
+        return StreamingResponse(lines())
+
+    router = APIRouter(dependencies=[locked("order:{order_id}")])
+
+    @router.post("/{order_id}/depth")
+    async def depth(one: OrderLease, same: OrderLease, locks: Locks, order_id: str) -> tuple[int, bool]:
+        async with locks.lock(f"order:{order_id}"):
+            return one.depth, one is same
+
+    @router.post("/orders")
+    async def orders() -> None: ...
+
+    app.include_router(router)
+
+
+async def test_a_request_holds_the_lock(client: httpx.AsyncClient, work: Work, elsewhere: LockManager) -> None:
+    """And has given it back when its client has the response."""
+    work.go_on.set()
+    answers = [await client.post("/42/ship") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json() < answers[1].json()
+    assert not await elsewhere.lock(NAME).is_locked()
+
+
+@pytest.mark.parametrize("path", ["/42/ship", "/42/ship-now", "/042/ship-now"])
+async def test_another_one_has_it(client: httpx.AsyncClient, elsewhere: LockManager, path: str) -> None:
+    """The key of a dependency is made of the parameter's value, not of its text."""
+    async with elsewhere.lock(NAME):
+        answer = await client.post(path)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (409, "1")
+
+
+async def test_the_lock_is_lost(client: httpx.AsyncClient, work: Work, elsewhere: LockManager) -> None:
+    request = asyncio.create_task(client.post("/42/ship"))
+    await work.begun.wait()
+    await elsewhere.lock(NAME).force_release()
+    answer = await request
+    assert (answer.status_code, work.cancelled) == (503, 1)
+    assert "Retry-After" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/42/notify", "/42/export"])
+async def test_what_runs_after_the_operation_runs_without_the_lock(
+    client: httpx.AsyncClient, seen: list[bool], path: str
+) -> None:
+    """Broken by the default scope of dependencies, which ends after the response."""
+    assert (await client.post(path)).status_code == 200
+    assert seen == [True]
+
+
+async def test_the_same_lock_again_in_one_request(client: httpx.AsyncClient) -> None:
+    """A dependency that is used twice runs once; another one for the same key, and the operation itself, nest."""
+    assert (await client.post("/42/depth")).json() == [3, True]
+
+
+async def test_mistakes(app: FastAPI, client: httpx.AsyncClient, redis_url: str) -> None:
+    with pytest.raises(ConfigurationError, match="'order_id', but /orders has no such parameter"):
+        await client.post("/orders")
+    with pytest.raises(ConfigurationError, match="must name its arguments"):
+        locked("order:{}")
+    with pytest.raises(ConfigurationError, match="never waits"):
+        locked("orders", busy="raise", timeout=1.0)
+    without = FastAPI()
+    without.include_router(app.router)
+    transport = httpx.ASGITransport(app=without)
+    async with httpx.AsyncClient(transport=transport, base_url="http://shop") as stranger:
+        with pytest.raises(ConfigurationError, match="lifespan=lifespan"):
+            await stranger.post("/42/ship-now")
+
+
+async def test_a_lifespan_of_your_own(redis_url: str) -> None:
+    """Your own lifespan runs while the manager is open, and its state is kept."""
+    locks = LockManager(redis_url)
+    seen: list[object] = []
+
+    @asynccontextmanager
+    async def own(app: FastAPI) -> AsyncIterator[dict[str, str]]:
+        async with locks.lock(NAME):
+            yield {"its": "state"}
+        seen.append(app.state.locks)
+
+    app = FastAPI(lifespan=lifespan(locks, own))
+    async with app.router.lifespan_context(app) as state:
+        assert state == {"its": "state"}
+        assert await locks.lock(NAME).is_locked()
+    assert seen == [locks]
+    assert "closed" in repr(locks)
