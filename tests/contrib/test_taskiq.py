@@ -1,0 +1,89 @@
+"""Tasks under a lock, in an in-memory broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from taskiq import InMemoryBroker, SmartRetryMiddleware
+
+from aiolock import ConfigurationError, LockLost, LockManager
+from aiolock.contrib.taskiq import Locks, init
+from aiolock.recipes import Busy, NotRun, exclusive
+from tests.contrib.conftest import NAME, Work
+
+
+@pytest.fixture
+def locks(redis_url: str) -> LockManager:
+    """The worker's manager."""
+    return LockManager(redis_url)
+
+
+@pytest.fixture
+async def broker(locks: LockManager) -> AsyncIterator[InMemoryBroker]:
+    """A broker whose worker runs here."""
+    broker = InMemoryBroker().with_middlewares(
+        SmartRetryMiddleware(types_of_exceptions=[NotRun], default_retry_label=True, default_delay=0)
+    )
+    init(broker, locks)
+    await broker.startup()
+    yield broker
+    await broker.shutdown()
+    assert "closed" in repr(locks)
+
+
+async def test_a_task_gets_the_manager(broker: InMemoryBroker, elsewhere: LockManager) -> None:
+    @broker.task
+    async def ship(order: str, locks: Locks) -> bool:
+        async with locks.lock(f"order:{order}"):
+            return await elsewhere.lock(NAME).is_locked()
+
+    result = await (await ship.kiq("42")).wait_result(timeout=10)
+    assert result.return_value is True
+
+
+async def test_a_task_that_finds_the_lock_held_is_tried_again(
+    broker: InMemoryBroker, locks: LockManager, elsewhere: LockManager
+) -> None:
+    """By taskiq's own middleware, as it never ran. One that keeps failing has `Busy` for its result."""
+    ran: list[str] = []
+
+    @broker.task
+    @exclusive(locks, key="order:{order}", busy="raise")
+    async def ship(order: str) -> str:
+        ran.append(order)
+        return f"shipped {order}"
+
+    async with elsewhere.lock(NAME):
+        result = await (await ship.kiq("42")).wait_result(timeout=10)
+    assert isinstance(result.error, Busy)
+    result = await (await ship.kiq("42")).wait_result(timeout=10)
+    assert result.return_value == "shipped 42"
+    assert ran == ["42"]
+
+
+async def test_the_lock_is_lost(broker: InMemoryBroker, locks: LockManager, elsewhere: LockManager, work: Work) -> None:
+    """The task is cancelled, has the loss for its result, and is not repeated: it did run."""
+
+    @broker.task
+    @exclusive(locks, key="order:{order}")
+    async def ship(order: str) -> None:
+        await work()
+
+    task = await ship.kiq("42")
+    await work.begun.wait()
+    await elsewhere.lock(NAME).force_release()
+    result = await task.wait_result(timeout=10)
+    assert isinstance(result.error, LockLost)
+    assert work.cancelled == 1
+
+
+async def test_a_broker_without_locks() -> None:
+    broker = InMemoryBroker()
+
+    @broker.task
+    async def ship(locks: Locks) -> None: ...
+
+    result = await (await ship.kiq()).wait_result(timeout=10)
+    assert isinstance(result.error, ConfigurationError)
+    await broker.shutdown()
