@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from aiolock import FairLock, RWLock, Semaphore
 from tests.histories.history import History
 from tests.histories.journal import Events, Journal
 from tests.histories.verdict import judge
+from tests.support.forked import Forked
 
 from .resource import Resource
 
@@ -60,15 +61,17 @@ class Crew:
             str(self.folder),
             *map(str, arguments),
         ]
-        return self.run(*words)
+        return self._track(Forked, words)
 
     def run(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start any Python process."""
+        """Start an interpreter of its own."""
+        return self._track(subprocess.Popen, [sys.executable, *words])
+
+    def _track(self, start: Callable[..., subprocess.Popen[bytes]], words: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "stderr").open("ab") as errors:
-            process = subprocess.Popen(
-                [sys.executable, *words],
-                env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-            )  # fmt: skip
+            process = start(
+                words, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors
+            )
         self._processes.append(process)
         return process
 

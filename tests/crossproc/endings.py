@@ -19,6 +19,7 @@ from typing import NamedTuple
 import redis
 
 from tests.support import locks
+from tests.support.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -192,11 +193,14 @@ def end(ending: Ending, url: str) -> Outcome:
     name = uuid.uuid4().hex
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(ending.words, str):
-            words = ["-c", PRELUDE + ending.words]
+            start, words = Forked, ["-c", PRELUDE + ending.words]
         else:
-            words = [word.replace("{folder}", folder) for word in ending.words]
-        process = subprocess.Popen(
-            [sys.executable, *words],
+            start, words = (
+                subprocess.Popen,
+                [sys.executable, *(word.replace("{folder}", folder) for word in ending.words)],
+            )
+        process = start(
+            words,
             env={**os.environ, "PYTHONPATH": path(), "AIOLOCK_URL": url, "AIOLOCK_NAME": name},
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.support.forked import Forked
 
 from .journal import Journal
 from .lookout import Lookout
@@ -159,9 +160,9 @@ class Crew:
         if old is not None and old.stdin is not None:
             old.stdin.close()
         with (self._folder / "stderr").open("ab") as errors:
-            self.processes[number] = subprocess.Popen(  # noqa: ASYNC220 - as quick as it gets
-                [sys.executable, "-W", "error", "-m", "tests.histories.worker", json.dumps(given)],
-                cwd=ROOT, stdin=subprocess.PIPE, stdout=errors, stderr=errors,
+            self.processes[number] = Forked(
+                ["-W", "error", "-m", "tests.histories.worker", json.dumps(given)],
+                env=os.environ, cwd=ROOT, stdin=subprocess.PIPE, stdout=errors, stderr=errors,
             )  # fmt: skip
 
     async def _ready(self) -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
@@ -20,6 +19,7 @@ from aiolock.scripts.lock import ACQUIRE, CONFIRM, RELEASE
 from aiolock.testing.server import RedisServer
 from tests.support import locks as looks
 from tests.support import redis_cli
+from tests.support.forked import Forked
 from tests.support.proxy import FaultProxy
 
 from .world import NAME, keys_of
@@ -353,8 +353,7 @@ async def test_no_entry_of_three_processes_is_lost(nodes: Nodes, tmp_path: Any) 
     """Invariants 1 and 2 across processes: read, wait, write."""
     journal = tmp_path / "journal"
     journal.touch()
-    command = [sys.executable, "-c", COUNTER, str(journal), *nodes.urls]
-    workers = [subprocess.Popen(command) for _ in range(3)]  # noqa: ASYNC220 - starts at once
+    workers = [Forked(["-c", COUNTER, str(journal), *nodes.urls], env=os.environ, cwd=tmp_path) for _ in range(3)]
     try:
         await until(lambda: all(worker.poll() is not None for worker in workers), seconds=60.0)
     finally:
