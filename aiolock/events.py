@@ -43,10 +43,12 @@ class HoldEvent(LockEvent):
 class Acquired(HoldEvent):
     """A task got the lock; told in that task, before its block begins.
 
+    So does one that resumed a ticket, and one whose wait for a condition is over.
+
     Attributes:
-        depth: 1, or how deep the task nests in what it held already.
+        depth: 1, or how deep the owner nests in what it held already.
         waited: how long the acquire took.
-        requests: how often this process asked the server for this task; 0 if another task of it handed the lock on.
+        requests: how many answers of the server it took; 0 if another task of this process handed the lock on.
         contended: whether it had to wait for another owner.
         abandoned: whether its last holder died without releasing it.
     """
@@ -77,7 +79,7 @@ class TimedOut(LockEvent):
 
     Attributes:
         waited: how long it waited.
-        requests: how often this process asked the server for this task.
+        requests: how many answers of the server it got.
         holder: who has it, if known.
     """
 
@@ -103,6 +105,8 @@ class AcquireFailed(LockEvent):
 class Granted(LockEvent):
     """A release elsewhere gave the lock to this process, which waited in the queue on the server.
 
+    Told when the message has come and its confirmation is on its way; the task that gets the lock tells `Acquired`.
+
     Attributes:
         owner: who has it now.
         fence: its fencing token.
@@ -114,7 +118,7 @@ class Granted(LockEvent):
 
 @dataclass(frozen=True, slots=True)
 class Renewed(HoldEvent):
-    """The server confirmed that the lock is held on.
+    """The server has extended the lease, by itself or by `lease.renew()`.
 
     Attributes:
         ttl: how long the server keeps it from now.
@@ -130,22 +134,28 @@ class Renewed(HoldEvent):
 
 @dataclass(frozen=True, slots=True)
 class Released(HoldEvent):
-    """A task gave the lock back; told when the request is on its way.
+    """A task gave the lock back, or detached it; told when the request is on its way.
+
+    A lock that was lost is not released: `Lost` is its end. Giving back a part of a semaphore is no release either.
 
     Attributes:
         depth: how many levels its owner still has; 0: it holds it no more.
         held: how long its owner has held it.
-        handed_on: whether another task of this process has it now.
+        handed_on: whether the request gives it to another task of this process, unless it is the turn of others.
+        detached: whether a ticket continues it.
     """
 
     depth: int
     held: float
     handed_on: bool
+    detached: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Lost(HoldEvent):
     """A lock was lost while it was held; told after its guarded block was cancelled.
+
+    If only the answer to the release says so, it comes after `Released`.
 
     Attributes:
         reason: why.
@@ -162,26 +172,32 @@ class Lost(HoldEvent):
 
 @dataclass(frozen=True, slots=True)
 class Abandoned(HoldEvent):
-    """A task ended, or its lease was garbage collected, without a release: the lock expires, or is given back now.
+    """A task ended inside its block, or a lease was garbage collected, without a release: it is given back now.
 
     Attributes:
+        depth: how many levels its owner still has; 0: it holds it no more.
         held: how long its owner had held it.
+        collected: whether it was garbage collected.
     """
 
+    depth: int
     held: float
+    collected: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected(Event):
-    """A connection was lost; it is opened again.
+    """A connection was lost; it is opened again. A manager of several servers, or with `min_replicas`, has several.
 
     Attributes:
-        address: of the server.
+        address: of the server: host and port, or the path of its socket; with Sentinels the name of the service.
         error: why.
+        explanation: what became of the connection, in words.
     """
 
     address: str
     error: BaseException
+    explanation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +205,7 @@ class Reconnected(Event):
     """A lost connection is open again.
 
     Attributes:
-        address: of the server.
+        address: as in `Disconnected`.
         after: how long it was away.
     """
 
@@ -212,7 +228,19 @@ class Observer(Protocol):
     """Anything that can be called with an event: a function, a bound method, an object with `__call__`.
 
     It is called on the event loop, after what it is told of has been done, and must return at once: while it runs,
-    nothing else does. What it raises is logged, and changes nothing.
+    nothing else does. It may call aiolock. What it raises is logged once for each type of error, and changes nothing;
+    `KeyboardInterrupt` and `SystemExit` end the event loop in its next turn, as if a callback of the loop had raised
+    them.
+
+    Example:
+        ```python
+        def alarm(event: Event) -> None:
+            if isinstance(event, Renewed) and event.headroom < event.ttl / 6:
+                print(f"{event.name!r} was renewed only {event.headroom:.1f} s before it would have been lost")
+
+        locks = LockManager("redis://localhost:6379/0", observer=alarm)
+        ```
     """
 
-    def __call__(self, event: Event, /) -> object: ...
+    def __call__(self, event: Event, /) -> object:
+        """Take note of `event`; what this returns is ignored."""

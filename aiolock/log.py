@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 CALLER = 3
 """Frames between here and the code that logs, whose place a record names."""
@@ -16,12 +16,25 @@ class Log:
 
     Args:
         name: the logger's name.
+
+    Attributes:
+        shows: whether anything comes of a record of a level; ask anew each time, as levels change.
     """
 
-    __slots__ = ("_logger",)
+    __slots__ = ("_logger", "shows")
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
+        self.shows: Callable[[int], bool] = self._logger.isEnabledFor
+
+    @property
+    def name(self) -> str:
+        """The logger's name."""
+        return self._logger.name
+
+    def mapped(self, level: int, message: str, values: Mapping[str, object]) -> None:
+        """Log a message that names its values, which are its `extra`, too."""
+        self._say(level, message, (values,), values)
 
     def debug(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
         self._say(logging.DEBUG, message, args, extra)

@@ -13,6 +13,7 @@ from .backends.quorum import QuorumBackend
 from .backends.redis import Client, ClusterClient, Seeds, Sentinels, is_cluster
 from .clock import format_seconds
 from .core.lifecycle import Lifecycle
+from .core.observers import Observers
 from .core.policy import (
     Policy,
     ShortTtl,
@@ -25,6 +26,7 @@ from .core.policy import (
 from .core.poll import Poll
 from .core.runtime import Limits, Runtime
 from .errors import ConfigurationError
+from .events import Observer
 from .manager_options import ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
 
@@ -67,9 +69,20 @@ class LockManager(LockFactory):
             undone. Count all replicas that could be promoted, if a failover must never make two holders. None asks for
             no replica.
         replica_timeout: seconds they may take; at most a tenth of the ttl and half of `request_timeout`.
+        observer: called with each event of `aiolock.events`: what happens to locks and connections; or several of them.
+            See `aiolock.events.Observer`. Metrics and traces are observers. The logs are there without one.
 
     Raises:
         ConfigurationError: an argument that cannot work.
+
+    Example:
+        ```python
+        def watch(event: aiolock.events.Event) -> None:
+            if isinstance(event, aiolock.events.Lost):
+                print(f"{event.name!r} was lost after {event.held:.1f} s: {event.explanation}")
+
+        locks = LockManager("redis://localhost:6379/0", observer=watch)
+        ```
     """
 
     def __init__(
@@ -88,6 +101,7 @@ class LockManager(LockFactory):
         waiting: Poll | None = None,
         min_replicas: int | None = None,
         replica_timeout: float | timedelta = 0.05,
+        observer: Observer | Sequence[Observer] | None = None,
     ) -> None:
         lasting = check_ttl("", ttl)
         policy = Policy(
@@ -108,8 +122,9 @@ class LockManager(LockFactory):
         if waiting is not None and not isinstance(waiting, Poll):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
         replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
-        backend = backend_of(source, limits.request_timeout, namespace, replicas, pushes=waiting is None)
-        runtime = Runtime(backend, namespace, limits, waiting)
+        observers = Observers(observer)
+        backend = backend_of(source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell)
+        runtime = Runtime(backend, namespace, limits, waiting, observers)
         super().__init__(runtime, policy, margin, replicas, ShortTtl(backend.abilities.notice))
         self._lifecycle = Lifecycle(runtime)
 
@@ -187,7 +202,8 @@ class LockManager(LockFactory):
                 "client, min_replicas=…), and the cluster's replicas"
             )  # fmt: skip
         namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
-        nodes = [backend_of(source, patience, namespace, pushes=pushes) for source in sources]
+        tell = Observers(options.get("observer")).tell
+        nodes = [backend_of(source, patience, namespace, pushes=pushes, tell=tell) for source in sources]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
     async def open(self) -> LockManager:

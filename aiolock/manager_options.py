@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypedDict
 
@@ -10,6 +11,7 @@ from .clock import format_seconds
 from .core.policy import check_duration, check_least, check_replica_timeout
 from .core.poll import Poll
 from .errors import ConfigurationError
+from .events import Observer
 
 
 class QuorumOptions(TypedDict, total=False):
@@ -24,6 +26,7 @@ class QuorumOptions(TypedDict, total=False):
     recheck: float | timedelta
     handoff_limit: int
     waiting: Poll | None
+    observer: Observer | Sequence[Observer] | None
 
 
 class ManagerOptions(QuorumOptions, total=False):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from ..errors import ConfigurationError
+from ..event_log import log_event
+from ..events import Event
 from ..scripts.keys import Keys
 from .base import Backend
 from .cluster import ClusterBackend
@@ -20,6 +23,7 @@ def backend_of(
     namespace: str,
     replicas: Replicas | None = None,
     pushes: bool = True,
+    tell: Callable[[Event], None] = log_event,
 ) -> Backend:
     """The backend of what a manager is made with.
 
@@ -29,6 +33,7 @@ def backend_of(
         namespace: prefix of all keys and channels.
         replicas: the replicas that must acknowledge a grant; None for none.
         pushes: False if there will be no subscription.
+        tell: told of connections that are lost and back; not if the source is a backend.
 
     Raises:
         ConfigurationError: a source or namespace that cannot work, or a source without replicas.
@@ -43,19 +48,23 @@ def backend_of(
     channel = Keys(namespace).managers if pushes else ""
     if isinstance(source, Seeds) or is_cluster(source):
         seeds = source if isinstance(source, Seeds) else Seeds(source)
-        plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes, channel=channel)
+        plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes, channel=channel, tell=tell)
         if replicas is None:
             return plain
         replicas = replicas._replace(channel="")
-        checked = ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain)
-        return ReplicatedBackend(plain, checked)
+        return ReplicatedBackend(
+            plain,
+            ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain, tell=tell),
+        )
     if isinstance(source, Sentinels) or is_sentinel(source):
         sentinels = source if isinstance(source, Sentinels) else Sentinels(source)
         return SentinelBackend(
-            sentinels, request_timeout=request_timeout, replicas=replicas, pushes=pushes, channel=channel
+            sentinels, request_timeout=request_timeout, replicas=replicas, pushes=pushes, channel=channel, tell=tell
         )
     server = cast("str | Client", source)
-    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, handshake=Handshake(channel=channel))
+    handshake = Handshake(channel=channel)
+    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, handshake=handshake, tell=tell)
     if replicas is None:
         return backend
-    return ReplicatedBackend(backend, RedisBackend(server, request_timeout=request_timeout, replicas=replicas))
+    checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell)
+    return ReplicatedBackend(backend, checked)

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..errors import AcquireTimeout, Holder, LossReason, NotAcquired, NotOwned
+from ..errors import AcquireTimeout, AiolockError, Holder, LossReason, NotAcquired, NotOwned
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
 from .caller import caller
 from .calls import Calls
@@ -22,8 +22,9 @@ from .holds import TaskHolds, lineage
 from .lease import Lease
 from .ondemand import OnDemand
 from .policy import Policy
-from .queue_entry import QueueEntry
+from .queue_entry import QueueEntry, TaskWaiter
 from .refusal import Refusal, unanswered_in_time
+from .telling import answers, tell_failed, tell_nested, tell_refused
 from .waiter import Expired, Unanswered
 
 L = TypeVar("L", bound="Lease | None")
@@ -143,7 +144,9 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
     if timeout == 0 and not gate.open:
-        raise _timeout(gate, gate.queue.common, timeout)
+        error = _timeout(gate, gate.queue.common, timeout)
+        tell_failed(runtime, calls, error)
+        raise error
     waiter = gate.join(calls, policy, timeout)
     try:
         while True:
@@ -158,15 +161,15 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
                 return lease
             gate.ask_again(waiter)
     except Unanswered:
-        gate.leave_queue(waiter)
         silence = runtime.unanswered(calls.name, "acquiring")
+        _give_up(gate, waiter, silence)
         raise silence from silence.__cause__
     except Expired:
         error = _timeout(gate, gate.queue.entry_of(waiter), timeout)
-        gate.leave_queue(waiter)
+        _give_up(gate, waiter, error)
         raise error from error.__cause__
-    except BaseException:
-        gate.leave_queue(waiter)
+    except BaseException as failure:
+        _give_up(gate, waiter, failure)
         raise
 
 
@@ -179,22 +182,34 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
         return await _nest(gate, calls, hold, policy, task)
     _refuse_overlap(gate, task)
     if not gate.open:
-        return Refusal(gate, gate.queue.common)
+        return _refused(gate, calls, Refusal(gate, gate.queue.common))
     waiter = gate.join(calls, policy, 0.0)
     try:
         outcome = await waiter.outcome
         lease = gate.admit(waiter, task) if isinstance(outcome, Grant) else None
     except Unanswered:
-        gate.leave_queue(waiter)
         silence = runtime.unanswered(calls.name, "acquiring")
+        _give_up(gate, waiter, silence)
         raise silence from silence.__cause__
-    except BaseException:
-        gate.leave_queue(waiter)
+    except BaseException as error:
+        _give_up(gate, waiter, error)
         raise
     if lease is not None:
         return lease
     refusal = Refusal(gate, gate.queue.entry_of(waiter))
     gate.leave_queue(waiter)
+    return _refused(gate, calls, refusal, waiter.began)
+
+
+def _give_up(gate: Gate, waiter: TaskWaiter, error: BaseException) -> None:
+    """Stop waiting, because of `error`."""
+    requests = answers(gate.queue.entry_of(waiter))
+    gate.leave_queue(waiter)
+    tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests)
+
+
+def _refused(gate: Gate, calls: Calls, refusal: Refusal, began: float | None = None) -> Refusal:
+    tell_refused(gate.runtime, calls, refusal, began)
     return refusal
 
 
@@ -218,11 +233,13 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
     for hold in () if holds is None else _overlapping(gate, holds):
         if hold.loss_by_clock() is None:
             name = gate.calls.name
-            raise NotAcquired(
+            error = NotAcquired(
                 name,
                 f"lock {name!r} was not acquired: this task holds {hold.calls.name!r}, which overlaps with it, "
                 "and would wait for itself: release that first, or take all names at once",
             )
+            tell_failed(gate.runtime, gate.calls, error)
+            raise error
 
 
 def _overlapping(gate: Gate, holds: TaskHolds) -> Iterator[Hold]:
@@ -244,14 +261,11 @@ async def _nest(
 ) -> Lease:
     """Add one level to a hold. Ask the server, so that no one nests in a lock that is gone."""
     runtime, name = gate.runtime, gate.calls.name
-    if hold.ended or hold.listener is not gate:
-        raise NotOwned(name, f"the owner given to lock {name!r} does not hold it: pass that of an open lease of it")
-    if hold.check() is not None:
-        raise hold.loss()
-    if calls.weight > hold.calls.weight:
-        raise NotAcquired(
-            name, f"{name!r} is held for reading by this owner, which would wait for itself to write: release it first"
-        )
+    try:
+        _check_nesting(gate, calls, hold)
+    except AiolockError as error:
+        tell_failed(runtime, calls, error)
+        raise
     hold.depth += 1
     hold.nesting += (calls,)
     if calls.weight != hold.calls.weight:
@@ -265,7 +279,7 @@ async def _nest(
         return wanted
 
     call.unanswered = unanswered
-    reply = runtime.backend.run(call)
+    reply, began = runtime.backend.run(call), runtime.clock.now()
     seconds = runtime.limits.request_timeout
     if timeout and timeout < seconds:
         limit = runtime.limit(reply, runtime.clock.now() + timeout, lambda: unanswered_in_time(gate, timeout))
@@ -279,18 +293,33 @@ async def _nest(
             hold.extend(call.sent_at, outcome.pttl)
         if hold.check() is not None:
             raise hold.loss()
-    except BaseException:
+    except BaseException as error:
         wanted = False
         call.withdraw()
         hold.nested(calls)
         gate.lower(hold, "clean" if hold.check() is None else "dirty")
+        tell_failed(runtime, calls, error, began, requests=1)
         raise
     finally:
         runtime.scheduler.forget(limit)
     hold.nested(calls)
     lease = Lease(gate, hold, calls, task)
     runtime.tasks.add(lease)
+    tell_nested(runtime, hold, began)
     return lease
+
+
+def _check_nesting(gate: Gate, calls: Calls, hold: Hold) -> None:
+    """Raise unless there can be one level more."""
+    name = gate.calls.name
+    if hold.ended or hold.listener is not gate:
+        raise NotOwned(name, f"the owner given to lock {name!r} does not hold it: pass that of an open lease of it")
+    if hold.check() is not None:
+        raise hold.loss()
+    if calls.weight > hold.calls.weight:
+        raise NotAcquired(
+            name, f"{name!r} is held for reading by this owner, which would wait for itself to write: release it first"
+        )
 
 
 def _timeout(gate: Gate, entry: QueueEntry | None, timeout: float | None) -> AcquireTimeout:

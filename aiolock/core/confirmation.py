@@ -12,6 +12,7 @@ from ..scripts.outcomes import Failed, Missing, Renewed
 from .entry_state import ASKING, QUEUED, State
 from .grant import Asker, Grant
 from .runtime import Runtime
+from .telling import tell_granted
 
 
 class Gate(Protocol):
@@ -81,6 +82,7 @@ class Confirmation:
                 entry.grant = renewed
             elif entry.state in (ASKING, QUEUED):
                 entry.gate.granted(entry, renewed)
+                tell_granted(runtime, entry)
         elif isinstance(outcome, Failed):
             self._unknown(BackendError(entry.asker.calls.name, outcome.error, outcome.transient))
         elif isinstance(outcome, Missing) and entry.grant is grant:

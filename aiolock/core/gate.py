@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ..errors import AiolockError, NotAcquired
+from ..events import Acquired
 from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Released
@@ -23,6 +24,7 @@ from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
 from .scheduler import NEVER
 from .stepwise import Stepwise
+from .telling import tell_abandoned, tell_admitted, tell_lost, tell_released, tell_renewed
 from .waiter import Waiter
 
 logger: Log = Log("aiolock.gate")
@@ -90,9 +92,9 @@ class Gate:
         others = queue.taken or queue.waiters or queue.common is not None
         patient = bool(others) and queue.replies > 0 and timeout != 0 and self.contention.exclusive
         waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
-        sent_at = queue.join(waiter)
+        waiter.began = began = queue.join(waiter) or runtime.clock.now()
         if not patient:
-            runtime.patience.begin(waiter, sent_at)
+            runtime.patience.begin(waiter, began)
         return waiter
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> TaskWaiter:
@@ -106,7 +108,8 @@ class Gate:
         self.runtime.gates[self._key] = self
         waiter: TaskWaiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
         self.queue.claim(waiter, request)
-        self.runtime.patience.begin(waiter)
+        waiter.began = self.runtime.clock.now()
+        self.runtime.patience.begin(waiter, waiter.began)
         return waiter
 
     def leave_queue(self, waiter: TaskWaiter) -> None:
@@ -133,12 +136,13 @@ class Gate:
         assert entry is not None
         grant = entry.grant
         assert grant is not None
-        if runtime.clock.now() >= grant.deadline:
+        now = runtime.clock.now()
+        if now >= grant.deadline:
             return None
         if waiter.replies >= 0 or waiter.due != NEVER:
             waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
-        hold = Hold(entry, grant, runtime.clock, runtime.scheduler, self)
+        hold = Hold(entry, grant, runtime.clock, runtime.scheduler, self, now)
         if not grant.provisional:  # otherwise the answer to its confirmation says that it is true
             runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
@@ -148,6 +152,8 @@ class Gate:
             self.settle_down()
         lease = Lease(self, hold, waiter.calls, task)
         runtime.tasks.add(lease)
+        if runtime.observers.wants(Acquired):
+            tell_admitted(runtime, hold, waiter, entry, now)
         return lease
 
     def settle_down(self) -> None:
@@ -219,6 +225,7 @@ class Gate:
                 and hold.reason is None
                 and hand_on(queue, hold, result)
             ):
+                result.handed_on = True
                 return result
             PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, result)
         finally:
@@ -273,6 +280,21 @@ class Gate:
         self.queue.taken -= 1
         self.settle_down()
 
+    def tell_lost(self, hold: Hold) -> None:
+        """See `LossListener`."""
+        tell_lost(self.runtime, hold)
+
+    def tell_renewed(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
+        """See `LossListener`."""
+        tell_renewed(self.runtime, hold, deadline, pttl, sent_at)
+
+    def tell_left(self, lease: Lease, result: ReleaseResult, abandoned: bool = False) -> None:
+        """See `Home`."""
+        if abandoned:
+            tell_abandoned(self.runtime, lease._hold)
+        else:
+            tell_released(self.runtime, lease._hold, result.handed_on, lease._detached)
+
     def collected(self, hold: Hold) -> None:
         """A lease of `hold` was garbage collected unreleased; called from any thread."""
         loop = self.runtime.binding.loop
@@ -301,6 +323,8 @@ class Gate:
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:
             self.lower(hold, "dirty")
+            if hold.reason is None:
+                tell_abandoned(self.runtime, hold, collected=True)
 
 
 def _entry(calls: Calls) -> type[QueueEntry]:

@@ -8,15 +8,12 @@ from typing import NamedTuple, Protocol
 
 from ..clock import Clock
 from ..errors import AiolockError, LockLost, LossReason
-from ..log import Log
 from ..scripts.base import Ending
 from .calls import Calls, Contention, joint
 from .grant import Entry, Grant
-from .losses import CALM, explain_loss, tell_of_loss
+from .losses import explain_loss, tell_of_loss
 from .scheduler import Scheduler
 from .term import Term
-
-logger: Log = Log("aiolock.hold")
 
 
 class Block(Protocol):
@@ -55,8 +52,8 @@ class OpenLease(Protocol):
     @property
     def released(self) -> bool: ...
 
-    def _give_up(self, ending: Ending) -> EndOfLease:
-        """Release it with a given ending."""
+    def _give_up(self, ending: Ending, abandoned: bool = False) -> EndOfLease:
+        """Release it with a given ending; `abandoned` if its task has ended inside its block."""
 
 
 class LossListener(Protocol):
@@ -73,6 +70,12 @@ class LossListener(Protocol):
 
     def lost(self, hold: Hold) -> None:
         """The hold is lost, and not yet ended."""
+
+    def tell_lost(self, hold: Hold) -> None:
+        """Tell observers of the loss."""
+
+    def tell_renewed(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
+        """Tell observers of an extension."""
 
     def of_task(self, task: asyncio.Task[object] | None) -> tuple[OpenLease, ...]:
         """The leases of `task` on the name, innermost last."""
@@ -104,11 +107,16 @@ class Hold(Term):
         clock: the clock of all its times.
         scheduler: calls it when it is due.
         listener: told once, when it is lost.
+        now: the clock's time.
+
+    Attributes:
+        began: clock time since which it is held.
     """
 
     __slots__ = (
         "__weakref__",
         "abandoned",
+        "began",
         "capacity",
         "depth",
         "leases",
@@ -129,9 +137,11 @@ class Hold(Term):
         clock: Clock,
         scheduler: Scheduler,
         listener: LossListener,
+        now: float,
     ) -> None:
         super().__init__(entry, grant, clock, scheduler)  # its `calls` are of all leases together
         outcome = grant.outcome
+        self.began: float = now
         self.abandoned: bool = outcome.abandoned
         self.capacity: int = outcome.capacity
         self.tainted: bool = entry.tainted
@@ -156,13 +166,10 @@ class Hold(Term):
         if reason is LossReason.UNREACHABLE and self._error is None:
             self._error = self.listener.unreachable
         self.listener.lost(self)
-        tell = logger.warning if reason in CALM else logger.error
-        tell(
-            "lost lock %r: %s",
-            self.calls.name,
-            self.explain(),
-            extra={"lock_name": self.calls.name, "loss_reason": reason.value, "fence": self.fence},
-        )
+        self.listener.tell_lost(self)
+
+    def _extended(self, deadline: float, pttl: int, sent_at: float) -> None:
+        self.listener.tell_renewed(self, deadline, pttl, sent_at)
 
     def end(self) -> None:
         """End it: it was released, moved, or given up."""

@@ -8,10 +8,7 @@ import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from ..log import Log
 from .hold import LossListener, OpenLease
-
-logger: Log = Log("aiolock.lease")
 
 
 class TaskHolds:
@@ -135,12 +132,7 @@ class Holds:
                 lease._hold.strays += (weakref.ref(lease),)
             else:
                 lease._guard.abandon()
-                lease._give_up("dirty")
-                logger.error(
-                    "a task ended inside `async with` on lock %r without leaving it: released",
-                    lease.name,
-                    extra={"lock_name": lease.name},
-                )
+                lease._give_up("dirty", abandoned=True)
 
 
 def _without(leases: tuple[OpenLease, ...], lease: OpenLease) -> tuple[OpenLease, ...]:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from ..clock import format_seconds, in_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
+from ..events import Released
 from ..scripts.base import Ending
 from .caller import caller
 from .calls import Calls, Contention
@@ -42,6 +43,9 @@ class Home(Protocol):
 
     def detach(self, lease: Lease) -> ReleaseResult:
         """End the lease here: its hold continues elsewhere."""
+
+    def tell_left(self, lease: Lease, result: ReleaseResult, abandoned: bool = False) -> None:
+        """Tell observers that it has ended, by its release or because its task has ended."""
 
     def collected(self, hold: Hold) -> None:
         """A lease of `hold` was garbage collected unreleased; called from any thread."""
@@ -243,8 +247,9 @@ class Lease:
         self.ensure()
         self._check_alone()
         ticket = Ticket.of(self._hold, self._home.runtime.keys)
-        self._result = self._home.detach(self)
+        self._result = result = self._home.detach(self)
         self._detached = True
+        self._home.tell_left(self, result)
         return ticket.encode()
 
     def release(self, n: int | None = None) -> Releasing:
@@ -272,10 +277,7 @@ class Lease:
         rest = 0 if n is None else self._without(n)
         if rest:
             return Releasing(self._home.lessen(self, rest))
-        if self._result is None:
-            ending: Ending = "clean" if self._hold.check() is None else "dirty"
-            self._result = self._home.leave(self, ending)
-        return Releasing(self._result)
+        return Releasing(self._result or self._give_up("clean" if self._hold.check() is None else "dirty"))
 
     async def __aenter__(self) -> Lease:
         """Guard a block with a lease that guards none yet; the block's end releases it, as with `async with lock`.
@@ -314,10 +316,12 @@ class Lease:
         if isinstance(self._guard, Guard):
             await self._guard.exit(asyncio.current_task(), kind, error, trace)
 
-    def _give_up(self, ending: Ending) -> ReleaseResult:
+    def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
         """Release it with a given ending; `release()` and the guard use this."""
         if self._result is None:
-            self._result = self._home.leave(self, ending)
+            self._result = result = self._home.leave(self, ending)
+            if self._hold.reason is None and (abandoned or self._home.runtime.observers.wants(Released)):
+                self._home.tell_left(self, result, abandoned)
         return self._result
 
     def shielded(self, manager: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:

@@ -20,8 +20,6 @@ EXPLAINED = {
     LossReason.MAX_HOLD: "it was held for longer than max_hold",
     LossReason.CLOSED: "its manager was closed",
 }
-CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
-"""Losses that someone asked for: logged as WARNING, not ERROR."""
 
 
 def explain_loss(reason: LossReason, blocked: float, failure: AiolockError | None) -> str:

@@ -18,6 +18,7 @@ from .release import PendingRelease
 from .renewals import Renewable
 from .runtime import Runtime
 from .scheduler import NEVER
+from .telling import tell_granted
 from .wait import Wait
 from .waiter import Waiter
 
@@ -232,6 +233,8 @@ class QueueEntry:
         if self.state is not ASKING:
             return  # given up, or a message was faster
         if isinstance(outcome, Granted):
+            if self.wait is not None:
+                self.wait.attempts += 1
             asker, policy = self.asker, self.asker.policy
             # A request that did not ask to be queued was granted at once, or as a copy of such a request.
             provisional = outcome.pttl < policy.ttl_ms and asker.liveness_ms > 0
@@ -274,6 +277,7 @@ class QueueEntry:
             Confirmation(self, grant)
         else:
             gate.granted(self, grant)
+            tell_granted(runtime, self)
 
     def revoked(self, fence: str) -> None:
         """What it was granted with this fence was ended by force."""
@@ -325,6 +329,7 @@ class QueueEntry:
         elif isinstance(outcome, Granted) and not self.gate.runtime.backend.abilities.tells_grants:
             self.ask()  # the answer to a request of its own counts
         elif isinstance(outcome, Granted):
+            self.waits().attempts += 1
             self.gate.granted(self, Grant(outcome, sent_at, self.asker.policy, self.asker.calls.one_refresh))
         elif isinstance(outcome, Failed):
             self.unknown(BackendError(self.asker.calls.name, outcome.error, outcome.transient))

@@ -27,10 +27,11 @@ class ReleaseResult:
 
     Attributes:
         outcome: the server's answer, or why there is none; None until then.
+        handed_on: its request gives the name to another task of this process, unless it is the turn of others.
         sent_at: clock time at which its request was written, if that is known.
     """
 
-    __slots__ = ("_failure", "_hold", "_observers", "_runtime", "outcome", "sent_at")
+    __slots__ = ("_failure", "_hold", "_observers", "_runtime", "handed_on", "outcome", "sent_at")
 
     def __init__(self, runtime: Runtime, hold: Hold) -> None:
         self._runtime = runtime
@@ -38,6 +39,7 @@ class ReleaseResult:
         self._failure: LockLost | BackendError | None = hold.loss() if hold.reason is not None else None
         self._observers: tuple[asyncio.Future[None], ...] = ()
         self.outcome: ReleaseOutcome | BackendError | None = None
+        self.handed_on: bool = False
         self.sent_at: float = 0.0
 
     def settle(self, outcome: ReleaseOutcome | BackendError, resent: bool = False) -> None:
@@ -68,6 +70,7 @@ class ReleaseResult:
         elif self._runtime.clock.now() < hold.deadline or hold.unconfirmed:
             hold.reason = missing.reason
             self._failure = hold.loss()
+            hold.listener.tell_lost(hold)
 
     def raise_failure(self) -> None:
         """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""

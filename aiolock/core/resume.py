@@ -13,6 +13,7 @@ from .kinds import KINDS
 from .lease import Lease
 from .policy import Policy
 from .runtime import Runtime
+from .telling import tell_failed
 from .ticket import Ticket
 from .waiter import Unanswered
 
@@ -60,9 +61,11 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     except Unanswered:
         gate.leave_queue(waiter)
         silence = runtime.unanswered(ticket.name, "resuming")
+        tell_failed(runtime, calls, silence, waiter.began, requests=0)
         raise silence from silence.__cause__
-    except BaseException:
+    except BaseException as error:
         gate.leave_queue(waiter)
+        tell_failed(runtime, calls, error, waiter.began, requests=1)
         raise
 
 

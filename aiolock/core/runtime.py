@@ -18,6 +18,7 @@ from .fences import Fences
 from .hold import Hold
 from .holds import Holds
 from .limit import Limit
+from .observers import Observers
 from .patience import Patience
 from .policy import milliseconds
 from .poll import Poll
@@ -82,12 +83,21 @@ class Runtime:
         namespace: prefix of all keys.
         limits: the manager's numbers.
         waiting: how to wait without messages; None to be told.
+        observers: told what happens; None for the log alone.
     """
 
-    def __init__(self, backend: Backend, namespace: str, limits: Limits, waiting: Poll | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        namespace: str,
+        limits: Limits,
+        waiting: Poll | None = None,
+        observers: Observers | None = None,
+    ) -> None:
         self.backend = backend
         self.clock: Clock = backend.clock
         self.limits = limits
+        self.observers: Observers = observers or Observers()
         self.keys: Keys = Keys(namespace, backend.db)
         self.waiting: Waiting = Waiting(waiting)
         self.fences: Fences = Fences(namespace)
@@ -103,7 +113,7 @@ class Runtime:
 
     def _renew(self) -> None:
         """Create what each entry of the manager has anew."""
-        self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend).write)
+        self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend).write, self.observers.tell)
         self.patience: Patience = Patience(self.clock, self.scheduler, self.limits.request_timeout)
         self.subscriptions: Subscriptions = Subscriptions(self.backend, self.fall_back)
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ..clock import Clock, Timer
+from ..event_log import log_event
+from ..events import Event, WokeLate
 from ..log import Log
 from .policy import MAX_EARLY
 from .renewals import Renewable
@@ -22,7 +24,7 @@ SECONDS = 64
 NEVER = math.inf
 """The due time of what is not scheduled."""
 LATE = 1.0
-"""Seconds a wake-up may be late before it is logged."""
+"""Seconds a wake-up may be late before it is told."""
 
 
 class Scheduled(Protocol):
@@ -46,11 +48,15 @@ class Scheduler:
     Args:
         clock: the clock of all `due` times.
         write: writes the renewals that one wake-up has gathered.
+        tell: told of late wake-ups.
     """
 
-    def __init__(self, clock: Clock, write: Callable[[list[Renewable]], None]) -> None:
+    def __init__(
+        self, clock: Clock, write: Callable[[list[Renewable]], None], tell: Callable[[Event], None] = log_event
+    ) -> None:
         self._clock = clock
         self._write = write
+        self._tell = tell
         self._running = False
         # Most items are forgotten long before they are due. So they are first kept by the second, where they leave
         # nothing behind, and put in order only when that second has come.
@@ -176,7 +182,7 @@ class Scheduler:
             finally:
                 self._wake_next()
         if late > LATE:
-            logger.warning("woke %.2f s late: the event loop was blocked or the process stopped", late)
+            self._tell(WokeLate(late))
 
     def _call_due(self, now: float, late: float, renewals: list[Renewable]) -> None:
         """Call whatever is due, and what may be early with them; note what asks for a renewal."""

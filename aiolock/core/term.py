@@ -129,6 +129,15 @@ class Term:
     def _lost(self, reason: LossReason) -> None:
         """It is lost: called once."""
 
+    def _extended(self, deadline: float, pttl: int, sent_at: float) -> None:
+        """It was extended by `pttl` ms, by the answer to what was written at `sent_at`.
+
+        Args:
+            deadline: clock time at which it would have been lost.
+            pttl: ms that the server keeps it.
+            sent_at: clock time.
+        """
+
     def end(self) -> None:
         """End it: it was released, moved, or given up."""
         self.ended = True
@@ -179,8 +188,11 @@ class Term:
         if self.check() is not None or self.ended:
             return
         if isinstance(outcome, Renewed):
+            deadline, confirms, pttl = self.deadline, self.unconfirmed, outcome.pttl
             self._metadata, self._margin = "", self.policy.margin
-            self.extend(sent_at, outcome.pttl)
+            self.extend(sent_at, pttl)
+            if not confirms and (self.policy.renew or pttl >= self.ttl_ms):  # a fixed one may only have been looked at
+                self._extended(deadline, pttl, sent_at)
         elif isinstance(outcome, Failed):
             message = f"could not renew {self.calls.name!r}: {outcome.error}"
             self.unknown(BackendError(self.calls.name, message, outcome.transient))

@@ -22,7 +22,7 @@ class Wait:
     Attributes:
         refusal: the last answer that named a holder.
         failure: why an attempt after that got no verdict.
-        attempts: how often it was refused, queued or refreshed, or got no verdict.
+        attempts: how often it was refused, queued or refreshed, or got no verdict; also the answer that granted it.
         failures: how often in a row it got no verdict.
         queue_number: its number in the queue, if the client keeps it; 0 for a new one.
         serial: a later message has a higher one.

@@ -55,6 +55,7 @@ class Waiter(Generic[E]):
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
             process's.
         asked: its process asked for it when it came.
+        began: clock time at which it came.
         outcome: done with the entry's grant; or with the refusal.
     """
 
@@ -62,6 +63,7 @@ class Waiter(Generic[E]):
         "_expires",
         "_queue",
         "asked",
+        "began",
         "calls",
         "due",
         "entry",
@@ -83,6 +85,7 @@ class Waiter(Generic[E]):
         self.queues: bool = timeout != 0
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False
+        self.began: float = 0.0
         self.entry: E | None = None
         self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.Future()
         self.due: float = NEVER

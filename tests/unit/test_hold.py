@@ -12,9 +12,10 @@ import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
 from aiolock.backends.memory import finish
-from aiolock.core.losses import CALM, EXPLAINED
+from aiolock.core.losses import EXPLAINED
 from aiolock.core.manager_channel import ManagerChannel
 from aiolock.core.queue_entry import QueueEntry
+from aiolock.event_log import CALM
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import change

@@ -13,7 +13,7 @@ import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
 LAYERS = [
-    {"errors", "clock", "log", "events"},
+    {"errors", "clock", "log", "events", "event_log"},
     {"scripts"},
     {"backends"},
     {"core"},

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
+from ...event_log import log_event
+from ...events import Event
 from ...scripts.base import Call
 from ...scripts.outcomes import awaits
 from ..base import Abilities, Wake
@@ -40,6 +42,7 @@ class ClusterBackend:
         pushes: False if there will be no subscription.
         channel: as for `Handshake`.
         companion: the backend that has the subscriptions: it has to listen on each node that this one uses.
+        tell: told when the connection to a node is lost, and when it is back.
 
     Attributes:
         clock: as given.
@@ -60,7 +63,9 @@ class ClusterBackend:
         pushes: bool = True,
         channel: str = "",
         companion: ClusterBackend | None = None,
+        tell: Callable[[Event], None] = log_event,
     ) -> None:
+        self._tell = tell
         self.clock: Clock = clock or SystemClock()
         self._seeds = seeds
         self._timeout = request_timeout
@@ -234,6 +239,7 @@ class ClusterBackend:
             handshake=Handshake(least, "cluster", self._channel, self._complaints.at(address)),
             elsewhere=elsewhere,
             disconnected=disconnected,
+            tell=self._tell,
         )
 
     def _verify(self) -> None:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
+from ...event_log import log_event
+from ...events import Disconnected, Event, Reconnected
 from ...log import Log
 from ...scripts.base import Call
 from ..base import Abilities, Wake
@@ -61,6 +63,7 @@ class RedisBackend:
         elsewhere: asked about requests that the server refused without having run them.
         disconnected: told each time the connection is lost, when it has asked about what was unanswered, and each time
             an attempt to connect has failed.
+        tell: told when the connection is lost, and when it is back.
 
     Attributes:
         clock: as given.
@@ -86,6 +89,7 @@ class RedisBackend:
         handshake: Handshake | None = None,
         elsewhere: Elsewhere | None = None,
         disconnected: Callable[[], None] | None = None,
+        tell: Callable[[Event], None] = log_event,
     ) -> None:
         self._connector = source if isinstance(source, Connector) else ServerConnector(source, pushes)
         self.address: str = self._connector.address
@@ -99,6 +103,7 @@ class RedisBackend:
         self._dialer = Dialer(self._connector, self._handshake)
         self._refusals = Refusals(elsewhere, self._handshake.complaints)
         self._disconnected: Callable[[], None] = disconnected or _nothing
+        self._tell = tell
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
         self._session: Session | None = None
@@ -286,10 +291,10 @@ class RedisBackend:
         self._outbox.disconnected()
         for request in session.replies.requests():
             self._outbox.unanswered(request, lost(request.name, request.doing, cause))
-        logger.warning("the connection to Redis %s, connecting again", fate(cause))
         self._resumes = True
         self._keep_connecting()
         self._disconnected()
+        self._tell(Disconnected(self.address, cause, fate(cause)))
 
     def _keep_connecting(self) -> None:
         loop = asyncio.get_running_loop()
@@ -313,8 +318,12 @@ class RedisBackend:
                 told.add(passing)
                 self._disconnected()
             else:
+                again = self._resumes
                 self._resume(link)
-                logger.info("connected to Redis after %.1f s", loop.time() - began)
+                if again:
+                    self._tell(Reconnected(self.address, loop.time() - began))
+                else:
+                    logger.info("connected to Redis after %.1f s", loop.time() - began)
 
     def _attempted(self) -> None:
         attempt, self._attempt = self._attempt, None

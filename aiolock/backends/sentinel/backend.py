@@ -8,6 +8,8 @@ from functools import partial
 
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError
+from ...event_log import log_event
+from ...events import Event
 from ...log import Log
 from ..base import Abilities
 from ..redis import Address, Handshake, RedisBackend, Replicas, Sentinels
@@ -40,6 +42,7 @@ class SentinelBackend(ReplicatedBackend):
         replicas: the replicas that must acknowledge a grant; None for none.
         pushes: False if there will be no subscription.
         channel: one without listeners, for the question whether messages may be published; "" to ask nothing.
+        tell: told when a connection to the master is lost, and when it is back.
 
     Attributes:
         address: the service.
@@ -55,6 +58,7 @@ class SentinelBackend(ReplicatedBackend):
         replicas: Replicas | None = None,
         pushes: bool = True,
         channel: str = "",
+        tell: Callable[[Event], None] = log_event,
     ) -> None:
         self.address: str = sentinels.service
         self.abilities: Abilities = Abilities(tells_grants=False, notice=SETTLED if replicas is None else 0.0)
@@ -76,9 +80,16 @@ class SentinelBackend(ReplicatedBackend):
         plain, checked = self._connectors
         self._backends = (
             RedisBackend(
-                plain, clock=clock, request_timeout=request_timeout, pushes=pushes, handshake=Handshake(channel=channel)
+                plain,
+                clock=clock,
+                request_timeout=request_timeout,
+                pushes=pushes,
+                handshake=Handshake(channel=channel),
+                tell=tell,
             ),
-            RedisBackend(checked, clock=clock, request_timeout=request_timeout, replicas=replicas or witness),
+            RedisBackend(
+                checked, clock=clock, request_timeout=request_timeout, replicas=replicas or witness, tell=tell
+            ),
         )
         super().__init__(*self._backends)
 

@@ -1,0 +1,85 @@
+"""Tells observers what has happened. The log is the first of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from logging import DEBUG
+from typing import NoReturn
+
+from ..errors import ConfigurationError
+from ..event_log import SHOWN, log_event
+from ..events import Event, Observer
+from ..log import Log
+
+logger: Log = Log("aiolock.manager")
+
+
+class Observers:
+    """A manager's observers. Nothing that one of them does stops what it is told of.
+
+    Args:
+        observer: the user's: one, several, or None.
+
+    Raises:
+        ConfigurationError: not an observer.
+    """
+
+    __slots__ = ("_broken", "_each", "_listening")
+
+    def __init__(self, observer: Observer | Sequence[Observer] | None = None) -> None:
+        self._each: tuple[Observer, ...] = _checked(observer)
+        self._listening = bool(self._each)
+        self._broken: set[tuple[int, type[BaseException]]] = set()
+
+    def wants(self, kind: type[Event]) -> bool:
+        """Whether anyone listens to such events, which otherwise need not be created."""
+        return self._listening or SHOWN[kind](DEBUG)
+
+    def tell(self, event: Event) -> None:
+        """Tell all of them, after what has happened was dealt with."""
+        log_event(event)
+        for number, observer in enumerate(self._each):
+            try:
+                observer(event)
+            except (KeyboardInterrupt, SystemExit) as end:
+                _end_loop(end)
+            except BaseException as error:  # also a CancelledError: it is no one's cancellation
+                self._complain(number, error)
+
+    def _complain(self, number: int, error: BaseException) -> None:
+        kind = (number, type(error))
+        if kind not in self._broken:  # an observer that is always wrong must not flood the log
+            self._broken.add(kind)
+            text = "observer %r failed; such an error of it is not logged again"
+            logger.error(text, self._each[number], exception=error)
+
+
+def _end_loop(end: BaseException) -> None:
+    """Raise it out of the event loop, as an error in one of its callbacks: here it would leave things half done."""
+
+    def stop() -> NoReturn:
+        raise end
+
+    try:
+        asyncio.get_running_loop().call_soon(stop)
+    except RuntimeError:  # between two runs of the loop
+        raise end from None
+
+
+def _checked(observer: object) -> tuple[Observer, ...]:
+    if observer is None:
+        return ()
+    each = tuple(observer) if isinstance(observer, Sequence) and not callable(observer) else (observer,)
+    for one in each:
+        if not callable(one) or isinstance(one, type):
+            raise ConfigurationError(
+                "", f"an observer is called with each event: give a function, or an object with __call__, not {one!r}"
+            )
+        if inspect.iscoroutinefunction(one) or inspect.iscoroutinefunction(one.__call__):
+            raise ConfigurationError(
+                "", f"an observer is called, not awaited, and {one!r} is a coroutine function: give a plain function, "
+                "which may put the event into a queue"
+            )  # fmt: skip
+    return each

@@ -1,0 +1,146 @@
+"""What observers are told about locks: the events, made of what the core knows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..errors import AcquireTimeout, Holder
+from ..events import (
+    Abandoned,
+    Acquired,
+    AcquireFailed,
+    Granted,
+    Lost,
+    Refused,
+    Released,
+    Renewed,
+    TimedOut,
+)
+from .calls import Calls
+from .entry_state import GRANTED, State
+from .grant import Asker, Grant
+from .hold import Hold
+from .runtime import Runtime
+from .wait import Wait
+
+
+class Told(Protocol):
+    """What a message was about."""
+
+    owner: str
+    state: State
+    grant: Grant | None
+
+    @property
+    def asker(self) -> Asker: ...
+
+
+class Entry(Protocol):
+    """What was granted, or not."""
+
+    asked_at: float
+    wait: Wait | None
+
+
+class Refusal(Protocol):
+    """Why an attempt got nothing."""
+
+    @property
+    def holder(self) -> Holder | None: ...
+
+
+class Waiter(Protocol):
+    """A task that waited."""
+
+    asked: bool
+    began: float
+
+
+def answers(entry: Entry | None) -> int:
+    """How many answers of the server the entry has got."""
+    if entry is None:
+        return 0
+    return int(entry.asked_at > 0) if entry.wait is None else entry.wait.attempts
+
+
+def tell_admitted(runtime: Runtime, hold: Hold, waiter: Waiter, entry: Entry, now: float) -> None:
+    """A waiter has what its entry was granted. The caller has asked whether anyone wants to know."""
+    contended = not waiter.asked or (entry.wait is not None and entry.wait.refusal is not None)
+    _tell_acquired(runtime, hold, now - waiter.began, answers(entry), contended)
+
+
+def tell_nested(runtime: Runtime, hold: Hold, began: float) -> None:
+    """A task has one more level of a hold, which it has waited for since clock time `began`."""
+    if runtime.observers.wants(Acquired):
+        _tell_acquired(runtime, hold, runtime.clock.now() - began, 1, contended=False)
+
+
+def _tell_acquired(runtime: Runtime, hold: Hold, waited: float, requests: int, contended: bool) -> None:
+    name, kind = hold.calls.name, hold.calls.kind
+    event = Acquired(name, kind, hold.owner, hold.fence, hold.depth, waited, requests, contended, hold.abandoned)
+    runtime.observers.tell(event)
+
+
+def tell_failed(
+    runtime: Runtime, calls: Calls, error: BaseException, began: float | None = None, requests: int = 0
+) -> None:
+    """A task has no lock, because of `error`; it has waited since clock time `began`, if at all."""
+    observers, name, kind = runtime.observers, calls.name, calls.kind
+    waited = _since(runtime, began)
+    if not isinstance(error, AcquireTimeout):
+        if observers.wants(AcquireFailed):
+            observers.tell(AcquireFailed(name, kind, waited, error))
+    elif observers.wants(TimedOut):
+        observers.tell(TimedOut(name, kind, waited, requests, error.holder))
+
+
+def tell_refused(runtime: Runtime, calls: Calls, refusal: Refusal, began: float | None) -> None:
+    """The only attempt of a task, which began at clock time `began` if it asked at all, has found another owner."""
+    if runtime.observers.wants(Refused):
+        event = Refused(calls.name, calls.kind, _since(runtime, began), refusal.holder)
+        runtime.observers.tell(event)
+
+
+def _since(runtime: Runtime, began: float | None) -> float:
+    return 0.0 if began is None else runtime.clock.now() - began
+
+
+def tell_granted(runtime: Runtime, entry: Told) -> None:
+    """A message was about `entry`, which may be granted by it."""
+    grant = entry.grant
+    if entry.state is GRANTED and grant is not None and runtime.observers.wants(Granted):
+        calls = entry.asker.calls
+        runtime.observers.tell(Granted(calls.name, calls.kind, entry.owner, grant.outcome.fence))
+
+
+def tell_renewed(runtime: Runtime, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
+    """A hold was extended, as `Term` says."""
+    if not runtime.observers.wants(Renewed):
+        return
+    now = runtime.clock.now()
+    name, kind = hold.calls.name, hold.calls.kind
+    event = Renewed(name, kind, hold.owner, hold.fence, pttl / 1000, deadline - now, now - sent_at)
+    runtime.observers.tell(event)
+
+
+def tell_released(runtime: Runtime, hold: Hold, handed_on: bool, detached: bool) -> None:
+    """One level of a hold was given back. The caller has asked whether anyone wants to know."""
+    held = runtime.clock.now() - hold.began
+    name, kind = hold.calls.name, hold.calls.kind
+    runtime.observers.tell(Released(name, kind, hold.owner, hold.fence, hold.depth, held, handed_on, detached))
+
+
+def tell_abandoned(runtime: Runtime, hold: Hold, collected: bool = False) -> None:
+    """One level of a hold was given back, and not by its user."""
+    held = runtime.clock.now() - hold.began
+    name, kind = hold.calls.name, hold.calls.kind
+    runtime.observers.tell(Abandoned(name, kind, hold.owner, hold.fence, hold.depth, held, collected))
+
+
+def tell_lost(runtime: Runtime, hold: Hold) -> None:
+    """A hold is lost."""
+    assert hold.reason is not None
+    now = runtime.clock.now()
+    name, kind, late = hold.calls.name, hold.calls.kind, max(0.0, now - hold.deadline)
+    event = Lost(name, kind, hold.owner, hold.fence, hold.reason, now - hold.began, late, hold.explain())
+    runtime.observers.tell(event)

@@ -1,0 +1,113 @@
+"""Events as log lines: the first observer, always there, and shown as far as the levels of its loggers allow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import fields
+from typing import NamedTuple
+
+from .errors import LossReason
+from .events import (
+    Abandoned,
+    Acquired,
+    AcquireFailed,
+    Disconnected,
+    Event,
+    Granted,
+    HoldEvent,
+    Lost,
+    Reconnected,
+    Refused,
+    Released,
+    Renewed,
+    TimedOut,
+    WokeLate,
+)
+from .log import Log
+
+LOCK = Log("aiolock.lock")
+QUEUE = Log("aiolock.queue")
+HOLD = Log("aiolock.hold")
+LEASE = Log("aiolock.lease")
+REDIS = Log("aiolock.redis")
+SCHEDULER = Log("aiolock.scheduler")
+
+KEYS = {"name": "lock_name", "reason": "loss_reason"}
+"""Attributes of events that have another name in records, which have a `name` of their own."""
+
+
+class Line(NamedTuple):
+    """How an event looks in the log.
+
+    Attributes:
+        log: the logger.
+        level: of the record.
+        message: names its values, which are those of the record's `extra`.
+    """
+
+    log: Log
+    level: int
+    message: str
+
+
+LINES: dict[type[Event], Line] = {
+    Acquired: Line(LOCK, logging.DEBUG, "acquired %(lock_name)r after %(waited).3f s, fence %(fence)d"),
+    Refused: Line(LOCK, logging.DEBUG, "%(lock_name)r was refused, held by %(holder)s"),
+    TimedOut: Line(LOCK, logging.DEBUG, "gave up on %(lock_name)r after %(waited).3f s, held by %(holder)s"),
+    AcquireFailed: Line(LOCK, logging.DEBUG, "did not acquire %(lock_name)r after %(waited).3f s: %(error)s"),
+    Granted: Line(QUEUE, logging.DEBUG, "was granted %(lock_name)r out of the queue, fence %(fence)d"),
+    Renewed: Line(HOLD, logging.DEBUG, "renewed %(lock_name)r %(headroom).3f s before it would have been lost"),
+    Released: Line(LOCK, logging.DEBUG, "released %(lock_name)r after %(held).3f s"),
+    Lost: Line(HOLD, logging.ERROR, "lost lock %(lock_name)r: %(explanation)s"),
+    Abandoned: Line(
+        LEASE, logging.ERROR, "a task ended inside `async with` on lock %(lock_name)r without leaving it: released"
+    ),
+    Disconnected: Line(REDIS, logging.WARNING, "the connection to Redis %(explanation)s, connecting again"),
+    Reconnected: Line(REDIS, logging.INFO, "connected to Redis after %(after).1f s"),
+    WokeLate: Line(
+        SCHEDULER, logging.WARNING, "woke %(late).2f s late: the event loop was blocked or the process stopped"
+    ),
+}
+SHOWN: dict[type[Event], Callable[[int], bool]] = {kind: line.log.shows for kind, line in LINES.items()}
+"""Whether anything comes of a record about such an event, by its level; found by one look, because every lock asks."""
+CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
+"""Losses that someone asked for."""
+CALM_LOSS = LINES[Lost]._replace(level=logging.WARNING)
+COLLECTED = Line(
+    LEASE, logging.WARNING, "lock %(lock_name)r was not released by its user, whose lease is gone: released"
+)
+
+
+def line_of(event: Event) -> Line:
+    """How `event` looks in the log."""
+    if isinstance(event, Lost) and event.reason in CALM:
+        return CALM_LOSS
+    if isinstance(event, Abandoned) and event.collected:
+        return COLLECTED
+    return LINES[type(event)]
+
+
+def values_of(event: Event) -> dict[str, object]:
+    """What its record says about `event`, by the keys of its `extra`."""
+    values: dict[str, object] = {KEYS.get(name, name): getattr(event, name) for name in _NAMES[type(event)]}
+    if isinstance(event, HoldEvent | Granted):
+        # Its number in its manager. Whoever knows all of the id can act as the owner.
+        values["owner"] = event.owner.rpartition(":")[2]
+    if isinstance(event, Lost):
+        values["loss_reason"] = event.reason.value
+    elif isinstance(event, Refused | TimedOut):
+        values["holder"] = str(event.holder or "an unknown owner")
+    elif isinstance(event, AcquireFailed | Disconnected):
+        values["error"] = repr(event.error)  # the error itself refers to what ran
+    return values
+
+
+def log_event(event: Event) -> None:
+    """Log an event, if anything comes of that; never raises."""
+    line = line_of(event)
+    if line.log.shows(line.level):
+        line.log.mapped(line.level, line.message, values_of(event))
+
+
+_NAMES = {kind: tuple([field.name for field in fields(kind)]) for kind in LINES}
