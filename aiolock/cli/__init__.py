@@ -1,0 +1,28 @@
+"""The command line: `aiolock`, or `python -m aiolock`. Needs the extra `cli`.
+
+Each command is in a file of its own name. They are a user of the library like any other: `run` and `force-release` use
+a manager; the commands that only look read the keys themselves (`aiolock/backends/survey.py`), and change nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+EXTRA = ("click", "rich")
+
+
+def main() -> int:
+    """Run the command in `sys.argv`.
+
+    Returns:
+        The exit code, if it does not raise `SystemExit` with that; see `aiolock.cli.exits`.
+    """
+    try:
+        from .app import app
+    except ModuleNotFoundError as missing:
+        if missing.name not in EXTRA:
+            raise
+        print("aiolock: the command line needs an extra: pip install 'aiolock-redis[cli]'", file=sys.stderr)
+        return 2
+    app(prog_name="aiolock")  # raises SystemExit
+    return 0

@@ -1,0 +1,128 @@
+"""Where the servers are: the options that every command has, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar, Unpack
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from ..errors import ConfigurationError
+from ..manager import LockManager
+from ..manager_options import ManagerOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+URL = "redis://localhost:6379"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The servers that a command talks to.
+
+    Attributes:
+        urls: of the server, or of some nodes of the cluster; with Sentinels, only its credentials and database matter.
+        cluster: whether they are nodes of a cluster.
+        sentinels: addresses of Sentinels.
+        service: what these call the master.
+        namespace: prefix of all keys.
+    """
+
+    urls: tuple[str, ...]
+    cluster: bool
+    sentinels: tuple[str, ...]
+    service: str
+    namespace: str
+
+    def check(self) -> None:
+        """Raise if the options contradict each other.
+
+        Raises:
+            ConfigurationError: they do.
+        """
+        if bool(self.sentinels) != bool(self.service) or (self.cluster and self.service):
+            raise ConfigurationError("", "Sentinels need --sentinel and --service, and a cluster needs neither")
+        if len(self.urls) > 1 and not self.cluster:
+            raise ConfigurationError("", "several URLs are several nodes of one cluster: add --cluster")
+        if any(url.startswith("memory:") for url in self.urls):
+            raise ConfigurationError("", "locks in the memory of another process cannot be reached")
+
+    def manager(self, **options: Unpack[ManagerOptions]) -> LockManager:
+        """Return a manager for these servers.
+
+        Raises:
+            ConfigurationError: an option that cannot work.
+        """
+        self.check()
+        options["namespace"] = self.namespace
+        if self.cluster:
+            return LockManager.cluster(self.urls, **options)
+        if self.service:
+            user, password, db = self.credentials()
+            addresses = [_address(one) for one in self.sentinels]
+            return LockManager.sentinel(
+                addresses, service=self.service, username=user, password=password, db=db, **options
+            )
+        return LockManager(self.urls[0], **options)
+
+    def credentials(self) -> tuple[str | None, str | None, int]:
+        """User, password and database of the first URL."""
+        try:
+            parts = urlsplit(self.urls[0])
+            db = parts.path.strip("/")
+            return unquote(parts.username or "") or None, unquote(parts.password or "") or None, int(db or 0)
+        except ValueError:
+            raise ConfigurationError("", "not a Redis URL: write redis://user:password@host:port/db") from None
+
+
+def _address(sentinel: str) -> str | tuple[str, int]:
+    """A Sentinel's URL as it is; host and port apart."""
+    if "://" in sentinel:
+        return sentinel
+    host, _, port = sentinel.rpartition(":")
+    if not host or not port.isdecimal():
+        host, port = sentinel, "26379"
+    return host.strip("[]"), int(port)
+
+
+def connected(command: Callable[Concatenate[Connection, P], R]) -> Callable[P, R]:
+    """Give a command the options that say where the servers are; it gets them as one `Connection`."""
+
+    @wraps(command)
+    def with_connection(*args: P.args, **options: P.kwargs) -> R:
+        taken = {name: options.pop(name) for name in ("url", "cluster", "sentinel", "service", "namespace")}
+        connection = Connection(
+            urls=taken["url"] or (URL,),  # type: ignore[arg-type]
+            cluster=bool(taken["cluster"]),
+            sentinels=taken["sentinel"],  # type: ignore[arg-type]
+            service=str(taken["service"] or ""),
+            namespace=str(taken["namespace"]),
+        )
+        return command(connection, *args, **options)
+
+    for option in reversed(_OPTIONS):
+        with_connection = option(with_connection)
+    return with_connection
+
+
+_OPTIONS = (
+    click.option(
+        "--url", metavar="URL", multiple=True, envvar="AIOLOCK_URL",
+        help=f"Server, by default {URL}. With --cluster, one or more nodes. Other users of the machine can see it in "
+        "the list of processes: with a password in it, set AIOLOCK_URL instead.",
+    ),
+    click.option("--cluster", is_flag=True, envvar="AIOLOCK_CLUSTER", help="It is a Redis Cluster."),
+    click.option(
+        "--sentinel", metavar="HOST:PORT", multiple=True, envvar="AIOLOCK_SENTINEL",
+        help="A Sentinel; give all of them. User, password and database of the master are then those of the URL.",
+    ),
+    click.option("--service", metavar="NAME", envvar="AIOLOCK_SERVICE", help="What the Sentinels call the master."),
+    click.option(
+        "--namespace", metavar="TEXT", default="aiolock", show_default=True, envvar="AIOLOCK_NAMESPACE",
+        help="Prefix of all keys.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""How a command ends: its exit code, and one line that says why."""
+
+from __future__ import annotations
+
+import enum
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import click
+
+from ..errors import AiolockError, BackendError, ConfigurationError, LockLost, NotAcquired, WaitTimeout
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of ours; `run` passes on those of its command."""
+
+    OK = 0
+    """Done."""
+    NO = 1
+    """The answer is no: there is nothing of that name, nobody held it, or the doctor found what must be mended."""
+    USAGE = 2
+    """It cannot work as it was written, or the extra is not installed."""
+    UNREACHABLE = 69
+    """Redis is unreachable or refuses (EX_UNAVAILABLE)."""
+    BUSY = 75
+    """Another one has the lock, or the time to wait is over (EX_TEMPFAIL)."""
+    LOST = 79
+    """The lock was lost while the command ran, and the command was stopped."""
+    NOT_EXECUTABLE = 126
+    """The command was found, but cannot be run."""
+    NOT_FOUND = 127
+    """The command was not found."""
+
+
+def of_signal(number: int) -> int:
+    """The exit code of a process that a signal ended, as shells have it."""
+    return 128 + number
+
+
+def say(text: str) -> None:
+    """Tell the user something beside the output."""
+    click.echo(f"aiolock: {text}", err=True)
+
+
+def leave(code: int, text: str = "") -> NoReturn:
+    """End the command.
+
+    Raises:
+        SystemExit: with the code.
+    """
+    if text:
+        say(text)
+    raise SystemExit(int(code))
+
+
+@contextmanager
+def errors_as_exits() -> Iterator[None]:
+    """Turn the library's errors into exit codes and a line each. Their messages never contain a URL or password.
+
+    Raises:
+        SystemExit: with the code.
+    """
+    try:
+        yield
+    except AiolockError as error:
+        leave(_code_of(error), str(error))
+    except KeyboardInterrupt:
+        leave(of_signal(signal.SIGINT))
+    except BrokenPipeError:
+        leave(of_signal(signal.SIGPIPE))
+
+
+def _code_of(error: AiolockError) -> ExitCode:
+    match error:
+        case ConfigurationError():
+            return ExitCode.USAGE
+        case BackendError():
+            return ExitCode.UNREACHABLE
+        case LockLost():
+            return ExitCode.LOST
+        case NotAcquired() | WaitTimeout():
+            return ExitCode.BUSY
+    return ExitCode.NO

@@ -1,0 +1,170 @@
+"""The command of `run`: a process group that lives at most as long as its lease."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from ..clock import Clock, pause
+from ..core.lease import Lease
+from .exits import ExitCode, of_signal
+from .keeper import Keeper
+from .signals import Signals
+from .terminal import Terminal
+
+KILL_SHARE = 0.2
+"""The part of the margin that is left when the command is killed: for the kernel, and for a busy machine."""
+_LOOK = 0.02
+"""Seconds between two looks whether the rest of a group has ended: nothing tells us of processes that are not ours."""
+
+
+class Unstartable(Exception):
+    """The command cannot be started.
+
+    Args:
+        code: the exit code for that.
+        text: why.
+    """
+
+    def __init__(self, code: ExitCode, text: str) -> None:
+        super().__init__(text)
+        self.code: ExitCode = code
+
+
+class Job:
+    """Runs one command under a lease, in a process group of its own.
+
+    Args:
+        command: program and arguments.
+        clock: of the lease.
+        signals: caught already; passed on to the command.
+    """
+
+    def __init__(self, command: Sequence[str], clock: Clock, signals: Signals) -> None:
+        self._command = list(command)
+        self._clock = clock
+        self._signals = signals
+        self._group = 0
+        self._ended: asyncio.Future[int] | None = None
+
+    async def run(self, lease: Lease) -> int:
+        """Run the command to its end, unless the lease is lost before.
+
+        After a loss its group is asked to end (TERM), and what is left of it is killed when a fifth of the margin is
+        left: before the server would let another holder in. If that time is over already, it is killed at once.
+
+        Returns:
+            Its exit code.
+
+        Raises:
+            Unstartable: it was not started.
+            LockLost: it was stopped.
+
+        Cancellation: it is killed.
+        """
+        keeper, terminal = Keeper(), Terminal()
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        lost = asyncio.ensure_future(lease.wait_lost())
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            self._signals.pass_to(self._signal)
+            process = self._start(lease)
+            self._group = process.pid
+            keeper.keep(process.pid)
+            loop.add_signal_handler(signal.SIGCHLD, self._look, process, lease, terminal)
+            self._look(process, lease, terminal)
+            await asyncio.wait((self._ended, lost), return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                await self._stop(lease)
+                raise lease._hold.loss()
+            return self._ended.result()
+        finally:
+            lost.cancel()
+            loop.remove_signal_handler(signal.SIGCHLD)
+            if process is not None:
+                if not self._ended.done():  # cancelled, or an error of ours: nothing may run on without the lock
+                    self._signal(signal.SIGKILL)
+                    process.wait()
+                terminal.take_back(process.pid)
+            self._group = 0
+            keeper.end()
+            terminal.close()
+
+    def _start(self, lease: Lease) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "AIOLOCK_NAME": lease.name, "AIOLOCK_FENCE": str(lease.fence)}
+        program = self._command[0]
+        try:
+            return subprocess.Popen(self._command, env=environment, process_group=0)
+        except FileNotFoundError:
+            raise Unstartable(ExitCode.NOT_FOUND, f"{program}: not found") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise Unstartable(ExitCode.NOT_EXECUTABLE, f"{program}: {reason}") from None
+
+    def _look(self, process: subprocess.Popen[bytes], lease: Lease, terminal: Terminal) -> None:
+        """A child has changed its state: find out if it is the command, and how."""
+        assert self._ended is not None
+        while not self._ended.done():
+            pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status):
+                self._stopped(os.WSTOPSIG(status), lease, terminal)
+                continue
+            code = os.waitstatus_to_exitcode(status)
+            process.returncode = code
+            self._ended.set_result(code if code >= 0 else of_signal(-code))
+
+    def _stopped(self, by: int, lease: Lease, terminal: Terminal) -> None:
+        """It was stopped. If it wants the terminal, it gets that; if the user stopped it, so are we, and a shell can
+        continue both. While we are stopped, nobody renews the lease: if it is lost by then, the command never goes on.
+        """
+        wants = by in (signal.SIGTTIN, signal.SIGTTOU)
+        if wants and terminal.foreground == os.getpgrp() and terminal.lend(self._group):
+            self._signal(signal.SIGCONT)
+            return
+        if not terminal.foreground or (by == signal.SIGSTOP and terminal.foreground != self._group):
+            return
+        had = terminal.foreground == self._group
+        terminal.take_back(self._group)
+        self._signals.stop_here()
+        if not lease.lost:
+            if had or wants:
+                terminal.lend(self._group)
+            self._signal(signal.SIGCONT)
+
+    async def _stop(self, lease: Lease) -> None:
+        """End the whole group in time."""
+        now, hold = self._clock.now(), lease._hold
+        margin = hold.expiry - hold.deadline
+        until = min(now + margin, hold.expiry) - margin * KILL_SHARE
+        if now < until:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # a process that is stopped does not hear
+            while self._alive() and (now := self._clock.now()) < until:
+                await pause(self._clock, min(_LOOK, until - now))
+        self._signal(signal.SIGKILL)
+        assert self._ended is not None
+        await self._ended
+
+    def _alive(self) -> bool:
+        """Whether a process of the group is left."""
+        try:
+            os.killpg(self._group, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
+    def _signal(self, number: int) -> None:
+        """Send it to the whole group, if there is one."""
+        if self._group:
+            try:
+                os.killpg(self._group, number)
+            except (ProcessLookupError, PermissionError):
+                return

@@ -1,0 +1,44 @@
+"""The front of the command line: its extra, durations, and exit codes."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+
+import pytest
+
+import aiolock.cli
+from aiolock.cli.duration import Duration, in_words
+
+from .conftest import ROOT, CommandLine
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line that says what to install, by the name of our distribution."""
+    monkeypatch.setitem(sys.modules, "click", None)
+    monkeypatch.delitem(sys.modules, "aiolock.cli.app")
+    assert aiolock.cli.main() == 2
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    said = capsys.readouterr().err
+    assert f"pip install '{project['name']}[cli]'" in said
+    assert said.count("\n") == 1
+    assert project["scripts"] == {"aiolock": "aiolock.cli:main"}
+
+
+def test_version(cli: CommandLine) -> None:
+    result = cli("--version")
+    assert (result.exit_code, result.stdout) == (0, f"aiolock, version {aiolock.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5", 5.0), ("500ms", 0.5), ("1.5s", 1.5), ("5m", 300.0), ("20h", 72000.0), ("7 d", 604800.0)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0s"), (12.34, "12.3s"), (250, "4m10s"), (12000, "3h20m"), (187200, "2d04h")]
+)
+def test_durations_in_words(seconds: float, text: str) -> None:
+    assert in_words(seconds) == text

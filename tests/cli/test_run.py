@@ -1,0 +1,223 @@
+"""`aiolock run`: what becomes of the command, of the lock, and of the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from aiolock import LockLost, LockManager, LossReason
+from aiolock.cli.run import Skipped, Wanted, _run
+from aiolock.testing.server import RedisServer
+from tests.support import redis_cli
+
+from .conftest import CommandLine, alive
+
+TRAP = "trap 'echo term >> note' TERM; echo $$ >> note; while :; do sleep 0.02; done"
+"""A shell that notes its pid, and each SIGTERM, and goes on."""
+
+
+def wanted(command: str, window: float | None = None, timeout: float | None = None, repeat: str = "never") -> Wanted:
+    """A command of the shell, under the lock `a`."""
+    return Wanted("a", ("sh", "-c", command), timeout, window, repeat)
+
+
+def lines_of(note: Path) -> list[str]:
+    return note.read_text().splitlines() if note.exists() else []
+
+
+@contextlib.contextmanager
+def taken(url: str, name: str = "a") -> Iterator[None]:
+    """Meanwhile another process has the lock."""
+
+    async def take() -> None:
+        async with LockManager(url) as locks:
+            await (await locks.lock(name, metadata="elsewhere").acquire()).detach()
+
+    asyncio.run(take())
+    yield
+
+
+@contextlib.asynccontextmanager
+async def running(
+    manager: LockManager, command: Wanted, note: Path, lines: int = 1
+) -> AsyncIterator[asyncio.Task[int]]:
+    """It runs, and has noted this much."""
+    task = asyncio.create_task(_run(manager, command))
+    try:
+        async with asyncio.timeout(20):
+            while len(lines_of(note)) < lines:  # noqa: ASYNC110 - other processes
+                await asyncio.sleep(0.01)
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("true", 0),
+        ("exit 3", 3),
+        ("kill -9 $$", 137),
+        ("kill -TERM $$", 143),
+    ],
+)
+def test_the_exit_code_is_the_commands(cli: CommandLine, command: str, code: int) -> None:
+    assert cli("run", "a", "--", "sh", "-c", command).exit_code == code
+
+
+@pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("/dev/null", 126), ("a\0b", 126)])
+def test_a_command_that_cannot_start(cli: CommandLine, program: str, code: int) -> None:
+    """And the lock is free again."""
+    result = cli("run", "a", "--", program)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith(f"aiolock: {program}: ")
+    assert cli("run", "--skip-if-held", "a", "--", "true").exit_code == 0
+
+
+def test_the_command_knows_its_lock(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by Job._start."""
+    monkeypatch.chdir(cli.folder)
+    for _ in range(2):
+        assert cli("run", "order:42", "--", "sh", "-c", "echo $AIOLOCK_NAME $AIOLOCK_FENCE >> note").exit_code == 0
+    (name, first), (_, second) = (line.split() for line in cli.noted())
+    assert name == "order:42"
+    assert int(first) < int(second)
+
+
+def test_a_lock_that_is_held(cli: CommandLine) -> None:
+    with taken(cli.url):
+        for patience in ("--skip-if-held", "--timeout=50ms"):
+            result = cli("run", patience, "a", "--", "true")
+            assert result.exit_code == 75
+            assert "elsewhere" in result.stderr
+            assert "not run" in result.stderr
+        silent = cli("run", "--skip-if-held", "-q", "-E", "0", "a", "--", "false")
+        assert (silent.exit_code, silent.output) == (0, "")
+
+
+def test_a_server_that_is_away(cli: CommandLine) -> None:
+    """The password is not shown."""
+    result = cli("run", "--url", "redis://me:secret@127.0.0.1:1", "a", "--", "true")
+    assert result.exit_code == 69
+    assert "secret" not in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--ttl", "soon"],
+        ["--once", "1h", "--timeout", "1"],
+        ["--service", "mymaster"],
+        ["--url", "memory://"],
+        ["--url", "redis://u:secret@a:b"],
+        ["--ttl", "1ms"],
+    ],
+)
+def test_what_cannot_work(cli: CommandLine, words: list[str]) -> None:
+    result = cli("run", *words, "a", "--", "true")
+    assert result.exit_code == 2
+    assert "secret" not in result.output
+
+
+async def test_a_lost_lock_ends_the_command(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked first: it may clean up for most of the margin."""
+    monkeypatch.chdir(tmp_path)
+    note = tmp_path / "note"
+    polite = "trap 'echo bye >> note; exit 0' TERM; echo $$ >> note; while :; do sleep 0.02; done"
+    async with LockManager(redis_url) as locks, running(LockManager(redis_url), wanted(polite), note) as task:
+        assert await locks.lock("a").force_release()
+        with pytest.raises(LockLost) as lost:
+            await asyncio.wait_for(task, 20)
+        assert lost.value.reason is LossReason.REVOKED
+    assert lines_of(note)[1:] == ["bye"]
+
+
+async def test_nothing_outlives_the_expiry(
+    own_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a command that ignores SIGTERM nor its children. Kept by Job._stop."""
+    monkeypatch.chdir(tmp_path)
+    note = tmp_path / "note"
+    manager = LockManager(own_server.url, ttl=1.5, margin=0.8, request_timeout=0.3)
+    async with running(manager, wanted(f"sh -c '{TRAP.replace(chr(39), chr(34))}' & {TRAP}"), note, lines=2) as task:
+        pids = [int(line) for line in lines_of(note)[:2]]
+        own_server.freeze()
+        with pytest.raises(LockLost) as lost:
+            await asyncio.wait_for(task, 20)
+        dead_at = time.time() * 1000
+        assert not any(map(alive, pids))
+        assert lost.value.reason is LossReason.UNREACHABLE
+        assert lines_of(note)[2:] == ["term", "term"]
+        own_server.thaw()
+        with redis_cli.client(own_server.url) as link:
+            state = link.get("aiolock:lock:{a}")
+        assert dead_at < int(state.split()[5])  # type: ignore[union-attr]
+
+
+async def test_who_wakes_late_kills_at_once(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the expiry another may be inside. Kept by Job._stop."""
+    monkeypatch.chdir(tmp_path)
+    note = tmp_path / "note"
+    async with running(LockManager(redis_url, ttl=0.5), wanted(TRAP), note) as task:
+        time.sleep(0.8)  # noqa: ASYNC251 - a process that stands still
+        with pytest.raises(LockLost) as lost:
+            await asyncio.wait_for(task, 20)
+    assert lost.value.reason is LossReason.LOOP_BLOCKED
+    assert len(lines_of(note)) == 1
+
+
+async def test_a_cancelled_run_leaves_nothing(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    note = tmp_path / "note"
+    async with running(LockManager(redis_url), wanted(TRAP), note) as task:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert not alive(int(note.read_text()))
+
+
+async def test_once(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = wanted("echo ran >> note; exit 4", window=60.0, repeat="interrupted")
+    assert await _run(LockManager(redis_url), job) == 4
+    with pytest.raises(Skipped, match=r"'a': failed by .*, begun .* ago: not run"):
+        await _run(LockManager(redis_url), job)
+    again = wanted("echo ran >> note", window=60.0, repeat="failed")
+    assert await _run(LockManager(redis_url), again) == 0
+    with pytest.raises(Skipped, match="succeeded"):
+        await _run(LockManager(redis_url), again)
+    assert (tmp_path / "note").read_text().split() == ["ran", "ran"]
+
+
+async def test_a_once_that_lost_its_lock_may_run_again(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was interrupted, neither failed nor done."""
+    monkeypatch.chdir(tmp_path)
+    job = wanted(TRAP, window=60.0, repeat="interrupted")
+    async with LockManager(redis_url) as locks:
+        async with running(LockManager(redis_url, ttl=0.5), job, tmp_path / "note") as task:
+            await locks.lock("a").force_release()
+            with pytest.raises(LockLost):
+                await asyncio.wait_for(task, 20)
+        assert await _run(LockManager(redis_url), wanted("true", window=60.0, repeat="interrupted")) == 0
+
+
+def test_a_release_that_is_refused(cli: CommandLine) -> None:
+    """The command ran to its end: its exit code stands."""
+    with redis_cli.client(cli.url) as link:
+        rule = ("on", ">secret", "~*", "&*", "+@all", "-zrange")
+        link.execute_command("ACL", "SETUSER", "limited", *rule)
+        try:
+            url = cli.url.replace("redis://", "redis://limited:secret@")
+            result = cli("run", "--url", url, "--ttl", "1s", "a", "--", "sh", "-c", "exit 5")
+        finally:
+            link.acl_deluser("limited")
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert "zrange" in result.stderr.lower()

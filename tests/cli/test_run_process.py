@@ -1,0 +1,139 @@
+"""`aiolock run` as a process: signals to it, its death, and a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import select
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from aiolock import LockManager
+
+from .conftest import CommandLine, alive, until
+
+GROUP = "sh -c 'echo $$ >> note; while :; do sleep 0.02; done' & echo $$ >> note; while :; do sleep 0.02; done"
+"""A shell and its child; both note their pids."""
+
+
+async def locked(url: str, name: str = "a") -> bool:
+    async with LockManager(url) as locks:
+        return await locks.lock(name).is_locked()
+
+
+def test_signals_reach_the_whole_command(cli: CommandLine) -> None:
+    """The lock is held until it has ended, and its exit code says by what. Kept by Signals.pass_to."""
+    trap = "trap 'echo usr1 >> note' USR1; trap 'echo hup >> note; exit 7' HUP; "
+    process = cli.start("run", "a", "--", "sh", "-c", trap + GROUP)
+    until(lambda: len(cli.noted()) == 2)
+    process.send_signal(signal.SIGUSR1)
+    until(lambda: "usr1" in cli.noted())
+    assert asyncio.run(locked(cli.url))
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(20) == 7
+    assert not any(alive(int(pid)) for pid in cli.noted()[:2])
+    assert not asyncio.run(locked(cli.url))
+
+
+def test_a_signal_ends_the_wait(cli: CommandLine) -> None:
+    """Before the command has begun it never begins."""
+
+    async def while_held() -> int:
+        async with LockManager(cli.url) as locks, locks.fair_lock("a"):
+            process = cli.start("run", "a", "--", "sh", "-c", "echo ran >> note")
+            async with asyncio.timeout(20):
+                while (info := await locks.fair_lock("a").info()) is None or not info.waiters:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            process.terminate()
+            return await asyncio.to_thread(process.wait, 20)
+
+    assert asyncio.run(while_held()) == 143
+    assert cli.noted() == []
+
+
+def test_a_killed_runner_takes_its_command_along(cli: CommandLine) -> None:
+    """Nobody would stop it when the lock expires. Kept by Keeper."""
+    process = cli.start("run", "a", "--", "sh", "-c", GROUP)
+    until(lambda: len(cli.noted()) == 2)
+    process.kill()
+    until(lambda: not any(alive(int(pid)) for pid in cli.noted()))
+    assert process.wait(20) == -signal.SIGKILL
+
+
+def test_a_frozen_runner_stops_its_command_when_it_wakes(cli: CommandLine) -> None:
+    process = cli.start("run", "--ttl", "500ms", "a", "--", "sh", "-c", f"trap '' TERM; {GROUP}")
+    until(lambda: len(cli.noted()) == 2)
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: not asyncio.run(locked(cli.url)))
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(20) == 79
+    assert not any(alive(int(pid)) for pid in cli.noted())
+    assert "LOOP_BLOCKED" in cli.errors
+
+
+class Screen:
+    """An interactive shell under a real terminal.
+
+    Args:
+        cli: for its environment.
+    """
+
+    def __init__(self, cli: CommandLine) -> None:
+        self.text = ""
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.chdir(cli.folder)
+            os.execvpe("sh", ["sh", "-i"], {**cli.environment, "PS1": "$ ", "ENV": ""})
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def shows(self, text: str) -> None:
+        """Wait until it is shown; what came before is forgotten."""
+        end = time.monotonic() + 20
+        while text not in self.text:
+            ready, _, _ = select.select([self._terminal], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"{text!r} is not shown, but {self.text!r}"
+            self.text += os.read(self._terminal, 4096).decode(errors="replace")
+        self.text = self.text.partition(text)[2]
+
+    def close(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self._terminal)
+
+
+@pytest.fixture
+def screen(cli: CommandLine) -> Iterator[Screen]:
+    screen = Screen(cli)
+    yield screen
+    screen.close()
+
+
+def test_a_terminal(cli: CommandLine, screen: Screen) -> None:
+    """The command may read from it; Ctrl-Z stops it and `fg` continues it, with its lock; Ctrl-C ends it.
+
+    Kept by Job._stopped and Terminal.lend.
+    """
+    screen.shows("$ ")
+    script = 'while read line; do [ "$line" != trap ] || trap "echo caught; exit 9" INT; echo "got $line"; done'
+    screen.type(f"{cli.python} -m aiolock run a -- sh -c '{script}'\n")
+    screen.shows("done'")
+    screen.type("one\n")
+    screen.shows("got one")
+    screen.type("\x1a")
+    screen.shows("$ ")
+    assert asyncio.run(locked(cli.url))
+    screen.type("fg\n")
+    screen.type("trap\n")
+    screen.shows("got trap")
+    screen.type("\x03")
+    screen.shows("caught")
+    screen.shows("$ ")
+    screen.type("echo code $?\n")
+    screen.shows("code 9")
+    assert not asyncio.run(locked(cli.url))
