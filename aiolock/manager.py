@@ -133,8 +133,8 @@ class LockManager(LockFactory):
         """Return a manager whose locks are kept by the masters of a Redis Cluster; it offers everything.
 
         Each name is on one master, and moves with its slot. There is one connection to each master that serves a name
-        in use, two with `min_replicas`. `LockManager(client)` with a `redis.asyncio.RedisCluster` does the same with
-        that client's settings.
+        in use, two with `min_replicas`, and one more while something is held or waited for. `LockManager(client)` with
+        a `redis.asyncio.RedisCluster` does the same with that client's settings.
 
         Args:
             urls: of some of the nodes, with the same credentials and without a database. One is enough to find the

@@ -78,13 +78,17 @@ class Backend(Protocol):
     @property
     def unreachable(self) -> AiolockError | None: ...
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         """Connect, on the running loop. You can open a closed backend again, on another loop too.
 
         Args:
             timeout: seconds for everything.
             reconnected: called each time a lost connection was replaced, after the unanswered calls were written again
                 and before the subscriptions are confirmed again.
+            needed: whether anything is held or waited for: asked now and then by a backend that then looks after its
+                servers. None: always.
 
         Raises:
             BackendError: unreachable, refused, or not a suitable server.

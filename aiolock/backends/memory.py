@@ -64,7 +64,9 @@ class MemoryBackend:
         self._deliveries: dict[str, Callable[[str], None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         if self._loop is not None and not self._loop.is_closed():
             raise ConfigurationError(
                 "", "this backend is already open: give each manager a backend of its own, on the same store"

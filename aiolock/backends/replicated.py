@@ -107,14 +107,16 @@ class ReplicatedBackend:
     def __repr__(self) -> str:
         return f"<ReplicatedBackend {self._plain!r} {self._checked!r}>"
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         """See `Backend.open`."""
         until = self.clock.now() + timeout
         self._lanes = {}
         self._closing = False
-        await self._plain.open(timeout=timeout, reconnected=reconnected)
+        await self._plain.open(timeout=timeout, reconnected=reconnected, needed=needed)
         try:
-            await self._checked.open(timeout=max(0.0, until - self.clock.now()), reconnected=reconnected)
+            await self._checked.open(timeout=max(0.0, until - self.clock.now()), reconnected=reconnected, needed=needed)
         except BaseException:
             await _close_at_once(self._plain)
             raise

@@ -115,7 +115,9 @@ class Lifecycle:
         runtime.bind()
         anyio.CancelScope()  # the first scope of a process imports modules for 25 ms, and no lock may be held meanwhile
         try:
-            await runtime.backend.open(timeout=runtime.limits.request_timeout, reconnected=self._verify)
+            await runtime.backend.open(
+                timeout=runtime.limits.request_timeout, reconnected=self._verify, needed=self._needed
+            )
             runtime.scheduler.start()
             if runtime.waiting.told:
                 await self._channel.listen()
@@ -150,6 +152,9 @@ class Lifecycle:
         self._runtime.unbind()
         self._entry = self._left = self._with_loop = None
         return True
+
+    def _needed(self) -> bool:
+        return bool(self._runtime.holds or self._runtime.queue_entries)
 
     def _verify(self) -> None:
         for hold in list(self._runtime.holds.values()):

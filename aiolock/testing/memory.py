@@ -68,8 +68,10 @@ class MemoryBackend(PlainMemoryBackend):
         self._backlog: list[tuple[Call[Any], asyncio.Future[Any]]] = []
         self._reconnected: Callable[[], None] | None = None
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
-        await super().open(timeout=timeout, reconnected=reconnected)
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
+        await super().open(timeout=timeout, reconnected=reconnected, needed=needed)
         self._reconnected = reconnected
 
     async def aclose(self) -> None:

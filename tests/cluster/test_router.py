@@ -187,6 +187,74 @@ async def test_a_master_that_was_replaced_has_its_holds_verified() -> None:
     assert world.verified == 1
 
 
+@pytest.mark.parametrize(
+    ("epoch", "knows_it", "moves"),
+    [(4, True, False), (5, True, True), (6, True, True), (0, True, False), (4, False, True)],
+    ids=["older", "of one age", "newer", "unknown", "another cluster"],
+)
+async def test_an_old_map_takes_nothing_away(epoch: int, knows_it: bool, moves: bool) -> None:
+    """Such as that of a master that was cut off, and replaced. Kept by Router._outdated."""
+    world = World()
+    world.epochs = {world.addresses[A]: 5}
+    world.learn()
+    for name in NAMES:
+        world.call(name)
+        world.owner[name] = world.addresses[B]
+    world.epochs = {world.addresses[B]: epoch, **({world.addresses[A]: 5} if knows_it else {})}
+    world.learn()
+    assert world.verified == moves
+    assert {owner.address.port for owner in world.router.owners if owner is not None} == {B if moves else A}
+
+
+async def test_a_silent_master_that_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was asked is asked of the new one, long before its connection is given up. Kept by Router._give_up."""
+    monkeypatch.setattr(routers, "GRACE", 0.01)
+    world = World()
+    works = [world.call("a"), world.call("a", wanted=False)]
+    world.owner["a"] = world.owner["b"] = world.addresses[B]
+    world.learn()
+    assert [work.asked_at for work in works] == [[], []]
+    async with asyncio.timeout(5.0):
+        while not all(work.asked_at for work in works):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    await heal(world)
+    assert len(works[0].runs) == 1
+    assert [len(work.results) for work in world.works] == [1, 1, 1]
+
+
+async def test_a_replaced_master_that_answers_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routers, "GRACE", 0.0)
+    world = World()
+    world.call("a")
+    world.owner["a"] = world.owner["b"] = world.addresses[B]
+    world.learn()
+    serve(world, A)  # MOVED
+    await asyncio.sleep(0.01)
+    assert world.links[world.addresses[A]].connected
+
+
+async def test_it_is_in_use() -> None:
+    """While something is needed, or a request is on its way. Kept by Router.in_use."""
+    world = World()
+    assert not world.router.in_use
+    world.needed = True
+    assert world.router.in_use
+    world.needed = False
+    world.call("a")
+    assert world.router.in_use
+    serve(world, A)
+    assert not world.router.in_use
+
+
+async def test_who_is_asked_first() -> None:
+    """Kept by Router.rank: not the master that may have been replaced."""
+    world = World()
+    world.call("a")
+    assert [world.router.rank(address) for address in world.addresses] == [1, 0, 0]
+    world.links[world.addresses[A]].lose(0)
+    assert world.router.rank(world.addresses[A]) == 2
+
+
 async def test_a_request_that_no_node_runs_can_be_withdrawn() -> None:
     """As long as the cluster is down: it was written, and did not run. Kept by Refusals and Transit."""
     world = World()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiolock.backends.cluster.slots import SLOTS, read_map, read_redirection, slot_of, tag_of
-from aiolock.backends.redis import Address
+from aiolock.backends.cluster.slots import SLOTS, Claim, read_map, read_redirection, slot_of, tag_of
+from aiolock.backends.redis import Address, ErrorReply
 from tests.support.cluster import Cluster
 from tests.support.generated import examples
 from tests.support.locks import KEYS
@@ -48,17 +48,53 @@ def test_a_map() -> None:
         [41, 50, [b"?", 6, b"id", {b"ip": b"10.0.0.6"}]],
         [51, 60, [b"?", 7, b"id", {}]],
     ]
-    known = read_map(reply, HERE, same)
+    known = read_map(reply, b"", HERE, same)
     owners = [known.owners[slot] for slot in (0, 10, 11, 21, 31, 41, 51, 61)]
     expected = [("a", 1), ("a", 1), ("10.0.0.1", 3), ("10.0.0.1", 4), ("10.0.0.5", 5), ("10.0.0.6", 6), None, None]
     assert owners == expected
     assert known.nodes == {*filter(None, expected), ("b", 2)}
 
 
+def nodes_say(*flags: str) -> bytes:
+    """What CLUSTER NODES answers, of masters with such flags, and of others."""
+    masters = [f"id{n} 10.0.0.{n}:1@2 {flag} - 0 0 {n} connected {n} [9->-id1]" for n, flag in enumerate(flags, 1)]
+    others = [
+        "new 10.0.0.8:1@2,host master,fail - 0 0 0 disconnected",
+        "copy 10.0.0.9:1@2,,shard-id=x myself,slave id1 0 0 1 connected",
+    ]
+    return "\n".join([*masters, *others, ""]).encode()
+
+
+def test_by_what_right() -> None:
+    """A refusal, as by an ACL, costs only this."""
+    slots = [[1, 1, [b"a", 1, b"id1"]], [2, 2, [b"b", 1, b"id2"]]]
+    known = read_map(slots, nodes_say("master", "master"), HERE, same)
+    assert known.claims == {("a", 1): Claim("id1", 1), ("b", 1): Claim("id2", 2)}
+    assert known.members == {"id1", "id2", "new", "copy"}
+    for refused in (ErrorReply("NOPERM"), b"", None):
+        known = read_map(slots, refused, HERE, same)
+        assert (known.owners[1], known.claims["a", 1]) == (("a", 1), ("id1", 0))  # type: ignore[index]
+        assert known.members == set()
+        assert known.reliable
+
+
+@pytest.mark.parametrize(
+    ("flags", "isolated"),
+    [
+        (("master", "master", "master"), False),
+        (("master", "master,fail", "master"), False),
+        (("master", "master,fail?", "master,fail"), True),
+        (("master", "master,fail?"), True),  # the other may be right
+    ],
+)
+def test_a_node_that_hears_no_majority(flags: tuple[str, ...], isolated: bool) -> None:
+    assert read_map([[1, 1, [b"a", 1, b"id1"]]], nodes_say(*flags), HERE, same).isolated is isolated
+
+
 @pytest.mark.parametrize("reply", [b"OK", [[0, SLOTS, [b"a", 1]]], [[0, 1]], [[0, 1, b"a"]], [[2, 1, [b"a", 1]]], None])
 def test_no_map(reply: object) -> None:
     with pytest.raises(ValueError, match="not a"):
-        read_map(reply, HERE, same)
+        read_map(reply, b"", HERE, same)
 
 
 @pytest.mark.parametrize(
@@ -85,4 +121,4 @@ def test_addresses_are_translated() -> None:
         return Address("localhost", address.port + 1)
 
     assert read_redirection("MOVED 1 10.0.0.2:7001", HERE, outside) == ("localhost", 7002)
-    assert read_map([[0, 1, [b"a", 1, b"id"]]], HERE, outside).owners[0] == ("localhost", 2)
+    assert read_map([[0, 1, [b"a", 1, b"id"]]], b"", HERE, outside).owners[0] == ("localhost", 2)

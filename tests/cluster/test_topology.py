@@ -23,12 +23,18 @@ class Owner:
     Attributes:
         learned: what it was told.
         unsettled: it needs another.
+        in_use: it needs to hear of changes.
+        ranks: who is asked later than others.
     """
 
     def __init__(self) -> None:
         self.learned: list[SlotMap] = []
         self.unsettled = False
-        self.doubtful: set[Address] = set()
+        self.in_use = False
+        self.ranks: dict[Address, int] = {}
+
+    def rank(self, address: Address) -> int:
+        return self.ranks.get(address, 0)
 
     def learn(self, known: SlotMap) -> None:
         self.learned.append(known)
@@ -118,3 +124,118 @@ async def test_a_server_without_a_cluster(redis_server: RedisServer, make: Make)
 async def test_nobody_answers_in_time(make: Make, silent: str) -> None:
     with pytest.raises(BackendError, match="none of 127"):
         await make([silent]).find(0.1)
+
+
+async def test_it_looks_while_something_is_in_use(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one connection, which is closed at the end. Kept by Topology._due."""
+    monkeypatch.setattr(topologies, "LOOK", (0.01, 0.01))
+    topology, owner = make(cluster.urls), Owner()
+    before = cluster.clients()
+    topology.begin(owner)
+    topology.watch()
+    await until(lambda: topology._worker is None)
+    assert owner.learned == []
+    asked, ask = [], Topology._ask
+    monkeypatch.setattr(Topology, "_ask", lambda *args: (asked.append(args), ask(*args))[1])
+    owner.in_use = True
+    topology.watch()
+    await until(lambda: len(asked) >= 3)
+    assert len(owner.learned) == 1  # nothing has changed since
+    assert cluster.clients() == before + 1
+    owner.in_use = False
+    await until(lambda: topology._worker is None)
+    await cluster.until(lambda: cluster.clients() == before)
+    told = len(owner.learned)
+    topology.refresh()
+    await until(lambda: topology._worker is None)
+    assert len(owner.learned) == told + 1
+
+
+async def test_doubt_does_not_wait_for_the_next_look(
+    cluster: Cluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kept by Topology.refresh: `_doubt`."""
+    monkeypatch.setattr(topologies, "LOOK", (60.0, 60.0))
+    topology, owner = make(cluster.urls), Owner()
+    topology.begin(owner)
+    owner.in_use = True
+    topology.watch()
+    await until(lambda: topology._doubt is not None)
+    topology.refresh()
+    await until(lambda: len(owner.learned) == 1)
+    worker = topology.stop()
+    assert worker is not None
+    await worker.stopped()
+    assert topology._source is None
+
+
+class FakeSource:
+    """A node that gives a map, or nothing.
+
+    Attributes:
+        maps: what each node says.
+        asked: who was asked.
+        open: who was, and is not closed.
+    """
+
+    maps: dict[Address, SlotMap | BackendError]
+    asked: list[Address]
+    open: set[Address]
+
+    def __init__(self, address: Address, seeds: Seeds, timeout: float) -> None:
+        self.address = address
+
+    async def ask(self) -> SlotMap:
+        self.asked.append(self.address)
+        self.open.add(self.address)
+        said = self.maps[self.address]
+        if isinstance(said, BackendError):
+            raise said
+        return said
+
+    async def close(self) -> None:
+        self.open.discard(self.address)
+
+
+NODES = [Address("node", port) for port in (1, 2, 3)]
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> type[FakeSource]:
+    """Three nodes, each of which says that it serves all."""
+    FakeSource.maps = {one: SlotMap([one] * SLOTS, frozenset(NODES)) for one in NODES}
+    FakeSource.asked, FakeSource.open = [], set()
+    monkeypatch.setattr(topologies, "Source", FakeSource)
+    return FakeSource
+
+
+async def ask(topology: Topology, *ranks: int) -> Address:
+    """Who gives the map, if the nodes have these ranks."""
+    _, answered = await topology._ask(lambda address: ranks[NODES.index(address)])
+    return answered
+
+
+async def test_the_same_node_is_asked_while_no_other_is_better(make: Make, fakes: type[FakeSource]) -> None:
+    """Not one that came into use. Kept by Topology._ask."""
+    topology = make([f"redis://{node}" for node in NODES])
+    for ranks, expected in (((1, 0, 1), 1), ((0, 0, 0), 1), ((0, 1, 1), 0), ((0, 0, 0), 0), ((2, 2, 1), 2)):
+        for _ in range(3):
+            assert await ask(topology, *ranks) == NODES[expected]
+        assert fakes.open == {NODES[expected]}
+    assert len(fakes.asked) == 15
+
+
+async def test_a_node_that_is_cut_off_is_not_believed(make: Make, fakes: type[FakeSource]) -> None:
+    """Unless nobody else answers. Kept by Topology._ask: `reliable`."""
+    topology = make([f"redis://{node}" for node in NODES])
+    own = fakes.maps[NODES[0]]
+    assert isinstance(own, SlotMap)
+    fakes.maps[NODES[0]] = own._replace(isolated=True)
+    fakes.maps[NODES[1]] = SlotMap([None] * SLOTS, frozenset(NODES))  # of no cluster
+    assert await ask(topology, 0, 1, 2) == NODES[2]
+    assert fakes.open == {NODES[2]}
+    fakes.maps[NODES[2]] = BackendError("", "away", transient=True)
+    assert await ask(topology, 0, 1, 2) == NODES[0]
+    assert fakes.open == {NODES[0]}

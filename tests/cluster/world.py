@@ -10,7 +10,7 @@ from typing import Any
 from aiolock.backends.base import Wake
 from aiolock.backends.cluster.node import Node, Wanted
 from aiolock.backends.cluster.router import Router
-from aiolock.backends.cluster.slots import SLOTS, SlotMap, slot_of
+from aiolock.backends.cluster.slots import SLOTS, Claim, SlotMap, slot_of
 from aiolock.backends.redis import Address, Elsewhere, ErrorReply
 from aiolock.backends.redis.outbox import Outbox
 from aiolock.errors import AiolockError, BackendError
@@ -61,6 +61,9 @@ class World:
 
     Args:
         nodes: how many there are.
+
+    Attributes:
+        epochs: of the nodes that a map's giver knows.
     """
 
     def __init__(self, nodes: int = 3) -> None:
@@ -69,11 +72,14 @@ class World:
         self.addresses = [Address("node", number) for number in range(nodes)]
         self.owner = dict.fromkeys(NAMES, self.addresses[0])
         self.moving: dict[str, Address] = {}  # keys that are not at the owner any more
-        self.down = False
+        self.down = self.needed = False
         self.refreshes = self.verified = 0
+        self.epochs: dict[Address, int] = {}
         self.links: dict[Address, FakeBackend] = {}
         self.joined: list[Node] = []
-        self.router = Router(self._make, lambda address: address, self._refresh, self._verify, self._joined)
+        self.router = Router(
+            self._make, lambda address: address, self._refresh, self._verify, self._joined, lambda: self.needed
+        )
         self.learn()
 
     def tick(self) -> int:
@@ -96,7 +102,9 @@ class World:
         owners: list[Address | None] = [None] * SLOTS
         for name, address in self.owner.items():
             owners[slot_of(name)] = address
-        return SlotMap(owners, frozenset(self.addresses))
+        claims = {address: Claim(f"id {address}", self.epochs.get(address, 0)) for address in set(self.owner.values())}
+        members = frozenset(f"id {address}" for address in self.epochs)
+        return SlotMap(owners, frozenset(self.addresses), claims, members)
 
     def learn(self) -> None:
         self.router.learn(self.map())
@@ -167,6 +175,9 @@ class FakeBackend:
     def unsettled(self) -> Iterator[Call[Any]]:
         yield from [request for request, _ in self.way]
         yield from self._outbox.requests()
+
+    def replace(self, reason: Exception) -> None:
+        self.lose(0)
 
     def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]:
         raise NotImplementedError

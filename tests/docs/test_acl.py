@@ -77,7 +77,10 @@ def test_the_rules_allow_what_is_used() -> None:
         "once": used(*once.SCRIPTS),
         "quorum": set(),
         "replicas": {"wait"},
-        "cluster": {"cluster|slots", "asking", "eval", "ssubscribe", "sunsubscribe", "spublish", "pubsub|shardnumsub"},
+        "cluster": {
+            *("cluster|slots", "cluster|nodes", "asking", "eval"),
+            *("ssubscribe", "sunsubscribe", "spublish", "pubsub|shardnumsub"),
+        },
         "sentinel": {"wait"},
         "sentinels": (CONNECTION & allowed(rules()["sentinels"])) | OF_SENTINELS,
         "database": {"select"},

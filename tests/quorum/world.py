@@ -49,10 +49,12 @@ class Link(MemoryBackend):
         self.hangs_on: Callable[[Call[Any]], bool] = lambda call: False
         self._stuck: list[tuple[Call[Any], asyncio.Future[Any]]] = []
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         if self.down:
             raise BackendError("", "Redis cannot be reached: it is down", transient=True)
-        await super().open(timeout=timeout, reconnected=reconnected)
+        await super().open(timeout=timeout, reconnected=reconnected, needed=needed)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         self.sent.append((call.script.name, str(call.args[0]) if call.args else ""))

@@ -53,9 +53,11 @@ class Scattered:
         assert found is not None, key
         return ord(found[1])
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         for node in self.nodes:
-            await node.open(timeout=timeout, reconnected=reconnected)
+            await node.open(timeout=timeout, reconnected=reconnected, needed=needed)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         if call.parts:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from aiolock.testing.server import RedisServer
 from tests.crossproc.conftest import Crew
-from tests.support.cluster import Cluster
+from tests.support import redis_cli
+from tests.support.cluster import DEBUGGING, Cluster, start_cluster
 from tests.support.sentinels import SentinelSet
 
 from .load import Load
@@ -38,3 +40,15 @@ def _place(where: Cluster | SentinelSet | str) -> dict[str, Any]:
     if isinstance(where, SentinelSet):
         return {"sentinels": where.addresses, "service": where.service}
     return {"url": where}
+
+
+@pytest.fixture
+def splitting_cluster(redis_server: RedisServer) -> Iterator[Cluster]:
+    """A cluster of which single masters can be isolated."""
+    with redis_cli.client(redis_server.url) as link:
+        if redis_cli.version_of(link) < (7, 0):
+            pytest.skip("it cannot be isolated")
+    with start_cluster(node_timeout=1.5, options=DEBUGGING) as cluster:
+        if not cluster.can_isolate:
+            pytest.skip("it cannot be isolated")
+        yield cluster

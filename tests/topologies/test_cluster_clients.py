@@ -142,7 +142,8 @@ async def test_the_connection_to_a_node_without_slots_is_closed(
     async with LockManager.cluster([old.url]) as locks:
         for times in range(2):
             async with locks.lock(name):
-                await cluster.until(lambda: cluster.clients() == 1)
+                pass
+            await cluster.until(lambda: cluster.clients() == 1)
             if times == 0:
                 new = cluster.failover(old)
                 await cluster.failed_over(old, new)

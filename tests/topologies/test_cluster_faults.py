@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from aiolock import LockLost, LockManager
-from tests.support import redis_cli
 from tests.support.cluster import Cluster, start_cluster
 
 from .test_cluster_locks import ENOUGH, Crowd, managers
@@ -62,8 +61,6 @@ async def test_a_seed_that_is_down(own_cluster: Cluster) -> None:
 
 async def test_a_lost_lock_is_noticed_at_once(cluster: Cluster) -> None:
     """Not at the next renewal, which is 10 s away. Kept by Router: it verifies the holds."""
-    if redis_cli.version_of(cluster.masters[0].link) < (7, 0):
-        pytest.skip("it has no sharded channels")
     async with LockManager.cluster(cluster.urls, ttl=30) as locks:
         old = cluster.masters[0]
         (name,) = cluster.names_on(old)

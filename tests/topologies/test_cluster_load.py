@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
 
-from aiolock.testing.server import RedisServer
-from tests.support import locks, redis_cli
-from tests.support.cluster import DEBUGGING, Cluster, start_cluster
+from tests.support import locks
+from tests.support.cluster import Cluster
 from tests.support.scripting import wait_until
 
 from .conftest import StartLoad
@@ -92,18 +90,6 @@ async def test_every_slot_moves_back_and_forth(cluster: Cluster, load_on: StartL
         await load.flows()
     judge(await load.end(), load, heals, 0.0)
     nothing_left(cluster)
-
-
-@pytest.fixture
-def splitting_cluster(redis_server: RedisServer) -> Iterator[Cluster]:
-    """A cluster of which single masters can be isolated."""
-    with redis_cli.client(redis_server.url) as link:
-        if redis_cli.version_of(link) < (7, 0):
-            pytest.skip("it cannot be isolated")
-    with start_cluster(node_timeout=1.5, options=DEBUGGING) as cluster:
-        if not cluster.can_isolate:
-            pytest.skip("it cannot be isolated")
-        yield cluster
 
 
 @pytest.mark.parametrize("options", [PLAIN, REPLICATED])

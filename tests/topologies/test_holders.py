@@ -12,6 +12,7 @@ import pytest
 from aiolock import Lease, LockManager, LossReason
 from tests.support import redis_cli
 from tests.support.cluster import Cluster
+from tests.support.cluster_node import ClusterNode
 
 pytestmark = pytest.mark.takes_long
 
@@ -65,8 +66,6 @@ async def acquired(locks: LockManager, names: list[str]) -> list[Lease]:
 async def test_in_a_cluster(own_cluster: Cluster, how: Literal["kill", "FORCE"]) -> None:
     """The locks on the other masters are not touched."""
     old, *others = own_cluster.masters
-    if how == "FORCE" and redis_cli.version_of(old.link) < (7, 0):
-        pytest.skip("it has no sharded channels")
     new = own_cluster.replica_of(old)
     async with (
         LockManager.cluster(own_cluster.urls[-1:], ttl=60.0) as locks,
@@ -87,3 +86,80 @@ async def test_in_a_cluster(own_cluster: Cluster, how: Literal["kill", "FORCE"])
         for lease in elsewhere:
             await lease.renew()
             await lease.release()
+
+
+def promoted(cluster: Cluster, new: ClusterNode) -> bool:
+    return new.role == "master" and "cluster_state:ok" in new.text("CLUSTER", "INFO")
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+async def test_a_master_falls_silent(own_cluster: Cluster, replicated: bool) -> None:
+    """Without closing its connections, and long before `request_timeout` says so. Kept by Topology._due and
+    Router._give_up: a renewal is on its way to it, and a request that waits.
+    """
+    old, other, _ = own_cluster.masters
+    new = own_cluster.replica_of(old)
+    names = own_cluster.names_on(old, COUNT + 2)
+    async with LockManager.cluster(own_cluster.urls, ttl=60.0, request_timeout=5.0) as locks:
+        here = await acquired(locks, names[:COUNT])
+        elsewhere = await acquired(locks, own_cluster.names_on(other))
+        if not replicated:
+            new.forget()
+        old.freeze()
+        renewal = asyncio.create_task(here[0].renew())
+        request = asyncio.create_task(locks.lock(names[COUNT]).acquire(timeout=30.0))
+        await own_cluster.until(lambda: promoted(own_cluster, new))
+        if not replicated:
+            await told_at_once(here)
+        async with asyncio.timeout(AT_ONCE + 2.0):
+            [renewed] = await asyncio.gather(renewal, return_exceptions=True)
+            await (await request).release()
+        old.thaw()
+        await own_cluster.until(own_cluster.ok)
+        assert {lease.lost for lease in here} == {not replicated}
+        assert replicated or renewed is not None  # otherwise it may have run or not
+        for lease in [*elsewhere, *(here if replicated else [])]:
+            await lease.renew()
+            await lease.release()
+
+
+async def test_a_master_is_cut_off_from_the_others(splitting_cluster: Cluster) -> None:
+    """It answers its clients, and has not heard that it was replaced; nobody asks it anything. Kept by Topology._due
+    and Router.rank.
+    """
+    old, *_ = splitting_cluster.masters
+    splitting_cluster.replica_of(old).forget()
+    async with LockManager.cluster(splitting_cluster.urls, ttl=60.0) as locks:
+        here = await acquired(locks, splitting_cluster.names_on(old, COUNT))
+        splitting_cluster.replica_of(old).forget()
+        new = splitting_cluster.isolate(old)
+        await splitting_cluster.until(lambda: new.role == "master")
+        await told_at_once(here)
+        assert old.role == "master"
+        assert (await locks.lock(here[0].name).acquire(timeout=10.0)).fence > here[0].fence
+        splitting_cluster.rejoin(old)
+        await splitting_cluster.until(splitting_cluster.ok)
+
+
+async def test_what_it_costs(cluster: Cluster) -> None:
+    """A manager that holds something asks for the map twice a second at most, and one that holds nothing never."""
+
+    def asked() -> int:
+        lines = [line for node in cluster.nodes for line in node.text("INFO", "COMMANDSTATS").splitlines()]
+        stats = [line for line in lines if line.startswith(("cmdstat_cluster|nodes:", "cmdstat_cluster:"))]
+        return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in stats)
+
+    if redis_cli.version_of(cluster.masters[0].link) < (7, 0):
+        pytest.skip("it does not count subcommands")
+    async with LockManager.cluster(cluster.urls) as locks:
+        await asyncio.sleep(2.0)
+        idle = asked()
+        lease = await locks.lock("a").acquire()
+        await asyncio.sleep(4.0)
+        held = asked()
+        await lease.release()
+        await asyncio.sleep(1.5)
+        released = asked()
+        await asyncio.sleep(2.0)
+        assert asked() == released
+    assert 1 <= held - idle <= 8

@@ -35,7 +35,9 @@ class Side:
         self.broken = broken
         self.open_now = False
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         if self.broken:
             raise BackendError("", "no server")
         self.open_now = True

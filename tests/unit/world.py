@@ -52,10 +52,12 @@ class SlowBackend(MemoryBackend):
         self.turns = turns
         self._flights: list[_Flight] = []
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         for _ in range(self.turns):
             await asyncio.sleep(0)
-        await super().open(timeout=timeout, reconnected=reconnected)
+        await super().open(timeout=timeout, reconnected=reconnected, needed=needed)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         if self._loop is None or self._away or self._faults or self._backlog:

@@ -96,7 +96,9 @@ class ClusterBackend:
         """See `Backend.place`: the slot."""
         return slot_of(key)
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         """See `Backend.open`: asks for the map. Masters are connected to when they are needed."""
         if self._loop is not None and self._loop.is_closed():
             await self.aclose()
@@ -109,7 +111,7 @@ class ClusterBackend:
         except BaseException:
             self._loop = None
             raise
-        self._router = Router(self._make, self._seeds.remap, self._topology.refresh, self._verify, self._joined)
+        self._router = Router(self._make, self._seeds.remap, self._topology.refresh, self._verify, self._joined, needed)
         self._router.learn(known)
         self._topology.begin(self._router)
         masters = sorted({owner for owner in known.owners if owner is not None})
@@ -129,6 +131,7 @@ class ClusterBackend:
             spread(call, self.post)
             return
         self._adapt(call)
+        self._topology.watch()
         router = self._router
         if router is not None:
             node = router.serving(slot_of(call.keys[0]))

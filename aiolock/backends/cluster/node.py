@@ -10,6 +10,7 @@ from ...errors import AiolockError
 from ...scripts.base import Call
 from ..base import Wake
 from ..redis import Address
+from .slots import Claim
 
 R = TypeVar("R")
 
@@ -37,6 +38,8 @@ class NodeBackend(Protocol):
 
     def unsettled(self) -> Iterator[Call[Any]]: ...
 
+    def replace(self, reason: Exception) -> None: ...
+
     def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]: ...
 
     def unsubscribe(self, channel: str) -> None: ...
@@ -57,9 +60,10 @@ class Node:
         backend: its connection; set at once.
         used: the backend is open.
         idle_at: loop time since which it has had no slots; None while it has some.
+        claim: the newest that was heard of.
     """
 
-    __slots__ = ("__weakref__", "address", "backend", "idle_at", "used")
+    __slots__ = ("__weakref__", "address", "backend", "claim", "idle_at", "used")
 
     backend: NodeBackend
 
@@ -67,6 +71,7 @@ class Node:
         self.address: Address = address
         self.used: bool = False
         self.idle_at: float | None = None
+        self.claim: Claim = Claim("", 0)
 
     @property
     def away(self) -> bool:

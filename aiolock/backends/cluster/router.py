@@ -20,6 +20,8 @@ logger: Log = Log("aiolock.cluster")
 
 KEEP = 5.0
 """Seconds for which a connection is kept to a node that has no slots: some may come back."""
+GRACE = 0.2
+"""Seconds in which a node that has lost its slots may still answer what it was sent before."""
 ATTEMPTS = 1000
 """Channels that are tried for one in the slots of a node."""
 
@@ -47,6 +49,7 @@ class Router:
         verify: told when a node in use has lost all its slots: its holds may be lost.
         joined: told of each node that is used from now on, before its first request; and when the owners of slots have
             changed, with None.
+        needed: whether anything is held, or waited for; None: always.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Router:
         refresh: Callable[[], None],
         verify: Callable[[], None],
         joined: Callable[[Node | None], None],
+        needed: Callable[[], bool] | None,
     ) -> None:
         self.transits: dict[int, Transit] = {}
         self.owners: list[Node | None] = [None] * SLOTS
@@ -64,6 +68,7 @@ class Router:
         self._refresh = refresh
         self._verify = verify
         self._joined = joined
+        self._needed = needed
         self._nodes: dict[Address, Node] = {}
         self._closing: set[Worker[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -110,9 +115,14 @@ class Router:
         return bool(self._down) or any(node.away and node.idle_at is None for node in self._nodes.values())
 
     @property
-    def doubtful(self) -> set[Address]:
-        """The nodes to ask last."""
-        return {node.address for node in self._nodes.values() if node.away}
+    def in_use(self) -> bool:
+        """Whether it matters who serves which slot: something is held or waited for, or requests are unsettled."""
+        return self._needed is None or self._needed() or bool(self.transits) or any(_busy(node) for node in self.used())
+
+    def rank(self, address: Address) -> int:
+        """Who is asked for a map first, from 0: whoever is not in use, because the others may be what it is about."""
+        node = self._nodes.get(address)
+        return 0 if node is None or not node.used else 2 if node.away else 1
 
     # What transits ask.
 
@@ -159,20 +169,19 @@ class Router:
     # What changes.
 
     def learn(self, known: SlotMap) -> None:
-        """There is a new map."""
-        serving: dict[Address | None, Node | None] = {
-            address: None if address is None else self.node(address) for address in set(known.owners)
-        }
-        self.owners = [serving[address] for address in known.owners]
+        """There is a new map, or a copy of an old one."""
+        self._assign(known)
+        serving = set(self.owners)
         now = asyncio.get_running_loop().time()
         replaced = False
         for node in list(self._nodes.values()):
-            if node.address in serving:
+            if node in serving:
                 node.idle_at = None
             elif not node.used:
                 del self._nodes[node.address]
             elif node.idle_at is None:
                 node.idle_at, replaced = now, True
+                asyncio.get_running_loop().call_later(GRACE, self._give_up, node)
             if node.used:
                 self._reroute(node)
         self._joined(None)
@@ -182,6 +191,32 @@ class Router:
             self._sweep_later()
         if replaced:
             self._verify()
+
+    def _assign(self, known: SlotMap) -> None:
+        said: dict[Address | None, Node | None] = {
+            address: None if address is None else self.node(address) for address in set(known.owners)
+        }
+        for address, claim in known.claims.items():
+            node = self.node(address)
+            if claim.id != node.claim.id or claim.epoch > node.claim.epoch:
+                node.claim = claim
+        owners = [said[address] for address in known.owners]
+        outdated = {pair for pair in set(zip(self.owners, owners, strict=True)) if self._outdated(*pair, known)}
+        if outdated:
+            both = zip(self.owners, owners, strict=True)
+            owners = [before if (before, owner) in outdated else owner for before, owner in both]
+        self.owners = owners
+
+    def _outdated(self, owner: Node | None, other: Node | None, known: SlotMap) -> bool:
+        """Whether `owner` took a slot from the other, and whoever gave the map has not heard of it."""
+        if owner is None or other is None or owner is other or owner.claim.id not in known.members:
+            return False
+        return known.claims[other.address].epoch < owner.claim.epoch
+
+    def _give_up(self, node: Node) -> None:
+        """It has had time to say that its slots are elsewhere: it is silent."""
+        if not self._over and node.idle_at is not None and _busy(node):
+            node.backend.replace(ConnectionError(f"{node.address} does not answer, and others serve its slots"))
 
     def refused(self, node: Node, request: Call[Any], code: str, error: ErrorReply) -> bool:
         """`node` says that it did not run a request; return True if it is run elsewhere, or later."""
@@ -251,8 +286,7 @@ class Router:
         for node in list(self._nodes.values()):
             if node.idle_at is None:
                 continue
-            busy = next(node.backend.unsettled(), None) is not None
-            if busy or now - node.idle_at < KEEP * 0.99 or len(list(self.used())) == 1:  # messages come by it
+            if _busy(node) or now - node.idle_at < KEEP * 0.99 or len(list(self.used())) == 1:  # messages come by it
                 self._sweep_later()
                 continue
             del self._nodes[node.address]
@@ -293,6 +327,10 @@ class Router:
         finally:
             for worker in list(self._closing):
                 await worker.stopped()
+
+
+def _busy(node: Node) -> bool:
+    return next(node.backend.unsettled(), None) is not None
 
 
 async def _all(each: Iterable[Coroutine[None, None, None]]) -> None:

@@ -15,16 +15,39 @@ Remap = Callable[[Address], Address]
 """Where you reach the node that announces this address."""
 
 
+class Claim(NamedTuple):
+    """By what right a master serves its slots.
+
+    Attributes:
+        id: what the cluster calls it.
+        epoch: the higher one has the slot, if two say that they have it; 0 if it is unknown.
+    """
+
+    id: str
+    epoch: int
+
+
 class SlotMap(NamedTuple):
     """What one node said of the cluster.
 
     Attributes:
         owners: the master of each slot, or None.
         nodes: everyone that it named, replicas too: whom to ask next time.
+        claims: of each owner.
+        members: the ids of all whom it knows; empty if it does not say.
+        isolated: it does not hear most of the masters, so they may have decided something without it.
     """
 
     owners: Sequence[Address | None]
     nodes: frozenset[Address]
+    claims: Mapping[Address, Claim] = {}
+    members: frozenset[str] = frozenset()
+    isolated: bool = False
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the rest of the cluster would say the same, for all that this node knows."""
+        return not self.isolated and any(self.owners)
 
 
 def tag_of(key: str) -> str | None:
@@ -46,12 +69,13 @@ def slot_of(key: str) -> int:
     return crc_hqx(key.encode(), 0) % SLOTS
 
 
-def read_map(reply: object, asked: Address, remap: Remap) -> SlotMap:
-    """Return what CLUSTER SLOTS answered.
+def read_map(slots: object, nodes: object, asked: Address, remap: Remap) -> SlotMap:
+    """Return what CLUSTER SLOTS and CLUSTER NODES answered.
 
     Args:
-        reply: the answer.
-        asked: who gave it, which may not know its own address.
+        slots: the first answer.
+        nodes: the second one; if it is an error, the map lacks what only this one says.
+        asked: who gave them, which may not know its own address.
         remap: see `Remap`.
 
     Raises:
@@ -59,17 +83,37 @@ def read_map(reply: object, asked: Address, remap: Remap) -> SlotMap:
     """
     owners: list[Address | None] = [None] * SLOTS
     named: set[Address] = set()
-    if not isinstance(reply, list):
+    ids: dict[Address, str] = {}
+    if not isinstance(slots, list):
         raise ValueError("not a list")
-    for entry in reply:
+    for entry in slots:
         match entry:
-            case [int(first), int(last), *nodes] if nodes and 0 <= first <= last < SLOTS:
-                addresses = [_address(node, asked, remap) for node in nodes]
+            case [int(first), int(last), *servers] if servers and 0 <= first <= last < SLOTS:
+                addresses = [_address(server, asked, remap) for server in servers]
                 named.update(address for address in addresses if address is not None)
-                owners[first : last + 1] = [addresses[0]] * (last + 1 - first)
+                owner = addresses[0]
+                owners[first : last + 1] = [owner] * (last + 1 - first)
+                if owner is not None:
+                    ids[owner] = _id(servers[0])
             case _:
                 raise ValueError("not a range of slots")
-    return SlotMap(owners, frozenset(named))
+    epochs, isolated = _read_nodes(nodes)
+    claims = {owner: Claim(name, epochs.get(name, 0)) for owner, name in ids.items()}
+    return SlotMap(owners, frozenset(named), claims, frozenset(epochs), isolated)
+
+
+def _read_nodes(reply: object) -> tuple[dict[str, int], bool]:
+    """The epoch of each node by id, and whether the one that was asked is isolated."""
+    epochs: dict[str, int] = {}
+    silent: list[bool] = []
+    lines = reply.decode(errors="replace").splitlines() if isinstance(reply, bytes) else []
+    for line in lines:
+        match line.split():
+            case [name, _, flags, _, _, _, epoch, _, *served] if epoch.isdecimal():
+                epochs[name] = int(epoch)
+                if any(not slot.startswith("[") for slot in served):
+                    silent.append(any(flag in ("fail", "fail?") for flag in flags.split(",")))
+    return epochs, 2 * sum(silent) >= max(1, len(silent))
 
 
 def read_redirection(error: str, asked: Address, remap: Remap) -> Address | None:
@@ -85,6 +129,13 @@ def read_redirection(error: str, asked: Address, remap: Remap) -> Address | None
     if host == "?" or not port.isdecimal():
         return None
     return remap(Address(host.strip("[]") or asked.host, int(port)))
+
+
+def _id(node: object) -> str:
+    match node:
+        case [_, _, bytes(name), *_]:
+            return name.decode(errors="replace")
+    return ""
 
 
 def _address(node: object, asked: Address, remap: Remap) -> Address | None:

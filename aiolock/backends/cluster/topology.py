@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Protocol
 
 from ...clock import format_seconds
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...log import Log
-from ..redis import Address, ErrorReply, Link, Seeds, refused, unconnected, without_frames
+from ..redis import Address, Seeds, without_frames
 from ..worker import Worker
-from .slots import SlotMap, read_map
+from .slots import SlotMap
+from .source import Source
 
 logger: Log = Log("aiolock.cluster")
 
@@ -23,6 +23,10 @@ SPREAD = 0.25
 """Seconds over which managers spread what one event makes all of them ask."""
 PAUSE = 0.75
 """Seconds between two maps, at most, while nodes are away; and nearly that at least, if all goes well."""
+LOOK = (0.6, 0.75)
+"""Seconds between two maps, least and most, while all is well and something is held or waited for: so a failover of
+which nothing else tells, because the old master is silent or knows nothing of it, is noticed within a second.
+"""
 
 
 class Wants(Protocol):
@@ -32,13 +36,15 @@ class Wants(Protocol):
     def unsettled(self) -> bool: ...
 
     @property
-    def doubtful(self) -> Collection[Address]: ...
+    def in_use(self) -> bool: ...
+
+    def rank(self, address: Address) -> int: ...
 
     def learn(self, known: SlotMap) -> None: ...
 
 
 class Topology:
-    """Asks one node of the cluster for the map, on a connection of its own that is closed at once.
+    """Asks one node of the cluster for the map, on a connection of its own that is closed when no one needs the next.
 
     Args:
         seeds: how to connect, and whom to ask first.
@@ -56,7 +62,9 @@ class Topology:
         self._worker: Worker[None] | None = None
         self._told: Wants | None = None
         self._asked = False  # for a newer map than that which is on its way
+        self._doubt: asyncio.Future[None] | None = None  # while it waits for the next look
         self._last = float("-inf")
+        self._source: Source | None = None  # that gave the last map
 
     async def find(self, timeout: float) -> tuple[SlotMap, Address]:
         """Return the first map, and who gave it.
@@ -67,13 +75,15 @@ class Topology:
         """
         try:
             async with asyncio.timeout(timeout):
-                known, answered = await self._ask(())
+                known, answered = await self._ask(_equally)
         except TimeoutError as error:
             nodes = ", ".join(map(str, self._seeds.addresses))
             raise BackendError(
                 "", f"none of {nodes} answered within {format_seconds(timeout)} s: are these nodes of the cluster?",
                 transient=True,
             ) from error  # fmt: skip
+        finally:
+            await self._leave()
         if not any(known.owners):
             raise BackendError("", f"the cluster that {answered} is part of serves no slot", transient=True)
         self.failure = None
@@ -86,12 +96,21 @@ class Topology:
     def refresh(self) -> None:
         """Ask for a new map soon; and again, as long as `Wants.unsettled`."""
         self._asked = True
+        if self._doubt is not None and not self._doubt.done():
+            self._doubt.set_result(None)
+        self.watch()
+
+    def watch(self) -> None:
+        """Ask now and then, as long as `Wants.in_use`."""
         if self._worker is None and self._told is not None:
             self._worker = Worker(self._work, self._done, "aiolock cluster map")
 
     def forget(self) -> None:
         """Its loop was closed: nothing of it runs any more."""
-        self._told = self._worker = None
+        self._told = self._worker = self._doubt = None
+        source, self._source = self._source, None
+        if source is not None:
+            source.sever()
 
     def stop(self) -> Worker[None] | None:
         """Ask no more.
@@ -106,84 +125,109 @@ class Topology:
         return worker
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        wait = random.uniform(0.0, SPREAD)
-        if loop.time() - self._last < PAUSE:
-            wait = random.uniform(PAUSE / 3, PAUSE)
+        loop, learned = asyncio.get_running_loop(), None
+        try:
+            while (told := await self._due()) is not None:
+                asked, self._asked = self._asked, False
+                try:
+                    known, answered = await self._ask(told.rank)
+                except AiolockError as error:
+                    if self.failure is None:
+                        logger.warning("no node of the cluster says who serves which slot: %s", error)
+                    self.failure = without_frames(error)
+                else:
+                    self.failure = None
+                    if asked or known.owners is not learned:
+                        logger.debug("%s says who serves which slot", answered)
+                        told.learn(known)
+                    learned = known.owners
+                if asked:
+                    self._last = loop.time()
+                if self.failure is not None or (asked and told.unsettled):
+                    self._asked = True
+        finally:
+            await self._leave()
+
+    async def _due(self) -> Wants | None:
+        """Wait until it is time to ask; None if no one needs a map."""
+        loop, idle = asyncio.get_running_loop(), False
         while (told := self._told) is not None:
-            await asyncio.sleep(wait)
-            self._asked = False
-            try:
-                known, answered = await self._ask(told.doubtful)
-            except AiolockError as error:
-                if self.failure is None:
-                    logger.warning("no node of the cluster says who serves which slot: %s", error)
-                self.failure = without_frames(error)
-            else:
-                self.failure = None
-                logger.debug("%s says who serves which slot", answered)
-                told.learn(known)
-            self._last = loop.time()
-            if not self._asked and not told.unsettled and self.failure is None:
-                return
-            wait = random.uniform(PAUSE / 3, PAUSE)
+            if self._asked:
+                wait = random.uniform(0.0, SPREAD)
+                if loop.time() - self._last < PAUSE:
+                    wait = random.uniform(PAUSE / 3, PAUSE)
+                await asyncio.sleep(wait)
+                return self._told
+            self._doubt = loop.create_future()
+            await asyncio.wait((self._doubt,), timeout=random.uniform(*LOOK))
+            if self._doubt.done():
+                continue
+            if told.in_use:
+                return told
+            if idle:  # twice: what was answered just now is in use in a moment
+                return None
+            idle = True
+        return None
 
     def _done(self, _: None) -> None:
-        self._worker = None
+        self._worker = self._doubt = None
         if self._asked:
             self.refresh()
 
-    async def _ask(self, doubtful: Collection[Address]) -> tuple[SlotMap, Address]:
+    async def _leave(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            await source.close()
+
+    async def _ask(self, rank: Callable[[Address], int]) -> tuple[SlotMap, Address]:
+        kept = self._source
         addresses = list({*self._nodes, *self._seeds.addresses})
         random.shuffle(addresses)
-        addresses.sort(key=lambda address: address in doubtful)
+        addresses.sort(key=lambda address: (rank(address), kept is None or kept.address != address))
         failures: dict[Address, AiolockError] = {}
-        asking: dict[asyncio.Task[SlotMap], Address] = {}
+        asking: dict[asyncio.Task[SlotMap], Source] = {}
+        asked = [] if kept is None else [kept]
+        best: tuple[SlotMap, Source] | None = None
         try:
             while addresses or asking:
                 if addresses:
                     address = addresses.pop(0)
-                    asking[asyncio.create_task(self._ask_one(address))] = address
+                    source = kept
+                    if source is None or source.address != address:
+                        source = Source(address, self._seeds, self._timeout)
+                        asked.append(source)
+                    asking[asyncio.create_task(source.ask())] = source
                 head_start = HEAD_START if addresses else None
                 done, _ = await asyncio.wait(asking, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    address = asking.pop(task)
+                    source = asking.pop(task)
                     try:
                         known = task.result()
                     except AiolockError as error:
-                        failures[address] = error
-                    else:
-                        self._nodes = known.nodes
-                        return known, address
+                        failures[source.address] = error
+                        continue
+                    if best is None or known.reliable:
+                        best = known, source
+                if best is not None and best[0].reliable:
+                    break
         finally:
             for task in asking:
                 task.cancel()
             if asking:
                 await asyncio.wait(asking)
-        raise _failure(failures)
+            self._source = None if best is None else best[1]
+            for source in asked:
+                if source is not self._source:
+                    await source.close()
+        if best is None:
+            raise _failure(failures)
+        known, source = best
+        self._nodes = known.nodes
+        return known, source.address
 
-    async def _ask_one(self, address: Address) -> SlotMap:
-        link: Link | None = None
-        try:
-            async with asyncio.timeout(self._timeout):
-                link = await self._seeds.connector(address, False).connect()
-                [reply] = await link.ask([(b"CLUSTER", b"SLOTS")])
-        except Exception as error:
-            failure = unconnected(error)
-            raise failure from failure.__cause__
-        finally:
-            if link is not None:
-                link.close()
-                with contextlib.suppress(OSError):
-                    await link.closed()
-        if isinstance(reply, ErrorReply):
-            if "cluster support disabled" in str(reply):
-                raise ConfigurationError("", f"the server {address} is not part of a cluster: use LockManager(url)")
-            raise refused("", "CLUSTER SLOTS", reply)
-        try:
-            return read_map(reply, address, self._seeds.remap)
-        except ValueError as error:
-            raise BackendError("", f"{address} answered CLUSTER SLOTS with something unexpected ({error})") from error
+
+def _equally(address: Address) -> int:
+    return 0
 
 
 def _failure(failures: dict[Address, AiolockError]) -> AiolockError:

@@ -76,7 +76,9 @@ class QuorumBackend:
         ready = sum(node.ready for node in self._members.nodes)
         return f"<QuorumBackend nodes={self.nodes} ready={ready}>"
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         """See `Backend.open`: a majority is enough; the others connect when they can."""
         if self._open and not (self._loop is not None and self._loop.is_closed()):
             raise ConfigurationError("", "the backend is already open: close it first")

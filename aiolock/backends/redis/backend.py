@@ -131,7 +131,9 @@ class RedisBackend:
         state = "connected" if self._session is not None else self._state.name.lower()
         return f"<RedisBackend db={self.db} {state}>"
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         """See `Backend.open`. A replica may be promoted soon, so it gets as long as a server that is slow."""
         self._begin()
         try:

@@ -108,11 +108,13 @@ class SentinelBackend(ReplicatedBackend):
             None if self._witness.since is None else BackendError("", UNCONFIRMED, transient=True)
         )
 
-    async def open(self, *, timeout: float, reconnected: Callable[[], None]) -> None:
+    async def open(
+        self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
+    ) -> None:
         """See `Backend.open`."""
         self._inquiry = None  # of a loop that was closed
         self._witness.closing = False
-        await super().open(timeout=timeout, reconnected=partial(self._verify, reconnected))
+        await super().open(timeout=timeout, reconnected=partial(self._verify, reconnected), needed=needed)
         self._reconnected = reconnected
         self._watch.start()
         if self._pushes:
