@@ -7,8 +7,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def needs(extra: str) -> Iterator[None]:
+def needs(extra: str, module: str | None = None) -> Iterator[None]:
     """Name the extra to install, if the imports in the block fail.
+
+    Args:
+        extra: its name.
+        module: of this package, if it is called otherwise than the extra.
 
     Raises:
         ImportError: one of them did.
@@ -17,5 +21,6 @@ def needs(extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ImportError(
-            f'aiolock.contrib.{extra} needs {error.name}: pip install "aiolock-redis[{extra}]"', name=error.name
+            f'aiolock.contrib.{module or extra} needs {error.name}: pip install "aiolock-redis[{extra}]"',
+            name=error.name,
         ) from error

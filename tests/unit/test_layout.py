@@ -13,7 +13,7 @@ import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
 LAYERS = [
-    {"errors", "clock", "log", "events", "event_log"},
+    {"errors", "clock", "log", "events", "event_log", "__version__"},
     {"scripts"},
     {"backends"},
     {"core"},
@@ -79,6 +79,8 @@ OF_FRAMEWORKS = {
     "django": {"asgiref", "django"},
     "fastapi": {"fastapi", "starlette"},
     "litestar": {"litestar"},
+    "opentelemetry": {"opentelemetry"},
+    "prometheus": {"prometheus_client"},
     "starlette": {"starlette"},
     "taskiq": {"taskiq"},
 }

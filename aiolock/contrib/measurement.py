@@ -1,0 +1,33 @@
+"""What the exporters of metrics measure alike: labels, outcomes of an acquire, and buckets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+Label = Callable[[str], str]
+"""Maps a lock's name to one of few classes, which become a label: `lambda name: name.partition(":")[0]`."""
+
+ACQUIRED = "acquired"
+REFUSED = "refused"
+TIMEOUT = "timeout"
+CANCELLED = "cancelled"
+ERROR = "error"
+OUTCOMES = (ACQUIRED, REFUSED, TIMEOUT, CANCELLED, ERROR)
+"""How an acquire can end."""
+
+DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Buckets in seconds: a lock on a near server takes less than the first, a nightly job more than the last."""
+ROUND_TRIPS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Buckets in seconds, up to the default `request_timeout`."""
+HEADROOM = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7)
+"""Buckets as a part of the ttl: renewals in time come near 0.57, and what matters is how far below."""
+HEADROOM_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0)
+"""Buckets in seconds."""
+LATENESS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Buckets in seconds, from what a busy loop does to what loses locks."""
+
+
+def how_it_failed(error: BaseException) -> str:
+    """The outcome of an acquire that raises `error`."""
+    return CANCELLED if isinstance(error, asyncio.CancelledError) else ERROR
