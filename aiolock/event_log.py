@@ -74,6 +74,9 @@ SHOWN: dict[type[Event], Callable[[int], bool]] = {kind: line.log.shows for kind
 CALM = frozenset({LossReason.CLOSED, LossReason.REVOKED})
 """Losses that someone asked for."""
 CALM_LOSS = LINES[Lost]._replace(level=logging.WARNING)
+SLIGHT = 1.0
+"""Seconds by which a late wake-up is the normal course of a busy loop."""
+SLIGHTLY_LATE = LINES[WokeLate]._replace(level=logging.DEBUG)
 COLLECTED = Line(
     LEASE, logging.WARNING, "lock %(lock_name)r was not released by its user, whose lease is gone: released"
 )
@@ -85,6 +88,8 @@ def line_of(event: Event) -> Line:
         return CALM_LOSS
     if isinstance(event, Abandoned) and event.collected:
         return COLLECTED
+    if isinstance(event, WokeLate) and event.late <= SLIGHT:
+        return SLIGHTLY_LATE
     return LINES[type(event)]
 
 

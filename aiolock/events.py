@@ -218,7 +218,7 @@ class WokeLate(Event):
     """The event loop was blocked, or the process stopped: a timer of aiolock's was called late.
 
     Attributes:
-        late: by how much.
+        late: by how much, more than 0.05. The log warns if it is more than 1.
     """
 
     late: float

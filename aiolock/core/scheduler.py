@@ -24,6 +24,8 @@ SECONDS = 64
 NEVER = math.inf
 """The due time of what is not scheduled."""
 LATE = 1.0
+"""Seconds a wake-up may be late before it is taken for a blocked loop."""
+TOLD = 0.05
 """Seconds a wake-up may be late before it is told."""
 
 
@@ -181,7 +183,7 @@ class Scheduler:
                     self._write(renewals)
             finally:
                 self._wake_next()
-        if late > LATE:
+        if late > TOLD:
             self._tell(WokeLate(late))
 
     def _call_due(self, now: float, late: float, renewals: list[Renewable]) -> None:
