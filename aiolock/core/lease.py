@@ -230,7 +230,7 @@ class Lease:
 
         Raises:
             ConfigurationError: nested or shared: release the other leases of the same owner first. Or a lease of a kind
-                that cannot move, such as a multi lock's or a quorum's.
+                that cannot move: a multi lock's, a quorum's, that of a run of `once()`.
             LockLost: it was lost.
             NotOwned: it was released or detached.
             BackendError: no answer within `request_timeout`, or refused; the lease lives on as if nothing had happened.
@@ -247,8 +247,7 @@ class Lease:
         self.ensure()
         self._check_alone()
         ticket = Ticket.of(self._hold, self._home.runtime.keys)
-        self._result = result = self._home.detach(self)
-        self._detached = True
+        self._result, self._detached = (result := self._home.detach(self)), True
         self._home.tell_left(self, result)
         return ticket.encode()
 
@@ -378,6 +377,7 @@ class Lease:
             raise self._not_owned()
 
     def _check_alone(self) -> None:
+        self._hold.policy.check_may_leave(self.name)
         if self.depth > 1:
             raise ConfigurationError(
                 self.name,

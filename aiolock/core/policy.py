@@ -32,6 +32,7 @@ class Policy:
         max_hold: the longest a hold may last, however well it is renewed; None for no limit.
         cancel_on_loss: False lets the guarded body run on after a loss.
         metadata: what `info()` and `AcquireTimeout` say of the holder, beside its host and pid.
+        stays: why it may neither move nor be given up for a while; empty if it may.
         ttl_ms: the ttl as the wire has it.
         early: how long before its time it may be renewed together with others: a tenth of the time between two
             renewals, and no longer than `MAX_EARLY`.
@@ -44,12 +45,22 @@ class Policy:
     max_hold: float | None
     cancel_on_loss: bool
     metadata: str | None
+    stays: str = ""
     ttl_ms: int = field(init=False)
     early: float = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ttl_ms", milliseconds(self.ttl))
         object.__setattr__(self, "early", min(MAX_EARLY, self.ttl / 30))
+
+    def check_may_leave(self, name: str) -> None:
+        """Raise if it has to stay: no ticket of it, no wait for its condition.
+
+        Raises:
+            ConfigurationError: says why.
+        """
+        if self.stays:
+            raise ConfigurationError(name, f"lock {name!r} cannot be detached, or released in a wait: {self.stays}")
 
 
 def milliseconds(seconds: float) -> int:

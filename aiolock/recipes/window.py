@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Generic, Literal, TypeVar, Unpack
 
@@ -21,6 +21,8 @@ from ..scripts.once import KeptRun, OnceCalls
 T = TypeVar("T")
 
 logger: Log = Log("aiolock.once")
+
+STAYS = "a run of once() has it, and another one could begin if the run gave it up before its end"
 
 
 class RunStatus(enum.StrEnum):
@@ -125,6 +127,7 @@ class Once:
         options: LockOptions,
     ) -> None:
         self._lock = locks.lock(key, **options)
+        self._lock._policy = replace(self._lock._policy, stays=STAYS)
         self._runtime = locks._runtime
         self._calls = OnceCalls(self._runtime.keys, key)
         self._window = window
@@ -139,7 +142,9 @@ class Once:
         """Run `fn(lease)`, unless this window has had its run: then return at once, and say how that is.
 
         Args:
-            fn: a coroutine function. It gets the lease under which it runs; it is cancelled if that is lost.
+            fn: a coroutine function. It gets the lease under which it runs; it is cancelled if that is lost. The lease
+                cannot be detached, nor wait for the lock's condition: both raise `ConfigurationError`. If it releases
+                the lease, its run counts as interrupted until it has returned.
 
         Returns:
             The run of this window. Whether your call ran the function is in `ran`.

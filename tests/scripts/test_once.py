@@ -117,6 +117,35 @@ def test_undone_and_forgotten(side: Side) -> None:
     assert not side.exists(RECORD)
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_what_an_undone_run_had_replaced_is_the_last_run_again(side: Side, copies: int) -> None:
+    """Broken by an undo that deletes the record."""
+    fence = held(side)
+    side.run(begin(fence))
+    side.run(ONCE.finish(fence, "failed"))
+    side.shorten(RECORD, WINDOW // 3)
+    side.run(LOCK.release("m:1", TTL, 0, "clean", False))
+    later = held(side, "m:2")
+    side.run(ONCE.begin(later, WINDOW, ["failed"], "web:2"))
+    for _ in range(copies):
+        side.run(ONCE.undo(later))
+    kept = side.run(ONCE.look())
+    assert kept is not None
+    assert (kept.fence, kept.status, kept.by) == (fence, "failed", "web:1")
+    assert WINDOW // 3 - SLACK < side.pttl(RECORD) <= WINDOW // 3
+
+
+def test_an_undone_run_does_not_bring_back_what_is_over(side: Side) -> None:
+    """Guards the comparison with `until`."""
+    fence = held(side)
+    side.run(begin(fence))
+    side.run(ONCE.finish(fence, "failed"))
+    side.run(begin(fence, "failed"))
+    side.hset(RECORD, {"until": "1"})
+    assert side.run(ONCE.undo(fence))
+    assert not side.exists(RECORD)
+
+
 def commands(call: Call[Any]) -> set[str]:
     lua = call.script.lua.rpartition("-- ")[2]
     return {name.lower() for name in re.findall(r"redis\.call\('(\w+)'", lua)}

@@ -286,6 +286,59 @@ async def test_an_unanswered_beginning_is_undone(
     assert await status(peer) is None
 
 
+async def test_cancelled_at_each_step_it_forgets_no_failure(work: Work) -> None:
+    """The run that it would have replaced is the last one again."""
+    for turns in range(1, 60):
+        backend = SlowBackend()
+        async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
+            with pytest.raises(ZeroDivisionError):
+                await job(peer, "failed").run(fail)
+            before = work.begun
+            task = asyncio.create_task(job(locks, "failed").run(work))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,))
+            await settle(backend)
+            assert await status(peer) == ("succeeded" if work.begun > before else "failed")
+            if not task.cancelled():
+                return
+    raise AssertionError("it never ran to its end")
+
+
+async def fail(lease: Lease) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("leaves", ["waits", "waits for", "detaches"])
+async def test_it_keeps_its_lock(locks: LockManager, peer: LockManager, leaves: str) -> None:
+    """Or it would count as interrupted while it runs, and another could begin. Kept by Policy.check_may_leave."""
+
+    async def work(lease: Lease) -> str:
+        ready = locks.condition(locks.lock(NAME))
+        with pytest.raises(ConfigurationError, match="run of once"):
+            if leaves == "detaches":
+                await lease.detach()
+            else:
+                await (ready.wait(1.0) if leaves == "waits" else ready.wait_for(lambda: False, 1.0))
+        assert not (await job(peer, "both").run(Work())).ran
+        assert await status(peer) == "running"
+        return "done"
+
+    assert (await job(locks, "both").run(work)).result == "done"
+
+
+async def test_who_has_the_lock_already_keeps_it_too(locks: LockManager) -> None:
+    """The run nests in a block that might wait."""
+
+    async def work(lease: Lease) -> None:
+        await locks.condition(locks.lock(NAME)).wait(1.0)
+
+    async with locks.lock(NAME):
+        with pytest.raises(ConfigurationError, match="held 2 times"):
+            await job(locks).run(work)
+
+
 # Options.
 
 

@@ -14,7 +14,8 @@ RUN = ("lock/clock", "lock/state", "run")
 LOOK = Script(__name__, "look", twins.look, decode.kept_run, prelude=RUN)
 BEGIN = Script(__name__, "begin", twins.begin, decode.kept_run, decode.not_kept, RUN)
 FINISH = Script(__name__, "finish", twins.finish, decode.flag, decode.not_kept)
-SCRIPTS = (LOOK, BEGIN, FINISH)
+UNDO = Script(__name__, "undo", twins.undo, decode.flag, decode.not_kept, ("lock/clock",))
+SCRIPTS = (LOOK, BEGIN, FINISH, UNDO)
 
 
 class OnceCalls:
@@ -46,8 +47,8 @@ class OnceCalls:
         return Call(self.name, FINISH, self._keys[1:], (fence, status), unanswered=lambda: True)
 
     def undo(self, fence: int) -> Call[bool]:
-        """Forget a run that has not called its function."""
-        return self.finish(fence, "")
+        """Forget a run that has not called its function; written again if it went unanswered."""
+        return Call(self.name, UNDO, self._keys[1:], (fence,), unanswered=lambda: True)
 
     def forget(self) -> Call[bool]:
         """Forget any run. Never written again if it went unanswered: by then it may be a newer one."""

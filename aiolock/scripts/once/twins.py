@@ -22,7 +22,7 @@ def begin(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
         return record.told(1)
     if record.fence and f" {record.status} " not in repeatable:
         return record.told(0)
-    store.hset(keys[1], {"fence": fence, "started": str(record.lock.now), "status": "running", "by": by})
+    store.hset(keys[1], {"fence": fence, "started": str(record.lock.now), "status": "running", "by": by, **record.before()})
     store.pexpire(keys[1], int(window))
     return Record(store, keys).told(1)
 
@@ -39,6 +39,19 @@ def finish(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     return 1
 
 
+def undo(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    (key,), (fence,) = keys, args
+    run, now = store.hgetall(key), store.wall_us() // 1000
+    if run.get("fence") != fence:
+        return 0
+    if "before" not in run or int(run["until"]) <= now:
+        return store.delete(key)
+    store.pexpire(key, int(run["until"]) - now)
+    old = {"fence": run["before"], **{field: run[f"{field} before"] for field in ("started", "status", "by")}}
+    store.hset(key, old)
+    return 1
+
+
 class Record:
     """run.lua."""
 
@@ -52,6 +65,14 @@ class Record:
         if self.status == "running" and not (self.lock.live and self.lock.fence == int(self.fence)):
             self.status = "interrupted"
         self.left: int = max(0, store.pttl(keys[1]))
+
+    def before(self) -> dict[str, str]:
+        """What a run that replaces this one keeps of it."""
+        if not self.fence:
+            return {}
+        told = {"started": str(self.started), "status": self.status, "by": self.by}
+        until = str(self.lock.now + self.left)
+        return {"before": self.fence, "until": until, **{f"{field} before": value for field, value in told.items()}}
 
     def told(self, mine: int) -> TwinReply:
         if not self.fence:
