@@ -97,6 +97,11 @@ class Watcher(NamedTuple):
     told: asyncio.Future[LossReason | None]
     wants: bool
 
+    def end(self) -> None:
+        """There is nothing to watch any more."""
+        if not self.told.done():
+            self.told.set_result(None)
+
 
 class Hold(Term):
     """One owner's state: who shares it, and what a loss does to them.
@@ -159,10 +164,7 @@ class Hold(Term):
         """Cancel what it guards, and tell those that wait for it."""
         for scope in self.scopes:
             tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
-        for watcher in self.watchers:
-            if not watcher.told.done():
-                tell_of_loss(watcher.told.set_result, reason)
-        self.watchers = ()
+        self._tell_watchers(reason)
         if reason is LossReason.UNREACHABLE and self._error is None:
             self._error = self.listener.unreachable
         self.listener.lost(self)
@@ -170,6 +172,12 @@ class Hold(Term):
 
     def _extended(self, deadline: float, pttl: int, sent_at: float) -> None:
         self.listener.tell_renewed(self, deadline, pttl, sent_at)
+
+    def _tell_watchers(self, reason: LossReason) -> None:
+        for watcher in self.watchers:
+            if not watcher.told.done():
+                tell_of_loss(watcher.told.set_result, reason)
+        self.watchers = ()
 
     def end(self) -> None:
         """End it: it was released, moved, or given up."""
@@ -219,14 +227,28 @@ class Hold(Term):
         """Another asks its holder to finish."""
         self.wanted = True
         for watcher in self.watchers:
-            if watcher.wants and not watcher.told.done():
-                watcher.told.set_result(None)
+            if watcher.wants:
+                watcher.end()
 
     def left(self, lease: OpenLease) -> None:
         """A lease ended: no one needs to wait for what happens to it."""
         for watcher in self.watchers:
-            if watcher.lease is lease and not watcher.told.done():
-                watcher.told.set_result(None)
+            if watcher.lease is lease:
+                watcher.end()
+
+    def part_with(self, lease: OpenLease) -> tuple[Watcher, ...]:
+        """Return who watches `lease`, and forget them: it is given up for a while, and they go on watching it."""
+        parting = tuple([watcher for watcher in self.watchers if watcher.lease is lease])
+        self.watchers = tuple([watcher for watcher in self.watchers if watcher.lease is not lease])
+        return parting
+
+    def take_over(self, watchers: tuple[Watcher, ...]) -> None:
+        """Tell those that watched an earlier hold of a lease what happens to this one."""
+        self.watchers += watchers
+        if self.wanted:
+            self.want()
+        if self.reason is not None:
+            self._tell_watchers(self.reason)
 
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
         """Whether a task other than `but` is inside a guarded block."""

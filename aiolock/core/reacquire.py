@@ -7,14 +7,16 @@ from typing import cast
 from .acquisition import obtain
 from .gate import Gate
 from .guard import Guard
+from .hold import Watcher
 from .lease import Lease
 
 
-async def reacquire(lease: Lease) -> None:
+async def reacquire(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
     """Acquire again what `lease` had, however long that takes; it continues with a new hold, as does its block.
 
     Args:
         lease: the running task's, released, the only one of its hold.
+        watchers: who watched it, and goes on with that.
 
     Raises:
         BackendError, NotAcquired: as an acquire. The lease stays released.
@@ -31,3 +33,4 @@ async def reacquire(lease: Lease) -> None:
     guard = lease._guard
     if isinstance(guard, Guard):
         guard.resume()
+    lease._hold.take_over(watchers)

@@ -13,6 +13,7 @@ import anyio
 
 from ..clock import format_seconds
 from ..core.guard import Guard
+from ..core.hold import Watcher
 from ..core.lease import Lease
 from ..core.policy import check_timeout
 from ..core.reacquire import reacquire
@@ -106,18 +107,19 @@ class Condition:
         try:
             await self._joined(waiter)
             self._check_alone(lease)  # while it joined, another task may have changed that
+            watchers = lease._hold.part_with(lease)
             lease.release()
             released = lease._result
             try:
                 await self._notified(waiter, limit)
             except asyncio.CancelledError:
                 with suppress(AiolockError):  # the cancellation comes first, and `lease.ensure()` tells of the rest
-                    await self._again(lease)
+                    await self._again(lease, watchers)
                 raise
             except AiolockError:
-                await self._again(lease)
+                await self._again(lease, watchers)
                 raise
-            await self._again(lease)
+            await self._again(lease, watchers)
             if released is not None:
                 released.raise_failure()
             passes = False
@@ -221,20 +223,25 @@ class Condition:
         finally:
             runtime.scheduler.forget(limit)
 
-    async def _again(self, lease: Lease) -> None:
+    async def _again(self, lease: Lease, watchers: tuple[Watcher, ...]) -> None:
         """Acquire it again in spite of cancellations, and tell of them afterwards; not if the manager closes."""
         cancelled: BaseException | None = None
-        while not self._runtime.binding.closing:
-            try:
-                with anyio.CancelScope(shield=True):
-                    await reacquire(lease)
-                break
-            except asyncio.CancelledError as error:
-                cancelled = error
-            except AiolockError as error:
-                if cancelled is None:
-                    raise
-                raise cancelled from error
+        try:
+            while not self._runtime.binding.closing:
+                try:
+                    with anyio.CancelScope(shield=True):
+                        await reacquire(lease, watchers)
+                    break
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                except AiolockError as error:
+                    if cancelled is None:
+                        raise
+                    raise cancelled from error
+        finally:
+            if lease.released:
+                for watcher in watchers:
+                    watcher.end()
         if cancelled is not None:
             raise cancelled
 

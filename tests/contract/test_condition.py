@@ -17,10 +17,12 @@ from aiolock import (
     Lock,
     LockLost,
     LockManager,
+    LossReason,
     NotAcquired,
     NotOwned,
     WaitTimeout,
 )
+from aiolock.core.hold import Watcher
 from aiolock.core.reacquire import reacquire
 from aiolock.scripts.condition import ConditionCalls
 
@@ -188,6 +190,54 @@ async def test_the_new_hold_guards_the_block(
             await task
 
 
+@pytest.mark.not_polling("no message tells it")
+@pytest.mark.parametrize("wanted", [True, False], ids=["wanted", "lost"])
+async def test_who_watches_the_lease_goes_on(
+    here: Lock, there: Lock, ready: Condition, set_ready: Condition, place: Place, wanted: bool
+) -> None:
+    """Kept by Hold.part_with: without it they are told that the lease was released."""
+
+    async def hold() -> None:
+        async with here as lease:
+            watching.append(asyncio.create_task(lease.wait_wanted() if wanted else lease.wait_lost()))
+            await ready.wait()
+            inside.set()
+            await asyncio.Event().wait()
+
+    inside = asyncio.Event()
+    watching: list[asyncio.Task[object]] = []
+    async with asyncio.timeout(ENOUGH):
+        task = asyncio.create_task(hold())
+        await until(lambda: waiters(place) == 1 and place.gone(NAME))
+        async with there:
+            await set_ready.notify()
+        await inside.wait()
+        assert not watching[0].done()
+        await (there.request_release() if wanted else there.force_release())
+        assert await watching[0] is (None if wanted else LossReason.REVOKED)
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def test_who_watches_a_lease_that_does_not_come_back_is_told(place: Place) -> None:
+    async def hold() -> None:
+        lock = manager.lock(NAME)
+        async with lock as lease:
+            watching.extend(asyncio.create_task(watch) for watch in (lease.wait_wanted(), lease.wait_lost()))
+            await manager.condition(lock).wait()
+
+    watching: list[asyncio.Task[object]] = []
+    async with asyncio.timeout(ENOUGH):
+        async with place.manager(ttl=place.ttl) as manager:
+            task = asyncio.create_task(hold())
+            await until(lambda: waiters(place) == 1 and place.gone(NAME))
+        for watch in watching:
+            with pytest.raises(NotOwned):
+                await watch
+        with pytest.raises(NotAcquired):
+            await task
+
+
 async def test_two_lock_objects_of_a_process(locks: LockManager, here: Lock, ready: Condition, place: Place) -> None:
     """Whoever notifies has the lock, also once a waiter asks for it. Broken by a second Gate for the name."""
     other = locks.lock(NAME)
@@ -319,9 +369,9 @@ async def test_a_cancelled_scope_does_not_hurry_it_either(
     attempts: list[Lease] = []
     scope = anyio.CancelScope()
 
-    async def count(lease: Lease) -> None:
+    async def count(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
         attempts.append(lease)
-        await reacquire(lease)
+        await reacquire(lease, watchers)
 
     async def wait() -> None:
         with scope:

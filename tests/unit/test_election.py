@@ -683,6 +683,27 @@ async def test_asked_for_it_steps_down_and_contends_again(
     assert not task.done()
 
 
+async def test_a_leader_that_waited_for_its_locks_condition_steps_down_too(
+    locks: LockManager, peer: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
+) -> None:
+    """Kept by Hold.part_with and Hold.take_over: the term that it is asked for began after the wait."""
+
+    async def waits(term: Lease) -> None:
+        await locks.condition(locks.lock(NAME)).wait()
+        await asyncio.Event().wait()
+
+    feed.next.append(waits)
+    await lead(crew, locks, backend, feed)
+    async with peer.lock(NAME) as lease:
+        await peer.condition(peer.lock(NAME)).notify()
+    await settle(backend)
+    assert feed.terms[0].fence > lease.fence
+    assert not await peer.lock(NAME).request_release()
+    await settle(backend)
+    assert feed.ended == ["CancelledError"]
+    assert len(feed.terms) == 2
+
+
 async def test_cancelled_while_it_steps_down_it_ends(
     locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
 ) -> None:

@@ -316,11 +316,13 @@ async def test_it_keeps_its_lock(locks: LockManager, peer: LockManager, leaves: 
 
     async def work(lease: Lease) -> str:
         ready = locks.condition(locks.lock(NAME))
+        leave: dict[str, Callable[[], Awaitable[object]]] = {
+            "waits": ready.wait,
+            "waits for": lambda: ready.wait_for(lambda: False),
+            "detaches": lease.detach,
+        }
         with pytest.raises(ConfigurationError, match="run of once"):
-            if leaves == "detaches":
-                await lease.detach()
-            else:
-                await (ready.wait(1.0) if leaves == "waits" else ready.wait_for(lambda: False, 1.0))
+            await leave[leaves]()
         assert not (await job(peer, "both").run(Work())).ran
         assert await status(peer) == "running"
         return "done"

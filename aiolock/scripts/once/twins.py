@@ -22,7 +22,9 @@ def begin(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
         return record.told(1)
     if record.fence and f" {record.status} " not in repeatable:
         return record.told(0)
-    store.hset(keys[1], {"fence": fence, "started": str(record.lock.now), "status": "running", "by": by, **record.before()})
+    store.hset(
+        keys[1], {"fence": fence, "started": str(record.lock.now), "status": "running", "by": by, **record.before()}
+    )
     store.pexpire(keys[1], int(window))
     return Record(store, keys).told(1)
 
