@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-servers test-topologies bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
@@ -73,6 +73,9 @@ chaos: $(VENV)/.ready-test ## break real servers, networks and processes, and ch
 
 test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside each version of redis-py, anyio and valkey-py
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.client_matrix $(ARGS)
+
+test-frameworks: $(VENV)/.ready-clients ## the tests of aiolock.contrib, beside the oldest and the newest frameworks
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.framework_matrix $(ARGS)
 
 test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AIOLOCK_TEST_SERVERS, or in containers
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.server_matrix $(ARGS)

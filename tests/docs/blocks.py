@@ -42,7 +42,7 @@ class Block(NamedTuple):
         """Compile it; a fragment may `await` at its top level. Lines in a traceback are the page's."""
         tree = ast.parse(self.source(url), str(self.page))
         ast.increment_lineno(tree, self.line)
-        return compile(tree, str(self.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return compile(tree, str(self.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 def blocks(*languages: str) -> Iterator[Block]:

@@ -20,6 +20,7 @@ from .blocks import PAGES, ROOT, blocks, name_of
 
 PUBLIC = {*aiolock.__all__, *aiolock.recipes.__all__, *aiolock.testing.__all__}
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+FRAMEWORKS = ("aiohttp", "apscheduler", "arq", "django", "fastapi", "http", "litestar", "starlette", "taskiq")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
 HERE = (f"{REPOSITORY}/blob/main/", f"{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')}/main/")
@@ -121,6 +122,25 @@ def test_every_public_name_has_a_reference_and_an_example() -> None:
         if "```python" in section
     }
     assert shown >= PUBLIC
+
+
+def test_every_framework_has_a_reference_and_an_example() -> None:
+    """Broken by a public function or class of a framework's module without a section in contrib.md that shows it."""
+    pages = [text for page, text in TEXTS.items() if page.parent.name == "reference"]
+    sections = {part.partition("\n")[0]: part for text in pages for part in re.split(r"^## ", text, flags=re.M)}
+    for framework in FRAMEWORKS:
+        path = ROOT / "aiolock/contrib" / framework
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        names: set[str] = set()
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(node.name)
+            elif path.is_dir() and isinstance(node, ast.ImportFrom):
+                names.update(alias.name for alias in node.names)
+        section = sections[f"aiolock.contrib.{framework}"]
+        assert "```python" in section
+        shown = re.findall(rf"^\.\. auto\w+:: aiolock\.contrib\.{framework}\.(\w+)", section, re.M)
+        assert {name for name in names if name[0] != "_"} <= set(shown), framework
 
 
 def test_every_option_is_in_the_table() -> None:

@@ -1,0 +1,107 @@
+"""Locks in arq: the worker's manager, and jobs that come again if another one is at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, Unpack
+
+from ..errors import ConfigurationError
+from ..manager import LockManager
+from ..primitives.options import LockOptions
+from ..recipes import Exclusive, NotRun, exclusive
+from .extra import needs
+
+with needs("arq"):
+    from arq import Retry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def startup(locks: LockManager) -> Callable[[dict[Any, Any]], Coroutine[object, object, None]]:
+    """Return a worker's `on_startup` that opens the manager, and keeps it in `ctx["locks"]`.
+
+    Args:
+        locks: the manager.
+
+    Example:
+        ```python
+        class WorkerSettings:
+            functions = [ship]
+            on_startup = startup(LockManager("redis://localhost:6379/0"))
+            on_shutdown = shutdown
+        ```
+    """
+
+    async def open_locks(ctx: dict[Any, Any]) -> None:
+        ctx["locks"] = await locks.open()
+
+    return open_locks
+
+
+async def shutdown(ctx: dict[Any, Any]) -> None:
+    """Close the manager: for a worker's `on_shutdown`.
+
+    Args:
+        ctx: the worker's.
+    """
+    await get_locks(ctx).close()
+
+
+def get_locks(ctx: dict[Any, Any]) -> LockManager:
+    """Return the worker's manager; also for `exclusive(get_locks, key=…)`, whose jobs wait for each other.
+
+    Args:
+        ctx: the worker's, or a job's.
+
+    Raises:
+        ConfigurationError: the worker was started without.
+    """
+    locks = ctx.get("locks")
+    if not isinstance(locks, LockManager):
+        raise ConfigurationError("", "this worker has no locks: on_startup = aiolock.contrib.arq.startup(locks)")
+    return locks
+
+
+def locked(
+    key: str | Callable[..., str], *, defer: float | timedelta = 5.0, **options: Unpack[LockOptions]
+) -> Exclusive:
+    """Let one job run at a time for each key, in all workers; the others come again later.
+
+    It is `exclusive(get_locks, key=…, busy="raise")`, whose `NotRun` is arq's `Retry`: a job that finds another one
+    running, or Redis away, does not keep its worker busy. It counts as a try: see arq's `max_tries`. A job that was
+    cancelled because its lock was lost fails with `LockLost`, and is not repeated.
+
+    Args:
+        key: a format string over the job's arguments: `"order:{order}"`; or a function of them.
+        defer: seconds until the job comes again.
+        options: as for `locks.lock()`.
+
+    Raises:
+        ConfigurationError: as `exclusive()`, on decorating.
+
+    Cancellation: as for `exclusive()`. Cost: what the lock costs.
+
+    Example:
+        ```python
+        @locked("order:{order}", ttl=30.0)
+        async def ship(ctx, order): ...
+        ```
+    """
+    decorate = exclusive(get_locks, key=key, busy="raise", **options)
+
+    def around(fn: Callable[P, Coroutine[object, object, R]]) -> Callable[P, Coroutine[object, object, R]]:
+        inner = decorate(fn)
+
+        @wraps(fn)
+        async def job(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return await inner(*args, **kwargs)
+            except NotRun as error:
+                raise Retry(defer=defer) from error
+
+        return job
+
+    return around
