@@ -52,13 +52,13 @@ class Line(NamedTuple):
 
 
 LINES: dict[type[Event], Line] = {
-    Acquired: Line(LOCK, logging.DEBUG, "acquired %(lock_name)r after %(waited).3f s, fence %(fence)d"),
-    Refused: Line(LOCK, logging.DEBUG, "%(lock_name)r was refused, held by %(holder)s"),
-    TimedOut: Line(LOCK, logging.DEBUG, "gave up on %(lock_name)r after %(waited).3f s, held by %(holder)s"),
-    AcquireFailed: Line(LOCK, logging.DEBUG, "did not acquire %(lock_name)r after %(waited).3f s: %(error)s"),
-    Granted: Line(QUEUE, logging.DEBUG, "was granted %(lock_name)r out of the queue, fence %(fence)d"),
-    Renewed: Line(HOLD, logging.DEBUG, "renewed %(lock_name)r %(headroom).3f s before it would have been lost"),
-    Released: Line(LOCK, logging.DEBUG, "released %(lock_name)r after %(held).3f s"),
+    Acquired: Line(LOCK, logging.DEBUG, "acquired lock %(lock_name)r after %(waited).3f s, fence %(fence)d"),
+    Refused: Line(LOCK, logging.DEBUG, "lock %(lock_name)r is not free, held by %(holder)s"),
+    TimedOut: Line(LOCK, logging.DEBUG, "gave up on lock %(lock_name)r after %(waited).3f s, held by %(holder)s"),
+    AcquireFailed: Line(LOCK, logging.DEBUG, "did not acquire lock %(lock_name)r after %(waited).3f s: %(error)s"),
+    Granted: Line(QUEUE, logging.DEBUG, "lock %(lock_name)r was granted to this process, fence %(fence)d"),
+    Renewed: Line(HOLD, logging.DEBUG, "renewed lock %(lock_name)r %(headroom).3f s before it would have been lost"),
+    Released: Line(LOCK, logging.DEBUG, "released lock %(lock_name)r after %(held).3f s"),
     Lost: Line(HOLD, logging.ERROR, "lost lock %(lock_name)r: %(explanation)s"),
     Abandoned: Line(
         LEASE, logging.ERROR, "a task ended inside `async with` on lock %(lock_name)r without leaving it: released"
@@ -77,9 +77,7 @@ CALM_LOSS = LINES[Lost]._replace(level=logging.WARNING)
 SLIGHT = 1.0
 """Seconds by which a late wake-up is the normal course of a busy loop."""
 SLIGHTLY_LATE = LINES[WokeLate]._replace(level=logging.DEBUG)
-COLLECTED = Line(
-    LEASE, logging.WARNING, "lock %(lock_name)r was not released by its user, whose lease is gone: released"
-)
+COLLECTED = Line(LEASE, logging.WARNING, "a lease of lock %(lock_name)r was garbage collected: released")
 
 
 def line_of(event: Event) -> Line:

@@ -29,8 +29,9 @@ class Observers:
     __slots__ = ("_broken", "_each", "_listening")
 
     def __init__(self, observer: Observer | Sequence[Observer] | None = None) -> None:
-        self._each: tuple[Observer, ...] = _checked(observer)
-        self._listening = bool(self._each)
+        users = _checked(observer)
+        self._each: tuple[Observer, ...] = (log_event, *users)
+        self._listening = bool(users)
         self._broken: set[tuple[int, type[BaseException]]] = set()
 
     def wants(self, kind: type[Event]) -> bool:
@@ -39,7 +40,6 @@ class Observers:
 
     def tell(self, event: Event) -> None:
         """Tell all of them, after what has happened was dealt with."""
-        log_event(event)
         for number, observer in enumerate(self._each):
             try:
                 observer(event)
@@ -52,7 +52,7 @@ class Observers:
         kind = (number, type(error))
         if kind not in self._broken:  # an observer that is always wrong must not flood the log
             self._broken.add(kind)
-            text = "observer %r failed; such an error of it is not logged again"
+            text = "observer %r failed; this type of error is not logged again"
             logger.error(text, self._each[number], exception=error)
 
 

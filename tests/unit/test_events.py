@@ -25,7 +25,7 @@ from aiolock.events import (
 )
 from aiolock.testing import MemoryBackend
 
-from .world import DEADLINE, MARGIN, TTL, Crew, Holder, assert_empty, expect_loss, settle
+from .world import DEADLINE, MARGIN, TTL, Crew, Holder, SlowBackend, assert_empty, expect_loss, settle
 
 Told = list[Event]
 
@@ -126,6 +126,49 @@ async def test_a_grant_out_of_the_queue(
     await holder.end()
 
 
+async def test_a_grant_that_is_confirmed_later(
+    backend: MemoryBackend, peer: LockManager, told: Told, crew: Crew
+) -> None:
+    """The answer comes when its block has begun. It extends the lease, but is no renewal either."""
+    async with LockManager(SlowBackend(backend), observer=told.append) as locks:
+        other = Holder(crew, peer.lock("a"))
+        await settle(backend)
+        holder = Holder(crew, locks.lock("a"))
+        await settle(backend)
+        await other.end()
+        lease = await holder.entered
+        assert lease.remaining() < 3.0
+        await settle(backend)
+        assert lease.remaining() == DEADLINE
+        assert kinds(told) == ["Granted", "Acquired"]
+        await holder.end()
+
+
+async def test_a_quorum(told: Told, crew: Crew) -> None:
+    """It has no queue, so a waiter asks again. The answers of all servers together are one."""
+    nodes = [MemoryBackend() for _ in range(3)]
+    for node in nodes[1:]:
+        node.clock = nodes[0].clock
+    others = [MemoryBackend(node) for node in nodes]
+    async with LockManager.quorum(others) as peer, LockManager.quorum(nodes, observer=told.append) as locks:
+        other = Holder(crew, peer.lock("a"))
+        await other.entered
+        holder = Holder(crew, locks.lock("a"))
+        await settle(nodes[0])
+        await other.end()
+        await nodes[0].clock.advance(1)
+        await holder.entered
+        asked = nodes[0].calls.count("acquire")
+        await holder.end()
+        with expect_loss(LossReason.DELETED):
+            async with locks.lock("a"):
+                for node in nodes:
+                    node.flush()
+                await nodes[0].clock.advance(TTL)
+    assert kinds(told) == ["Acquired", "Released", "Acquired", "Lost"]
+    assert (facts(told[0])["requests"], facts(told[0])["contended"]) == (asked, True)
+
+
 async def test_a_dead_holder(locks: LockManager, backend: MemoryBackend, told: Told, crew: Crew) -> None:
     """Nothing is told by a message, as no one released it."""
     backend.steal("a")
@@ -136,7 +179,7 @@ async def test_a_dead_holder(locks: LockManager, backend: MemoryBackend, told: T
     lease = await holder.entered
     assert kinds(told) == ["Acquired"]
     assert lease.abandoned
-    assert facts(told[0])["abandoned"]
+    assert (facts(told[0])["abandoned"], facts(told[0])["requests"]) == (True, 2)
     await holder.end()
 
 
