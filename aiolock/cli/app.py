@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import click
 
+from .force_release import force_release
+from .info import info
+from .ls import ls
 from .run import run
+from .wait import wait
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -16,4 +20,5 @@ def app() -> None:
     """
 
 
-app.add_command(run)
+for command in (run, ls, info, wait, force_release):
+    app.add_command(command)

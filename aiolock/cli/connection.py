@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, Unpack
@@ -10,9 +11,12 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from ..backends.redis import Seeds, Sentinels
+from ..backends.survey import Survey
 from ..errors import ConfigurationError
 from ..manager import LockManager
 from ..manager_options import ManagerOptions
+from .namespace import Namespace
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,11 +42,12 @@ class Connection:
     service: str
     namespace: str
 
-    def check(self) -> None:
-        """Raise if the options contradict each other.
+    @property
+    def source(self) -> str | Seeds | Sentinels:
+        """What a manager, or a survey, is made with.
 
         Raises:
-            ConfigurationError: they do.
+            ConfigurationError: options that contradict each other, or cannot work.
         """
         if bool(self.sentinels) != bool(self.service) or (self.cluster and self.service):
             raise ConfigurationError("", "Sentinels need --sentinel and --service, and a cluster needs neither")
@@ -50,6 +55,11 @@ class Connection:
             raise ConfigurationError("", "several URLs are several nodes of one cluster: add --cluster")
         if any(url.startswith("memory:") for url in self.urls):
             raise ConfigurationError("", "locks in the memory of another process cannot be reached")
+        if self.cluster:
+            return Seeds(self.urls)
+        if self.service:
+            return Sentinels([_address(one) for one in self.sentinels], self.service, *self.credentials())
+        return self.urls[0]
 
     def manager(self, **options: Unpack[ManagerOptions]) -> LockManager:
         """Return a manager for these servers.
@@ -57,17 +67,14 @@ class Connection:
         Raises:
             ConfigurationError: an option that cannot work.
         """
-        self.check()
         options["namespace"] = self.namespace
-        if self.cluster:
-            return LockManager.cluster(self.urls, **options)
-        if self.service:
-            user, password, db = self.credentials()
-            addresses = [_address(one) for one in self.sentinels]
-            return LockManager.sentinel(
-                addresses, service=self.service, username=user, password=password, db=db, **options
-            )
-        return LockManager(self.urls[0], **options)
+        return LockManager(self.source, **options)
+
+    @asynccontextmanager
+    async def names(self) -> AsyncIterator[Namespace]:
+        """The names that these servers keep, for looking at them."""
+        async with Survey(self.source) as survey:
+            yield Namespace(survey, self.namespace)
 
     def credentials(self) -> tuple[str | None, str | None, int]:
         """User, password and database of the first URL."""

@@ -13,6 +13,8 @@ import redis
 from aiolock import Lock, LockLost, LockManager, LossReason, recipes
 from aiolock.scripts import condition, latch, lock, multi, once, queue
 from aiolock.scripts.base import Script
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.looks import SEEN_KINDS, look_at
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.cluster import Cluster
@@ -33,6 +35,7 @@ SECTIONS = (
     "sentinel",
     "sentinels",
     "database",
+    "viewers",
 )
 CONNECTION = {
     "client|info",
@@ -47,6 +50,11 @@ CONNECTION = {
     "script|load",
     "subscribe",
     "unsubscribe",
+}
+OF_VIEWERS = {
+    command[0].lower()
+    for kind in SEEN_KINDS
+    for command in look_at(Keys("aiolock"), kind, "a", now_ms=1, deep=True).commands
 }
 OF_SENTINELS = {"sentinel|get-master-addr-by-name", "sentinel|master"}
 USER = "locks"
@@ -84,6 +92,7 @@ def test_the_rules_allow_what_is_used() -> None:
         "sentinel": {"wait"},
         "sentinels": (CONNECTION & allowed(rules()["sentinels"])) | OF_SENTINELS,
         "database": {"select"},
+        "viewers": OF_VIEWERS | {"scan", "time", "client|setinfo"},
     }
 
 

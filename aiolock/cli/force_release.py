@@ -1,0 +1,79 @@
+"""`aiolock force-release`: ends a hold, whoever has it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from ..manager import LockManager
+from ..scripts.sight import Sight
+from .connection import Connection, connected
+from .exits import ExitCode, errors_as_exits, leave
+from .info import describe
+from .output import json_option, print_json
+
+KINDS = ("lock", "rw", "semaphore")
+
+
+@click.command("force-release", short_help="End a hold, whoever has it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--kind", type=click.Choice(KINDS), default="lock", show_default=True)
+@json_option
+@connected
+@click.argument("name")
+def force_release(connection: Connection, name: str, yes: bool, kind: str, as_json: bool) -> None:
+    """End every hold on NAME, whoever has it. The holder is told at once, and its block is cancelled.
+
+    Until it has ended, two may be inside; a resource that checks fences refuses the old one. It shows who holds NAME,
+    and asks. Without a terminal it needs --yes.
+
+    Exit code 1 if nobody held it, or if you say no.
+    """
+    with errors_as_exits():
+        sight = asyncio.run(_look(connection, name, kind))
+        if sight is None or not sight.taken:
+            if as_json:
+                print_json({"name": name, "kind": kind, "released": False})
+            leave(ExitCode.NO, f"nobody holds {kind} {name!r}")
+        if not yes:
+            _confirm(sight)
+        released = asyncio.run(_end(connection.manager(), sight))
+    if as_json:
+        print_json({"name": name, "kind": kind, "released": released})
+    elif released:
+        click.echo(f"released {kind} {name}, fence {sight.fence}")
+    leave(ExitCode.OK if released else ExitCode.NO, "" if released else f"it was released meanwhile: {name!r}")
+
+
+def _confirm(sight: Sight) -> None:
+    """Ask.
+
+    Raises:
+        SystemExit: the answer is no, or there is nobody to ask.
+    """
+    if not _someone_is_there():
+        leave(ExitCode.USAGE, "there is no terminal to ask at: add --yes")
+    click.echo("\n".join(describe(sight)), err=True)
+    if not click.confirm("End this? Its holder may still be at work", err=True):
+        leave(ExitCode.NO)
+
+
+def _someone_is_there() -> bool:
+    return sys.stdin.isatty()
+
+
+async def _look(connection: Connection, name: str, kind: str) -> Sight | None:
+    async with connection.names() as names:
+        return next(iter(await names.everything(name, [kind])), None)
+
+
+async def _end(manager: LockManager, sight: Sight) -> bool:
+    async with manager:
+        match sight.kind:
+            case "rw":
+                return await manager.rw_lock(sight.name).force_release()
+            case "semaphore":
+                return await manager.semaphore(sight.name, max(1, sight.capacity)).force_release()
+        return await manager.lock(sight.name).force_release()

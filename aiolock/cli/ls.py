@@ -1,0 +1,41 @@
+"""`aiolock ls`: the names that are held, or waited for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from ..scripts.looks import SEEN_KINDS
+from ..scripts.sight import Sight
+from .connection import Connection, connected
+from .exits import ExitCode, errors_as_exits, leave
+from .output import HEADINGS, columns, facts_of, json_option, print_json, row_of
+
+
+@click.command(short_help="List names that are held or waited for.")
+@click.option("--all", "everything", is_flag=True, help="Free names, too, that the server still remembers.")
+@click.option("--kind", type=click.Choice(SEEN_KINDS), help="Only this kind.")
+@json_option
+@connected
+@click.argument("pattern", default="*")
+def ls(connection: Connection, pattern: str, everything: bool, kind: str | None, as_json: bool) -> None:
+    """List the names that match PATTERN and are held or waited for: aiolock ls 'order:*'
+
+    It reads only. A server scans all its keys for that, 1000 with each request, and never stands still.
+
+    Exit code 1 if there are none.
+    """
+    with errors_as_exits():
+        sights = asyncio.run(_find(connection, pattern, kind))
+    shown = [sight for sight in sights if everything or sight.taken or sight.waiting]
+    if as_json:
+        print_json([facts_of(sight) for sight in shown])
+    elif shown:
+        click.echo(columns([HEADINGS, *map(row_of, shown)]))
+    leave(ExitCode.OK if shown else ExitCode.NO)
+
+
+async def _find(connection: Connection, pattern: str, kind: str | None) -> list[Sight]:
+    async with connection.names() as names:
+        return await names.find(pattern, kind)

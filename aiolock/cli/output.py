@@ -1,0 +1,71 @@
+"""What commands print: aligned columns for people, JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import click
+
+from ..scripts.sight import Sight
+from .duration import in_words
+
+F = TypeVar("F", bound=Callable[..., object])
+
+json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+HEADINGS = ("KIND", "NAME", "STATE", "HOLDER", "HELD", "TTL", "WAITING", "OLDEST")
+
+
+def print_json(value: object) -> None:
+    """Print one value, as one line."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
+
+
+def facts_of(sight: Sight, deep: bool = False) -> dict[str, object]:
+    """What JSON says of a name; only with `deep` the lists of holders and waiters."""
+    facts = dataclasses.asdict(sight)
+    if not deep:
+        del facts["holders"], facts["queue"]
+    return {key: _rounded(value) for key, value in facts.items()}
+
+
+def _rounded(value: object) -> object:
+    """Milliseconds are enough."""
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def holder_of(sight: Sight) -> str:
+    """Who was let in last, for people."""
+    return " ".join(filter(None, (sight.process, sight.metadata))).replace("\n", " ") or "-"
+
+
+def row_of(sight: Sight) -> tuple[str, ...]:
+    """One line of a list, under `HEADINGS`."""
+    held = f"{sight.used}/{sight.capacity}" if sight.kind in ("semaphore", "latch") else str(sight.used)
+    return (
+        sight.kind,
+        sight.name,
+        sight.state,
+        holder_of(sight),
+        held if sight.kind not in ("condition", "once") else "-",
+        "-" if sight.ttl is None else in_words(sight.ttl),
+        str(sight.waiting),
+        "-" if sight.oldest_wait is None else in_words(sight.oldest_wait),
+    )
+
+
+def columns(rows: Iterable[Sequence[str]]) -> str:
+    """Align them; what cannot be printed in a line is replaced."""
+    shown = [[cell if cell.isprintable() else ascii(cell)[1:-1] for cell in row] for row in rows]
+    if not shown:
+        return ""
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown
+    )

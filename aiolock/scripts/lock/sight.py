@@ -1,0 +1,80 @@
+"""How anyone can look at a lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..keys import Keys
+from ..sight import Command, SeenHolder, SeenWaiter, Sight, number_of, pairs_of, short, text_of, told
+
+_STATE = re.compile(r"(\S+) (\d+) \d+ (\d+) (\d) (\d+) (.*)", re.DOTALL)
+MOST = 1000
+"""How many places of a queue are listed at most."""
+
+
+class LockLook:
+    """Looks at one lock; implements `Look`.
+
+    Args:
+        keys: names the keys.
+        name: the lock's.
+        deep: also list the queue.
+    """
+
+    def __init__(self, keys: Keys, name: str, deep: bool) -> None:
+        self._name = name
+        state, queue, alive = keys.of("lock", name).of_lock
+        last = str(MOST - 1 if deep else 0)
+        self.commands: Sequence[Command] = [
+            ("GET", state),
+            ("ZCARD", queue),
+            ("ZRANGE", queue, "0", last, "WITHSCORES"),
+        ]
+        if deep:
+            self.commands = [*self.commands, ("HGETALL", alive)]
+
+    def decode(self, replies: Sequence[object], now_us: int) -> Sight | None:
+        """See `Look.decode`."""
+        waiting, places = number_of(replies[1]), pairs_of(replies[2])
+        found = _STATE.fullmatch(text_of(replies[0]) or ("- 0 0 0 0 0 " if waiting else ""))
+        if found is None:
+            return None
+        owner, fence, depth, dirty, expires, metadata = found.groups()
+        ttl = int(expires) - now_us // 1000
+        live, (process, more) = ttl > 0, told(metadata)
+        abandoned = dirty == "1" if owner == "-" else depth != "0"
+        state = ("held" if depth != "0" else "granted") if live else "abandoned" if abandoned else "free"
+        holder = SeenHolder(short(owner), process, more, int(fence), int(depth), 1, max(0, ttl) / 1000)
+        return Sight(
+            "lock",
+            self._name,
+            state,
+            process if live else "",
+            more if live else None,
+            int(fence),
+            holder.ttl if live else None,
+            used=int(live),
+            waiting=waiting,
+            oldest_wait=_waited(places[0][1], now_us) if places else None,
+            holders=(holder,) if live else (),
+            queue=self._queue(places, replies, now_us),
+        )
+
+    def _queue(self, places: list[tuple[str, str]], replies: Sequence[object], now_us: int) -> tuple[SeenWaiter, ...]:
+        if len(replies) < 4:
+            return ()
+        alive = dict(pairs_of(replies[3]))
+        waiters = []
+        for position, (owner, number) in enumerate(places, 1):
+            manager, _, rest = owner.partition(":")
+            until = int(alive.get(manager, "0").rstrip("+"))
+            wants = "task" if rest.startswith("f") else "lock"
+            waited = _waited(number, now_us)
+            waiters.append(SeenWaiter(position, short(owner), "", wants, 1, waited, until > now_us // 1000))
+        return tuple(waiters)
+
+
+def _waited(number: str, now_us: int) -> float:
+    """A queue number is the server's time when it was given, in microseconds."""
+    return max(0.0, (now_us - float(number)) / 1e6)

@@ -1,0 +1,95 @@
+"""How anyone can look at a semaphore or a read-write lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..keys import Keys
+from ..sight import Command, SeenHolder, SeenWaiter, Sight, number_of, pairs_of, short, text_of, told
+from .records import Holder, Summary, Waiter, read
+
+FIRST = 10**15
+"""Scores from here on are queue numbers, and those below are the ends of leases."""
+FULL = 2**31
+"""What a writer takes."""
+
+
+class QueueLook:
+    """Looks at one name with a capacity; implements `Look`.
+
+    Args:
+        keys: names the keys.
+        kind: "rw" or "semaphore".
+        name: its name.
+        deep: also list the holders and the queue.
+        now_ms: about the server's time.
+    """
+
+    def __init__(self, keys: Keys, kind: str, name: str, deep: bool, now_ms: int) -> None:
+        self._kind = kind
+        self._name = name
+        self._deep = deep
+        state, order = keys.of(kind, name).queue
+        self.commands: Sequence[Command] = [
+            ("HGET", state, "state"),
+            ("ZCOUNT", order, f"({now_ms}", f"({FIRST}"),
+            ("ZREVRANGEBYSCORE", order, f"({FIRST}", f"({now_ms}", "WITHSCORES", "LIMIT", "0", "1"),
+            ("ZRANGEBYSCORE", order, str(FIRST), "+inf", "WITHSCORES", "LIMIT", "0", "1"),
+        ]
+        if deep:
+            self.commands = [*self.commands, ("HGETALL", state), ("ZRANGE", order, "0", "-1", "WITHSCORES")]
+
+    def decode(self, replies: Sequence[object], now_us: int) -> Sight | None:
+        """See `Look.decode`."""
+        text = text_of(replies[0])
+        if not text:
+            return None
+        summary, live = Summary.read(text), number_of(replies[1])
+        last, first = pairs_of(replies[2]), pairs_of(replies[3])
+        holders, queue = self._lists(replies, now_us) if self._deep else ((), ())
+        used = max(0, summary.used - (summary.holders - live))  # those that expired count as 1 each, as in info.lua
+        if self._deep:
+            used = sum(holder.permits for holder in holders)
+        state = "free"
+        if live:
+            writing, full = used >= FULL, used >= summary.capacity
+            state = ("write" if writing else "read") if self._kind == "rw" else "full" if full else "held"
+        if self._kind == "rw":
+            used = live
+        process, metadata = told(summary.metadata) if live else ("", None)
+        return Sight(
+            self._kind,
+            self._name,
+            state,
+            process,
+            metadata,
+            summary.fence,
+            max(0.0, (number_of(last[0][1].encode()) - now_us / 1000) / 1000) if last else None,
+            used=used,
+            capacity=1 if self._kind == "rw" else summary.capacity,
+            waiting=summary.waiters,
+            oldest_wait=max(0.0, (now_us - float(first[0][1])) / 1e6) if first else None,
+            holders=holders,
+            queue=queue,
+        )
+
+    def _lists(self, replies: Sequence[object], now_us: int) -> tuple[tuple[SeenHolder, ...], tuple[SeenWaiter, ...]]:
+        records = dict(pairs_of(replies[4]))
+        holders: list[SeenHolder] = []
+        waiters: list[SeenWaiter] = []
+        for owner, score in pairs_of(replies[5]):
+            record, left = read(records.get(owner)), float(score) - now_us / 1000
+            if isinstance(record, Holder) and left > 0:
+                permits = 1 if self._kind == "rw" and record.weight < FULL else record.weight
+                holders.append(
+                    SeenHolder(short(owner), "", None, int(record.fence), record.depth, permits, left / 1000)
+                )
+            elif isinstance(record, Waiter):
+                process, _ = told(record.metadata)
+                writes = record.weight >= FULL
+                wants = "permits" if self._kind == "semaphore" else "write" if writes else "read"
+                permits = record.weight if self._kind == "semaphore" else 1
+                waited = max(0.0, (now_us - float(score)) / 1e6)
+                alive = record.alive > now_us // 1000
+                waiters.append(SeenWaiter(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
+        return tuple(holders), tuple(waiters)

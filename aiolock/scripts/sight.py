@@ -1,0 +1,150 @@
+"""What anyone can see of a name with plain commands that change nothing: for tools, and for people on call.
+
+Scripts are for those who take part. These commands need no script and no connection of a manager's, and a right to
+read is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenHolder:
+    """One holder of a name.
+
+    Attributes:
+        manager: the first characters of its manager's id: the same for all leases of one process.
+        process: host and pid; "" if it is not known of this one.
+        metadata: of its lock.
+        fence: of its grant.
+        depth: how many acquisitions it has open; 0 if it was granted, and has not confirmed that yet.
+        permits: how many of a semaphore's; 1 of anything else.
+        ttl: seconds until it expires unless renewed.
+    """
+
+    manager: str
+    process: str
+    metadata: str | None
+    fence: int
+    depth: int
+    permits: int
+    ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWaiter:
+    """One place in a queue.
+
+    Attributes:
+        position: from 1.
+        manager: as for a holder.
+        process: as for a holder.
+        wants: "lock", "read", "write", "permits"; "task" for one place of a fair lock; "notification".
+        permits: how many.
+        waited: seconds since it took the place.
+        alive: whether it gave a sign of life in time; otherwise it will be passed over.
+    """
+
+    position: int
+    manager: str
+    process: str
+    wants: str
+    permits: int
+    waited: float
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One name of one kind, as the server has it at one moment.
+
+    Attributes:
+        kind: "lock", "rw", "semaphore", "latch", "condition" or "once".
+        name: the name.
+        state: of a lock "held", "granted" (and not confirmed yet), "free" or "abandoned" (free, but its last holder
+            vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
+            latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says.
+        process: host and pid of the one that was let in last.
+        metadata: of that one.
+        fence: of the last grant; 0 if the kind has none.
+        ttl: seconds until the last holder's lease is over unless renewed; of a latch or a run, until it is forgotten.
+        used: how much is held; of a latch, how many counts are missing.
+        capacity: how much there is in all.
+        waiting: how many places the queue has.
+        oldest_wait: seconds that the first in the queue has waited; None without one.
+        holders: all of them, if they were asked for.
+        queue: first to last, if it was asked for.
+    """
+
+    kind: str
+    name: str
+    state: str
+    process: str = ""
+    metadata: str | None = None
+    fence: int = 0
+    ttl: float | None = None
+    used: int = 0
+    capacity: int = 1
+    waiting: int = 0
+    oldest_wait: float | None = None
+    holders: tuple[SeenHolder, ...] = ()
+    queue: tuple[SeenWaiter, ...] = ()
+
+    @property
+    def taken(self) -> bool:
+        """Whether somebody has it, so that another may have to wait."""
+        return self.state in ("held", "granted", "full", "read", "write", "closed", "running")
+
+
+class Look(Protocol):
+    """How to look at one name of one kind.
+
+    Attributes:
+        commands: read-only, all with keys of that name.
+    """
+
+    commands: Sequence[Command]
+
+    def decode(self, replies: Sequence[object], now_us: int) -> Sight | None:
+        """Return what the replies to `commands` say; None if the server knows nothing of it.
+
+        Args:
+            replies: no error among them.
+            now_us: the server's time.
+        """
+
+
+def short(owner: str) -> str:
+    """What may be shown of an owner's id, which nobody else may know: the beginning of its manager's."""
+    return owner.partition(":")[0][:8]
+
+
+def text_of(reply: object) -> str:
+    """A reply that is text; "" if there is none."""
+    return reply.decode(errors="replace") if isinstance(reply, bytes) else ""
+
+
+def number_of(reply: object) -> int:
+    """A reply that is a whole number, also as text or as a score."""
+    if isinstance(reply, int):
+        return reply
+    return int(float(reply)) if isinstance(reply, bytes) and reply else 0
+
+
+def pairs_of(reply: object) -> list[tuple[str, str]]:
+    """A reply that lists fields and values, or members and scores, in its order."""
+    if isinstance(reply, dict):
+        return [(text_of(key), text_of(value)) for key, value in reply.items()]
+    flat = [text_of(one) for one in reply] if isinstance(reply, list) else []
+    return list(zip(flat[::2], flat[1::2], strict=False))
+
+
+def told(metadata: str) -> tuple[str, str | None]:
+    """What a holder says of itself: host and pid, and the metadata of its lock."""
+    process, _, rest = metadata.partition("\n")
+    return process, rest or None

@@ -1,0 +1,244 @@
+"""The commands that look: what they show is what the server has, and they change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiolock import Lease, LockManager, LossReason
+from aiolock.recipes import once
+from tests.docs.test_acl import rules
+from tests.support import redis_cli
+
+from .conftest import CommandLine
+
+ODD_NAMES = ["a{b}c", "50%", "x*y", "[z]", "é\n2", "a:b:dead:c", "last\\"]
+
+
+@asynccontextmanager
+async def scene(url: str) -> AsyncIterator[LockManager]:
+    """A lock, a read-write lock and a semaphore that are held and waited for, a latch, a condition, and a job."""
+    async with LockManager(url) as one, LockManager(url) as two, AsyncExitStack() as held:
+        await held.enter_async_context(one.lock("order:42", metadata="charge"))
+        await held.enter_async_context(one.rw_lock("catalog").read)
+        await held.enter_async_context(two.rw_lock("catalog").read)
+        await held.enter_async_context(one.semaphore("api", 5).acquire(3))
+        await held.enter_async_context(two.semaphore("api", 5).acquire(1))
+        await one.latch("ready", 3).count_down()
+        await once(one, "report", window=60.0, repeat="never").run(nothing)
+        changed = two.condition(two.lock("jobs"))
+
+        async def until_changed() -> None:
+            async with two.lock("jobs"):
+                await changed.wait()
+
+        waiting = [
+            asyncio.ensure_future(one)
+            for one in (
+                two.lock("order:42").acquire(),
+                two.fair_lock("order:42").acquire(),
+                two.rw_lock("catalog").write.acquire(),
+                two.semaphore("api", 5).acquire(4),
+                until_changed(),
+            )
+        ]
+        async with asyncio.timeout(20):
+            while True:
+                standings = [await look() for look in (two.fair_lock("order:42").info, two.rw_lock("catalog").info)]
+                places = [getattr(standing, "waiters", 0) for standing in standings]
+                with redis_cli.client(url) as link:
+                    if places == [2, 1] and link.exists("aiolock:condition:{jobs}"):
+                        break
+                await asyncio.sleep(0.01)
+        yield one
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+
+
+async def nothing(lease: Lease) -> None: ...
+
+
+async def seen(cli: CommandLine, *words: str) -> Any:
+    """What a command says as JSON."""
+    result = await asyncio.to_thread(cli, *words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def test_what_is_there(cli: CommandLine) -> None:
+    """With the rights of the page alone: none of them can change anything."""
+    rule = rules()["viewers"]
+    with redis_cli.client(cli.url) as link:
+        link.acl_log_reset()
+        link.execute_command(*(word.replace(">password", ">secret") for word in rule))
+    reader = CommandLine(cli.url.replace("redis://", "redis://viewer:secret@"), cli.folder)
+    async with scene(cli.url):
+        listed = {(name["kind"], name["name"]): name for name in await seen(reader, "ls")}
+        (lock,) = await seen(reader, "info", "order:42")
+        (catalog,) = await seen(reader, "info", "catalog")
+        (api,) = await seen(reader, "info", "api")
+        (latch,) = await seen(reader, "info", "ready")
+        _, condition = await seen(reader, "info", "jobs")
+        _, run = await seen(reader, "info", "report")
+    with redis_cli.client(cli.url) as link:
+        assert link.acl_log() == []
+        link.acl_deluser("viewer")
+    assert {name: (facts["state"], facts["used"], facts["waiting"]) for name, facts in listed.items()} == {
+        ("lock", "order:42"): ("held", 1, 2),
+        ("rw", "catalog"): ("read", 2, 1),
+        ("semaphore", "api"): ("held", 4, 1),
+        ("latch", "ready"): ("closed", 2, 0),
+        ("condition", "jobs"): ("waiting", 0, 1),
+    }
+    assert lock["metadata"] == "charge"
+    assert 25 < lock["ttl"] <= 30
+    assert [(place["position"], place["wants"], place["alive"]) for place in lock["queue"]] == [
+        (1, "lock", True),
+        (2, "task", True),
+    ]
+    assert 0 < lock["oldest_wait"] < 20
+    assert [len(catalog["holders"]), catalog["queue"][0]["wants"]] == [2, "write"]
+    assert sorted(holder["permits"] for holder in api["holders"]) == [1, 3]
+    assert [(place["wants"], place["permits"]) for place in api["queue"]] == [("permits", 4)]
+    assert (latch["used"], latch["capacity"]) == (2, 3)
+    assert [place["wants"] for place in condition["queue"]] == ["notification"]
+    assert (run["kind"], run["state"]) == ("once", "succeeded")
+
+
+async def test_people_see_the_same(cli: CommandLine) -> None:
+    """And no id of an owner, with which one could release."""
+    async with scene(cli.url):
+        listed = await asyncio.to_thread(cli, "ls", "o*")
+        told = [await asyncio.to_thread(cli, "info", name) for name in ("order:42", "catalog", "api", "ready", "jobs")]
+        with redis_cli.client(cli.url) as link:
+            owner = link.get("aiolock:lock:{order:42}").split()[0].decode()  # type: ignore[union-attr]
+    assert [line.split()[:3] for line in listed.stdout.splitlines()] == [
+        ["KIND", "NAME", "STATE"],
+        ["lock", "order:42", "held"],
+    ]
+    text = "".join(result.stdout for result in told)
+    for part in ("lock order:42: held", "charge", "write", "4 of 5 taken", "4 permits", "2 of 3", "notification"):
+        assert part in text
+    assert owner.partition(":")[0] not in text
+
+
+async def test_it_agrees_with_the_library(cli: CommandLine) -> None:
+    async with scene(cli.url) as locks:
+        (lock,), (catalog,), (api,) = [await seen(cli, "info", name) for name in ("order:42", "catalog", "api")]
+        own, readers, permits = [
+            await look()
+            for look in (locks.lock("order:42").info, locks.rw_lock("catalog").info, locks.semaphore("api", 5).info)
+        ]
+    assert own is not None
+    assert readers is not None
+    assert (own.holder, own.fence, own.depth) == (lock["process"], lock["fence"], lock["holders"][0]["depth"])
+    assert (readers.readers, readers.fence, readers.waiters) == (catalog["used"], catalog["fence"], catalog["waiting"])
+    assert (permits.used, permits.permits, permits.waiters) == (api["used"], api["capacity"], api["waiting"])
+
+
+async def test_odd_names(cli: CommandLine) -> None:
+    """Each is found by its own name; those of another namespace, of other programs, and tombstones are not."""
+    async with (
+        LockManager(cli.url) as locks,
+        LockManager(cli.url, namespace="other") as others,
+        AsyncExitStack() as held,
+    ):
+        for name in ODD_NAMES:
+            await held.enter_async_context(locks.lock(name))
+            assert [one["name"] for one in await seen(cli, "info", name)] == [name]
+        await held.enter_async_context(others.lock("theirs"))
+        with redis_cli.client(cli.url) as link:
+            link.set("aiolock:lock:{gone}:dead:x", 1)
+            link.hset("aiolock:lock:{foreign}", "a", "b")
+        assert sorted(one["name"] for one in await seen(cli, "ls")) == sorted(ODD_NAMES)
+        assert [one["name"] for one in await seen(cli, "ls", "a{*")] == ["a{b}c"]
+        assert [one["name"] for one in await seen(cli, "ls", "--namespace", "other")] == ["theirs"]
+        assert len((await asyncio.to_thread(cli, "ls")).stdout.splitlines()) == len(ODD_NAMES) + 1
+
+
+async def test_free_names(cli: CommandLine) -> None:
+    """One that was left by a process that vanished says so."""
+    async with LockManager(cli.url, ttl=0.1) as locks:
+        async with locks.lock("clean"):
+            pass
+        await (await locks.lock("left").acquire()).detach()
+        await asyncio.sleep(0.15)
+    assert (await asyncio.to_thread(cli, "ls")).exit_code == 1
+    assert {one["name"]: one["state"] for one in await seen(cli, "ls", "--all")} == {
+        "clean": "free",
+        "left": "abandoned",
+    }
+    nobody = await asyncio.to_thread(cli, "info", "nobody")
+    assert (nobody.exit_code, "nothing is known" in nobody.stderr) == (1, True)
+
+
+async def test_a_big_server_is_scanned_in_steps(cli: CommandLine) -> None:
+    """Never KEYS. Kept by Reader.scan."""
+    with redis_cli.client(cli.url) as link:
+        link.mset({f"key:{number}": 1 for number in range(3000)})
+        link.config_resetstat()
+        async with LockManager(cli.url) as locks, locks.lock("a"):
+            assert [one["name"] for one in await seen(cli, "ls")] == ["a"]
+        stats: Any = link.info("commandstats")
+    assert stats["cmdstat_scan"]["calls"] >= 3
+    assert "cmdstat_keys" not in stats
+
+
+async def test_wait(cli: CommandLine) -> None:
+    async with LockManager(cli.url) as locks:
+        async with locks.lock("a"):
+            late = await asyncio.to_thread(cli, "wait", "--timeout", "50ms", "a")
+            assert (late.exit_code, "not free" in late.stderr) == (75, True)
+            patient = asyncio.ensure_future(asyncio.to_thread(cli, "wait", "--timeout", "20", "a"))
+            await asyncio.sleep(0.1)
+            assert not patient.done()
+        assert (await patient).exit_code == 0
+        latch = locks.latch("b", 1)
+        assert (await asyncio.to_thread(cli, "wait", "--kind", "latch", "--timeout", "50ms", "b")).exit_code == 75
+        await latch.count_down()
+        assert (await asyncio.to_thread(cli, "wait", "--kind", "latch", "b")).exit_code == 0
+
+
+def by_lock(locks: LockManager) -> Any:
+    return locks.lock("a")
+
+
+def by_writer(locks: LockManager) -> Any:
+    return locks.rw_lock("a").write
+
+
+def by_permit(locks: LockManager) -> Any:
+    return locks.semaphore("a", 2)
+
+
+@pytest.mark.parametrize(("kind", "made"), [("lock", by_lock), ("rw", by_writer), ("semaphore", by_permit)])
+async def test_force_release(cli: CommandLine, kind: str, made: Callable[[LockManager], Any]) -> None:
+    """It asks, unless it is told not to; the holder hears of it at once."""
+    async with LockManager(cli.url) as locks:
+        lease = await made(locks).acquire()
+        assert (await asyncio.to_thread(cli, "force-release", "--kind", kind, "a")).exit_code == 2
+        assert not lease.lost
+        result = await asyncio.to_thread(cli, "force-release", "--kind", kind, "--yes", "--json", "a")
+        assert json.loads(result.stdout) == {"name": "a", "kind": kind, "released": True}
+        assert await asyncio.wait_for(lease.wait_lost(), 20) is LossReason.REVOKED
+        assert (await asyncio.to_thread(cli, "force-release", "--kind", kind, "--yes", "a")).exit_code == 1
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+async def test_force_release_asks(cli: CommandLine, answer: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["aiolock.cli.force_release"]  # in the package, the command has its name
+    monkeypatch.setattr(module, "_someone_is_there", lambda: True)
+    async with LockManager(cli.url) as locks:
+        lease = await locks.lock("a").acquire()
+        result = await asyncio.to_thread(lambda: cli("force-release", "a", answer=answer))
+        assert result.exit_code == code
+        assert "lock a: held" in result.stderr
+        assert await locks.lock("a").is_locked() == bool(code)
+        lease.release()
