@@ -14,9 +14,10 @@ from typing import Any
 
 import aiolock
 import aiolock.recipes
+import aiolock.sync
 import aiolock.testing
 
-MODULES = (aiolock, aiolock.recipes, aiolock.testing)
+MODULES = (aiolock, aiolock.recipes, aiolock.sync, aiolock.testing)
 FROZEN = Path(__file__).with_name("public_api.txt")
 HAND_MADE = ("__init__", "__await__", "__aenter__", "__aexit__")
 FACTORIES_ONLY = (
@@ -52,7 +53,7 @@ def of_module(module: ModuleType) -> Iterator[str]:
 
 def members(cls: type) -> dict[str, Any]:
     """What a class has, including what it has from bases that are not public themselves."""
-    inherited = [base for base in cls.__mro__[1:] if base.__module__.startswith("aiolock.primitives")]
+    inherited = [base for base in cls.__mro__[1:] if base.__module__.startswith(("aiolock.primitives", "aiolock.sync"))]
     return {name: member for base in (*reversed(inherited), cls) for name, member in vars(base).items()}
 
 

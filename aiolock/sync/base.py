@@ -1,0 +1,171 @@
+"""What every primitive with leases can do, however it is acquired."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from sys import _getframe
+from types import TracebackType
+
+from ..clock import Clock
+from ..core.lease import Lease as AsyncLease
+from ..errors import NotOwned
+from ..log import Log
+from ..primitives.base import Primitive as AsyncPrimitive
+from .blocks import Blocks
+from .lease import Lease, watch_over
+from .options import OnLost
+from .portal import Portal
+from .thread_task import ThreadTask
+
+logger: Log = Log("aiolock.guard")
+
+
+class Primitive:
+    """A primitive of `aiolock`, for threads.
+
+    Args:
+        portal: the manager's.
+        core: what it stands for, on the manager's event loop.
+        on_lost: called when a lease of it is lost.
+    """
+
+    __slots__ = ("__weakref__", "_blocks", "_core", "_on_lost", "_portal")
+
+    _core: AsyncPrimitive
+
+    def __init__(self, portal: Portal, core: AsyncPrimitive, on_lost: OnLost | None) -> None:
+        self._portal = portal
+        self._core = core
+        self._on_lost = on_lost
+        self._blocks = Blocks()
+
+    @property
+    def name(self) -> str:
+        """What is locked."""
+        return self._core.name
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that its leases live by."""
+        return self._core.clock
+
+    def release(self) -> None:
+        """Release the calling thread's innermost lease on the name, as an RLock would, and wait for the answer.
+
+        Raises:
+            NotOwned: this thread has no lease: call `lease.release()` on the lease that another thread acquired. Or a
+                `with` block has it, which releases it at its end.
+            LockLost: the lease was lost.
+            BackendError: the server refuses.
+
+        If a signal interrupts it, the lock is released all the same. Cost: one round trip.
+        """
+
+        async def work() -> None:
+            try:
+                releasing = self._core.release()
+            except NotOwned as error:
+                raise self._unowned() from error
+            await releasing
+
+        self._portal.call(self.name, work, certain=True)
+
+    def owned(self) -> int:
+        """How many leases on the name the calling thread has, without lost ones; 0 if it does not hold it.
+
+        For a read-write lock it counts those of this side. It costs no round trip.
+
+        Raises:
+            ConfigurationError: the manager is not open, or in a forked child.
+        """
+
+        async def work() -> int:
+            return self._core.owned()
+
+        return self._portal.call(self.name, work)
+
+    def __enter__(self) -> Lease:
+        frame, lease = _getframe(1), None
+        try:
+            lease = self._obtain(self._begin, enters=True)
+            self._blocks.enter(frame, lease)
+            return lease
+        except BaseException as error:
+            if lease is not None:
+                lease.__exit__(type(error), error, None)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        frame, lease = _getframe(1), None
+        try:
+            lease = self._blocks.find(frame)
+            if lease is not None:
+                lease.__exit__(kind, error, trace)
+            elif self._blocks:
+                self._undecided(kind)
+        except BaseException:
+            lease = lease or self._blocks.find(frame)
+            if lease is not None and lease._host is not None:  # interrupted before it was left
+                lease.__exit__(kind, error, trace)
+            raise
+
+    def _obtain(self, acquire: Callable[[], Awaitable[AsyncLease]], enters: bool = False) -> Lease:
+        """Return a new lease of the calling thread; with `enters` it guards a block of it."""
+        host = self._portal.task(self.name)
+
+        async def work() -> Lease:
+            lease = self._lease(await acquire(), host)
+            if enters:
+                await lease._guard(host)
+            return lease
+
+        return self._portal.call(self.name, work, _take_back)
+
+    def _obtain_now(self, attempt: Callable[[], Awaitable[AsyncLease | None]]) -> Lease | None:
+        host = self._portal.task(self.name)
+
+        async def work() -> Lease | None:
+            core = await attempt()
+            return None if core is None else self._lease(core, host)
+
+        return self._portal.call(self.name, work, _take_back)
+
+    def _begin(self) -> Awaitable[AsyncLease]:
+        """What `with` acquires."""
+        raise NotImplementedError
+
+    def _lease(self, core: AsyncLease, host: ThreadTask) -> Lease:
+        lease = Lease(self._portal, core)
+        if self._on_lost is not None and lease.depth == 1:
+            watch_over(lease, host, self._on_lost)
+        return lease
+
+    def _unowned(self) -> NotOwned:
+        return NotOwned(
+            self.name,
+            f"this thread has no lease on lock {self.name!r} to release: call release() on the lease that another "
+            "thread acquired. A `with` block releases its lease at its end",
+        )
+
+    def _undecided(self, kind: type[BaseException] | None) -> None:
+        what = (
+            f"lock {self.name!r} was left in a thread that did not enter it, and it is unclear which of several open "
+            "blocks is meant: none was released. Keep the lease that acquire() returns, and enter and leave that one: "
+            "it knows its own block"
+        )
+        logger.error(what, extra={"lock_name": self.name})
+        if kind is None:
+            raise NotOwned(self.name, what)
+
+    def __repr__(self) -> str:
+        return repr(self._core)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self._core.__reduce__()
+
+
+def _take_back(lease: Lease | None) -> None:
+    if lease is not None:
+        lease._take_back()

@@ -1,0 +1,52 @@
+"""The options of a thread's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypedDict, cast
+
+from ..primitives.options import Default
+from ..primitives.options import LockOptions as AsyncLockOptions
+from .lease import Lease
+
+OnLost = Callable[[Lease], object]
+
+
+class LockOptions(TypedDict, total=False):
+    """Keywords of every factory of locks. Wherever you pass seconds, you may pass a `timedelta`.
+
+    They are those of `aiolock.LockOptions`, with `on_lost` in place of `cancel_on_loss`: a thread cannot be cancelled.
+
+    Attributes:
+        ttl: seconds, instead of the manager's.
+        acquire_timeout: seconds an acquire may wait, or None for no limit, instead of the manager's.
+        renew: instead of the manager's; False makes fixed leases, which end at their deadline.
+        max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
+        metadata: text that `info()` and timeouts of others show, beside this process's host and pid.
+        on_lost: called with the lease when that is lost, in a thread of its own, while the block may still run: to kill
+            a subprocess, or close a connection. What it raises goes to `threading.excepthook`.
+    """
+
+    ttl: float | timedelta | None
+    acquire_timeout: float | timedelta | Default | None
+    renew: bool | None
+    max_hold: float | timedelta | None
+    metadata: str | None
+    on_lost: OnLost | None
+
+
+def split(options: LockOptions) -> tuple[AsyncLockOptions, OnLost | None]:
+    """Return the options that the core knows, and what is to be called.
+
+    Raises:
+        TypeError: `cancel_on_loss`.
+    """
+    if "cancel_on_loss" in options:
+        raise TypeError(
+            "unexpected keyword argument 'cancel_on_loss': a thread cannot be cancelled; look at lease.lost, or pass "
+            "on_lost="
+        )
+    known: dict[str, Any] = {**options, "cancel_on_loss": False}
+    on_lost = known.pop("on_lost", None)
+    return cast(AsyncLockOptions, known), on_lost

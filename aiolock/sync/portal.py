@@ -1,0 +1,242 @@
+"""Where threads meet the event loop, which runs in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
+
+from ..errors import ConfigurationError
+from .call import Call
+from .thread_task import ThreadTask
+
+R = TypeVar("R")
+
+
+class Portal:
+    """One event loop in a daemon thread, while its manager is open, and a task on it for each thread that calls.
+
+    anyio's `BlockingPortal` runs every call in a task of its own. Here a task owns what it acquires, so all calls of a
+    thread have to run in one.
+
+    Args:
+        at_exit: called if the interpreter exits while it is open.
+    """
+
+    def __init__(self, at_exit: Callable[[], object]) -> None:
+        self._at_exit = at_exit
+        self._mutex = threading.RLock()  # a signal's handler may interrupt the thread that has it
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[ThreadTask] = set()
+        self._local = threading.local()
+        self._context: contextvars.Context = contextvars.Context()
+        self._pid = 0
+        self._was_open = False
+        self._closing = False
+
+    @property
+    def here(self) -> bool:
+        """Whether it is open, in this process."""
+        return self._loop is not None and self._pid == os.getpid()
+
+    def open(self) -> None:
+        """Start the loop.
+
+        Raises:
+            ConfigurationError: it is open, or this thread runs an event loop.
+        """
+        self._check_process("")
+        self._check_thread("")
+        with self._mutex:
+            if self._thread is not None:
+                raise ConfigurationError("", "this manager is open already: open it once, and share it between threads")
+            started = threading.Event()
+            self._local, self._tasks = threading.local(), set()
+            self._pid, self._was_open, self._closing = os.getpid(), True, False
+            self._thread = threading.Thread(target=self._run, args=(started,), name="aiolock", daemon=True)
+            self._thread.start()
+        started.wait()
+        atexit.register(self._at_exit)
+
+    def begin_closing(self) -> bool:
+        """Return True in the one call that has to close what is open.
+
+        Raises:
+            ConfigurationError: this thread runs an event loop.
+        """
+        if not self.here:
+            return False
+        self._check_thread("")
+        with self._mutex:
+            first, self._closing = not self._closing, True
+        return first
+
+    def close(self) -> None:
+        """Stop the loop, and wait for its end. Threads that still wait for something get an error."""
+        atexit.unregister(self._at_exit)
+        with self._mutex:
+            loop, thread, stopping = self._loop, self._thread, self._stopping
+        if thread is None:
+            return
+        if loop is not None and stopping is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(stopping.set)
+        thread.join()
+        with self._mutex:
+            if self._thread is thread:
+                self._thread = None
+
+    def call(
+        self,
+        name: str,
+        work: Callable[[], Coroutine[object, object, R]],
+        unclaimed: Callable[[R], object] | None = None,
+        certain: bool = False,
+    ) -> R:
+        """Run a coroutine in the calling thread's task, and wait for its end.
+
+        If the thread is interrupted meanwhile (by Ctrl-C, or another signal whose handler raises), the coroutine is
+        cancelled, and its end awaited. A second interruption ends that wait, too.
+
+        Args:
+            name: the lock's, for errors.
+            work: creates the coroutine.
+            unclaimed: takes back a result that the interrupted thread never saw; called on the loop.
+            certain: it is begun in any case, however early the thread is interrupted.
+
+        Raises:
+            ConfigurationError: it is not open here, this thread runs an event loop, or is in another call.
+        """
+        task = self.task(name)
+        if task.call is not None and not (task.call.over or task.call.abandoned):
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in the middle of another call of this thread, as by a signal's handler: "
+                "set a flag there, or raise an exception"
+            )  # fmt: skip
+        call = Call(name, work, unclaimed)
+        try:
+            task.call = call
+            self._post(name, task.give, call)
+            call.wait()
+            if call.error is None:
+                return call.result[0]
+        except BaseException:
+            call.abandoned = True
+            with contextlib.suppress(ConfigurationError):  # closed meanwhile
+                if certain:
+                    self._post(name, task.give, call)
+                self._post(name, task.abandon, call)
+                call.wait()
+            raise
+        error = call.failure()
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame, which refers to it
+
+    def task(self, name: str) -> ThreadTask:
+        """Return the calling thread's task.
+
+        Raises:
+            ConfigurationError: it is not open here, or this thread runs an event loop.
+        """
+        self._check(name)
+        known: _Thread | None = getattr(self._local, "thread", None)
+        if known is None:
+            with self._mutex:
+                if self._loop is None:
+                    raise self._closed(name)
+                task = ThreadTask(self._loop, self._forget)
+                self._tasks.add(task)
+                known = self._local.thread = _Thread(task, self._loop)
+        return known.task
+
+    def post(self, step: Callable[..., object], *args: object) -> None:
+        """Run `step` on the loop, if there is one: called where nothing may be raised, or waited for."""
+        if self.here:
+            with contextlib.suppress(ConfigurationError):
+                self._post("", step, *args)
+
+    def _post(self, name: str, step: Callable[..., object], *args: object) -> None:
+        with self._mutex:
+            if self._loop is None:
+                raise self._closed(name)
+            self._loop.call_soon_threadsafe(step, *args, context=self._context)
+
+    def _run(self, started: threading.Event) -> None:
+        try:
+            asyncio.run(self._serve(started))
+        finally:
+            with self._mutex:
+                self._loop = None
+            for task in list(self._tasks):
+                self._forget(task)
+            started.set()
+
+    async def _serve(self, started: threading.Event) -> None:
+        self._stopping = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        started.set()
+        await self._stopping.wait()
+        for task in list(self._tasks):
+            await task.stop()
+
+    def _forget(self, task: ThreadTask) -> None:
+        with self._mutex:
+            self._tasks.discard(task)
+        if task.call is not None:  # it came too late
+            task.call.end(self._closed(task.call.name))
+            task.call = None
+
+    def _check(self, name: str) -> None:
+        self._check_process(name)
+        if self._loop is None:
+            raise self._closed(name)
+        self._check_thread(name)
+
+    def _check_process(self, name: str) -> None:
+        if self._loop is not None and self._pid != os.getpid():
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in a forked child of the process that opened its manager: open one "
+                "after the fork (for example in the worker's start-up hook)"
+            )  # fmt: skip
+
+    def _check_thread(self, name: str) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if running is self._loop:
+            what = "on the manager's own event loop, as by an observer: it would wait for itself. Use another thread"
+        else:
+            what = "in a thread that runs an event loop, which it would block: use aiolock.LockManager there"
+        raise ConfigurationError(name, f"{_this(name)} was used {what}")
+
+    def _closed(self, name: str) -> ConfigurationError:
+        when = "after its manager was closed" if self._was_open else "before its manager was opened"
+        return ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `with manager:`")
+
+
+class _Thread:
+    """Kept by a thread's own storage, and so collected when that thread ends."""
+
+    def __init__(self, task: ThreadTask, loop: asyncio.AbstractEventLoop) -> None:
+        self.task = task
+        self._loop = loop
+        self._pid = os.getpid()
+
+    def __del__(self) -> None:
+        if self._pid == os.getpid():  # a forked child has lost all threads but one, and none of them has ended
+            with contextlib.suppress(RuntimeError):  # the loop has ended before
+                self._loop.call_soon_threadsafe(self.task.thread_ended)
+
+
+def _this(name: str) -> str:
+    return f"lock {name!r}" if name else "the manager"

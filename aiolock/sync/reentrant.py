@@ -1,0 +1,76 @@
+"""The primitives in which a thread can nest."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Never
+
+from ..core.lease import Lease as AsyncLease
+from ..core.owner import Owner
+from ..primitives.options import DEFAULT, Default
+from ..primitives.reentrant import Reentrant as AsyncReentrant
+from .base import Primitive
+from .lease import Lease
+
+
+class Reentrant(Primitive):
+    """Reentrant by thread, as `threading.RLock` is: a thread that holds it acquires it again at once."""
+
+    __slots__ = ()
+
+    _core: AsyncReentrant
+
+    def acquire(
+        self,
+        *,
+        timeout: float | timedelta | Default | None = DEFAULT,
+        owner: Owner | None = None,
+        **foreign: Never,
+    ) -> Lease:
+        """Acquire, waiting for others.
+
+        Args:
+            timeout: seconds to wait; 0 for one attempt, None for no limit; by default the lock's `acquire_timeout`.
+            owner: `lease.owner` of another thread's lease whose hold this thread should share.
+
+        Returns:
+            The lease. `with lock.acquire(timeout=2.0) as lease:` releases it at the end of the block; otherwise call
+            its `release()`, or the lock's in this thread.
+
+        Raises:
+            AcquireTimeout: the timeout is over; the message names the holder, or says that Redis has not answered yet.
+            NotAcquired: this thread would wait for itself: it reads and wants to write, or holds part of it through
+                another lock; or the manager closes.
+            BackendError: Redis did not answer within `request_timeout`, or refuses, or too few replicas acknowledged.
+                A thread that already waits keeps waiting through an outage.
+            LockLost: nested, and the hold was lost.
+            NotOwned: `owner` no longer holds it.
+            ConfigurationError: the manager is not open, or in a forked child; or this thread runs an event loop.
+            TypeError: an unknown keyword; for one of another library the message says what to do instead.
+
+        If Ctrl-C interrupts it, nothing is held. Cost: that of `aiolock.Lock.acquire()`, and two switches of threads.
+        """
+        return self._obtain(lambda: self._core.acquire(timeout=timeout, owner=owner, **foreign))
+
+    def try_acquire(self, **foreign: Never) -> Lease | None:
+        """Acquire in one attempt, never waiting.
+
+        Returns:
+            The lease; None if another owner holds it, or if others wait.
+
+        Raises: as `acquire()`. Cost: one round trip; none if it is a lock that a thread of this process holds or waits
+        for.
+
+        Example:
+            ```python
+            lease = lock.try_acquire()
+            if lease is None:
+                return "another one is at it"
+            with lease: ...
+            ```
+        """
+        return self._obtain_now(lambda: self._core.try_acquire(**foreign))
+
+    def _begin(self) -> Awaitable[AsyncLease]:
+        return self._core.acquire()

@@ -1,0 +1,89 @@
+"""The read-write lock, for threads."""
+
+from __future__ import annotations
+
+from ..primitives.rw_lock import RWLock as AsyncRWLock
+from ..primitives.rw_lock import RWLockInfo
+from ..primitives.rw_lock import RWLockSide as AsyncRWLockSide
+from .options import OnLost
+from .portal import Portal
+from .reentrant import Reentrant
+
+
+class RWLockSide(Reentrant):
+    """One side of a read-write lock; use it like a `Lock`.
+
+    A thread that writes may read. A thread that reads and wants to write would wait for itself: `NotAcquired` at once.
+    `release()` releases only this side's leases.
+    """
+
+    __slots__ = ()
+
+    _core: AsyncRWLockSide
+
+    def info(self) -> RWLockInfo | None:
+        """Return who holds it, and how long the queue is; None if it is free. As `RWLock.info()`."""
+        return self._portal.call(self.name, self._core.info)
+
+    def force_release(self) -> bool:
+        """End every lease on the lock, as `Lock.force_release()` does for one.
+
+        Returns:
+            True if it was held.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip for every 250 holders.
+        """
+        return self._portal.call(self.name, self._core.force_release)
+
+
+class RWLock:
+    """Many readers or one writer, over all processes; first come, first served. Comes from `LockManager.rw_lock()`.
+
+    Args:
+        portal: the manager's.
+        core: what it stands for.
+        on_lost: called when a lease of it is lost.
+
+    Attributes:
+        read: the side for readers: `with rw.read as lease:`.
+        write: the side for the writer: `with rw.write as lease:`.
+    """
+
+    __slots__ = ("__weakref__", "_core", "read", "write")
+
+    def __init__(self, portal: Portal, core: AsyncRWLock, on_lost: OnLost | None) -> None:
+        self._core = core
+        self.read: RWLockSide = RWLockSide(portal, core.read, on_lost)
+        self.write: RWLockSide = RWLockSide(portal, core.write, on_lost)
+
+    @property
+    def name(self) -> str:
+        """What is locked."""
+        return self._core.name
+
+    def is_locked(self) -> bool:
+        """Return True if it is held for reading or writing. Cost: one round trip."""
+        return self.info() is not None
+
+    def info(self) -> RWLockInfo | None:
+        """Return who holds it, and how long the queue is; None if it is free.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only.
+        """
+        return self.write.info()
+
+    def force_release(self) -> bool:
+        """End every lease on it, as `Lock.force_release()` does for one. Cost: one round trip."""
+        return self.write.force_release()
+
+    def __repr__(self) -> str:
+        return repr(self._core)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return self._core.__reduce__()

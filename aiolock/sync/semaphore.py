@@ -1,0 +1,131 @@
+"""The semaphore, for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import Never
+
+from ..core.lease import Lease as AsyncLease
+from ..errors import NotOwned
+from ..primitives.options import DEFAULT, Default
+from ..primitives.semaphore import Semaphore as AsyncSemaphore
+from ..primitives.semaphore import SemaphoreInfo
+from .base import Primitive
+from .lease import Lease
+
+
+class Semaphore(Primitive):
+    """Limits concurrent holders across processes and threads; each acquisition gets its own lease.
+
+    Comes from `LockManager.semaphore()`. A crashed holder's permits come back after its ttl. Not reentrant: each
+    acquisition takes permits.
+    """
+
+    __slots__ = ()
+
+    _core: AsyncSemaphore
+
+    def acquire(self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT, **foreign: Never) -> Lease:
+        """Acquire `n` permits, all or none, waiting for others.
+
+        Args:
+            n: how many, for this one lease.
+            timeout: seconds to wait; 0 for one attempt, None for no limit; by default the semaphore's
+                `acquire_timeout`.
+
+        Returns:
+            The lease; `with semaphore.acquire(2) as lease:` gives it back at the end of the block.
+
+        Raises:
+            AcquireTimeout: the timeout is over; the message says who holds permits, or that Redis has not answered yet.
+            BackendError: Redis did not answer within `request_timeout`, or refuses. A thread that already waits keeps
+                waiting through an outage.
+            ConfigurationError: more than there are; or as for `Lock.acquire()`.
+
+        If Ctrl-C interrupts it, nothing is held. Cost: that of `aiolock.Semaphore.acquire()`, and two switches of
+        threads.
+        """
+        return self._obtain(lambda: self._core.acquire(n, timeout=timeout, **foreign))
+
+    def try_acquire(self, n: int = 1, **foreign: Never) -> Lease | None:
+        """Acquire `n` permits in one attempt, never waiting.
+
+        Returns:
+            The lease; None if there are not enough, or if others wait.
+
+        Raises: as `acquire()`. Cost: one round trip.
+        """
+        return self._obtain_now(lambda: self._core.try_acquire(n, **foreign))
+
+    def release(self, n: int | None = None) -> None:
+        """Give back the calling thread's innermost lease, or `n` permits of it, and wait for the answer.
+
+        Args:
+            n: how many, at most as many as that lease has; None for all.
+
+        Raises:
+            NotOwned: this thread has no lease: call `lease.release()` on the lease that another thread acquired. Or a
+                `with` block has it, which gives the rest back at its end.
+            LockLost: the lease was lost.
+            BackendError: the server refuses.
+            ConfigurationError: the lease has fewer.
+
+        If a signal interrupts it, they are given back all the same. Cost: one round trip.
+        """
+
+        async def work() -> None:
+            try:
+                releasing = self._core.release(n)
+            except NotOwned as error:
+                raise self._unowned() from error
+            await releasing
+
+        self._portal.call(self.name, work, certain=True)
+
+    def available(self) -> int:
+        """Return how many permits are free. Raises and costs what `info()` does."""
+        return self._portal.call(self.name, self._core.available)
+
+    def used(self) -> int:
+        """Return how many permits are taken. Raises and costs what `info()` does."""
+        return self._portal.call(self.name, self._core.used)
+
+    def info(self) -> SemaphoreInfo:
+        """Return how many permits there are, are free and taken, and how many wait.
+
+        Looking is a use of the name: the first use fixes the number of permits.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip.
+        """
+        return self._portal.call(self.name, self._core.info)
+
+    def set_permits(self, permits: int) -> None:
+        """Change how many permits there are, for every manager; wakes the waiters that now fit.
+
+        Raises:
+            ConfigurationError: not a whole number from 1.
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip.
+        """
+        self._portal.call(self.name, lambda: self._core.set_permits(permits))
+
+    def force_release(self) -> bool:
+        """End all holds, whoever has them; the holders are told at once.
+
+        Returns:
+            True if it was held.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip for every 250 holders; no one is let in between these.
+        """
+        return self._portal.call(self.name, self._core.force_release)
+
+    def _begin(self) -> Awaitable[AsyncLease]:
+        return self._core.acquire()

@@ -1,0 +1,259 @@
+"""Where and when a manager for threads can be used, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import pytest
+
+from aiolock import BackendError, ConfigurationError, LockLost, LossReason, NotAcquired
+from aiolock.events import Acquired, Event
+from aiolock.sync import Lease, Lock, LockManager
+from tests.support import redis_cli
+from tests.support.locks import held, nothing_held
+
+from .conftest import ENOUGH, Worker, in_memory, until, waits
+
+FORKED = """
+    import os, sys, warnings
+    from aiolock import ConfigurationError
+    from aiolock.sync import LockManager
+
+    warnings.simplefilter("ignore", RuntimeWarning)  # memory:// does not cross processes
+    locks = LockManager("memory://")
+    child = os.fork()
+    if not child:
+        with locks, locks.lock("a") as lease:  # opened after the fork
+            os._exit(0 if lease.fence else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    with locks:
+        lock = locks.lock("a")
+        lease = lock.acquire()
+        child = os.fork()
+        if not child:
+            seen = []
+            for use in (lock.acquire, lock.release, lock.info, lease.release, lease.renew, locks.open):
+                try:
+                    use()
+                except ConfigurationError as error:
+                    seen.append("forked child" in str(error))
+            locks.close()  # harmless
+            del lock, lease, locks
+            sys.exit(0 if seen == [True] * 6 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        lease.release()
+        assert not lock.is_locked()
+    print("done")
+"""
+LEFT_OPEN = """
+    import sys, threading
+    from aiolock.sync import LockManager
+
+    locks = LockManager(sys.argv[1], request_timeout=0.3).open()
+    lease = locks.lock("plain").acquire()
+    inside = threading.Event()
+
+    def daemon():
+        with locks.lock("in a daemon thread"):
+            inside.set()
+            threading.Event().wait()
+
+    def other():
+        with locks.lock("other"):
+            threading.main_thread().join()  # the interpreter waits for this thread, and then closes the manager
+
+    threading.Thread(target=daemon, daemon=True).start()
+    threading.Thread(target=other).start()
+    inside.wait()
+    print("main ends")
+"""
+
+
+def script(source: str, *args: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(source), *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_before_and_after() -> None:
+    """Kept by Portal._check."""
+    locks = in_memory()
+    lock = locks.lock("a")
+    with pytest.raises(ConfigurationError, match="before its manager was opened"):
+        lock.acquire()
+    locks.close()
+    for _ in range(2):
+        with locks, lock as lease, pytest.raises(ConfigurationError, match="open already"):
+            locks.open()
+        with pytest.raises(ConfigurationError, match="after its manager was closed"):
+            lock.info()
+    with pytest.raises(ConfigurationError, match="after its manager was closed"), lease:
+        pass
+
+
+def test_a_manager_that_cannot_open() -> None:
+    """It leaves no thread. Kept by LockManager.open."""
+    with pytest.raises(BackendError):
+        LockManager("redis://127.0.0.1:1", request_timeout=0.2).open()
+    assert "aiolock" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_thread_with_an_event_loop_is_not_blocked(memory_in_thread: LockManager) -> None:
+    """Kept by Portal._check_thread."""
+    lock = memory_in_thread.lock("a")
+    for use in (lock.acquire, lock.try_acquire, lock.is_locked, memory_in_thread.close, in_memory().open):
+        with pytest.raises(ConfigurationError, match="runs an event loop"):
+            use()
+    lease = await asyncio.to_thread(lock.acquire)
+    assert not lease.lost
+    assert lease.remaining() > 0
+    with pytest.raises(ConfigurationError, match="runs an event loop"):
+        lease.release()
+    await asyncio.to_thread(lease.release)
+
+
+@pytest.fixture
+def memory_in_thread(worker: Worker) -> Iterator[LockManager]:
+    """Opened and closed where no loop runs."""
+    locks = in_memory()
+    worker(locks.open)
+    yield locks
+    worker(locks.close)
+
+
+def test_an_observer() -> None:
+    """It runs on the manager's loop, with the context variables of the thread that acquires. Kept by Call.run.
+
+    It cannot use the lock: it would wait for itself. Kept by Portal._check_thread.
+    """
+    request: ContextVar[str] = ContextVar("request", default="none")
+    seen: list[str] = []
+    errors: list[str] = []
+
+    def observe(event: Event) -> None:
+        if isinstance(event, Acquired):
+            seen.append(request.get())
+            try:
+                locks.lock("b").acquire()
+            except ConfigurationError as error:
+                errors.append(str(error))
+
+    locks = in_memory(observer=observe)
+    with locks:
+        token = request.set("mine")
+        with locks.lock("a"):
+            request.reset(token)
+        with locks.lock("a"):
+            pass
+    assert seen == ["mine", "none"]
+    assert "on the manager's own event loop" in errors[0]
+
+
+def test_closing_ends_waits(worker: Worker) -> None:
+    """Kept by the core's closing; and by Portal.close for what came too late."""
+    locks = in_memory().open()
+    lease = locks.lock("a").acquire()
+    waiting = worker.begin(locks.lock("a").acquire)
+    until(lambda: waits(locks))
+    locks.close()
+    with pytest.raises(NotAcquired):
+        waiting.result(ENOUGH)
+    assert lease.reason is LossReason.CLOSED
+
+
+def test_closing_waits_for_blocks(worker: Worker, redis_url: str) -> None:
+    """And loses their locks; a block that ends in time gives its key back. Kept by Lease._guard."""
+    locks = LockManager(redis_url).open()
+    entered = threading.Event()
+
+    def body() -> LossReason:
+        with locks.lock("a") as lease:
+            entered.set()
+            return lease.wait_lost()
+
+    running = worker.begin(body)
+    assert entered.wait(ENOUGH)
+    locks.close()
+    with pytest.raises(LockLost) as lost:
+        running.result(ENOUGH)
+    assert lost.value.reason is LossReason.CLOSED
+    with redis_cli.client(redis_url) as client:
+        assert nothing_held(client)
+
+
+def test_a_block_that_outlasts_its_manager(worker: Worker) -> None:
+    """It tells its loss all the same. Kept by Lease._exit."""
+    locks = in_memory(request_timeout=0.05).open()
+    entered, closed = threading.Event(), threading.Event()
+
+    def body() -> None:
+        with locks.lock("a"):
+            entered.set()
+            assert closed.wait(ENOUGH)
+
+    running = worker.begin(body)
+    assert entered.wait(ENOUGH)
+    locks.close()
+    closed.set()
+    with pytest.raises(LockLost) as lost:
+        running.result(ENOUGH)
+    assert lost.value.reason is LossReason.CLOSED
+
+
+@pytest.mark.filterwarnings("default::ResourceWarning")
+def test_a_lease_of_a_thread_that_ended(memory: LockManager) -> None:
+    """Released once nobody can release it. Kept by ThreadTask.thread_ended."""
+    lock, worker, kept = memory.lock("a"), Worker(), list[Lease]()
+    worker(lambda: kept.append(lock.acquire()))
+    worker.end()
+    until(lambda: len(memory._portal._tasks) == 1)  # this thread's
+    assert lock.is_locked()
+    with pytest.warns(ResourceWarning, match="unreleased"):
+        kept.clear()
+    assert not lock.is_locked()
+
+
+def test_a_generator_goes_from_thread_to_thread(memory: LockManager) -> None:
+    """As a dependency of FastAPI does; the first thread may end meanwhile. Kept by ThreadTask.entered, Blocks.find."""
+    lock, one, two = memory.lock("a"), Worker(), Worker()
+
+    def dependency(lock: Lock) -> Iterator[Lease]:
+        with lock as lease:
+            yield lease
+
+    first, second = dependency(lock), dependency(lock)
+    lease = one(lambda: next(first))
+    again = one(lambda: next(second))
+    one.end()
+    assert two(lock.owned) == 0
+    assert lock.is_locked()
+    assert two(lambda: next(first, None)) is None
+    assert (lease.released, again.released, again.depth) == (True, False, 1)
+    two(second.close)
+    two.end()
+    assert not lock.is_locked()
+    until(lambda: len(memory._portal._tasks) == 1)
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork on this platform")
+def test_a_fork() -> None:
+    """Open it afterwards. Kept by Portal._check_process."""
+    assert script(FORKED) == "done\n"
+
+
+def test_an_interpreter_that_exits_closes_it(redis_url: str) -> None:
+    """After its other threads; only what a daemon thread holds is left to expire. Kept by Portal.open."""
+    assert script(LEFT_OPEN, redis_url) == "main ends\n"
+    with redis_cli.client(redis_url) as client:
+        assert [name for name in ("plain", "other", "in a daemon thread") if held(client, name)] == [
+            "in a daemon thread"
+        ]
