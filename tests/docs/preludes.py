@@ -29,7 +29,7 @@ from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
 from tests.support.locks import held, nothing_held
 
-from . import applications, guarding
+from . import applications, guarding, observing
 
 Namespace = dict[str, Any]
 Prelude = Callable[[str], AbstractAsyncContextManager[Namespace]]
@@ -500,6 +500,6 @@ async def terminated(url: str) -> AsyncIterator[Namespace]:
 
 def prelude(name: str) -> Prelude:
     """The prelude of that name."""
-    modules = (sys.modules[__name__], applications, guarding)
+    modules = (sys.modules[__name__], applications, guarding, observing)
     found: Prelude = next(getattr(each, name or "nothing") for each in modules if hasattr(each, name or "nothing"))
     return found

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,37 @@ from aiolock import AcquireTimeout, LockLost, LockManager
 from aiolock.events import Event, Reconnected
 from tests.support import redis_cli
 from tests.support.telemetry import Exported, Telemetry
+
+ROOT = Path(__file__).parents[2]
+TWO_WORKERS = """
+import os
+
+from prometheus_client import CollectorRegistry, multiprocess
+
+from aiolock.contrib.prometheus import PrometheusObserver
+from tests.unit.happenings import acquired
+
+
+def total():
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)
+    value = registry.get_sample_value
+    taken = value("aiolock_acquires_total", {"kind": "lock", "outcome": "acquired"})
+    print(value("aiolock_held", {"kind": "lock"}), taken, value("aiolock_acquire_seconds_sum", {"kind": "lock"}))
+
+
+observer = PrometheusObserver()
+workers = []
+for worker in range(2):
+    if not (pid := os.fork()):
+        observer(acquired(waited=0.5))
+        os._exit(0)
+    workers.append(pid)
+    os.waitpid(pid, 0)
+total()
+multiprocess.mark_process_dead(workers[0])
+total()
+"""
 
 
 @pytest.fixture
@@ -133,3 +168,11 @@ async def test_renewals_and_a_lost_connection(redis_url: str, telemetry: Telemet
     assert exported.registry.get_sample_value("aiolock_disconnects_total") == 1
     assert exported.registry.get_sample_value("aiolock_outage_seconds_count") == 1
     assert telemetry.value("aiolock.connection.losses") == 1
+
+
+def test_processes_add_up(tmp_path: Path) -> None:
+    """In prometheus_client's multiprocess mode, made before the fork: one that is gone holds nothing."""
+    environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", TWO_WORKERS]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["2.0 2.0 1.0", "1.0 2.0 1.0"], done.stderr

@@ -20,10 +20,10 @@ class Telemetry:
 
     def __init__(self, **options: Any) -> None:
         self.spans, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
-        tracers, self.meters = TracerProvider(), MeterProvider([self.reader])
-        tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.tracer = tracers.get_tracer("test")
-        self.tell = OpenTelemetryObserver(tracer_provider=tracers, meter_provider=self.meters, **options)
+        self.tracers, self.meters = TracerProvider(), MeterProvider([self.reader])
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.tracer = self.tracers.get_tracer("test")
+        self.tell = OpenTelemetryObserver(tracer_provider=self.tracers, meter_provider=self.meters, **options)
 
     def ended(self) -> dict[str, ReadableSpan]:
         """The spans that have ended, by name."""
