@@ -55,16 +55,18 @@ class _SystemTimer:
 
     def _arm(self) -> None:
         delay = min(max(0.0, self._when - self._clock.now()), SLICE)
-        self._handle = asyncio.get_running_loop().call_later(delay, self._check)
+        self._handle: asyncio.Handle | None = asyncio.get_running_loop().call_later(delay, self._check)
 
     def _check(self) -> None:
         if self._clock.now() < self._when:
             self._arm()
         else:
+            self._handle = None  # they refer to each other: free both without the garbage collector
             self._callback()
 
     def cancel(self) -> None:
-        self._handle.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
 
 
 async def pause(clock: Clock, seconds: float) -> None:

@@ -73,6 +73,7 @@ class Worker:
             await self._uses.run(given["uses"])
             watching.cancel()
         loop.remove_reader(0)
+        self._resource.close()
 
     def _told(self) -> None:
         read = os.read(0, 4096)

@@ -109,10 +109,13 @@ def serve(requests: socket.socket) -> list[str] | None:
             return None
         parent = os.fork()
         if parent == 0:
+            between = os.getpid()
             if pid := os.fork():
                 requests.send(str(pid).encode())
                 os._exit(0)
             requests.close()
+            while os.getppid() == between:  # a process that asks to die with its parent must not mean this one
+                os.sched_yield()
             return _become(streams, **json.loads(request))
         for stream in streams:
             os.close(stream)
