@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import AiolockError, LossReason
+from ..errors import AiolockError, LockLost, LossReason
 from ..log import Log
 
 logger: Log = Log("aiolock.hold")
@@ -34,6 +34,13 @@ def explain_loss(reason: LossReason, blocked: float, failure: AiolockError | Non
         return f"{reason.name}: no renewal succeeded until its deadline: {failure}"
     lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
     return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
+
+
+def tells_of_losses(error: Exception) -> bool:
+    """Whether it is a `LockLost`, or a group of nothing else, as a task group raises it."""
+    if isinstance(error, ExceptionGroup):
+        return error.split(LockLost)[1] is None
+    return isinstance(error, LockLost)
 
 
 def tell_of_loss(tell: Callable[[Any], object], what: object) -> None:

@@ -14,6 +14,7 @@ import anyio
 
 from ..clock import format_seconds, pause
 from ..core.lease import Lease
+from ..core.losses import tells_of_losses
 from ..core.policy import check_duration
 from ..core.poll import Poll
 from ..errors import BackendError, ConfigurationError, LockLost, LossReason, NotOwned
@@ -290,8 +291,8 @@ class Election:
                             raise
                         failure = error  # it awaited something that was cancelled
                     except Exception as error:
-                        if term.lost and isinstance(error, LockLost):  # `term.ensure()` has told it
-                            raise
+                        if term.lost and tells_of_losses(error):  # `term.ensure()` has told it
+                            term.ensure()
                         failure = error
         except LockLost as loss:
             if term.reason is LossReason.CLOSED:

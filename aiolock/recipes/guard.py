@@ -97,6 +97,7 @@ class GuardedWrites:
     - `NotOwned`: the lease was released or detached; or it waited for a condition before this write had its turn.
     - `ConfigurationError`: the client is of another server; or in a cluster, a key is not in the lock's slot: give it
       the lock's name in braces, as `{order:42}:state`. Nothing was written.
+    - `BackendError`: Redis refused the write, and could not be asked why. Nothing was written.
     - What your client raises, such as `redis.exceptions.ResponseError` for a key of another type.
 
     Cancellation: the write may still be done, but not after a later one. Cost: one round trip; two more if Redis

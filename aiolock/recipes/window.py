@@ -10,8 +10,9 @@ from datetime import timedelta
 from typing import Generic, Literal, TypeVar, Unpack
 
 from ..core.lease import Lease
+from ..core.losses import tells_of_losses
 from ..core.policy import check_duration, milliseconds
-from ..errors import BackendError, ConfigurationError, LockLost
+from ..errors import BackendError, ConfigurationError
 from ..log import Log
 from ..manager import LockManager
 from ..primitives.options import LockOptions
@@ -228,7 +229,7 @@ class Once:
                 raise TypeError(f"a job must be a coroutine function, but {fn!r} returned {work!r}")
             result = await work
         except Exception as error:
-            if not (lease.lost and isinstance(error, LockLost)):  # otherwise it was interrupted
+            if not (lease.lost and tells_of_losses(error)):  # otherwise it was interrupted
                 self._runtime.backend.post(self._calls.finish(lease.fence, RunStatus.FAILED))
             raise
         await self._succeed(lease)

@@ -282,12 +282,24 @@ async def test_a_loss_of_another_lock_is_a_failure(
     assert len(feed.terms) == 2
 
 
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in a task group"])
 async def test_a_loss_that_ensure_told_is_no_failure(
-    locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed, caplog: pytest.LogCaptureFixture
+    locks: LockManager,
+    crew: Crew,
+    backend: MemoryBackend,
+    feed: Feed,
+    caplog: pytest.LogCaptureFixture,
+    grouped: bool,
 ) -> None:
-    async def block(term: Lease) -> None:
+    async def check(term: Lease) -> None:
         backend.clock.jump(2 * TTL)
         term.ensure()
+
+    async def block(term: Lease) -> None:
+        if not grouped:
+            await check(term)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(check(term))
 
     feed.next.append(block)
     await lead(crew, locks, backend, feed)

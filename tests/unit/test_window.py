@@ -112,14 +112,21 @@ async def test_a_lost_run_that_returns_all_the_same_counts_unless_another_began(
     assert await status(peer) == "interrupted"
 
 
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "in a task group"])
 async def test_ensure_tells_an_interruption_not_a_failure(
-    locks: LockManager, peer: LockManager, backend: MemoryBackend
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, grouped: bool
 ) -> None:
-    async def block(lease: Lease) -> None:
+    async def check(lease: Lease) -> None:
         backend.clock.jump(2 * TTL)
         lease.ensure()
 
-    with pytest.raises(LockLost):
+    async def block(lease: Lease) -> None:
+        if not grouped:
+            await check(lease)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(check(lease))
+
+    with pytest.raises(ExceptionGroup if grouped else LockLost):
         await job(locks).run(block)
     await settle(backend)
     assert await status(peer) == "interrupted"
