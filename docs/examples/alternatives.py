@@ -1,10 +1,10 @@
 """One task, selling a limited stock, in seven ways. Prints how fast each is, and how right.
 
-    python docs/examples/alternatives.py [--processes 4] [--customers 800] [--rounds 5]
+    python docs/examples/alternatives.py [--processes 4] [--customers 800] [--rounds 5] [--write]
 
 Each customer buys one item of one of four skus: read what is left, pay (2 ms), write. There are a quarter fewer items
 than customers. All processes sell at once, in each way in turn, from one SQLite file. `docs/how-to/alternatives.md`
-explains the ways.
+explains the ways; `--write` writes the table there. Run that on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import argparse
 import asyncio
 import hashlib
 import json
+import os
+import platform
 import sqlite3
 import statistics
 import sys
@@ -136,6 +138,15 @@ async def queue(shop: Shop, sku: str, customer: str) -> None:
 
 Way = Callable[[Shop, str, str], Awaitable[None]]
 WAYS: dict[str, Way] = {way.__name__: way for way in (no_lock, lock, version, condition, unique, owner, queue)}
+SHOWN = {
+    "no_lock": "no lock",
+    "lock": "`aiolock`, with a fence",
+    "version": "version column",
+    "condition": "condition in the write",
+    "unique": "unique constraint",
+    "owner": "one owner by hashing",
+    "queue": "queue, one seller",
+}
 
 
 async def serve(shop: Shop, one_by_one: bool) -> None:
@@ -234,12 +245,22 @@ async def measure(url: str, processes: int, customers: int, rounds: int) -> dict
 
 
 def table(seen: dict[str, dict[str, float]]) -> str:
-    """Return it as a table."""
+    """Return it as the page's table."""
     lines = ["| way | sales/s | oversold | left over | paid in vain |", "| --- | --- | --- | --- | --- |"]
     for name, found in seen.items():
         numbers = " | ".join(f"{found[key]:,.0f}" for key in ("rate", "oversold", "unsold", "vain"))
-        lines.append(f"| {name} | {numbers} |")
+        lines.append(f"| {SHOWN[name]} | {numbers} |")
     return "\n".join(lines)
+
+
+def write(seen: dict[str, dict[str, float]]) -> None:
+    """Put the table into the page, between the comments `measured` and `end`."""
+    page = Path(__file__).parents[1] / "how-to" / "alternatives.md"
+    before, begin, rest = page.read_text(encoding="utf-8").partition("<!-- measured -->\n")
+    _, end, after = rest.partition("\n<!-- end -->")
+    assert end, f"{page} has no place for the table"
+    where = f"CPython {platform.python_version()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}."
+    page.write_text(f"{before}{begin}{table(seen)}\n\n{where}{end}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -248,6 +269,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--customers", type=int, default=800)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="write the table into docs/how-to/alternatives.md")
     for hidden in ("--work", "--url", "--database"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -255,7 +277,10 @@ def main() -> None:
         asyncio.run(work(given.url, given.database, int(given.work), given.processes, given.customers))
         return
     with RedisServer.start(owned=True) as server:
-        print(table(asyncio.run(measure(server.url, given.processes, given.customers, given.rounds))))
+        seen = asyncio.run(measure(server.url, given.processes, given.customers, given.rounds))
+    print(table(seen))
+    if given.write:
+        write(seen)
 
 
 if __name__ == "__main__":

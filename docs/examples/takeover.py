@@ -1,7 +1,8 @@
 """How long a service is without a leader: `python docs/examples/takeover.py [ttl in seconds] [rounds]`.
 
-It starts a server and three instances. In each round it ends the one that leads by SIGTERM, SIGKILL or SIGSTOP, and
-waits until another one leads. A new instance takes the place of one that was killed.
+It starts a server and three instances. In each round it ends the one that leads by SIGTERM, SIGKILL or SIGSTOP, or asks
+it by `lock.request_release()` to step down, and waits until another one leads. A new instance takes the place of one
+that was killed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 
-from aiolock import Lease, LockManager
+from aiolock import Lease, Lock, LockManager
 from aiolock.recipes import leader
 from aiolock.testing.server import RedisServer
 
@@ -79,20 +80,23 @@ class Fleet:
 
 async def measure(ttl: float, rounds: int) -> None:
     with RedisServer.start(owned=True) as server:
-        async with Fleet(server.url, ttl) as fleet:
-            await compare(fleet, ttl, rounds)
+        async with LockManager(server.url) as locks, Fleet(server.url, ttl) as fleet:
+            await compare(fleet, locks.lock("feed"), ttl, rounds)
 
 
-async def compare(fleet: Fleet, ttl: float, rounds: int) -> None:
+async def compare(fleet: Fleet, lock: Lock, ttl: float, rounds: int) -> None:
     print(f"ttl {ttl:g} s, {INSTANCES} instances, {rounds} rounds each: seconds until another one leads")
     now, _ = await fleet.hear("leads")
     woken = []
-    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP):
+    for number in (None, signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP):
         without = []
         for _ in range(rounds):
             await asyncio.sleep(ttl * random.uniform(0.5, 1.5))  # at any moment between two renewals
             began = time.monotonic()
-            os.kill(now.pid, number)
+            if number is None:
+                await lock.request_release()
+            else:
+                os.kill(now.pid, number)
             before, (now, at) = now, await fleet.hear("leads")
             without.append(at - began)
             if number == signal.SIGSTOP:
@@ -100,9 +104,10 @@ async def compare(fleet: Fleet, ttl: float, rounds: int) -> None:
                 os.kill(before.pid, signal.SIGCONT)
                 _, ended = await fleet.hear("ended")
                 woken.append(ended - began)
-            else:
+            elif number is not None:
                 await fleet.start()
-        print(f"{number.name}: median {statistics.median(without):.3f}, most {max(without):.3f}")
+        way = "request_release()" if number is None else number.name
+        print(f"{way}: median {statistics.median(without):.3f}, most {max(without):.3f}")
     print(f"the frozen one stopped after it woke: median {statistics.median(woken):.4f}, most {max(woken):.4f}")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from .blocks import ROOT
 
@@ -32,6 +35,20 @@ async def test_the_ways_to_sell(redis_url: str) -> None:
     assert [name for name, found in seen.items() if found["oversold"]] == ["no_lock"]
     assert not any(found["unsold"] for found in seen.values())
     assert [name for name, found in seen.items() if found["vain"]] == ["version"]
+
+
+def test_the_table_of_the_ways_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--write` replaces the page's table with one of the same ways, and nothing else."""
+    program, page = example("alternatives"), (ROOT / "docs/how-to/alternatives.md").read_text(encoding="utf-8")
+    copy = tmp_path / "how-to" / "alternatives.md"
+    copy.parent.mkdir()
+    copy.write_text(page, encoding="utf-8")
+    monkeypatch.setattr(program, "__file__", str(tmp_path / "examples" / "alternatives.py"))
+    program.write({name: dict.fromkeys(("rate", "oversold", "unsold", "vain"), 1.0) for name in program.WAYS})
+    old, new = page.splitlines(), copy.read_text(encoding="utf-8").splitlines()
+    changed = [(one, other) for one, other in zip(old, new, strict=True) if one != other]
+    assert [one.split("|")[1] for one, _ in changed[:-1]] == [other.split("|")[1] for _, other in changed[:-1]]
+    assert len(changed) == len(program.WAYS) + 1
 
 
 async def test_the_old_locks_break(redis_url: str) -> None:
