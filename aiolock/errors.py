@@ -60,7 +60,7 @@ class AiolockError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # OSError, a base of every TimeoutError, would rebuild itself from (errno, strerror).
-        return _rebuild, (type(self), self.__dict__.copy())
+        return _rebuild, (type(self), self.__dict__.copy()), {"args": self.args}
 
 
 def _rebuild(cls: type[AiolockError], state: dict[str, Any]) -> AiolockError:
@@ -133,7 +133,9 @@ class LockLost(AiolockError):
 
     def __init__(self, name: str, message: str, reason: LossReason) -> None:
         super().__init__(name, message)
-        self.reason = reason
+        self.reason: LossReason = LossReason(reason)
+        # Its `args`: task queues make an error anew of these, perhaps from JSON.
+        BaseException.__init__(self, name, message, self.reason)
 
 
 class NotOwned(AiolockError):

@@ -16,7 +16,16 @@ with needs("starlette"):
     from starlette.endpoints import HTTPEndpoint
     from starlette.requests import HTTPConnection, Request
     from starlette.responses import JSONResponse, Response
-    from starlette.types import Lifespan
+    from starlette.types import Lifespan, Receive, Scope, Send
+    from starlette.websockets import WebSocket
+
+
+class _Nothing(Response):
+    """For a web socket that is closed: sends nothing."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send nothing."""
+
 
 App = TypeVar("App", bound=Starlette)
 Handler = Callable[[Request, Exception], Coroutine[object, object, Response]]
@@ -47,6 +56,8 @@ def lifespan(locks: LockManager, inner: Lifespan[App] | None = None) -> Lifespan
 def exception_handlers(*, busy: int = 409, retry_after: int = 1) -> dict[int | type[Exception], Handler]:
     """Return handlers for the application: a lock that is held becomes 409, one that is lost 503, an outage 503.
 
+    A web socket is closed, with 1013 ("try again later") or 1011.
+
     Args:
         busy, retry_after: as for `aiolock.contrib.http.answer_to()`.
 
@@ -56,10 +67,13 @@ def exception_handlers(*, busy: int = 409, retry_after: int = 1) -> dict[int | t
         ```
     """
 
-    async def answered(request: Request, error: Exception) -> Response:
+    async def answered(request: Request | WebSocket, error: Exception) -> Response:
         answer = answer_to(error, busy=busy, retry_after=retry_after)
         if answer is None:
             raise error
+        if isinstance(request, WebSocket):
+            await request.close(1013 if answer.headers else 1011, answer.detail)
+            return _Nothing()
         return JSONResponse({"detail": answer.detail}, answer.status, answer.headers)
 
     kinds: tuple[type[Exception], ...] = ANSWERED

@@ -13,7 +13,7 @@ NAME = "order:42"
 
 
 class Work:
-    """What a handler does under its lock: it says that it has begun, and waits until it may end."""
+    """What a handler does under its lock: it says that it has begun, and waits until it may end, or is cancelled."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -23,7 +23,8 @@ class Work:
     async def __call__(self) -> None:
         self.begun.set()
         try:
-            await self.go_on.wait()
+            async with asyncio.timeout(10):
+                await self.go_on.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise

@@ -110,8 +110,9 @@ async def test_a_response_that_has_begun(client: Client, elsewhere: LockManager)
     async with client.get("/stream") as answer:
         assert answer.status == 200
         await elsewhere.lock(NAME).force_release()
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await answer.read()
+        async with asyncio.timeout(10):
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.read()
 
 
 async def test_the_manager_lives_as_long_as_the_application(app: web.Application, work: Work) -> None:

@@ -76,7 +76,7 @@ urlpatterns = [
 def settings_of_the_test(redis_url: str, work: Work) -> Iterator[None]:
     """The manager's arguments, and the application's parts."""
     works.append(work)
-    middlewares = [f"{__name__}.Errors", f"{__name__}.synchronous"]
+    middlewares = [f"{__name__}.synchronous", "django.middleware.common.CommonMiddleware", f"{__name__}.Errors"]
     with override_settings(
         AIOLOCK={"source": redis_url}, ALLOWED_HOSTS=["*"], MIDDLEWARE=middlewares, ROOT_URLCONF=__name__
     ):
@@ -84,8 +84,14 @@ def settings_of_the_test(redis_url: str, work: Work) -> Iterator[None]:
     works.clear()
 
 
+async def test_requests_share_a_manager() -> None:
+    """Also those that come while it is being opened."""
+    managers = await asyncio.gather(*(get_locks() for _ in range(3)))
+    assert len(set(managers)) == 1
+    await managers[0].close()
+
+
 async def test_a_view(work: Work, elsewhere: LockManager) -> None:
-    """All requests of a loop share a manager, also those that come while it is being opened."""
     work.go_on.set()
     client = AsyncClient()
     answers = await asyncio.gather(*(client.post("/42/ship") for _ in range(3)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, BackgroundTasks, FastAPI
+from fastapi import APIRouter, BackgroundTasks, FastAPI, WebSocket
 from fastapi.responses import StreamingResponse
 
 from aiolock import ConfigurationError, Lease, LockManager
@@ -79,6 +79,11 @@ def routes(app: FastAPI, work: Work, seen: list[bool]) -> None:
         assert not lease.released
         return StreamingResponse(lines())
 
+    @app.websocket("/{order_id}/watch")
+    async def watch(socket: WebSocket, lease: OrderLease) -> None:
+        await socket.accept()
+        await work()
+
     router = APIRouter(dependencies=[locked("order:{order_id}")])
 
     @router.post("/{order_id}/depth")
@@ -130,6 +135,25 @@ async def test_what_runs_after_the_operation_runs_without_the_lock(
 async def test_the_same_lock_again_in_one_request(client: httpx.AsyncClient) -> None:
     """A dependency that is used twice runs once; another one for the same key, and the operation itself, nest."""
     assert (await client.post("/42/depth")).json() == [3, True]
+
+
+async def test_a_web_socket(app: FastAPI, client: httpx.AsyncClient, work: Work, elsewhere: LockManager) -> None:
+    """Closed before it is accepted if the lock is held, and while it is open if that is lost."""
+    scope = {"type": "websocket", "path": "/42/watch", "headers": [], "query_string": b"", "subprotocols": []}
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def connect() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    async with elsewhere.lock(NAME):
+        await app(dict(scope), connect, sent.put)
+    closed = sent.get_nowait()
+    assert (closed["type"], closed["code"]) == ("websocket.close", 1013)
+    connection = asyncio.create_task(app(dict(scope), connect, sent.put))
+    await work.begun.wait()
+    await elsewhere.lock(NAME).force_release()
+    await connection
+    assert [message.get("code") for message in (sent.get_nowait(), sent.get_nowait())] == [None, 1011]
 
 
 async def test_mistakes(app: FastAPI, client: httpx.AsyncClient, redis_url: str) -> None:

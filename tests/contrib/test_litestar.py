@@ -12,7 +12,7 @@ from litestar import Litestar, Request, Response, get, post
 from litestar.params import FromPath
 from litestar.testing import AsyncTestClient
 
-from aiolock import AcquireTimeout, BackendError, LockManager
+from aiolock import AcquireTimeout, BackendError, LockManager, NotAcquired
 from aiolock.contrib.litestar import Locks, LocksPlugin
 from aiolock.recipes import current_lease, exclusive
 from tests.contrib.conftest import NAME, Work
@@ -98,7 +98,7 @@ async def test_what_you_give_stays(locks: LockManager) -> None:
         [fail],
         plugins=[LocksPlugin(locks)],
         lifespan=[own],
-        exception_handlers={AcquireTimeout: busy},
+        exception_handlers={NotAcquired: busy},
         logging_config=None,
     )
     async with serving(app) as client:

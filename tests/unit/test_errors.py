@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 
 import pytest
@@ -66,6 +67,15 @@ def test_copy(error: AiolockError, copied: object) -> None:
     assert type(twin) is type(error)
     assert vars(twin) == vars(error)
     assert str(twin) == "said"
+
+
+@each
+def test_made_anew_of_its_arguments(error: AiolockError) -> None:
+    """As task queues do that keep results as JSON."""
+    twin = type(error)(*json.loads(json.dumps(error.args)))
+    assert str(twin) == "said"
+    if isinstance(error, LockLost):
+        assert twin.reason is LossReason.LOOP_BLOCKED
 
 
 def test_notes_travel() -> None:
