@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiolock import AcquireTimeout, Lease, LockLost, LockManager
+from aiolock import AcquireTimeout, BackendError, Lease, LockLost, LockManager
 from tests.support.cluster import Cluster
 
 TTL = 6.0
@@ -109,6 +109,56 @@ async def test_busy_names_move_meanwhile(
     # A tombstone is left by an owner whose connection was lost meanwhile, as on a machine that stands still.
     left = {key.rpartition("}")[2].partition("dead:")[0] for key in masters_only.keys()}  # noqa: SIM118
     assert left <= {"", ":alive", ":"}
+
+
+@pytest.mark.takes_long
+@pytest.mark.parametrize("fails", [0, 1], ids=["the first place", "the last place"])
+async def test_a_master_fails_while_tasks_wait(own_cluster: Cluster, fails: int) -> None:
+    """Everybody is in within ttl + recheck of the heal, though each has one place while it waits for the other. Kept by
+    Stepwise.verify.
+    """
+    ttl, recheck = 3.0, 1.0
+    one, two, _ = own_cluster.masters
+    names = sorted((own_cluster.names_on(node)[0] for node in (one, two)), key=own_cluster.slot)
+    entered: list[asyncio.Event] = []
+
+    async def use(manager: LockManager, held: list[str]) -> None:
+        event = asyncio.Event()
+        entered.append(event)
+        lock = manager.multi_lock(*held) if len(held) > 1 else manager.lock(held[0])
+        while True:
+            with contextlib.suppress(LockLost, BackendError):  # who was inside, and whose first attempt met an outage
+                async with lock.acquire():
+                    event.set()
+                    await asyncio.sleep(0.005)
+
+    async def all_in() -> None:
+        for event in entered:
+            event.clear()
+        await asyncio.gather(*(event.wait() for event in entered))
+
+    options = {"ttl": ttl, "recheck": recheck, "request_timeout": 1.5}
+    async with contextlib.AsyncExitStack() as stack:
+        urls = own_cluster.urls[-1:]
+        managers = [await stack.enter_async_context(LockManager.cluster(urls, **options)) for _ in range(3)]
+        tasks = [
+            asyncio.create_task(use(manager, held))
+            for manager in managers
+            for held in (names, names, names[:1], names[1:])
+        ]
+        await all_in()
+        old = own_cluster.master_of(names[fails])
+        new = own_cluster.replica_of(old)
+        new.forget()
+        old.kill()
+        await own_cluster.until(lambda: new.role == "master" and "cluster_state:ok" in new.text("CLUSTER", "INFO"))
+        async with asyncio.timeout(ttl + recheck):
+            await all_in()
+        for task in tasks:
+            task.cancel()
+        assert all(
+            isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True)
+        )
 
 
 async def test_replicas_acknowledge_each_part(cluster: Cluster) -> None:
