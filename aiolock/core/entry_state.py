@@ -10,9 +10,10 @@ class State(Enum):
 
     IDLE = "nothing is asked for: it waits for a time or a signal to ask"
     ASKING = "a request is on its way that may grant or queue it"
+    REVOKED = "the same, and a message says that what it grants was ended by force"
     QUEUED = "it stands in the server's queue"
     GRANTED = "it has the name"
     ENDED = "it was given up, and whatever it has or gets is undone"
 
 
-IDLE, ASKING, QUEUED, GRANTED, ENDED = State
+IDLE, ASKING, REVOKED, QUEUED, GRANTED, ENDED = State

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -12,7 +11,7 @@ from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued, Refused
 from .calls import Batch, Calls
 from .confirmation import Confirmation
-from .entry_state import ASKING, ENDED, GRANTED, IDLE, QUEUED, State
+from .entry_state import ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, State
 from .grant import Grant
 from .release import PendingRelease
 from .renewals import Renewable
@@ -165,8 +164,7 @@ class QueueEntry:
         more = [entry.owner for entry in self.more] if self.more else ()
         ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
         liveness_ms = asker.liveness_ms
-        if self.waiter is not None and liveness_ms and asker.calls.one_refresh:
-            # One sign of life is enough for all entries of a process.
+        if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
             self._states = runtime.clock.now() > gate.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -1
         self.request(asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more))
@@ -177,8 +175,7 @@ class QueueEntry:
         for entry in self.more:
             entry.state, entry._states = ASKING, self._states
         self._call = call
-        call.unanswered = self._unanswered
-        call.settle = self._answered
+        call.unanswered, call.settle = self._unanswered, self._answered
         self.gate.runtime.backend.post(call)
         self.asked_at = call.sent_at
 
@@ -231,7 +228,11 @@ class QueueEntry:
     def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
         """The outcome of a request that was written at `sent_at`."""
         if self.state is not ASKING:
-            return  # given up, or a message was faster
+            if self.state is not REVOKED:
+                return  # given up, or a message was faster
+            self.state = ASKING
+            if isinstance(outcome, Granted):
+                outcome.pttl = 0  # its waiter sees that it came too late
         if isinstance(outcome, Granted):
             if self.wait is not None:
                 self.wait.attempts += 1
@@ -281,8 +282,10 @@ class QueueEntry:
 
     def revoked(self, fence: str) -> None:
         """What it was granted with this fence was ended by force."""
-        if self.grant is not None and fence == str(self.grant.outcome.fence):
-            self.grant.deadline = -math.inf  # its waiter, which did not run yet, sees that it came too late
+        if self.state is ASKING and self._call is not None:
+            self.state = REVOKED
+        elif self.grant is not None and fence == str(self.grant.outcome.fence):
+            self.grant.deadline = -NEVER  # its waiter, which did not run yet, sees that it came too late
         self.verify()
 
     def verify(self) -> None:
@@ -302,8 +305,7 @@ class QueueEntry:
         now, wait = runtime.clock.now(), self.waits()
         pause = min(runtime.limits.liveness / 3, self.asker.policy.ttl / 3, runtime.limits.recheck)
         pause = runtime.waiting.pause(pause, wait.attempts)
-        if wait.failures:
-            pause = min(pause, wait.backoff)
+        pause = min(pause, wait.backoff) if wait.failures else pause
         # With the manager's other entries, in one request.
         due = min(runtime.queue_entries.next_refresh(now + pause / 2, now + pause), wait.free_at)
         self.gate.schedule_refresh(self, due)

@@ -271,6 +271,28 @@ async def test_revoked_before_its_task_runs(locks: LockManager, peer: LockManage
     await lease.release()
 
 
+async def test_revoked_before_the_answer(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
+    """The message is faster than the grant, as on a cluster, where both may come from different nodes: it asks anew.
+    Kept by QueueEntry.revoked: REVOKED.
+    """
+    runtime = runtime_of(locks)
+    waiting = asyncio.create_task(locks.lock("a").acquire())
+    while not runtime.queue_entries:  # noqa: ASYNC110 - the task asks when it first runs
+        await asyncio.sleep(0)
+    ((owner, entry),) = runtime.queue_entries.items()
+    assert isinstance(entry, QueueEntry)
+    assert entry.grant is None
+    before = backend._holders("a", "lock")[owner]
+    backend.unsubscribe(runtime.keys.manager(runtime.binding.id))  # it comes once
+    backend._execute(peer.lock("a")._calls.force_release(0))
+    ManagerChannel(runtime).on_message(f"revoked {owner} {before}")
+    lease = await waiting
+    assert lease.fence > before
+    await lease.renew()
+    await lease.release()
+    assert not await locks.lock("a").is_locked()
+
+
 async def test_a_late_revocation_spares_the_successor(locks: LockManager) -> None:
     """H9, `ManagerChannel.on_message`: owner and fence must both be the hold's."""
     runtime = runtime_of(locks)
