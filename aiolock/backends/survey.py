@@ -128,15 +128,17 @@ class Survey:
     Args:
         source: a URL, nodes of a cluster, or Sentinels.
         timeout: seconds for each answer.
+        pushes: speak RESP3, as a manager does that is told of grants.
 
     Attributes:
         masters: on a cluster several.
     """
 
-    def __init__(self, source: Source, timeout: float = 5.0) -> None:
+    def __init__(self, source: Source, timeout: float = 5.0, pushes: bool = False) -> None:
         self.masters: list[Reader] = []
         self._source = source
         self._timeout = timeout
+        self._pushes = pushes
         self._slots: SlotMap | None = None
         self._by_address: dict[Address, Reader] = {}
 
@@ -145,13 +147,13 @@ class Survey:
         if isinstance(source, Seeds):
             self._slots, _ = await Topology(source, self._timeout).find(self._timeout)
             for address in sorted({owner for owner in self._slots.owners if owner is not None}):
-                self._by_address[address] = Reader(source.connector(address, False), self._timeout)
+                self._by_address[address] = Reader(source.connector(address, self._pushes), self._timeout)
             self.masters = list(self._by_address.values())
         elif isinstance(source, Sentinels):
             newest = max(await source.ask(), key=lambda report: report.epoch)
-            self.masters = [Reader(source.server(newest.master, False), self._timeout)]
+            self.masters = [Reader(source.server(newest.master, self._pushes), self._timeout)]
         else:
-            self.masters = [Reader(ServerConnector(source, False), self._timeout)]
+            self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self
 
     async def __aexit__(

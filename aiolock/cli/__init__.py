@@ -19,10 +19,11 @@ def main() -> int:
     """
     try:
         from .app import app
+
+        app(prog_name="aiolock")  # raises SystemExit
     except ModuleNotFoundError as missing:
         if missing.name not in EXTRA:
             raise
         print("aiolock: the command line needs an extra: pip install 'aiolock-redis[cli]'", file=sys.stderr)
         return 2
-    app(prog_name="aiolock")  # raises SystemExit
     return 0

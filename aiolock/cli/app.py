@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from .doctor import doctor
 from .force_release import force_release
 from .info import info
 from .ls import ls
 from .run import run
+from .top import top
 from .wait import wait
 
 
@@ -20,5 +22,5 @@ def app() -> None:
     """
 
 
-for command in (run, ls, info, wait, force_release):
+for command in (run, ls, info, top, wait, force_release, doctor):
     app.add_command(command)

@@ -1,0 +1,126 @@
+"""`aiolock doctor`: whether a server suits locks, and what would not work."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import click
+
+from ..backends.redis import ErrorReply
+from ..backends.survey import Reader, Survey
+from ..errors import AiolockError
+from ..scripts.keys import Keys
+from .connection import Connection, connected
+from .examination import examine, fields_of
+from .exits import ExitCode, errors_as_exits, leave
+from .finding import Finding, Level
+from .measurement import Measurement, judge_line, measure
+from .output import columns, json_option, print_json
+from .rights import PROBED, examine_rights
+
+
+@click.command(short_help="Find out if a server suits locks.")
+@json_option
+@connected
+@click.argument("server", required=False, metavar="[URL]")
+def doctor(connection: Connection, as_json: bool, server: str | None) -> None:
+    """Find out if the server suits locks: its version, settings and clock, your rights, the line to it.
+
+    It changes nothing: it sends some 100 requests for the time, one after another, and asks for rights in transactions
+    that it discards.
+
+    Exit code 1 if there is a problem.
+    """
+    if server is not None:
+        connection = dataclasses.replace(connection, urls=(server,))
+    with errors_as_exits():
+        report = asyncio.run(_examine(connection))
+    if as_json:
+        print_json(report.facts())
+    else:
+        click.echo(report.text())
+    leave(ExitCode.NO if any(found.level is Level.PROBLEM for _, found in report.findings) else ExitCode.OK)
+
+
+@dataclasses.dataclass(slots=True)
+class Report:
+    """All findings, each with the address of the server that it is about.
+
+    Attributes:
+        findings: in the order in which they were made.
+        measured: the line to each server.
+    """
+
+    findings: list[tuple[str, Finding]] = dataclasses.field(default_factory=list)
+    measured: dict[str, Measurement] = dataclasses.field(default_factory=dict)
+
+    def facts(self) -> dict[str, object]:
+        """What JSON says of it."""
+        return {
+            "findings": [{"server": server, **dataclasses.asdict(found)} for server, found in self.findings],
+            "measured": {
+                server: {key: round(value, 6) for key, value in dataclasses.asdict(one).items()}
+                for server, one in self.measured.items()
+            },
+        }
+
+    def text(self) -> str:
+        """For people: one line a finding, and one for each advice."""
+        lines, before = [], None
+        for server in dict.fromkeys(server for server, _ in self.findings):
+            rows = []
+            for found in (found for one, found in self.findings if one == server):
+                rows.append((f"  {found.level.value}", found.topic if found.topic != before else "", found.text))
+                if found.advice:
+                    rows.append(("", "", f"→ {found.advice}"))
+                before = found.topic
+            lines += [server, columns(rows)]
+        return "\n".join(lines)
+
+
+async def _examine(connection: Connection) -> Report:
+    report, source = Report(), connection.source
+    asked_as = "cluster" if connection.cluster else "sentinel" if connection.service else "standalone"
+    speaks = await _speaks(connection)
+    async with Survey(source, pushes=speaks is None) as survey:
+        for master in survey.masters:
+            (reply,) = await master.ask([("INFO",)])
+            found = list(examine({} if isinstance(reply, ErrorReply) else fields_of(reply), asked_as))
+            if speaks is not None:
+                found.append(speaks)
+            report.measured[master.address] = measured = await measure(master)
+            found += judge_line(measured)
+            report.findings += [(master.address, one) for one in found]
+        if not any(found.topic == "topology" and found.level is Level.PROBLEM for _, found in report.findings):
+            master = survey.serving(Keys(connection.namespace).of("lock", PROBED).lock)
+            rights = await examine_rights(master, connection.namespace, connection.cluster)
+            report.findings += [(master.address, one) for one in rights]
+    report.findings.sort(key=lambda each: each[0])
+    return report
+
+
+async def _speaks(connection: Connection) -> Finding | None:
+    """Try RESP3, with which one connection can also be told things; None if the server speaks it.
+
+    Raises:
+        AiolockError: it is not there at all.
+    """
+    failure: AiolockError | None = None
+    for pushes in (True, False):
+        async with Survey(connection.source, pushes=pushes) as survey:
+            try:
+                await _greet(survey.masters[0])
+            except AiolockError as error:
+                failure = failure or error
+                continue
+        if pushes:
+            return None
+        text = "no RESP3: a manager cannot be told of anything on its connection"
+        return Finding("protocol", Level.PROBLEM, text, "LockManager(url, waiting=Poll()), or another proxy")
+    assert failure is not None
+    raise failure
+
+
+async def _greet(master: Reader) -> None:
+    await master.ask([("PING",)])

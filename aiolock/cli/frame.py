@@ -1,0 +1,147 @@
+"""What `top` shows at one moment, and how it comes to know."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from ..backends.survey import Reader
+from ..scripts.sight import Sight
+from .namespace import Namespace
+from .output import facts_of
+
+PAUSE = 0.2
+"""Seconds between two looks."""
+SCANS = 5
+"""Steps of the scan between two looks: each finds the names among 1000 keys."""
+WINDOW = 5.0
+"""Seconds over which hand-offs are counted."""
+KEPT = 10.0
+"""Seconds that a name is still looked at when nobody holds it."""
+
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One name.
+
+    Attributes:
+        sight: as it was last seen.
+        hand_offs: how often a second its fence was seen to change; there may have been more between two looks.
+    """
+
+    sight: Sight
+    hand_offs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """All names that are held or waited for, those with most waiters first.
+
+    Attributes:
+        rows: one a name.
+        servers: addresses of the masters.
+    """
+
+    rows: tuple[Row, ...]
+    servers: tuple[str, ...]
+
+    @property
+    def held(self) -> int:
+        """How many names are held."""
+        return sum(row.sight.taken for row in self.rows)
+
+    @property
+    def waiting(self) -> int:
+        """How many places all queues have."""
+        return sum(row.sight.waiting for row in self.rows)
+
+    @property
+    def hand_offs(self) -> float:
+        """Of all names, a second."""
+        return sum(row.hand_offs for row in self.rows)
+
+    @property
+    def oldest_wait(self) -> float | None:
+        """Of all queues, in seconds."""
+        return max((row.sight.oldest_wait for row in self.rows if row.sight.oldest_wait is not None), default=None)
+
+    def facts(self) -> dict[str, object]:
+        """What JSON says of it."""
+        return {
+            "servers": list(self.servers),
+            "held": self.held,
+            "waiting": self.waiting,
+            "hand_offs_per_second": round(self.hand_offs, 1),
+            "oldest_wait": None if self.oldest_wait is None else round(self.oldest_wait, 3),
+            "names": [{**facts_of(row.sight), "hand_offs_per_second": round(row.hand_offs, 1)} for row in self.rows],
+        }
+
+
+class Watched:
+    """The names of some servers, looked at again and again.
+
+    Args:
+        names: where to look.
+        pattern: which names.
+    """
+
+    def __init__(self, names: Namespace, pattern: str) -> None:
+        self._names = names
+        self._pattern = pattern
+        self._began = time.monotonic()
+        self._scans: dict[Reader, AsyncIterator[set[Name]]] = {}
+        self._known: dict[Reader, dict[Name, float]] = {}  # until when each is looked at
+        self._fences: dict[Name, int] = {}
+        self._changes: deque[tuple[float, Name]] = deque()  # when the fence of which name was seen to change
+
+    async def look(self) -> Frame:
+        """Look once at all known names, and search on for others.
+
+        Cost: on each master a round trip for 500 names, and at most 5 more to search.
+        """
+        masters = self._names.survey.masters
+        sights = [sight for each in await asyncio.gather(*map(self._look_at, masters)) for sight in each]
+        now = time.monotonic()
+        for sight in sights:
+            name = sight.kind, sight.name
+            if self._fences.setdefault(name, sight.fence) != sight.fence:
+                self._fences[name] = sight.fence
+                self._changes.append((now, name))
+        while self._changes and self._changes[0][0] < now - WINDOW:
+            self._changes.popleft()
+        self._fences = {
+            name: fence for name, fence in self._fences.items() if any(name in known for known in self._known.values())
+        }
+        counted = Counter(name for _, name in self._changes)
+        passed = max(PAUSE, min(WINDOW, now - self._began))
+        rows = [Row(sight, counted[sight.kind, sight.name] / passed) for sight in sights]
+        shown = [row for row in rows if row.sight.taken or row.sight.waiting or row.hand_offs]
+        shown.sort(key=lambda row: (-row.sight.waiting, -row.hand_offs, row.sight.name, row.sight.kind))
+        return Frame(tuple(shown), tuple(master.address for master in masters))
+
+    async def _look_at(self, master: Reader) -> list[Sight]:
+        known = self._known.setdefault(master, {})
+        await self._search(master, known)
+        sights = await self._names.look(master, known)
+        now = time.monotonic()
+        for sight in sights:
+            if sight.taken or sight.waiting:
+                known[sight.kind, sight.name] = now + KEPT
+        for name in [name for name, until in known.items() if until < now]:
+            del known[name]  # the next scan finds it again, and it is looked at once more
+        return sights
+
+    async def _search(self, master: Reader, known: dict[Name, float]) -> None:
+        for _ in range(SCANS):
+            scan = self._scans.setdefault(master, self._names.names(master, self._pattern))
+            found = await anext(scan, None)
+            if found is None:
+                del self._scans[master]
+                return
+            for name in found:
+                known.setdefault(name, 0.0)
