@@ -62,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-servers", description=__doc__)
     found = rows()
     parser.add_argument("--only", choices=[row.name for row in found], nargs="+", help="rows to run")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help=f"put each row into the table of {PAGE.relative_to(ROOT)}")
     parser.add_argument("--topologies", action="store_true", help="on a cluster, and with Sentinels")
     parser.add_argument("--tests", nargs="+", help="what to run")
     options, more = parser.parse_known_args()
@@ -82,9 +82,9 @@ def main() -> int:
             line = f"| {name} | {number} | {outcome.text} | {left_out} |\n"
             print(line, flush=True)
             table += line
+            if options.write:
+                runs.write_row(PAGE, "topologies" if options.topologies else "servers", line, columns=2)
     print(table)
-    if options.write:
-        runs.write(PAGE, "topologies" if options.topologies else "servers", table)
     return not green
 
 

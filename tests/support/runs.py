@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +45,23 @@ def run(python: str | Path, tests: Sequence[str], environment: Mapping[str, str]
 
 def write(page: Path, name: str, table: str) -> None:
     """Replace the table between the comments `name` and `end` of a page."""
+    _replace(page, name, lambda _: table)
+
+
+def write_row(page: Path, name: str, row: str, columns: int) -> None:
+    """Put a row into such a table, in place of the one that begins with the same columns; the other rows stay."""
+
+    def put(table: str) -> str:
+        same = row.split("|")[: columns + 1]
+        lines = table.splitlines(keepends=True)
+        kept = [row if line.split("|")[: columns + 1] == same else line for line in lines]
+        return "".join(kept if row in kept else [*kept, row])
+
+    _replace(page, name, put)
+
+
+def _replace(page: Path, name: str, change: Callable[[str], str]) -> None:
     place = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end -->)", re.S)
-    text, found = place.subn(lambda _: table, page.read_text(encoding="utf-8"))
+    text, found = place.subn(lambda match: change(match[0]), page.read_text(encoding="utf-8"))
     assert found == 1, f"{page} has no place for the table {name!r}"
     page.write_text(text, encoding="utf-8")
