@@ -96,6 +96,19 @@ async def test_a_message_is_delivered_once(make: Callable[[str], Made], monkeypa
     assert heard == ["a", "b", "a", "a", "a"]
 
 
+async def test_a_sharded_message_has_no_copies(make: Callable[[str], Made]) -> None:
+    """So the same one that came by all nodes a moment before was another. Kept by Subscription._heard_nearby."""
+    made, (one, two, _), heard = make("manager")
+    two.hear("refresh x")
+    one.hear("refresh x")
+    node = next(node for node in made._nodes if node.backend is one)  # type: ignore[comparison-overlap]
+    made.sharded.attend("lock:{a}", node)
+    for _ in range(2):
+        one.hear("refresh x")
+    assert heard == ["refresh x"] * 3
+    made.end()
+
+
 async def test_a_refusal(make: Callable[[str], Made]) -> None:
     """At first it is the answer; later the listener is told."""
     made, (one, two, _), heard = make("manager")

@@ -89,7 +89,7 @@ async def test_a_hand_off_tells_one_node_only(cluster: Cluster, kind: str) -> No
     assert not [key for key in cluster.keys() if key.endswith(":order")]  # noqa: SIM118
 
 
-@pytest.mark.parametrize("denied", ["ssubscribe", "pubsub|shardnumsub"])
+@pytest.mark.parametrize("denied", ["ssubscribe", "pubsub|shardnumsub", "spublish"])
 async def test_without_the_right_all_nodes_are_told(cluster: Cluster, denied: str) -> None:
     for node in cluster.nodes:
         node.ask(*acl.setuser(node.link, USER, *acl.EVERYTHING, f"-{denied}"))

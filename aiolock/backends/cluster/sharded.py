@@ -17,7 +17,7 @@ logger: Log = Log("aiolock.cluster")
 KEEP = 60.0
 """Seconds for which it listens after the last answer by which it waits."""
 
-Heard = Callable[[Node, str], None]
+Heard = Callable[[str], None]
 
 
 class _Place:
@@ -95,7 +95,7 @@ class ShardedChannels:
 
     def _on_message(self, channel: str, place: _Place, payload: str | BackendError | None) -> None:
         if isinstance(payload, str):
-            self._heard(place.node, payload)
+            self._heard(payload)
         elif payload is not None and self._forget(channel, place):
             self._ended()
 

@@ -24,7 +24,7 @@ class Subscription:
     node. So a manager listens wherever its requests run. A copy of a message that came by way of another node first is
     dropped.
 
-    What waits for a message also listens nearer by: see `ShardedChannels`.
+    What waits for a message also listens nearer by, where there are no copies: see `ShardedChannels`.
 
     Args:
         channel: its name.
@@ -89,8 +89,8 @@ class Subscription:
         if payload is None and not self.future.done():
             self.future.set_result(None)
 
-    def _heard_nearby(self, node: Node, payload: str) -> None:
-        if not self._over and not self._known(node, payload):
+    def _heard_nearby(self, payload: str) -> None:
+        if not self._over:
             self._wake(payload)
 
     def _ended(self) -> None:
