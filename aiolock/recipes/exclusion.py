@@ -15,7 +15,7 @@ from ..errors import ConfigurationError
 from ..log import Log
 from ..manager import LockManager
 from ..primitives.options import DEFAULT, Default, LockOptions
-from .key import fields
+from .key import namer
 from .not_run import Unavailable
 from .taking import take
 
@@ -130,7 +130,10 @@ def exclusive(
         )
 
     def decorate(fn: Callable[P, Coroutine[object, object, R]]) -> Callable[P, Coroutine[object, object, R | None]]:
-        name_of = _namer(fn, key)
+        if not inspect.iscoroutinefunction(fn):
+            shown = getattr(fn, "__qualname__", repr(fn))
+            raise TypeError(f"exclusive() decorates coroutine functions (async def) without a yield, not {shown}")
+        name_of = namer(fn, key)
 
         @wraps(fn)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -166,29 +169,3 @@ def current_lease() -> Lease | None:
     function sees that function's lease, also after its end. No I/O.
     """
     return _current.get()
-
-
-def _namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[..., str]:
-    """Return what makes the lock's name of a call's arguments."""
-    shown = getattr(fn, "__qualname__", repr(fn))
-    if not inspect.iscoroutinefunction(fn):
-        raise TypeError(f"exclusive() decorates coroutine functions (async def) without a yield, not {shown}")
-    if not isinstance(key, str):
-        if not callable(key):
-            raise ConfigurationError("", f"the key of {shown} must be text or a function, not {key!r}")
-        return key
-    signature = inspect.signature(fn)
-    rest = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
-    for field in fields(key, shown):
-        if field not in signature.parameters and rest is None:
-            raise ConfigurationError(
-                key,
-                f"the key {key!r} of {shown} names {field!r}, but its arguments are {', '.join(signature.parameters)}",
-            )
-
-    def name_of(*args: object, **kwargs: object) -> str:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return key.format_map({**(bound.arguments[rest] if rest else {}), **bound.arguments})
-
-    return name_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from string import Formatter
 
 from ..errors import ConfigurationError
@@ -25,3 +27,35 @@ def fields(key: str, shown: str) -> set[str]:
     if any(not name or name.isdecimal() for name in names):
         raise ConfigurationError(key, f"the key {key!r} of {shown} must name its arguments, as in 'order:{{order}}'")
     return names.union(*(fields(spec, shown) for _, spec in parts if spec))
+
+
+def namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[..., str]:
+    """Return what makes the lock's name of a call's arguments.
+
+    Args:
+        fn: what is called.
+        key: a format string over its arguments, by their names; or a function of them.
+
+    Raises:
+        ConfigurationError: a key that names no argument, or is none.
+    """
+    shown = getattr(fn, "__qualname__", repr(fn))
+    if not isinstance(key, str):
+        if not callable(key):
+            raise ConfigurationError("", f"the key of {shown} must be text or a function, not {key!r}")
+        return key
+    signature = inspect.signature(fn)
+    rest = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
+    for field in fields(key, shown):
+        if field not in signature.parameters and rest is None:
+            raise ConfigurationError(
+                key,
+                f"the key {key!r} of {shown} names {field!r}, but its arguments are {', '.join(signature.parameters)}",
+            )
+
+    def name_of(*args: object, **kwargs: object) -> str:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return key.format_map({**(bound.arguments[rest] if rest else {}), **bound.arguments})
+
+    return name_of

@@ -111,7 +111,10 @@ class ThreadTask:
                     raise
                 call.end(cancelled)
             except Exception as error:
-                call.end(error)
+                # Without this frame: `frame.clear()`, which Celery and unittest call for errors, would end the task.
+                begins = error.__traceback__
+                call.end(error.with_traceback(None if begins is None else begins.tb_next))
+                del begins
             finally:
                 self._current = None
             while task.cancelling() and not self._stopped:

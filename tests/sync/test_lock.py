@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from itertools import pairwise
 
 import pytest
@@ -91,6 +92,19 @@ def test_only_the_thread_itself_releases_the_lock(memory: LockManager, worker: W
     assert not lock.is_locked()
     with pytest.raises(NotOwned):
         worker(lock.release)
+
+
+def test_an_error_whose_frames_are_cleared(memory: LockManager, worker: Worker) -> None:
+    """As Celery and unittest do: the thread goes on, with what it holds. Kept by `error.with_traceback()`."""
+    lock = memory.lock(NAME)
+    held = worker(lock.acquire)
+    with memory.lock("mine") as mine:
+        with pytest.raises(AcquireTimeout) as late:
+            lock.acquire(timeout=0)
+        traceback.clear_frames(late.value.__traceback__)
+        assert memory.lock("mine").owned() == 1
+        assert not mine.released
+    held.release()
 
 
 def test_a_block_releases_its_lease_itself(memory: LockManager) -> None:

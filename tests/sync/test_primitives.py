@@ -99,8 +99,9 @@ def test_a_condition(locks: LockManager, others: LockManager, worker: Worker) ->
 
     def notified() -> int:
         with there:
-            jobs[:] = ["job"]
-            return changed.notify()
+            known = changed.notify()
+            jobs[:] = ["job"] * known  # it waits, and cannot look before the lock is released
+            return known
 
     until(notified)
     assert consuming.result(ENOUGH) == "job"

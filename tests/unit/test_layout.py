@@ -76,6 +76,7 @@ def test_only_the_redis_backend_needs_redis() -> None:
 OF_FRAMEWORKS = {
     "aiohttp": {"aiohttp"},
     "arq": {"arq"},
+    "celery": {"celery"},
     "django": {"asgiref", "django"},
     "fastapi": {"fastapi", "starlette"},
     "litestar": {"litestar"},
