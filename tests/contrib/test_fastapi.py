@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, BackgroundTasks, FastAPI, WebSocket
+from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, WebSocket
 from fastapi.responses import StreamingResponse
 
 from aiolock import ConfigurationError, Lease, LockManager
@@ -21,6 +21,12 @@ OrderLease = Annotated[Lease, locked("order:{order_id}", timeout=0.05)]
 
 async def order_key(order_id: int) -> str:
     return f"order:{order_id}"
+
+
+async def session(lease: OrderLease) -> AsyncIterator[list[str]]:
+    rows: list[str] = []
+    yield rows
+    rows.append("committed under the lock" if not lease.released else "committed too late")
 
 
 @asynccontextmanager
@@ -79,6 +85,13 @@ def routes(app: FastAPI, work: Work, seen: list[bool]) -> None:
         assert not lease.released
         return StreamingResponse(lines())
 
+    @app.post("/{order_id}/write")
+    async def write(rows: Annotated[list[str], Depends(session, scope="function")]) -> StreamingResponse:
+        async def lines() -> AsyncIterator[str]:
+            yield rows[-1]
+
+        return StreamingResponse(lines())
+
     @app.websocket("/{order_id}/watch")
     async def watch(socket: WebSocket, lease: OrderLease) -> None:
         await socket.accept()
@@ -130,6 +143,10 @@ async def test_what_runs_after_the_operation_runs_without_the_lock(
     """Broken by the default scope of dependencies, which ends after the response."""
     assert (await client.post(path)).status_code == 200
     assert seen == [True]
+
+
+async def test_a_dependency_that_depends_on_the_lease_ends_before_it(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/42/write")).text == "committed under the lock"
 
 
 async def test_the_same_lock_again_in_one_request(client: httpx.AsyncClient) -> None:
