@@ -42,12 +42,13 @@ def startup(locks: LockManager) -> Callable[[dict[Any, Any]], Coroutine[object, 
 
 
 async def shutdown(ctx: dict[Any, Any]) -> None:
-    """Close the manager: for a worker's `on_shutdown`.
+    """Close the manager: for a worker's `on_shutdown`. Harmless if it was not opened, as arq also calls it then.
 
     Args:
         ctx: the worker's.
     """
-    await get_locks(ctx).close()
+    if "locks" in ctx:
+        await get_locks(ctx).close()
 
 
 def get_locks(ctx: dict[Any, Any]) -> LockManager:

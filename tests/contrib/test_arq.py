@@ -88,6 +88,7 @@ async def test_shutdown_with_a_job_inside(queue: Queue, work: Work, elsewhere: L
     assert work.cancelled == 1
 
 
-def test_a_worker_without_locks() -> None:
+async def test_a_worker_without_locks() -> None:
+    await shutdown({})  # as after a start-up that failed
     with pytest.raises(ConfigurationError, match="on_startup = "):
         get_locks({})
