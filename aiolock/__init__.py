@@ -18,6 +18,7 @@ from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
 from .errors import QuorumError as QuorumError
 from .errors import WaitTimeout as WaitTimeout
+from .events import Observer as Observer
 from .manager import LockManager as LockManager
 from .primitives.condition import Condition as Condition
 from .primitives.fair_lock import FairLock as FairLock
@@ -57,6 +58,7 @@ __all__ = [
     "MultiLock",
     "NotAcquired",
     "NotOwned",
+    "Observer",
     "Owner",
     "Poll",
     "QuorumError",

@@ -108,7 +108,9 @@ def values_of(event: Event) -> dict[str, object]:
 
 def log_event(event: Event) -> None:
     """Log an event, if anything comes of that; never raises."""
-    line = line_of(event)
+    line = LINES[type(event)]
+    if line.level != logging.DEBUG:  # none of those is one of several
+        line = line_of(event)
     if line.log.shows(line.level):
         line.log.mapped(line.level, line.message, values_of(event))
 

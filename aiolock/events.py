@@ -7,6 +7,25 @@ from typing import Protocol
 
 from .errors import Holder, LossReason
 
+__all__ = [
+    "Abandoned",
+    "AcquireFailed",
+    "Acquired",
+    "Disconnected",
+    "Event",
+    "Granted",
+    "HoldEvent",
+    "LockEvent",
+    "Lost",
+    "Observer",
+    "Reconnected",
+    "Refused",
+    "Released",
+    "Renewed",
+    "TimedOut",
+    "WokeLate",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -58,7 +58,9 @@ class ReleaseResult:
         if isinstance(outcome, BackendError):
             if not outcome.transient and self._failure is None:
                 self._failure = outcome
-            logger.warning("lock %r was not released, it expires by itself: %s", self._hold.calls.name, outcome)
+            name = self._hold.calls.name
+            text = "lock %r was not released, it expires by itself: %s"
+            logger.warning(text, name, outcome, extra={"lock_name": name})
 
     def _judge(self, missing: Missing, resent: bool) -> None:
         hold = self._hold
@@ -66,7 +68,8 @@ class ReleaseResult:
             hold.lose(missing.reason)
             self._failure = hold.loss()
         elif resent:
-            logger.info("lock %r was gone when its release was repeated", hold.calls.name)
+            name = hold.calls.name
+            logger.info("lock %r was gone when its release was repeated", name, extra={"lock_name": name})
         elif self._runtime.clock.now() < hold.deadline or hold.unconfirmed:
             hold.reason = missing.reason
             self._failure = hold.loss()

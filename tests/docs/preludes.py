@@ -7,6 +7,7 @@ namespace; the code after the `yield` checks what the block did.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sqlite3
@@ -57,6 +58,16 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
         assert nothing_held(client)
+
+
+@asynccontextmanager
+async def debug_log(url: str) -> AsyncIterator[Namespace]:
+    """For a block that sets levels of loggers. At the end, they are as they were."""
+    loggers = [logging.getLogger(name) for name in ("aiolock", "aiolock.lock")]
+    yield {}
+    assert {logger.level for logger in loggers} == {logging.DEBUG}
+    for logger in loggers:
+        logger.setLevel(logging.NOTSET)
 
 
 @asynccontextmanager

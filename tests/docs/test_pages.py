@@ -12,13 +12,14 @@ from xml.etree import ElementTree
 import pytest
 
 import aiolock
+import aiolock.events
 import aiolock.recipes
 import aiolock.testing
 from aiolock import AiolockError, LockManager, LockOptions, LossReason
 
 from .blocks import PAGES, ROOT, blocks, name_of
 
-PUBLIC = {*aiolock.__all__, *aiolock.recipes.__all__, *aiolock.testing.__all__}
+PUBLIC = {*aiolock.__all__, *aiolock.events.__all__, *aiolock.recipes.__all__, *aiolock.testing.__all__}
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 FRAMEWORKS = ("aiohttp", "apscheduler", "arq", "django", "fastapi", "http", "litestar", "starlette", "taskiq")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -117,7 +118,7 @@ def test_every_public_name_has_a_reference_and_an_example() -> None:
         name
         for section in sections
         for name in re.findall(
-            r"^\.\. auto(?:class|exception|function):: aiolock\.(?:recipes\.|testing\.)?(\w+)", section, re.M
+            r"^\.\. auto(?:class|exception|function):: aiolock\.(?:events\.|recipes\.|testing\.)?(\w+)", section, re.M
         )
         if "```python" in section
     }
