@@ -1,0 +1,61 @@
+"""The manager of synchronous code: of `def` views, management commands, and everything else without an event loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+from ...errors import ConfigurationError
+from ...sync import LockManager
+from ..extra import needs
+
+with needs("django"):
+    from django.conf import settings
+
+
+class _Opened(NamedTuple):
+    process: int
+    arguments: dict[str, Any]
+    manager: LockManager
+
+
+_mutex = threading.RLock()
+_opened: _Opened | None = None
+
+
+def get_locks() -> LockManager:
+    """Return this process's manager for threads, open; the first call of a process connects.
+
+    It is made of `settings.AIOLOCK`, as the manager of async views is, and closed when the process ends. After a fork
+    the child has one of its own; and so has a test that overrides the settings.
+
+    Raises:
+        ConfigurationError: the settings cannot work; or this thread runs an event loop.
+        BackendError: Redis is unreachable or refuses; the next call tries again.
+
+    Cost: none, but for the first one.
+
+    Example:
+        ```python
+        from aiolock.contrib.django.sync import get_locks
+
+
+        def ship(request, order_id):
+            with get_locks().lock(f"order:{order_id}", acquire_timeout=5.0) as lease: ...
+        ```
+    """
+    global _opened
+    arguments = getattr(settings, "AIOLOCK", None)
+    if not isinstance(arguments, dict):
+        raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
+    known = _opened
+    if known is not None and known.process == os.getpid() and known.arguments == arguments:
+        return known.manager
+    with _mutex:
+        known = _opened
+        if known is None or known.process != os.getpid() or known.arguments != arguments:
+            if known is not None:
+                known.manager.close()
+            known = _opened = _Opened(os.getpid(), dict(arguments), LockManager(**arguments).open())
+        return known.manager
