@@ -46,7 +46,8 @@ class PrometheusObserver:
     counters are there, at 0, once a lock of such labels was first met: `increase()` sees the first loss. Nested
     acquires count in no metric.
 
-    One observer serves all managers of a process. In prometheus_client's multiprocess mode, make one in each process.
+    One observer serves all managers of a process. It works in prometheus_client's multiprocess mode, made before a fork
+    or after it.
 
     Args:
         label: maps a lock's name to one of few classes, the label `lock`. Default: metrics tell only kinds of locks

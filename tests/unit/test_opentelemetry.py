@@ -165,11 +165,13 @@ def test_nothing_is_kept_of_a_hold_that_ended(telemetry: Telemetry, end: Any) ->
 def test_a_nested_level_is_no_hold_of_its_own(telemetry: Telemetry) -> None:
     telemetry.tell(acquired())
     telemetry.tell(acquired(depth=2))
-    telemetry.tell(Released(**LOCK, depth=1, held=1.0, handed_on=False, detached=False))
+    telemetry.tell(acquired(depth=3))
+    telemetry.tell(Released(**LOCK, depth=2, held=1.0, handed_on=False, detached=False))
+    telemetry.tell(Abandoned(**LOCK, depth=1, held=1.0, collected=True))
     assert telemetry.value("aiolock.hold.active") == 1
     telemetry.tell(Abandoned(**LOCK, depth=0, held=1.0, collected=False))
     assert [span.name for span in telemetry.spans.get_finished_spans()] == ["acquire lock", "hold lock"]
-    assert telemetry.value("aiolock.hold.abandoned") == 1
+    assert telemetry.value("aiolock.hold.abandoned") == 2
 
 
 def test_names_are_in_no_metric_unless_a_function_says_how() -> None:
@@ -193,6 +195,7 @@ def test_a_label_that_raises_leaves_nothing_behind() -> None:
     telemetry = Telemetry(label=label)
     with pytest.raises(LookupError):
         telemetry.tell(acquired())
+    assert telemetry.tell._holds == {}
     telemetry.tell(Released(**LOCK, depth=0, held=1.0, handed_on=False, detached=False))
     assert telemetry.spans.get_finished_spans() == ()
     assert telemetry.value("aiolock.hold.active") == 0

@@ -130,8 +130,8 @@ def test_a_label_that_raises_leaves_nothing_behind() -> None:
     exported = Exported(label=label)
     with pytest.raises(LookupError):
         exported.tell(acquired())
-    exported.tell(Released(**LOCK, depth=0, held=1.0, handed_on=False, detached=False))
     assert exported.tell._holds == {}
+    exported.tell(Released(**LOCK, depth=0, held=1.0, handed_on=False, detached=False))
     samples = [sample for metric in exported.registry.collect() for sample in metric.samples]
     assert not [sample for sample in samples if "kind" in sample.labels]
 

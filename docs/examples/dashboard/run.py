@@ -54,7 +54,7 @@ def prometheus(targets: list[str]) -> Iterator[str]:
     """A Prometheus that asks the workers each second; its address."""
     with tempfile.TemporaryDirectory() as folder:
         config = {
-            "global": {"scrape_interval": "1s"},
+            "global": {"scrape_interval": "1s", "evaluation_interval": "5s"},
             "rule_files": [str(HERE / "alerts.yml")],
             "scrape_configs": [{"job_name": "shop", "static_configs": [{"targets": targets}]}],
         }
@@ -91,6 +91,13 @@ def faults(server: redis.Redis, pids: list[int]) -> list[tuple[float, str, Calla
     ]
 
 
+def alerts(url: str) -> list[str]:
+    """The alerts that fire now, and those that would if it lasted."""
+    with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=30) as answer:
+        active = json.load(answer)["data"]["alerts"]
+    return sorted({f"{alert['labels']['alertname']} ({alert['state']})" for alert in active})
+
+
 def main(picture: Path) -> None:
     with RedisServer.start(owned=True) as server, contextlib.ExitStack() as stack:
         ports = [free_port() for _ in range(WORKERS)]
@@ -106,7 +113,7 @@ def main(picture: Path) -> None:
                 do()
         time.sleep(max(0.0, start + LASTS - time.time()))
         draw(url, Span(start, time.time()), picture)
-    print(f"drew {picture}")
+        print(f"drew {picture}; alerts: {', '.join(alerts(url))}")
 
 
 if __name__ == "__main__":
