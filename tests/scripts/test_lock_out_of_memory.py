@@ -105,6 +105,33 @@ def test_a_waiter_stays_alive_and_is_granted(full: Full) -> None:
     assert isinstance(granted, Granted)
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_what_replicas_must_acknowledge(used: bool, full: Full) -> None:
+    """Its first write extends what is there: so a name that was used a moment ago is granted past the limit, but whole;
+    a new one is refused, as ever.
+    """
+    side, fill = full
+    if used:
+        side.run(HELD)
+        side.run(NAME.release("m:1", TTL, 0, "clean", False))
+    fill()
+    call = NAME.acquire("n:1", TTL, 0, "you", LIVENESS)
+    call.script = call.script.replicated
+    side.load(call.script)
+    if not used:
+        with pytest.raises(Failure, match=OOM):
+            side.run(call)
+        assert not any(side.exists(key) for key in NAME.keys)
+        return
+    granted = side.run(call)
+    assert isinstance(granted, Granted)
+    found = state(side, NAME)
+    assert (found.holder, found.fence, found.depth) == ("n:1", granted.fence, 1)
+    assert granted.fence > FENCE
+    assert side.run(renew([NAME.renewal("n:1", granted.fence, TTL)])) == [Renewed(TTL)]
+    assert side.run(NAME.release("n:1", TTL, 0, "clean", False)) == Released(granted.fence)
+
+
 def test_force_release_works(full: Full) -> None:
     side, fill = full
     side.run(HELD)
