@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from aiolock import BackendError, LockManager
 from tests.support.access import Access
 from tests.support.cluster import Cluster, start_cluster
 from tests.support.sentinels import SentinelSet, start_sentinels
+
+from .conftest import StartLoad
+from .test_cluster_load import names_on, nothing_left
+from .verdict import WINDOW, judge
 
 pytestmark = pytest.mark.takes_long
 
@@ -68,6 +73,22 @@ async def test_a_cluster_that_is_not_trusted(encrypted_cluster: Cluster) -> None
                 pass
         assert "opens" not in str(caught.value)
         assert "closed@" not in str(caught.value)
+
+
+async def test_a_master_is_killed_under_load(encrypted_cluster: Cluster, load_on: StartLoad) -> None:
+    """As without TLS: see test_cluster_load.py."""
+    load = load_on(encrypted_cluster, names_on(encrypted_cluster), request_timeout=4.0)
+    await load.begin()
+    old = encrypted_cluster.masters[0]
+    new = encrypted_cluster.replica_of(old)
+    old.kill()
+    await encrypted_cluster.until(lambda: new.role == "master" and encrypted_cluster.ok())
+    healed = time.monotonic()
+    await load.flows()
+    history = await load.end()
+    judge(history, load, [healed], WINDOW)
+    assert max(hold.until for hold in history.holds) > healed
+    nothing_left(encrypted_cluster)
 
 
 @pytest.fixture

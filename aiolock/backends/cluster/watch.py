@@ -17,7 +17,7 @@ logger: Log = Log("aiolock.cluster")
 class Watch:
     """A sharded subscription to one slot of each node in use; the server ends it when that slot has left the node.
 
-    Without it, on Redis 6, a failover is noticed by the next request, and that may be a renewal much later.
+    Without it, on Redis 6, a failover is noticed by the next request, or by the next look at the map: see `Topology`.
 
     Args:
         ended: told that a node has lost a slot.
@@ -54,4 +54,4 @@ class Watch:
             self._watched.discard(node)
             if not error.transient and "MOVED" not in str(error):
                 self._denied = True
-                logger.info("a failover is noticed at the next request, not at once: %s", error)
+                logger.info("a failover is noticed within a second, not at once: %s", error)
