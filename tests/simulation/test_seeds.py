@@ -1,4 +1,4 @@
-"""Some hundred plans, each drawn from its seed: no promise is broken. `make simulate` runs more."""
+"""A hundred plans, each drawn from its seed: no promise is broken. `make simulate` runs more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .drawing import draw
 from .report import explain
 from .run import run
 
-SEEDS = 180
+SEEDS = 96
 PARTS = 6
 """So that workers of pytest-xdist can share them."""
 
