@@ -38,7 +38,7 @@ async def test_detach() -> None:
         finally:
             await lease.release()
 
-    assert await run_every_way(scenario) > 40
+    assert await run_every_way(scenario) > 20
 
 
 async def test_detach_in_a_block() -> None:
@@ -48,7 +48,7 @@ async def test_detach_in_a_block() -> None:
             await body(world)
             tickets.text = await lease.detach()
 
-    assert await run_every_way(scenario) > 40
+    assert await run_every_way(scenario) > 20
 
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
@@ -59,7 +59,7 @@ async def test_detach_over_a_connection_that_dies(lost: Literal["request", "repl
             world.soon(3, lambda: world.backend.die(lost))
             tickets.text = await lease.detach()
 
-    assert await run_every_way(scenario) > 40
+    assert await run_every_way(scenario) > 20
 
 
 async def test_detach_with_others_behind() -> None:
@@ -74,7 +74,7 @@ async def test_detach_with_others_behind() -> None:
             await body(world)
             tickets.text = await lease.detach()
 
-    assert await run_every_way(scenario) > 40
+    assert await run_every_way(scenario) > 20
 
 
 async def give(world: World) -> None:
@@ -98,7 +98,7 @@ async def test_resume() -> None:
         async with world.locks.resume(world.ticket):
             await body(world)
 
-    assert await run_every_way(scenario, give) > 40
+    assert await run_every_way(scenario, give) > 20
 
 
 async def test_resume_without_a_block() -> None:
@@ -106,7 +106,7 @@ async def test_resume_without_a_block() -> None:
         lease = await world.locks.resume(world.ticket)
         await lease.release()
 
-    assert await run_every_way(scenario, give) > 40
+    assert await run_every_way(scenario, give) > 20
 
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
@@ -117,7 +117,7 @@ async def test_resume_over_a_connection_that_dies(lost: Literal["request", "repl
         async with world.locks.resume(world.ticket):
             await body(world)
 
-    assert await run_every_way(scenario, give) > 40
+    assert await run_every_way(scenario, give) > 20
 
 
 async def test_resume_with_others_waiting() -> None:
@@ -138,7 +138,7 @@ async def test_resume_with_others_waiting() -> None:
         async with world.locks.resume(world.ticket):
             await body(world)
 
-    assert await run_every_way(scenario, prepare) > 40
+    assert await run_every_way(scenario, prepare) > 20
 
 
 async def test_a_late_ticket() -> None:
