@@ -26,6 +26,7 @@ FORKED = """
     from aiolock.sync import LockManager
 
     warnings.simplefilter("ignore", RuntimeWarning)  # memory:// does not cross processes
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     locks = LockManager("memory://")
     child = os.fork()
     if not child:
