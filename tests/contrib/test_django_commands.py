@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 import django
 import pytest
 from django.conf import settings
-from django.core.management import CommandError, call_command
+from django.core.management import BaseCommand, CommandError, call_command
 from django.test.utils import override_settings
 
 from aiolock import BackendError, ConfigurationError
-from aiolock.contrib.django import sync
 from aiolock.contrib.django.commands import BUSY, LOST, UNREACHABLE, LockedCommand
 from aiolock.contrib.django.sync import get_locks
 from aiolock.sync import LockManager
@@ -29,7 +28,7 @@ if not settings.configured:
 NAME = "command:test_django_commands"
 
 
-class Command(LockedCommand):
+class Command(LockedCommand, BaseCommand):
     requires_system_checks: ClassVar[list[str]] = []
     lock_options = {"ttl": 20.0}  # noqa: RUF012 - as a user writes it
 
@@ -52,7 +51,6 @@ def other(redis_url: str) -> Iterator[LockManager]:
     with override_settings(AIOLOCK={"source": redis_url}), LockManager(redis_url) as manager:
         yield manager
         get_locks().close()
-        sync._opened = None
     with redis_cli.client(redis_url) as client:
         assert nothing_held(client)
 

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from io import StringIO
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
@@ -17,14 +18,19 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from django.conf import settings
+from django.core.management import call_command
 from django.test import AsyncClient
 from django.test.utils import override_settings
 from django.utils.module_loading import import_string
 from litestar import Litestar
 
+import aiolock.sync
 from aiolock import LockManager
 from aiolock.contrib.django import get_locks
+from aiolock.contrib.django import sync as django_sync
 from aiolock.contrib.http import BUSY
+from tests.support import redis_cli
+from tests.support.locks import nothing_held
 
 Namespace = dict[str, Any]
 
@@ -114,9 +120,7 @@ async def django_settings(url: str) -> AsyncIterator[Namespace]:
 @asynccontextmanager
 async def django_views(url: str) -> AsyncIterator[Namespace]:
     """For a block that defines Django's `urlpatterns`: they are asked."""
-    if not settings.configured:
-        settings.configure(LOGGING_CONFIG=None)
-        django.setup()
+    _configure()
     module = ModuleType("docs_urls")
     yield module.__dict__
     parts = {"ALLOWED_HOSTS": ["*"], "MIDDLEWARE": [], "ROOT_URLCONF": module}
@@ -233,6 +237,63 @@ async def two_hooks(url: str) -> AsyncIterator[Namespace]:
     assert "holds=0" in repr(namespace["locks"])
     await namespace["on_shutdown"]()
     assert repr(namespace["locks"]).endswith("closed>")
+
+
+@asynccontextmanager
+async def celery_app(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines Celery's task `ship`, and perhaps `cancel`: they are called as functions."""
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    assert await asyncio.to_thread(namespace["ship"], "42") > 0
+    if "cancel" in namespace:
+        await asyncio.to_thread(namespace["cancel"], "42")
+    await asyncio.to_thread(namespace["locks"].close)
+
+
+@asynccontextmanager
+async def django_command(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a management command: it runs."""
+    _configure()
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    with override_settings(AIOLOCK={"source": url}):
+        out = StringIO()
+        await asyncio.to_thread(call_command, namespace["Command"](stdout=out), skip_checks=True)
+        assert "under fence 1" in out.getvalue()
+        await asyncio.to_thread(lambda: django_sync.get_locks().close())
+
+
+@asynccontextmanager
+async def django_sync_view(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a synchronous view `ship`: Django asks it."""
+    _configure()
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    with override_settings(AIOLOCK={"source": url}):
+        response = await asyncio.to_thread(namespace["ship"], None, 42)
+        assert b"fence" in response.content
+        await asyncio.to_thread(lambda: django_sync.get_locks().close())
+
+
+def _configure() -> None:
+    if not settings.configured:
+        settings.configure(LOGGING_CONFIG=None)
+        django.setup()
+
+
+@asynccontextmanager
+async def threads(url: str) -> AsyncIterator[Namespace]:
+    """For a block that runs in a thread without an event loop: `locks` is a manager of `aiolock.sync`. Nothing is held
+    at its end.
+    """
+    manager = aiolock.sync.LockManager(url)
+    await asyncio.to_thread(manager.open)
+    try:
+        yield {"locks": manager, "charge": lambda *_: None, "order": "42"}
+    finally:
+        await asyncio.to_thread(manager.close)
+    with redis_cli.client(url) as client:
+        assert nothing_held(client)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Iterator
@@ -71,8 +72,11 @@ def _of(page: Path) -> Iterator[Block]:
 
 
 async def run(block: Block, url: str, namespace: dict[str, Any]) -> None:
-    """Run it in `namespace`, on the running loop."""
+    """Run it in `namespace`, on the running loop, or in a thread."""
     code = block.compile(url)
+    if block.setup == "threads":  # no loop runs there
+        await asyncio.to_thread(eval, code, namespace)
+        return
     result = eval(code, namespace)
     if code.co_flags & inspect.CO_COROUTINE:
         await cast(Awaitable[None], result)

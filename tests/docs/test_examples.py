@@ -56,3 +56,10 @@ async def test_the_old_locks_break(redis_url: str) -> None:
     shown = await example("old_locks").show(redis_url)
     page = (ROOT / "docs/how-to/alternatives.md").read_text(encoding="utf-8")
     assert len(shown) == page.partition("## Locks that you should not write")[2].count("\n| ") - 2
+
+
+def test_what_a_pair_costs_a_thread(redis_url: str) -> None:
+    """The program measures all three."""
+    seen = example("sync_cost").measure(redis_url, rounds=1, pairs=3)
+    assert list(seen) == ["aiolock.sync", "aiolock, asynchronous", "redis-py, synchronous"]
+    assert min(seen.values()) > 0

@@ -14,6 +14,7 @@ import pytest
 import aiolock
 import aiolock.events
 import aiolock.recipes
+import aiolock.sync
 import aiolock.testing
 from aiolock import AiolockError, LockManager, LockOptions, LossReason
 
@@ -21,7 +22,7 @@ from .blocks import PAGES, ROOT, blocks, name_of
 
 PUBLIC = {*aiolock.__all__, *aiolock.events.__all__, *aiolock.recipes.__all__, *aiolock.testing.__all__}
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
-FRAMEWORKS = ("aiohttp", "apscheduler", "arq", "django", "fastapi", "http", "litestar", "starlette", "taskiq")
+FRAMEWORKS = ("aiohttp", "apscheduler", "arq", "celery", "django", "fastapi", "http", "litestar", "starlette", "taskiq")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
 HERE = (f"{REPOSITORY}/blob/main/", f"{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')}/main/")
@@ -123,6 +124,13 @@ def test_every_public_name_has_a_reference_and_an_example() -> None:
         if "```python" in section
     }
     assert shown >= PUBLIC
+
+
+def test_every_class_for_threads_has_a_reference_and_an_example() -> None:
+    """Broken by a name in `aiolock.sync.__all__` without a section in sync.md that shows it."""
+    text = TEXTS[ROOT / "docs/reference/sync.md"]
+    assert set(re.findall(r"^\.\. auto\w+:: aiolock\.sync\.(\w+)", text, re.M)) == set(aiolock.sync.__all__)
+    assert "```python" in text
 
 
 def test_every_framework_has_a_reference_and_an_example() -> None:

@@ -12,7 +12,7 @@ from ..extra import needs
 from .sync import get_locks
 
 with needs("django"):
-    from django.core.management.base import BaseCommand, CommandError, CommandParser
+    from django.core.management.base import CommandError, CommandParser
 
 BUSY = 75
 """The exit code of a command that was not run, because another one runs. These codes are those of `aiolock run`."""
@@ -22,8 +22,10 @@ UNREACHABLE = 69
 """The exit code of a command that was not run, because Redis is unreachable or refuses."""
 
 
-class LockedCommand(BaseCommand):  # type: ignore[misc]
-    """A management command of which one runs at a time, on all machines together.
+class LockedCommand:
+    """What makes a management command one of which one runs at a time, on all machines together.
+
+    Put it before `BaseCommand`, or another class of commands.
 
     The lock is taken before `handle()`, with the manager of `get_locks()`, and given back after it. If another one
     runs, the command ends with exit code 75, or as these arguments say, which each command of this kind has:
@@ -41,7 +43,7 @@ class LockedCommand(BaseCommand):  # type: ignore[misc]
 
     Example:
         ```python
-        class Command(LockedCommand):
+        class Command(LockedCommand, BaseCommand):
             lock_options = {"ttl": 60.0}
 
             def handle(self, *args, **options):
@@ -54,10 +56,12 @@ class LockedCommand(BaseCommand):  # type: ignore[misc]
     lock_name: ClassVar[str] = ""
     lock_options: ClassVar[LockOptions] = {}
     lease: Lease
+    stderr: Any
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Add the arguments that every command of this kind has."""
-        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        command: Any = super()
+        parser = command.create_parser(prog_name, subcommand, **kwargs)
         group = parser.add_argument_group("one at a time").add_mutually_exclusive_group()
         group.add_argument("--skip-if-held", action="store_true", help="if another one runs, end with exit code 0")
         group.add_argument("--wait", type=_seconds, metavar="SECONDS", help="if another one runs, wait for its end")
@@ -84,7 +88,8 @@ class LockedCommand(BaseCommand):  # type: ignore[misc]
             raise CommandError(f"not run: {holder} is at it", returncode=BUSY) from error
         try:
             with self.lease:
-                return super().execute(*args, **options)
+                command: Any = super()
+                return command.execute(*args, **options)
         except LockLost as error:
             raise CommandError(str(error), returncode=LOST) from error
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import ConfigurationError
 from ...sync import LockManager
@@ -14,14 +13,8 @@ with needs("django"):
     from django.conf import settings
 
 
-class _Opened(NamedTuple):
-    process: int
-    arguments: dict[str, Any]
-    manager: LockManager
-
-
 _mutex = threading.RLock()
-_opened: _Opened | None = None
+_opened: tuple[dict[str, Any], LockManager] | None = None
 
 
 def get_locks() -> LockManager:
@@ -49,13 +42,12 @@ def get_locks() -> LockManager:
     arguments = getattr(settings, "AIOLOCK", None)
     if not isinstance(arguments, dict):
         raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
-    known = _opened
-    if known is not None and known.process == os.getpid() and known.arguments == arguments:
-        return known.manager
     with _mutex:
-        known = _opened
-        if known is None or known.process != os.getpid() or known.arguments != arguments:
-            if known is not None:
-                known.manager.close()
-            known = _opened = _Opened(os.getpid(), dict(arguments), LockManager(**arguments).open())
-        return known.manager
+        if _opened is not None:
+            of, manager = _opened
+            if of == arguments and manager._portal.here:
+                return manager
+            manager.close()
+        manager = LockManager(**arguments).open()
+        _opened = dict(arguments), manager
+        return manager
