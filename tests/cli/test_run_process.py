@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from aiolock import LockManager
+from tests.support import redis_cli
+from tests.support.locks import held
 
 from .conftest import CommandLine, alive, until
 
@@ -68,7 +70,8 @@ def test_a_frozen_runner_stops_its_command_when_it_wakes(cli: CommandLine) -> No
     process = cli.start("run", "--ttl", "500ms", "a", "--", "sh", "-c", f"trap '' TERM; {GROUP}")
     until(lambda: len(cli.noted()) == 2)
     process.send_signal(signal.SIGSTOP)
-    until(lambda: not asyncio.run(locked(cli.url)))
+    with redis_cli.client(cli.url) as link:
+        until(lambda: not held(link, "a"))
     process.send_signal(signal.SIGCONT)
     assert process.wait(20) == 79
     assert not any(alive(int(pid)) for pid in cli.noted())
