@@ -16,7 +16,7 @@ from tests.support import runs
 from tests.support.runs import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
-FRAMEWORKS = ["aiohttp", "apscheduler", "arq", "django", "fastapi", "litestar", "starlette", "taskiq"]
+FRAMEWORKS = ["aiohttp", "apscheduler", "arq", "celery", "django", "fastapi", "litestar", "starlette", "taskiq"]
 BESIDE_ARQ = "redis<6"
 TESTS = ["tests/contrib", "tests/docs/test_blocks.py", "-k", "contrib or frameworks or workers"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from aiolock import LockManager
+from tests.support import root_logger
 
 NAME = "order:42"
 
@@ -28,6 +29,13 @@ class Work:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+
+
+@pytest.fixture(autouse=True)
+def root_logger_kept() -> Iterator[None]:
+    """Frameworks configure logging for the whole process."""
+    with root_logger.kept():
+        yield
 
 
 @pytest.fixture

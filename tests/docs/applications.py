@@ -29,7 +29,7 @@ from aiolock import LockManager
 from aiolock.contrib.django import get_locks
 from aiolock.contrib.django import sync as django_sync
 from aiolock.contrib.http import BUSY
-from tests.support import redis_cli
+from tests.support import redis_cli, root_logger
 from tests.support.locks import nothing_held
 
 Namespace = dict[str, Any]
@@ -95,7 +95,8 @@ async def client_of(app: Any) -> AsyncIterator[Callable[[str], Awaitable[tuple[i
 async def shipping(url: str) -> AsyncIterator[Namespace]:
     """For a block that defines an `app` that ships orders: it is asked twice, and once while another has the lock."""
     namespace: Namespace = {"__name__": __name__}
-    yield namespace
+    with root_logger.kept():
+        yield namespace
     async with client_of(namespace["app"]) as post, LockManager(url) as elsewhere:
         answers = [await post("/orders/42/ship") for _ in range(2)]
         assert answers[0][1]["fence"] < answers[1][1]["fence"]
