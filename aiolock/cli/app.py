@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from .doctor import doctor
@@ -22,5 +24,9 @@ def app() -> None:
     """
 
 
-for command in (run, ls, info, top, wait, force_release, doctor):
-    app.add_command(command)
+def _complete(commands: Sequence[click.Command]) -> None:
+    for command in commands:
+        app.add_command(command)
+
+
+_complete([run, ls, info, top, wait, force_release, doctor])
