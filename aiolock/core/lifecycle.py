@@ -82,8 +82,9 @@ class Lifecycle:
         try:
             for gate in list(runtime.gates.values()):
                 gate.close()
-            for hold in list(runtime.holds.values()):
-                hold.lose(LossReason.CLOSED)
+            with runtime.observers:
+                for hold in list(runtime.holds.values()):
+                    hold.lose(LossReason.CLOSED)
             await self._drain()
         finally:
             try:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Sequence
 from logging import DEBUG
+from types import TracebackType
 from typing import NoReturn
 
 from ..errors import ConfigurationError
@@ -26,13 +27,15 @@ class Observers:
         ConfigurationError: not an observer.
     """
 
-    __slots__ = ("_broken", "_each", "_listening")
+    __slots__ = ("_broken", "_each", "_listening", "_pausing", "_postponed")
 
     def __init__(self, observer: Observer | Sequence[Observer] | None = None) -> None:
         users = _checked(observer)
         self._each: tuple[Observer, ...] = (log_event, *users)
         self._listening = bool(users)
         self._broken: set[tuple[int, type[BaseException]]] = set()
+        self._pausing = 0  # how many blocks are open
+        self._postponed: list[Event] = []
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether anyone listens to such events, which otherwise need not be created."""
@@ -40,6 +43,9 @@ class Observers:
 
     def tell(self, event: Event) -> None:
         """Tell all of them, after what has happened was dealt with."""
+        if self._pausing:
+            self._postponed.append(event)
+            return
         for number, observer in enumerate(self._each):
             try:
                 observer(event)
@@ -47,6 +53,19 @@ class Observers:
                 _end_loop(end)
             except BaseException as error:  # also a CancelledError: it is no one's cancellation
                 self._complain(number, error)
+
+    def __enter__(self) -> None:
+        """Tell nothing before the end of this block: what one observer does would delay the next loss, or renewal."""
+        self._pausing += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pausing -= 1
+        if not self._pausing:
+            events, self._postponed = self._postponed, []
+            for event in events:
+                self.tell(event)
 
     def _complain(self, number: int, error: BaseException) -> None:
         kind = (number, type(error))

@@ -12,6 +12,7 @@ from ..scripts.base import Part
 from ..scripts.joint import JointPart
 from .calls import Batch
 from .joint_renewal import JointRenewal, Judged
+from .observers import Observers
 
 logger: Log = Log("aiolock.renewals")
 
@@ -37,10 +38,12 @@ class Renewals:
 
     Args:
         backend: the server.
+        observers: told of all verdicts together.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, observers: Observers) -> None:
         self._backend = backend
+        self._observers = observers
 
     def write(self, renewals: Iterable[Renewable]) -> None:
         """Ask for all of them, in as few requests as possible: one request has keys of one place."""
@@ -62,8 +65,9 @@ class Renewals:
 
         def settle(result: list[Any] | BackendError) -> None:
             if not isinstance(result, BackendError):
-                for (renewal, _), outcome in zip(asked, result, strict=True):
-                    renewal.judged(outcome, call.sent_at)
+                with self._observers:
+                    for (renewal, _), outcome in zip(asked, result, strict=True):
+                        renewal.judged(outcome, call.sent_at)
             elif result.transient or len(asked) == 1:
                 for renewal, _ in asked:
                     renewal.unknown(result)

@@ -113,7 +113,7 @@ class Runtime:
 
     def _renew(self) -> None:
         """Create what each entry of the manager has anew."""
-        self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend).write, self.observers.tell)
+        self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend, self.observers).write, self.observers)
         self.patience: Patience = Patience(self.clock, self.scheduler, self.limits.request_timeout)
         self.subscriptions: Subscriptions = Subscriptions(self.backend, self.fall_back)
 

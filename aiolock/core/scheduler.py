@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ..clock import Clock, Timer
-from ..event_log import log_event
-from ..events import Event, WokeLate
+from ..events import WokeLate
 from ..log import Log
+from .observers import Observers
 from .policy import MAX_EARLY
 from .renewals import Renewable
 
@@ -50,15 +50,15 @@ class Scheduler:
     Args:
         clock: the clock of all `due` times.
         write: writes the renewals that one wake-up has gathered.
-        tell: told of late wake-ups.
+        observers: told of late wake-ups, and at the end of each one of what has happened in it.
     """
 
     def __init__(
-        self, clock: Clock, write: Callable[[list[Renewable]], None], tell: Callable[[Event], None] = log_event
+        self, clock: Clock, write: Callable[[list[Renewable]], None], observers: Observers | None = None
     ) -> None:
         self._clock = clock
         self._write = write
-        self._tell = tell
+        self._observers = observers or Observers()
         self._running = False
         # Most items are forgotten long before they are due. So they are first kept by the second, where they leave
         # nothing behind, and put in order only when that second has come.
@@ -175,16 +175,17 @@ class Scheduler:
         now = self._clock.now()
         late = self.lateness(now)
         renewals: list[Renewable] = []
-        try:
-            self._call_due(now, late, renewals)
-        finally:
+        with self._observers:
             try:
-                if renewals:
-                    self._write(renewals)
+                self._call_due(now, late, renewals)
             finally:
-                self._wake_next()
-        if late > TOLD:
-            self._tell(WokeLate(late))
+                try:
+                    if renewals:
+                        self._write(renewals)
+                finally:
+                    self._wake_next()
+            if late > TOLD:
+                self._observers.tell(WokeLate(late))
 
     def _call_due(self, now: float, late: float, renewals: list[Renewable]) -> None:
         """Call whatever is due, and what may be early with them; note what asks for a renewal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from sys import _getframe
 from types import TracebackType
@@ -132,9 +133,9 @@ class Primitive:
 
         return self._portal.call(self.name, work, _take_back)
 
+    @abstractmethod
     def _begin(self) -> Awaitable[AsyncLease]:
         """What `with` acquires."""
-        raise NotImplementedError
 
     def _lease(self, core: AsyncLease, host: ThreadTask) -> Lease:
         lease = Lease(self._portal, core)

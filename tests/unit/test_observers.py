@@ -275,6 +275,28 @@ async def test_acting_comes_first(backend: MemoryBackend, peer: LockManager, cre
         assert seen[Released] == "release"
 
 
+@pytest.mark.parametrize("reason", [LossReason.EXPIRED, LossReason.DELETED, LossReason.CLOSED])
+async def test_an_observer_delays_no_other_loss(reason: LossReason, backend: MemoryBackend, crew: Crew) -> None:
+    """All that is lost at one moment is lost before an observer runs: by a timer, by an answer, and by closing."""
+    told: list[list[LossReason | None]] = []
+
+    def observe(event: Event) -> None:
+        if isinstance(event, Lost):
+            told.append([lease._hold.reason for lease in leases])
+
+    async with LockManager(MemoryBackend(backend), observer=observe, ttl=TTL, margin=1.0) as locks:
+        holders = [Holder(crew, locks.lock(name, renew=reason is not LossReason.EXPIRED)) for name in "abc"]
+        await settle(backend)
+        leases = [await holder.entered for holder in holders]
+        if reason is LossReason.DELETED:
+            backend.flush()
+        if reason is not LossReason.CLOSED:
+            await backend.clock.advance(TTL - 1.0)
+    ends = await asyncio.gather(*(holder.task for holder in holders), return_exceptions=True)
+    assert [type(end) for end in ends] == [LockLost] * 3
+    assert told == [[reason] * 3] * 3
+
+
 async def test_the_task_is_told(backend: MemoryBackend, peer: LockManager, crew: Crew) -> None:
     """A trace finds its parent: what a task does is told in it, with its context."""
     request: ContextVar[str] = ContextVar("request", default="")
