@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import importlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -28,6 +29,8 @@ IMAGE_VARIABLE = "AIOLOCK_TEST_IMAGE"
 _HOST = "127.0.0.1"
 _START_SECONDS = 20.0
 _PORT_ATTEMPTS = 5
+_PORTS = range(10_240, 20_240)
+"""Below those that the system hands out: so nobody gets a server's port while that is down for a restart."""
 _NO_FILES = ("--save", "", "--appendonly", "no")
 _NAMES = ("redis-server", "valkey-server", "redict-server", "keydb-server")
 _tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -359,9 +362,11 @@ def _wait_until_ready(what: str, port: int, log: Callable[[], str], ended: Calla
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
+    for port in secrets.SystemRandom().sample(_PORTS, 100):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((_HOST, port))
+            return port
+    raise ServerError(f"no free port on {_HOST} between {_PORTS[0]} and {_PORTS[-1]}")
 
 
 def _answers(port: int) -> bool:
