@@ -78,7 +78,7 @@ class QueueEntry:
         waiter: the only one that can take it; None for the first of the process when it is granted.
 
     Attributes:
-        asked_at: clock time at which its request was written; 0.0 before that.
+        asked_at: clock time at which its request was first written; 0.0 before that.
         tainted: a request of the owner went unanswered.
         undoing: how the server is told that a grant is undone.
         wait: the answers so far that were no grant; None before that.
@@ -159,8 +159,7 @@ class QueueEntry:
 
     def ask(self) -> None:
         """Ask for the name; if it is held, the answer says that the entry was queued."""
-        gate, asker = self.gate, self.asker
-        runtime = gate.runtime
+        gate, asker, runtime = self.gate, self.asker, self.gate.runtime
         more = [entry.owner for entry in self.more] if self.more else ()
         ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
         liveness_ms = asker.liveness_ms
@@ -191,6 +190,7 @@ class QueueEntry:
     def _unanswered(self) -> bool:
         # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
         self.taint()
+        self.asked_at = self.asked_at or (0.0 if self._call is None else self._call.sent_at)
         return self.state is not ENDED
 
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
@@ -296,7 +296,7 @@ class QueueEntry:
     def _stated_at(self) -> float:
         """When the last request that told the server that this entry waits was written."""
         if self.state is ASKING and self._call is not None and self._states:
-            return self._call.sent_at
+            return self.asked_at or self._call.sent_at  # its first copy: the server may not have seen another
         return self.gate.stated_at if self.asker.calls.one_refresh else self.waits().sent_at
 
     def schedule(self) -> None:

@@ -302,6 +302,32 @@ async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, cre
         await waiter.end()
 
 
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+async def test_a_grant_counts_from_the_first_copy_of_its_request(
+    peer: LockManager, backend: Deaf, crew: Crew, make: Make
+) -> None:
+    """The connection died, and the request is on its way again: when the server granted it may not have seen the second
+    copy. Kept by QueueEntry._unanswered.
+    """
+    slow = Overtaking(backend, turns=20)
+    async with LockManager(slow) as locks:
+        lease = await make(peer).acquire()
+        waiter = Holder(crew, make(locks))
+        while not waiting(backend, "a"):
+            await turns(1)
+        backend.clock.jump(2.0)
+        slow.die("reply")
+        await turns(2)
+        lease.release()
+        await turns(3)
+        assert waiter.entered.done()
+        assert not slow.answered
+        assert waiter.entered.result().remaining() == pytest.approx(LIVENESS * 0.9 - 2.0)
+        await settle(backend)
+        assert waiter.entered.result().remaining() == pytest.approx(TTL - MARGIN)
+        await waiter.end()
+
+
 @pytest.mark.parametrize("refusal", [None, [Failed("OOM command not allowed")]], ids=["died", "refused"])
 async def test_a_confirmation_without_a_verdict_is_repeated(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, refusal: list[Failed] | None
