@@ -18,8 +18,8 @@ from .gate import Gate
 from .grant import Grant
 from .guard import Guard
 from .hold import Hold
-from .holds import TaskHolds, lineage
 from .lease import Lease
+from .leases_by_task import TaskLeases, lineage
 from .ondemand import OnDemand
 from .policy import Policy
 from .queue_entry import QueueEntry, TaskWaiter
@@ -229,7 +229,7 @@ def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
 
 def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
     """Raise at once if the task would wait for what it holds itself, through another queue."""
-    holds = gate.runtime.tasks.of(task)
+    holds = gate.runtime.leases.of(task)
     for hold in () if holds is None else _overlapping(gate, holds):
         if hold.loss_by_clock() is None:
             name = gate.calls.name
@@ -242,7 +242,7 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
             raise error
 
 
-def _overlapping(gate: Gate, holds: TaskHolds) -> Iterator[Hold]:
+def _overlapping(gate: Gate, holds: TaskLeases) -> Iterator[Hold]:
     """What a task holds that the gate's name needs, too."""
     names = gate.calls.names
     for lease in holds if gate.contention.overlapping else holds.overlapping:
@@ -304,7 +304,7 @@ async def _nest(
         runtime.scheduler.forget(limit)
     hold.nested(calls)
     lease = Lease(gate, hold, calls, task)
-    runtime.tasks.add(lease)
+    runtime.leases.add(lease)
     tell_nested(runtime, hold, began)
     return lease
 

@@ -72,11 +72,11 @@ class Calls(Protocol):
         """Whether the refresh of a process's first entry keeps all its entries; otherwise each is refreshed."""
 
     @property
-    def batch(self) -> Batch:
+    def renew_many(self) -> Batch:
         """Combines many renewals into one request."""
 
     @property
-    def enter(self) -> Batch:
+    def refresh_many(self) -> Batch:
         """Combines many refreshes into one request."""
 
     def acquire(

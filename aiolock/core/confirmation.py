@@ -15,8 +15,8 @@ from .runtime import Runtime
 from .telling import tell_granted
 
 
-class Gate(Protocol):
-    """The gate, as a confirmation sees it."""
+class Queue(Protocol):
+    """The local queue, as a confirmation sees it."""
 
     runtime: Runtime
 
@@ -35,7 +35,7 @@ class Entry(Protocol):
     def asker(self) -> Asker: ...
 
     @property
-    def gate(self) -> Gate: ...
+    def queue(self) -> Queue: ...
 
     def verify(self) -> None:
         """Ask the server at once, if it waits in the queue."""
@@ -60,7 +60,7 @@ class Confirmation:
         call = asker.calls.confirmation(entry.owner, grant.outcome.fence, asker.policy.ttl_ms, asker.metadata)
         self._call: Call[Any] = call
         call.settle = self._settle
-        entry.gate.runtime.backend.post(call)
+        entry.queue.runtime.backend.post(call)
 
     def _settle(self, result: list[Any] | BackendError) -> None:
         if isinstance(result, BackendError):
@@ -69,7 +69,7 @@ class Confirmation:
             self._judged(result[0], self._call.sent_at)
 
     def _judged(self, outcome: Any, sent_at: float) -> None:
-        entry, grant, runtime = self._entry, self._grant, self._entry.gate.runtime
+        entry, grant, runtime = self._entry, self._grant, self._entry.queue.runtime
         if isinstance(outcome, Renewed):
             runtime.fences.heard(grant.outcome.fence)
         hold = runtime.holds.get(entry.owner)
@@ -81,7 +81,7 @@ class Confirmation:
             if entry.grant is grant:  # the waiter did not run yet
                 entry.grant = renewed
             elif entry.state in (ASKING, QUEUED):
-                entry.gate.granted(entry, renewed)
+                entry.queue.granted(entry, renewed)
                 tell_granted(runtime, entry)
         elif isinstance(outcome, Failed):
             self._unknown(BackendError(entry.asker.calls.name, outcome.error, outcome.transient))
@@ -93,7 +93,7 @@ class Confirmation:
 
     def _unknown(self, error: BackendError) -> None:
         entry, grant = self._entry, self._grant
-        hold = entry.gate.runtime.holds.get(entry.owner)
+        hold = entry.queue.runtime.holds.get(entry.owner)
         if hold is not None:
             hold.unknown(error)
         elif entry.grant is grant:

@@ -151,7 +151,7 @@ class Gate:
         if runtime.draining is not None or self.queue.race is not None:
             self.settle_down()
         lease = Lease(self, hold, waiter.calls, task)
-        runtime.tasks.add(lease)
+        runtime.leases.add(lease)
         if runtime.observers.wants(Acquired):
             tell_admitted(runtime, hold, waiter, entry, now)
         return lease
@@ -178,7 +178,7 @@ class Gate:
 
     def of_task(self, task: asyncio.Task[object] | None) -> tuple[Lease, ...]:
         """The leases of `task`, innermost last."""
-        leases: Any = self.runtime.tasks.on(self, task)
+        leases: Any = self.runtime.leases.on(self, task)
         own: tuple[Lease, ...] = leases
         return own
 
@@ -199,12 +199,12 @@ class Gate:
         hold = lease._hold
         last = hold.depth == 1
         if not last:
-            self.runtime.tasks.remove(lease)
+            self.runtime.leases.remove(lease)
         if hold.watchers:
             hold.left(lease)
         result = self.lower(hold, ending)
         if last:
-            self.runtime.tasks.remove(lease)  # after the request: others wait for that
+            self.runtime.leases.remove(lease)  # after the request: others wait for that
         return result
 
     def lower(self, hold: Hold, ending: Ending) -> ReleaseResult:

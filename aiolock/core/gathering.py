@@ -9,7 +9,7 @@ from ..scripts.base import Part
 from ..scripts.outcomes import Gone, Granted, Passed, Queued
 from .calls import Batch, GatherCalls
 from .entry_state import ASKING, QUEUED
-from .queue_entry import Gate, QueueEntry, TaskWaiter
+from .queue_entry import Queue, QueueEntry, TaskWaiter
 from .renewals import Renewable
 
 SHARE = 0.25
@@ -36,7 +36,7 @@ class Gathering(QueueEntry):
     from it.
 
     Args:
-        gate: the names'.
+        queue: the names' local queue.
         owner: the id.
         asker: the waiter whose options it asks with.
         waiter: the only one that can take it; None for the first of the process when it is granted.
@@ -44,9 +44,9 @@ class Gathering(QueueEntry):
 
     __slots__ = ("_again", "_began", "_limit", "_number", "_part")
 
-    def __init__(self, gate: Gate, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
-        super().__init__(gate, owner, asker, waiter)
-        self._began = gate.runtime.clock.now()
+    def __init__(self, queue: Queue, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
+        super().__init__(queue, owner, asker, waiter)
+        self._began = queue.runtime.clock.now()
         self._begin_group()
 
     def _begin_group(self) -> None:
@@ -60,7 +60,7 @@ class Gathering(QueueEntry):
 
     def ask(self) -> None:
         """Ask for all names: one request at a time."""
-        asker, runtime = self.asker, self.gate.runtime
+        asker, runtime = self.asker, self.queue.runtime
         if self._number:  # this may give it something
             self._gather()
         self._again = False
@@ -95,7 +95,7 @@ class Gathering(QueueEntry):
         super().queued(outcome, sent_at)
         if self.state is not QUEUED:
             return
-        if self.gate.runtime.clock.now() >= self._limit:
+        if self.queue.runtime.clock.now() >= self._limit:
             self._give_back()
         if self._again:
             self.ask()
@@ -104,19 +104,19 @@ class Gathering(QueueEntry):
         """Say in time that it still waits; ask in time, and give back in time."""
         super().schedule()
         if self._limit < self.due:
-            self.gate.runtime.scheduler.schedule(self, self._limit)
+            self.queue.runtime.scheduler.schedule(self, self._limit)
 
     def _gather(self) -> None:
         """From now on it may have something."""
         if self._limit == math.inf:
-            now = self.gate.runtime.clock.now()
+            now = self.queue.runtime.clock.now()
             self._limit = now + max(SHORTEST, min(LONGEST, SHARE * (now - self._began)))
 
     def _give_back(self) -> None:
         """Leave what it has to the next in line, and all places but one."""
         call = self._calls.give_back(self.owner, self.asker.policy.ttl_ms, self._part)
         call.unanswered = lambda: self.state is QUEUED  # otherwise it asks for more, or has ended
-        self.gate.runtime.backend.post(call)
+        self.queue.runtime.backend.post(call)
         self._limit = math.inf
         self.schedule()
 
@@ -132,20 +132,20 @@ class Gathering(QueueEntry):
         return None
 
     def part(self) -> tuple[Batch, Part]:
-        calls, asker, runtime = self._calls, self.asker, self.gate.runtime
+        calls, asker, runtime = self._calls, self.asker, self.queue.runtime
         facts = (
             self.owner,
             asker.policy.ttl_ms,
             runtime.fences.floor,
             asker.metadata,
             self._number,
-            self.gate.liveness_ms,
+            self.queue.liveness_ms,
         )
-        return calls.enter, calls.refresh(*facts, runtime.waiting.told, self._part)
+        return calls.refresh_many, calls.refresh(*facts, runtime.waiting.told, self._part)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is QUEUED and isinstance(outcome, Granted | Gone):
-            self.gate.replies += 1
+            self.queue.replies += 1
             self.ask()
         else:
             super().judged(outcome, sent_at)

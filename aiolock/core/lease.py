@@ -204,7 +204,7 @@ class Lease:
         hold = self._hold
         if ttl is not None:
             hold.ttl_ms = max(hold.ttl_ms, milliseconds(check_ttl(self.name, ttl)))
-        call = hold.calls.batch([hold.calls.renewal(hold.owner, hold.fence, hold.ttl_ms)])
+        call = hold.calls.renew_many([hold.calls.renewal(hold.owner, hold.fence, hold.ttl_ms)])
         call.name = self.name  # a batch has none
         (outcome,) = await self._home.runtime.ask(call, "renewing")
         hold.judged(outcome, call.sent_at)
@@ -303,9 +303,9 @@ class Lease:
             raise self._hold.loss()
         task = asyncio.current_task()
         if task is not self._task:
-            self._home.runtime.tasks.remove(self)
+            self._home.runtime.leases.remove(self)
             self._task = task
-            self._home.runtime.tasks.add(self)
+            self._home.runtime.leases.add(self)
         Guard(self, caller(self.name)[2])
         return self
 

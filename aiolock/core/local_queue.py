@@ -305,7 +305,7 @@ class LocalQueue:
         if asks:
             self.ask(entry)
 
-    def fell(self, entry: QueueEntry, refusal: Refused) -> None:
+    def lost_part(self, entry: QueueEntry, refusal: Refused) -> None:
         """The entry has lost some of what it had: it gives back the rest, and the process asks anew."""
         if entry.waiter is not None:
             self.refused(entry, refusal)

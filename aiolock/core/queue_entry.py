@@ -24,8 +24,8 @@ from .waiter import Waiter
 logger: Log = Log("aiolock.queue")
 
 
-class Gate(Protocol):
-    """The gate, as an entry sees it."""
+class Queue(Protocol):
+    """The local queue, as an entry sees it."""
 
     runtime: Runtime
     replies: int
@@ -51,11 +51,11 @@ class Gate(Protocol):
     def renew_owner(self, entry: QueueEntry) -> None:
         """Its id was ended: it needs another."""
 
-    def fell(self, entry: QueueEntry, refusal: Refused) -> None:
+    def lost_part(self, entry: QueueEntry, refusal: Refused) -> None:
         """It has lost some of what it had while it waited for the rest."""
 
     def first_queued(self) -> QueueEntry | None:
-        """The first of this process in the queue."""
+        """The first of this process in the server's queue."""
 
     def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
         """It is in the queue, and wants to say at clock time `due` that it still waits."""
@@ -72,7 +72,7 @@ class QueueEntry:
     message says that a holder has expired: the first in the queue asks then.
 
     Args:
-        gate: the name's.
+        queue: the name's local queue.
         owner: the id.
         asker: the waiter whose options it asks with.
         waiter: the only one that can take it; None for the first of the process when it is granted.
@@ -94,10 +94,10 @@ class QueueEntry:
         "asker",
         "continues",
         "due",
-        "gate",
         "grant",
         "more",
         "owner",
+        "queue",
         "state",
         "tainted",
         "undoing",
@@ -105,8 +105,8 @@ class QueueEntry:
         "waiter",
     )
 
-    def __init__(self, gate: Gate, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
-        self.gate: Gate = gate
+    def __init__(self, queue: Queue, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
+        self.queue: Queue = queue
         self.owner: str = owner
         self.asker: TaskWaiter = asker
         self.waiter: TaskWaiter | None = waiter
@@ -159,12 +159,12 @@ class QueueEntry:
 
     def ask(self) -> None:
         """Ask for the name; if it is held, the answer says that the entry was queued."""
-        gate, asker, runtime = self.gate, self.asker, self.gate.runtime
+        queue, asker, runtime = self.queue, self.asker, self.queue.runtime
         more = [entry.owner for entry in self.more] if self.more else ()
         ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
-            self._states = runtime.clock.now() > gate.stated_at + runtime.limits.liveness / 3
+            self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -1
         self.request(asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more))
 
@@ -175,17 +175,17 @@ class QueueEntry:
             entry.state, entry._states = ASKING, self._states
         self._call = call
         call.unanswered, call.settle = self._unanswered, self._answered
-        self.gate.runtime.backend.post(call)
+        self.queue.runtime.backend.post(call)
         self.asked_at = call.sent_at
 
     def pause(self) -> None:
         """The server gave no verdict: ask again, a little later each time."""
-        self.ask_at(self.gate.runtime.clock.now() + self.waits().unanswered())
+        self.ask_at(self.queue.runtime.clock.now() + self.waits().unanswered())
 
     def ask_at(self, due: float) -> None:
         """Ask again at clock time `due`."""
         self.state = IDLE
-        self.gate.runtime.scheduler.schedule(self, due)
+        self.queue.runtime.scheduler.schedule(self, due)
 
     def _unanswered(self) -> bool:
         # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
@@ -194,11 +194,11 @@ class QueueEntry:
         return self.state is not ENDED
 
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
-        gate, call, more = self.gate, self._call, self.more
+        queue, call, more = self.queue, self._call, self.more
         assert call is not None
         self._call = None
         if not isinstance(outcome, BackendError):
-            gate.replies += 1
+            queue.replies += 1
         elif self.state is ENDED and more:  # it was not written again: the others' places are in doubt
             self.more = ()
             self._leave_asking_to(more, tainted=True)
@@ -208,8 +208,8 @@ class QueueEntry:
             for rank, entry in enumerate(more, 1):
                 entry.behind(outcome, call.sent_at, rank)
         self.take(outcome, call.sent_at)
-        if gate.unsent:
-            gate.send()
+        if queue.unsent:
+            queue.send()
 
     def behind(self, outcome: AcquireOutcome | BackendError, sent_at: float, rank: int) -> None:
         """The answer to a request that queued this entry, too, this many places behind its own."""
@@ -239,15 +239,15 @@ class QueueEntry:
             asker, policy = self.asker, self.asker.policy
             # A request that did not ask to be queued was granted at once, or as a copy of such a request.
             provisional = outcome.pttl < policy.ttl_ms and asker.liveness_ms > 0
-            self.gate.granted(self, Grant(outcome, sent_at, policy, provisional))
+            self.queue.granted(self, Grant(outcome, sent_at, policy, provisional))
         elif isinstance(outcome, Queued | Passed):
             self.queued(outcome, sent_at)
         elif isinstance(outcome, BackendError):
-            self.gate.failed(self, outcome)
+            self.queue.failed(self, outcome)
         elif isinstance(outcome, Finished | Lost):
-            self.gate.renew_owner(self)
+            self.queue.renew_owner(self)
         else:
-            self.gate.refused(self, outcome)
+            self.queue.refused(self, outcome)
 
     # Waiting in the server's queue.
 
@@ -256,9 +256,9 @@ class QueueEntry:
         self.state = QUEUED
         self.waits().queued(outcome, sent_at)
         if isinstance(outcome, Queued):
-            self.gate.runtime.fences.heard(outcome.fence)
+            self.queue.runtime.fences.heard(outcome.fence)
         if self._states:
-            self.gate.stated_at = sent_at
+            self.queue.stated_at = sent_at
         self._states = True  # as all later requests do
         if outcome.pttl == 0:
             self.verify()  # more come and go than one request may let in or end
@@ -269,7 +269,7 @@ class QueueEntry:
         """A message says that the owner was granted; one that is older than the last answer is void."""
         if self.state not in (ASKING, QUEUED) or (serial and self.wait is not None and serial <= self.wait.serial):
             return
-        gate, runtime = self.gate, self.gate.runtime
+        queue, runtime = self.queue, self.queue.runtime
         grant = Grant(outcome, self._stated_at(), self.asker.policy, provisional)
         if runtime.clock.now() >= grant.deadline:
             # This loop stood still: the server may have granted to another by now, over others of its waiters, too.
@@ -277,7 +277,7 @@ class QueueEntry:
         elif not runtime.backend.abilities.tells_grants:
             Confirmation(self, grant)
         else:
-            gate.granted(self, grant)
+            queue.granted(self, grant)
             tell_granted(runtime, self)
 
     def revoked(self, fence: str) -> None:
@@ -291,66 +291,66 @@ class QueueEntry:
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
         if self.state is QUEUED:
-            self.gate.schedule_refresh(self, self.gate.runtime.clock.now())
+            self.queue.schedule_refresh(self, self.queue.runtime.clock.now())
 
     def _stated_at(self) -> float:
         """When the last request that told the server that this entry waits was written."""
         if self.state is ASKING and self._call is not None and self._states:
             return self.asked_at or self._call.sent_at  # its first copy: the server may not have seen another
-        return self.gate.stated_at if self.asker.calls.one_refresh else self.waits().sent_at
+        return self.queue.stated_at if self.asker.calls.one_refresh else self.waits().sent_at
 
     def schedule(self) -> None:
         """Say in time that it still waits."""
-        runtime = self.gate.runtime
+        runtime = self.queue.runtime
         now, wait = runtime.clock.now(), self.waits()
         pause = min(runtime.limits.liveness / 3, self.asker.policy.ttl / 3, runtime.limits.recheck)
         pause = runtime.waiting.pause(pause, wait.attempts)
         pause = min(pause, wait.backoff) if wait.failures else pause
         # With the manager's other entries, in one request.
         due = min(runtime.queue_entries.next_refresh(now + pause / 2, now + pause), wait.free_at)
-        self.gate.schedule_refresh(self, due)
+        self.queue.schedule_refresh(self, due)
 
     # As the scheduler sees it.
 
     def on_due(self, now: float, late: float) -> Renewable | None:
         if self.state is IDLE:
-            self.gate.ask(self)
+            self.queue.ask(self)
         return self if self.state is QUEUED else None
 
     def part(self) -> tuple[Batch, Part]:
-        runtime, asker, number = self.gate.runtime, self.asker, self.queue_number
-        facts = self.owner, asker.policy.ttl_ms, runtime.fences.floor, asker.metadata, number, self.gate.liveness_ms
-        return asker.calls.enter, asker.calls.refresh(*facts, runtime.waiting.told)
+        runtime, asker, number = self.queue.runtime, self.asker, self.queue_number
+        facts = self.owner, asker.policy.ttl_ms, runtime.fences.floor, asker.metadata, number, self.queue.liveness_ms
+        return asker.calls.refresh_many, asker.calls.refresh(*facts, runtime.waiting.told)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is not QUEUED:
             return  # what ended it was written after this request
-        self.gate.replies += 1
+        self.queue.replies += 1
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
-        elif isinstance(outcome, Granted) and not self.gate.runtime.backend.abilities.tells_grants:
+        elif isinstance(outcome, Granted) and not self.queue.runtime.backend.abilities.tells_grants:
             self.ask()  # the answer to a request of its own counts
         elif isinstance(outcome, Granted):
             self.waits().attempts += 1
-            self.gate.granted(self, Grant(outcome, sent_at, self.asker.policy, self.asker.calls.one_refresh))
+            self.queue.granted(self, Grant(outcome, sent_at, self.asker.policy, self.asker.calls.one_refresh))
         elif isinstance(outcome, Failed):
             self.unknown(BackendError(self.asker.calls.name, outcome.error, outcome.transient))
         else:
-            self.gate.renew_owner(self)
+            self.queue.renew_owner(self)
 
     def unknown(self, error: BackendError) -> None:
         if self.state is not QUEUED:
             self.taint()
             return
-        runtime, name, wait = self.gate.runtime, self.asker.calls.name, self.waits()
-        if wait.failure is None and self is self.gate.first_queued():
+        runtime, name, wait = self.queue.runtime, self.asker.calls.name, self.waits()
+        if wait.failure is None and self is self.queue.first_queued():
             text = "could not say that this process still waits for lock %r, trying again: %s"
             logger.warning(text, name, error, extra={"lock_name": name})
         self.tainted, wait.failure, wait.failures = True, error, wait.failures + 1
         if error.transient or runtime.clock.now() < self._stated_at() + runtime.limits.liveness:
             self.schedule()
         else:
-            self.gate.renew_owner(self)  # it counts as dead by now: a new attempt is told why
+            self.queue.renew_owner(self)  # it counts as dead by now: a new attempt is told why
 
     # Its end.
 
@@ -361,18 +361,18 @@ class QueueEntry:
             return
         idle = state is IDLE
         self.state = ENDED
-        self.gate.runtime.queue_entries.pop(self.owner, None)
+        self.queue.runtime.queue_entries.pop(self.owner, None)
         if state is not GRANTED:
-            self.gate.left(self)
+            self.queue.left(self)
         if call is not None and state is ASKING and call.withdraw():
             more, self.more = self.more, ()
             self._leave_asking_to(more)
             idle = not self.known
         if idle and not self.tainted:  # no server has anything of it
             return
-        self.gate.runtime.ending.add(self.owner)
+        self.queue.runtime.ending.add(self.owner)
         self._release = PendingRelease(
-            self.gate.runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
+            self.queue.runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
         )
 
     def _leave_asking_to(self, others: Sequence[QueueEntry], tainted: bool = False) -> None:
@@ -380,15 +380,15 @@ class QueueEntry:
         left = [entry for entry in others if entry.state is ASKING]
         for entry in left:
             entry.state, entry.tainted = IDLE, entry.tainted or tainted
-        self.gate.unsent = [*left, *(self.gate.unsent or ())]
-        if self.gate.unsent:
-            self.gate.send()
+        self.queue.unsent = [*left, *(self.queue.unsent or ())]
+        if self.queue.unsent:
+            self.queue.send()
 
     def taint(self) -> None:
         """A request of the owner went unanswered, and may still reach the server: its end leaves a tombstone."""
         for entry in self.more:
             entry.taint()
-        hold = self.gate.runtime.holds.get(self.owner)
+        hold = self.queue.runtime.holds.get(self.owner)
         self.tainted = True
         if self._release is not None:
             self._release.taint()  # it may still be unwritten

@@ -26,10 +26,10 @@ async def reacquire(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
     home, before = cast(Gate, lease._home), lease._result
     gate = Gate.of(home.runtime, home.calls, home.contention, home)  # another task may have a newer one by now
     fresh = await obtain(gate, lease._calls, lease._hold.policy, None)
-    gate.runtime.tasks.remove(fresh)
+    gate.runtime.leases.remove(fresh)
     fresh._result = before  # it was only needed to get here
     lease._home, lease._hold, lease._result = gate, fresh._hold, None
-    gate.runtime.tasks.add(lease)
+    gate.runtime.leases.add(lease)
     guard = lease._guard
     if isinstance(guard, Guard):
         guard.resume()

@@ -16,7 +16,7 @@ from ..scripts.keys import Keys
 from .binding import Binding
 from .fences import Fences
 from .hold import Hold
-from .holds import Holds
+from .leases_by_task import LeasesByTask
 from .limit import Limit
 from .observers import Observers
 from .patience import Patience
@@ -108,7 +108,7 @@ class Runtime:
         self.ending: set[str] = set()  # owners that have no hold, and whose end the server has not answered yet
         self.draining: Draining | None = None  # while the manager closes
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
-        self.tasks: Holds = Holds(self.context)
+        self.leases: LeasesByTask = LeasesByTask(self.context)
         self._renew()
 
     def _renew(self) -> None:

@@ -13,7 +13,7 @@ from .entry_state import ASKING
 from .foothold import Foothold
 from .gathering import Gathering
 from .grant import Grant
-from .queue_entry import Gate, TaskWaiter
+from .queue_entry import Queue, TaskWaiter
 from .renewals import Renewable
 
 logger: Log = Log("aiolock.queue")
@@ -33,7 +33,7 @@ class Stepwise(Gathering):
     ttl.
 
     Args:
-        gate: the names'.
+        queue: the names' local queue.
         owner: the id, the same in all places.
         asker: the waiter whose options it asks with.
         waiter: the only one that can take it; None for the first of the process when it is granted.
@@ -41,8 +41,8 @@ class Stepwise(Gathering):
 
     __slots__ = ("_abandoned", "_asked", "_held")
 
-    def __init__(self, gate: Gate, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
-        super().__init__(gate, owner, asker, waiter)
+    def __init__(self, queue: Queue, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
+        super().__init__(queue, owner, asker, waiter)
         self._held: tuple[Foothold, ...] = ()
         self._asked = 0  # how many groups were asked for
         self._abandoned = False
@@ -100,12 +100,12 @@ class Stepwise(Gathering):
 
     def _step(self, outcome: Granted, sent_at: float) -> None:
         """It has one more group: ask for the next one."""
-        gate, calls = self.gate, self._calls
-        runtime = gate.runtime
+        queue, calls = self.queue, self._calls
+        runtime = queue.runtime
         runtime.fences.heard(outcome.fence)  # the next one's is greater
-        gate.replies -= 1  # those that wait have no answer before all places have answered
+        queue.replies -= 1  # those that wait have no answer before all places have answered
         grant = Grant(outcome, sent_at, self.asker.policy)
-        foothold = Foothold(self, calls, grant, runtime.clock, runtime.scheduler, self._fell)
+        foothold = Foothold(self, calls, grant, runtime.clock, runtime.scheduler, self._lost_group)
         self._held += (foothold,)
         self._abandoned = self._abandoned or outcome.abandoned
         self._begin_group()
@@ -118,18 +118,18 @@ class Stepwise(Gathering):
         """Raise all fences to the greatest, at once."""
         for foothold in self._held:
             foothold.fence = self._held[-1].fence
-        scheduler, clock = self.gate.runtime.scheduler, self.gate.runtime.clock
+        scheduler, clock = self.queue.runtime.scheduler, self.queue.runtime.clock
         scheduler.schedule(self, clock.now())
 
     def _enter(self, outcome: Renewed, sent_at: float) -> None:
         """All places say that it has their names, with one fence."""
         fence = self._held[-1].fence
         self._let_go()
-        self.gate.replies += 1
+        self.queue.replies += 1
         granted = Granted(fence, outcome.pttl, self._abandoned)
-        self.gate.granted(self, Grant(granted, sent_at, self.asker.policy))
+        self.queue.granted(self, Grant(granted, sent_at, self.asker.policy))
 
-    def _fell(self, foothold: Foothold) -> None:
+    def _lost_group(self, foothold: Foothold) -> None:
         """It lost a group."""
         name, part = self._all.name, foothold.calls.name
         text = "lost %r while waiting for the rest of lock %r, asking for all of it anew: %s"
@@ -137,7 +137,7 @@ class Stepwise(Gathering):
         self._begin_again(part)
 
     def _begin_again(self, part: str) -> None:
-        self.gate.fell(self, Refused(0, self._held[-1].fence, "", spent=True, part=part))
+        self.queue.lost_part(self, Refused(0, self._held[-1].fence, "", spent=True, part=part))
 
     # As the scheduler sees it.
 
@@ -148,7 +148,7 @@ class Stepwise(Gathering):
         if not self._complete:
             return super().part()
         calls = self._all
-        return calls.batch, calls.renewal(self.owner, self._held[-1].fence, self.asker.policy.ttl_ms)
+        return calls.renew_many, calls.renewal(self.owner, self._held[-1].fence, self.asker.policy.ttl_ms)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if not self._complete:
@@ -164,9 +164,9 @@ class Stepwise(Gathering):
         if not self._complete:
             super().unknown(error)
         elif error.transient and self.asker.queues:
-            self.gate.runtime.scheduler.schedule(self, self.gate.runtime.clock.now() + self.waits().unanswered())
+            self.queue.runtime.scheduler.schedule(self, self.queue.runtime.clock.now() + self.waits().unanswered())
         else:
-            self.gate.failed(self, error)
+            self.queue.failed(self, error)
 
     # Its end.
 

@@ -181,7 +181,7 @@ class Term:
 
     def part(self) -> tuple[Batch, Part]:
         ttl_ms = self.ttl_ms if self.policy.renew or self._metadata else 0
-        return self.calls.batch, self.calls.renewal(self.owner, self.fence, ttl_ms, self._metadata)
+        return self.calls.renew_many, self.calls.renewal(self.owner, self.fence, ttl_ms, self._metadata)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
         # An answer that is read past the deadline revives nothing: another thread may have read `lost` since.

@@ -28,7 +28,7 @@ class Unanswered(Expired):
 
 
 class Queue(Protocol):
-    """The gate, as a waiter sees it."""
+    """The local queue, as a waiter sees it."""
 
     liveness_ms: int
     replies: int
@@ -42,7 +42,7 @@ class Waiter(Generic[E]):
     """One task's wait for a name: it ends with a granted entry, with a refusal, or with an error.
 
     Args:
-        queue: the name's gate.
+        queue: the name's local queue.
         calls: requests of this acquisition's weight.
         policy: how it wants to hold the name.
         timeout: seconds to wait; None for no limit, 0 for one attempt.

@@ -39,7 +39,7 @@ def there(others: LockManager) -> Semaphore:
 
 
 async def test_a_task_that_detached_one_of_its_permits_still_ends_with_the_other(here: Semaphore) -> None:
-    """Kept by Holds.remove: the task is forgotten with its last lease on the name, whichever hold that belongs to."""
+    """Kept by LeasesByTask.remove: the task is forgotten with its last lease on the name, whatever hold that is of."""
 
     async def work() -> tuple[Lease, Lease]:
         moved, kept = await here.acquire(), await here.acquire()

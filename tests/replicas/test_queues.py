@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiolock import AcquireTimeout, FairLock, LockManager, RWLockSide, Semaphore
-from aiolock.scripts.queue import ENTER, SCRIPTS
+from aiolock.scripts.queue import REFRESH, SCRIPTS
 from tests.faults.scene import ENOUGH, NAME, Opener, until
 from tests.support.replication import Pair
 
@@ -51,7 +51,7 @@ async def test_an_unacknowledged_turn_is_undone(opened: Opener, others: LockMana
 def test_grants_are_checked() -> None:
     """A refresh is not: its order with an undo is that of one connection, and `QueueEntry` asks again."""
     assert {script.name for script in SCRIPTS if script.unacknowledged} == {"acquire", "transfer", "renew"}
-    assert ENTER.unacknowledged is None
+    assert REFRESH.unacknowledged is None
 
 
 def made(locks: LockManager, kind: str) -> FairLock | RWLockSide | Semaphore:

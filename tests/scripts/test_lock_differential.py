@@ -165,7 +165,7 @@ class World:
             case "nest", (owner, fence, longer, depth):
                 return name.nest(owner, self.fence(now, fence), ttl(owner, longer), depth)
             case "refresh", (batch,):
-                return name.enter(
+                return name.refresh_many(
                     self.names[i].alive_of(owner, LIVENESS[owner[0]], owner[0] != "d") for i, owner in batch
                 )
             case "renew", (batch,):

@@ -224,7 +224,7 @@ def test_a_frozen_head_costs_one_liveness(side: Side) -> None:
     side.run(NAME.release("m:1", TTL, 0, "clean", False))
     expire(side, NAME)
     forget(side, NAME, "n")
-    (granted,) = side.run(NAME.enter([NAME.alive_of("o:1", LIVENESS)]))
+    (granted,) = side.run(NAME.refresh_many([NAME.alive_of("o:1", LIVENESS)]))
     assert granted == Granted(FENCE + 2, LIVENESS, abandoned=False)
     (late,) = side.run(renew([NAME.renewal("n:1", FENCE + 1, TTL)]))
     assert late == Missing(LossReason.TAKEN_OVER)

@@ -94,7 +94,7 @@ def test_a_waiter_stays_alive_and_is_granted(full: Full) -> None:
     enter(side, NAME, "n:1", "o:1")
     forget(side, NAME, "n")
     fill()
-    batch = NAME.enter([NAME.alive_of("n:1", LIVENESS)])
+    batch = NAME.refresh_many([NAME.alive_of("n:1", LIVENESS)])
     (queued,) = side.run(batch)
     assert isinstance(queued, Queued)
     assert side.hash(NAME.alive)["n"] != "1+"

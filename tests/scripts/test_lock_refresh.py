@@ -29,7 +29,7 @@ HELD = NAME.acquire("m:1", TTL, HIGH, "me")
 
 
 def refresh(side: Side, owner: str, counted: bool = True) -> RefreshOutcome:
-    (outcome,) = side.run(NAME.enter([NAME.alive_of(owner, LIVENESS, counted)]))
+    (outcome,) = side.run(NAME.refresh_many([NAME.alive_of(owner, LIVENESS, counted)]))
     return outcome
 
 
@@ -130,7 +130,7 @@ def test_each_name_is_judged_by_itself(side: Side) -> None:
     side.set(OTHER.queue, "a string")
     enter(side, NAME, "n:1")
     parts = [OTHER.alive_of("n:2", LIVENESS), NAME.alive_of("n:1", LIVENESS), NAME.alive_of("n:3", LIVENESS)]
-    failed, queued, gone = side.run(NAME.enter(parts))
+    failed, queued, gone = side.run(NAME.refresh_many(parts))
     assert isinstance(failed, Failed)
     assert "WRONGTYPE" in failed.error
     assert isinstance(queued, Queued)

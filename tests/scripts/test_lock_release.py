@@ -133,7 +133,7 @@ class TestDeclined:
 
     def test_if_it_was_confirmed_it_stays(self, granted: Side) -> None:
         """A task has it, or a ticket."""
-        granted.run(NAME.batch([NAME.renewal("n:1", FENCE + 1, TTL)]))
+        granted.run(NAME.renew_many([NAME.renewal("n:1", FENCE + 1, TTL)]))
         before = state(granted, NAME)
         assert granted.run(NAME.release("n:1", TTL, 0, "declined", True)) == Missing(LossReason.TAKEN_OVER)
         assert state(granted, NAME) == before
@@ -256,7 +256,7 @@ class TestWithWaiters:
         assert side.run(RELEASE) == Released(FENCE)
         assert waiters(side, NAME) == ["n:1"]
         assert state(side, NAME).holder == "-"
-        (granted,) = side.run(NAME.enter([NAME.alive_of("n:1", LIVENESS)]))
+        (granted,) = side.run(NAME.refresh_many([NAME.alive_of("n:1", LIVENESS)]))
         assert isinstance(granted, Granted)
 
     def test_two_managers_of_one_process_are_two(self, side: Side) -> None:

@@ -258,7 +258,7 @@ class TestAgain:
             fair.refresh(owner, TTL, 0, "", one.queue_number)  # type: ignore[union-attr]
             for owner, one in zip(("m:3", "m:2"), queued[::-1], strict=True)
         ]
-        assert [type(answer) for answer in side.run(fair.enter(parts))] == [Queued, Granted]
+        assert [type(answer) for answer in side.run(fair.refresh_many(parts))] == [Queued, Granted]
         assert_sound(side, fair)
 
     def test_one_that_was_granted_since_is_not_queued_again(self, side: Side, fair: Queue) -> None:
@@ -293,7 +293,7 @@ class TestAgain:
     def test_a_tombstone_refuses(self, side: Side, fair: Queue) -> None:
         side.run(fair.release("m:1", TTL, 0, "undone", True))
         assert side.run(fair.request("m:1", TTL, 0, "", queue_number=0)) == Finished()
-        assert side.run(fair.enter([fair.refresh("m:1", TTL, 0, "", 0)])) == [Finished()]
+        assert side.run(fair.refresh_many([fair.refresh("m:1", TTL, 0, "", 0)])) == [Finished()]
         assert not side.exists(fair.hash)
         assert not side.exists(fair.order)
 
@@ -304,7 +304,7 @@ class TestAgain:
         side.run(fair.release("m:2", TTL, 0, "undone", True))
         side.delete(fair.order)
         part = fair.refresh("m:2", TTL, 0, "", 0)
-        late = fair.enter([part] * (1 + batch))
+        late = fair.refresh_many([part] * (1 + batch))
         assert side.run(late) == [Finished()] * (1 + batch)
         assert 0 < side.pttl(fair.order) <= DAY
         crash(side, fair, "m:1")
@@ -353,7 +353,7 @@ class TestBatch:
         other = Queue(RW, "other", want=1)
         side.run(fair.request("m:1", TTL, HIGH, ""))
         answers = side.run(
-            fair.enter(
+            fair.refresh_many(
                 [
                     fair.refresh("m:2", TTL, 0, "", 0),
                     other.refresh("m:3", TTL, HIGH, "", 0),
@@ -370,7 +370,7 @@ class TestBatch:
         """Guards `pcall` (C5). A name with a key of another type has no holder."""
         other = Queue(FAIR, "other")
         side.set(fair.keys[which], "a string")
-        failed, granted = side.run(fair.enter([q.refresh("m:2", TTL, 0, "", 0) for q in (fair, other)]))
+        failed, granted = side.run(fair.refresh_many([q.refresh("m:2", TTL, 0, "", 0) for q in (fair, other)]))
         assert isinstance(failed, Failed)
         assert failed.error.startswith("WRONGTYPE")
         assert isinstance(granted, Granted)

@@ -72,7 +72,7 @@ SITUATIONS = {
     ),
     "transfer": Situation(("m:1",), (), ("n:2",), TRANSFER, Granted, AFTER_ALL),
     "transfer missing": Situation((), (), (), TRANSFER, Missing, AFTER_ALL),
-    "renew": Situation(("m:1",), (), ("n:2",), NAME.batch([NAME.renewal("m:1", FENCE, 2 * TTL)]), Renewed),
+    "renew": Situation(("m:1",), (), ("n:2",), NAME.renew_many([NAME.renewal("m:1", FENCE, 2 * TTL)]), Renewed),
     "force_release": Situation(("m:1",), (), ("n:2",), NAME.force_release(), Ended, AFTER_ALL),
     "set_capacity": Situation(("m:1",), (), ("n:2", "n:3"), NAME.set_capacity(2), int, AFTER_ALL),
     "info": Situation(("m:1",), (), ("n:2",), NAME.info("n:2"), tuple),
@@ -87,8 +87,8 @@ COMMANDS = sorted({command for situation in SITUATIONS.values() for command in c
 NEXT: dict[str, Call[Any]] = {
     "an attempt": NAME.request("z:1", TTL, HIGH, ""),
     "a new waiter": NAME.request("z:1", TTL, HIGH, "", queue_number=0),
-    "a refresh": NAME.enter([NAME.refresh("n:2", TTL, 0, "", FIRST)]),
-    "a renewal": NAME.batch([NAME.renewal("z:1", FENCE, TTL)]),
+    "a refresh": NAME.refresh_many([NAME.refresh("n:2", TTL, 0, "", FIRST)]),
+    "a renewal": NAME.renew_many([NAME.renewal("z:1", FENCE, TTL)]),
     "a release": NAME.release("z:1", TTL, 0, "clean", False),
     "force_release": NAME.force_release(),
 }
@@ -174,7 +174,7 @@ def test_a_denied_part_spoils_no_other(lua: LuaSide, denied: Callable[[str], Lua
     other = Queue(FAIR, "other")
     lua.run(NAME.request("m:1", TTL, HIGH, ""))
     parts = [NAME.refresh("m:1", TTL, 0, "", 0), other.refresh("m:3", TTL, 0, "", 0)]
-    failed, granted = denied("zscore").run(NAME.enter(parts))
+    failed, granted = denied("zscore").run(NAME.refresh_many(parts))
     assert isinstance(failed, Failed)
     assert DENIAL.search(failed.error)
     assert isinstance(granted, Granted)

@@ -159,7 +159,7 @@ class World:
                     self.calls(i, owner, want).refresh(owner, ttl(owner), FLOOR, "again", queue_number)
                     for i, owner, want, queue_number in batch
                 ]
-                return name.enter(parts)
+                return name.refresh_many(parts)
             case "release", (owner, want, left, ending, tainted):
                 return self.calls(i, owner, want).release(owner, ttl(owner), left, ending, tainted)
             case "transfer", (owner, want, fence, successor, floor, tainted):
@@ -170,7 +170,7 @@ class World:
                     self.calls(i, owner, want).renewal(owner, self.fence(i, owner, fence), ttl(owner, longer))
                     for i, owner, want, fence, longer in batch
                 ]
-                return name.batch(parts)
+                return name.renew_many(parts)
             case "force_release", _:
                 return name.force_release()
             case "set_capacity", (more,):
@@ -345,6 +345,6 @@ def test_it_also_does_if_one_request_is_not_enough(sides: Callable[[], LuaSide],
         for i in {0, 1} - world.spoilt:
             name = world.names[i]
             for _ in OWNERS:  # each may be one that must be let in or ended
-                world.both(lambda side, name=name: side.run(name.batch([name.renewal("z:9", 1, 1)])))  # type: ignore[misc]
+                world.both(lambda side, name=name: side.run(name.renew_many([name.renewal("z:9", 1, 1)])))  # type: ignore[misc]
             if not summary(world.sides[1], name).shut:
                 world.both(lambda side, name=name: assert_sound(side, name))  # type: ignore[misc]

@@ -141,7 +141,7 @@ class TestRelease:
         if renewed:
             side.run(held.release("m:1", TTL, 0, "clean", False))
             owner = "m:2"
-            side.run(held.batch([held.renewal(owner, FENCE + 1, TTL)]))
+            side.run(held.renew_many([held.renewal(owner, FENCE + 1, TTL)]))
         assert side.run(held.release(owner, TTL, 0, "declined", True)) == Missing(LossReason.TAKEN_OVER)
         assert holders(side, held) == {owner: Holder(1, 1, "1", str(FENCE + renewed), "0")}
         assert_sound(side, held)
@@ -271,12 +271,12 @@ class TestTransfer:
 class TestRenew:
     def test_extends_and_never_shortens(self, side: Side, held: Queue) -> None:
         for ttl in (2 * TTL, TTL):
-            (renewed,) = side.run(held.batch([held.renewal("m:1", FENCE, ttl)]))
+            (renewed,) = side.run(held.renew_many([held.renewal("m:1", FENCE, ttl)]))
             assert isinstance(renewed, Renewed)
             assert 2 * TTL - SLACK < renewed.pttl <= 2 * TTL
 
     def test_keeps_the_keys_for_as_long(self, side: Side, held: Queue) -> None:
-        side.run(held.batch([held.renewal("m:1", FENCE, 3 * DAY)]))
+        side.run(held.renew_many([held.renewal("m:1", FENCE, 3 * DAY)]))
         assert min(side.pttl(key) for key in held.keys) > 3 * DAY
 
     def test_judges_each_by_itself(self, side: Side, held: Queue) -> None:
@@ -284,25 +284,25 @@ class TestRenew:
         side.set(spoilt.hash, "a string")
         side.run(other.request("m:2", TTL, HIGH, ""))
         names = (free, spoilt, other, held)
-        failed = side.run(held.batch([name.renewal("m:1", FENCE, TTL) for name in names]))
+        failed = side.run(held.renew_many([name.renewal("m:1", FENCE, TTL) for name in names]))
         assert isinstance(failed[1], Failed)
         assert failed[0] == Missing(LossReason.DELETED)
         assert failed[2] == Missing(LossReason.TAKEN_OVER)
         assert isinstance(failed[3], Renewed)
 
     def test_another_fence_is_taken_over(self, side: Side, held: Queue) -> None:
-        assert side.run(held.batch([held.renewal("m:1", FENCE - 1, TTL)])) == [Missing(LossReason.TAKEN_OVER)]
+        assert side.run(held.renew_many([held.renewal("m:1", FENCE - 1, TTL)])) == [Missing(LossReason.TAKEN_OVER)]
 
     def test_of_a_hold_whose_time_is_over(self, side: Side, held: Queue) -> None:
         crash(side, held, "m:1")
-        assert side.run(held.batch([held.renewal("m:1", FENCE, TTL)])) == [Missing(LossReason.DELETED)]
+        assert side.run(held.renew_many([held.renewal("m:1", FENCE, TTL)])) == [Missing(LossReason.DELETED)]
         assert summary(side, held).dirty == "1"
 
     def test_a_longer_one_is_remembered(self, side: Side, held: Queue) -> None:
         """Guards `longest` in `extend`: it decides how long the keys of many holders last, and writes an order that was
         lost.
         """
-        side.run(held.batch([held.renewal("m:1", FENCE, 3 * TTL)]))
+        side.run(held.renew_many([held.renewal("m:1", FENCE, 3 * TTL)]))
         assert summary(side, held).longest == 3 * TTL
 
 

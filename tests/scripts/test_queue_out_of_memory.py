@@ -54,7 +54,7 @@ def test_a_hold_is_renewed_lowered_and_released_to_waiters(full: Full) -> None:
     fill()
     with pytest.raises(Failure, match=OOM):
         side.run(fair.request("m:3", TTL, 0, "", queue_number=0))
-    assert side.run(fair.batch([fair.renewal("m:1", FENCE, 2 * TTL)])) == [Renewed(2 * TTL)]
+    assert side.run(fair.renew_many([fair.renewal("m:1", FENCE, 2 * TTL)])) == [Renewed(2 * TTL)]
     assert isinstance(side.run(fair.release("m:1", TTL, 1, "clean", False)), Kept)
     assert holders(side, fair)["m:1"].depth == 1
     assert side.run(fair.release("m:1", TTL, 0, "clean", True)) == Released(FENCE)

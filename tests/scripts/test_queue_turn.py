@@ -40,7 +40,10 @@ def fair() -> Queue:
 
 SETTLING: dict[str, Callable[[Side, Queue], object]] = {
     "a release": lambda side, fair: side.run(fair.release("m:1", TTL, 0, "clean", False)),
-    "a renewal": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.batch([fair.renewal("m:1", 7, TTL)]))),
+    "a renewal": lambda side, fair: (
+        crash(side, fair, "m:1"),
+        side.run(fair.renew_many([fair.renewal("m:1", 7, TTL)])),
+    ),
     "an attempt": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.request("m:9", TTL, 0, ""))),
     "a refresh": lambda side, fair: (crash(side, fair, "m:1"), enter(side, fair, ["n:3"])),
     "force_release": lambda side, fair: side.run(fair.force_release()),
@@ -218,7 +221,7 @@ def test_a_writer_that_vanished_from_the_line_frees_the_readers(side: Side) -> N
     enter(side, write, ["n:2"])
     enter(side, read, ["n:3"])
     forget(side, write, "n:2")
-    side.run(read.batch([read.renewal("m:1", HIGH + 1, TTL)]))
+    side.run(read.renew_many([read.renewal("m:1", HIGH + 1, TTL)]))
     assert set(holders(side, read)) == {"m:1", "n:3"}
 
 
@@ -286,7 +289,7 @@ class TestAbandoned:
         for owner in ("m:1", "m:2", "m:3"):
             side.run(read.request(owner, TTL, HIGH, ""))
         crash(side, read, "m:1", "m:3")
-        side.run(read.batch([read.renewal("m:2", HIGH + 1, TTL)]))
+        side.run(read.renew_many([read.renewal("m:2", HIGH + 1, TTL)]))
         assert set(holders(side, read)) == {"m:2"}
         enter(side, Queue(RW, want=1), ["m:4"])
         assert waiting(side, read) == ["m:4"]

@@ -71,9 +71,9 @@ def test_what_is_gone_from_a_free_name_was_deleted(side: Side) -> None:
     """Also for one with more than everything. Guards `state.used > 0`."""
     assert side.run(BOTH.request("a:1", TTL, 0, "", 2, 7)) == Lost(LossReason.DELETED)
     assert side.run(BOTH.release("a:1", TTL, 1, "clean", False)) == Missing(LossReason.DELETED)
-    assert side.run(BOTH.batch([BOTH.renewal("a:1", 7, TTL)])) == [Missing(LossReason.DELETED)]
+    assert side.run(BOTH.renew_many([BOTH.renewal("a:1", 7, TTL)])) == [Missing(LossReason.DELETED)]
     fence_of(side, READER, "b:1")
-    assert side.run(BOTH.batch([BOTH.renewal("a:1", 7, TTL)])) == [Missing(LossReason.TAKEN_OVER)]
+    assert side.run(BOTH.renew_many([BOTH.renewal("a:1", 7, TTL)])) == [Missing(LossReason.TAKEN_OVER)]
 
 
 def test_a_part_comes_back_once(side: Side) -> None:

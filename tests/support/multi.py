@@ -28,7 +28,7 @@ class Name(LockCalls):
 
 def refreshes(parts: Sequence[tuple[Name, str, int]]) -> Call[list[Any]]:
     """One request that says for each owner that it waits for its name for this many ms."""
-    return parts[0][0].enter([name.refresh(owner, 0, 0, "", 0, liveness) for name, owner, liveness in parts])
+    return parts[0][0].refresh_many([name.refresh(owner, 0, 0, "", 0, liveness) for name, owner, liveness in parts])
 
 
 class Multi(MultiCalls):

@@ -480,7 +480,7 @@ async def test_memory_per_name_goes_away(locks: LockManager, backend: Counting) 
 
 
 async def test_memory_of_a_task_that_holds_much_grows_with_what_it_holds(locks: LockManager) -> None:
-    """It does not grow with the square: `Holds.add`, whose callback keeps no context of its own."""
+    """It does not grow with the square: `LeasesByTask.add`, whose callback keeps no context of its own."""
     leases = [await locks.lock(f"name {i}").acquire() for i in range(50)]
     gc.collect()
     ours = {id(lease._hold) for lease in leases}

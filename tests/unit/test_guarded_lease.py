@@ -113,7 +113,7 @@ async def test_the_task_that_enters_has_it(locks: LockManager, backend: MemoryBa
 
 
 async def test_acquired_by_a_task_that_has_ended(locks: LockManager, backend: MemoryBackend) -> None:
-    """As `asyncio.wait_for` does on Python 3.11: it is renewed, and guards. Kept by Holds.remove: `strays`."""
+    """As `asyncio.wait_for` does on Python 3.11: it is renewed, and guards. Kept by LeasesByTask.remove: `strays`."""
     lease = await asyncio.create_task(locks.lock("a").acquire())
     await settle(backend)
     assert lease._task is None

@@ -273,7 +273,7 @@ async def test_nothing_leaves_the_process(locks: LockManager) -> None:
 
 
 async def test_a_collected_lease_is_released(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """Invariant 9, `Lease.__del__`; hold.leases drops a lease whose task has ended (`Holds._end`)."""
+    """Invariant 9, `Lease.__del__`; hold.leases drops a lease whose task has ended (`LeasesByTask._end`)."""
 
     async def forget() -> weakref.ref[Lease]:
         return weakref.ref(await locks.lock("a").acquire())
@@ -331,7 +331,7 @@ async def test_a_kept_lease_of_a_task_that_ended_is_renewed(locks: LockManager, 
 async def test_a_task_that_ends_inside_the_block(
     locks: LockManager, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Invariant 9, `Holds._end`: released, with an ERROR; a block that is never left is not renewed."""
+    """Invariant 9, `LeasesByTask._end`: released, with an ERROR; a block that is never left is not renewed."""
 
     async def enter() -> Lease:
         return await locks.lock("a").__aenter__()

@@ -167,7 +167,7 @@ async def test_withdrawn_calls_do_not_pile_up(both: Both) -> None:
 async def test_renewals_of_many_wait_for_nothing(both: Both) -> None:
     release, _ = both.release()
     calls = LockCalls(Keys("aiolock"), "n", 3_000)
-    renewal = calls.batch([calls.renewal("m:1", 1, 1000)])
+    renewal = calls.renew_many([calls.renewal("m:1", 1, 1000)])
     both.backend.run(renewal)
     assert both.written == [release, renewal]
 

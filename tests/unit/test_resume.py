@@ -601,7 +601,7 @@ async def test_late_requests_of_the_old_owner_hurt_no_one(
         for call in (
             CALLS.release(owner, 30_000, 0, "clean", False),
             CALLS.release(owner, 30_000, 1, "clean", True),
-            CALLS.batch([CALLS.renewal(owner, fence, 90_000)]),
+            CALLS.renew_many([CALLS.renewal(owner, fence, 90_000)]),
             CALLS.acquire(owner, 90_000, 0, "", 2, fence),
             CALLS.acquire(owner, 90_000, 0, ""),
         ):

@@ -208,7 +208,7 @@ async def test_it_stands_at_the_end_of_each_queue(world: World, crew: Crew) -> N
 
 
 async def test_the_first_is_lost_while_it_waits_for_the_next(world: World, crew: Crew) -> None:
-    """It gives back what it has at once, and asks for all of it anew. Kept by LocalQueue.fell."""
+    """It gives back what it has at once, and asks for all of it anew. Kept by LocalQueue.lost_part."""
     async with world.others.lock("c") as last:
         holder = Holder(crew, world.locks.multi_lock("a", "b", "c"))
         await settle(world.node("a"))
@@ -230,7 +230,7 @@ async def test_the_first_is_lost_while_it_waits_for_the_next(world: World, crew:
 
 
 async def test_one_attempt_that_loses_the_first(world: World, crew: Crew) -> None:
-    """Kept by LocalQueue.fell: `entry.waiter`."""
+    """Kept by LocalQueue.lost_part: `entry.waiter`."""
     last = world.node("c")
     with last.outage():
         trying = crew.start(tried(world.locks.multi_lock("a", "b", "c")))

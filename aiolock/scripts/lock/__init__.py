@@ -84,12 +84,12 @@ class LockCalls:
         return (self.name,)
 
     @property
-    def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
+    def renew_many(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
         """Returns one request for many renewals."""
         return renew
 
     @property
-    def enter(self) -> Refresh:
+    def refresh_many(self) -> Refresh:
         """Returns one request for many waiters' refreshes."""
         return Refresh(self._channel)
 

@@ -100,12 +100,12 @@ class MultiCalls:
         return self
 
     @property
-    def batch(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
+    def renew_many(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
         """Returns one request for many renewals."""
         return renew
 
     @property
-    def enter(self) -> Refresh:
+    def refresh_many(self) -> Refresh:
         """Returns one request for many waiters' refreshes, including those of plain locks."""
         return Refresh(self._channel)
 
@@ -186,7 +186,7 @@ class MultiCalls:
 
     def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
         """Return the same as a request of its own."""
-        return self.batch((self.renewal(owner, fence, ttl_ms, metadata),))
+        return self.renew_many((self.renewal(owner, fence, ttl_ms, metadata),))
 
     def info(self) -> Call[list[Held | None]]:
         """Ask who holds which of the names."""

@@ -31,7 +31,7 @@ BATCH = (*NAME, "batch")
 ASK = (*BATCH, "ask")
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire_one, no_grant, ASK)
-ENTER = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
+REFRESH = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
 RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=NAME)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, NAME)
 RENEW = Script(__name__, "renew", twins.renew, lock.renew, no_renewal, BATCH)
@@ -79,14 +79,14 @@ class QueueCalls:
         self._channel = (before, after)
 
     @property
-    def batch(self) -> Renew:
+    def renew_many(self) -> Renew:
         """Returns one request for many renewals."""
         return Renew(self._channel)
 
     @property
-    def enter(self) -> Enter:
+    def refresh_many(self) -> Refresh:
         """Returns one request for many waiters' refreshes."""
-        return Enter(self._channel)
+        return Refresh(self._channel)
 
     def weighing(self, weight: int) -> QueueCalls:
         """Return the same requests, for acquisitions of another weight."""
@@ -144,7 +144,7 @@ class QueueCalls:
 
     def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
         """Return the same as a request of its own."""
-        return self.batch((self.renewal(owner, fence, ttl_ms, metadata),))
+        return self.renew_many((self.renewal(owner, fence, ttl_ms, metadata),))
 
     def force_release(self) -> Call[Ended]:
         return Call(self.name, FORCE_RELEASE, self._keys.queue, (*self._channel, self._capacity))
@@ -195,7 +195,7 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
-class Enter:
+class Refresh:
     """Combines many waiters' refreshes into one request.
 
     Args:
@@ -205,7 +205,7 @@ class Enter:
     channel: tuple[str, str]
 
     def __call__(self, parts: Iterable[Part]) -> Call[list[AcquireOutcome | Failed]]:
-        return Call("", ENTER, *_joined(self.channel, parts))
+        return Call("", REFRESH, *_joined(self.channel, parts))
 
 
 def _joined(head: tuple[str, str], parts: Iterable[Part]) -> tuple[list[str], list[Arg]]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from aiolock import AcquireTimeout, Lease, LockManager, LossReason, NotAcquired
-from aiolock.core import holds
-from aiolock.core.holds import TaskHolds
+from aiolock.core import leases_by_task
+from aiolock.core.leases_by_task import TaskLeases
 from aiolock.testing import MemoryBackend
 
 from .world import TTL, Crew, expect_loss, runtime_of, settle
@@ -21,9 +21,9 @@ from .world import TTL, Crew, expect_loss, runtime_of, settle
 MANY = 300
 
 
-def chain() -> list[TaskHolds]:
+def chain() -> list[TaskLeases]:
     """What the context refers to, including tasks that hold nothing."""
-    found, link = [], holds._current.get()
+    found, link = [], leases_by_task._current.get()
     while link is not None:
         found.append(link)
         link = link.outer
@@ -33,18 +33,18 @@ def chain() -> list[TaskHolds]:
 async def test_a_task_that_holds_many_looks_at_few(
     locks: LockManager, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`TaskHolds.leases` is a lookup by name: nothing walks over all leases of a task, or over those of a name."""
+    """`TaskLeases.leases` is a lookup by name: nothing walks over all leases of a task, or over those of a name."""
     kept = [await locks.lock(f"n{i}").acquire() for i in range(MANY)]
     permits = locks.semaphore("s", 10 * MANY)
     kept += [await permits.acquire() for _ in range(MANY)]
     seen: list[Lease] = []
 
-    def count(self: TaskHolds) -> Iterator[Lease]:
+    def count(self: TaskLeases) -> Iterator[Lease]:
         for leases in self.leases.values():
             seen.extend(leases)
             yield from leases
 
-    monkeypatch.setattr(TaskHolds, "__iter__", count)
+    monkeypatch.setattr(TaskLeases, "__iter__", count)
     async with locks.lock("one more") as lease, locks.lock("one more"):
         assert lease.depth == 2
     async with permits:
@@ -64,7 +64,7 @@ async def test_a_release_out_of_order(locks: LockManager) -> None:
 
 
 async def test_a_task_that_holds_nothing_more_keeps_nothing(locks: LockManager) -> None:
-    """Kept by Holds.remove: `leases.clear()`; websocket tasks live for days after they held a lock once."""
+    """Kept by LeasesByTask.remove: `leases.clear()`; websocket tasks live for days after they held a lock once."""
     for name in "abc":
         async with locks.lock(name) as lease:
             hold = weakref.ref(lease)
@@ -75,7 +75,7 @@ async def test_a_task_that_holds_nothing_more_keeps_nothing(locks: LockManager) 
 
 
 async def test_one_task_after_another(locks: LockManager) -> None:
-    """Each starts the next one inside its block: the chain is as long as the list of holds. Kept by holds._pruned."""
+    """Each starts the next one inside its block: the chain is as long as the holds. Kept by leases_by_task._pruned."""
     lengths = []
 
     async def generation(left: int) -> asyncio.Task[None] | None:
@@ -96,7 +96,7 @@ async def test_one_task_after_another(locks: LockManager) -> None:
 
 
 async def test_an_ancestor_of_an_ancestor_holds_it(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
-    """And the one between them used to hold something else. Kept by holds.lineage."""
+    """And the one between them used to hold something else. Kept by leases_by_task.lineage."""
 
     async def between() -> str:
         async with locks.lock("b"):
@@ -132,7 +132,7 @@ async def test_an_ancestor_lost_it(locks: LockManager, crew: Crew, backend: Memo
 
 
 async def test_a_task_that_released_as_it_ended(locks: LockManager, backend: MemoryBackend) -> None:
-    """Kept by Holds._end: `if holds is None`."""
+    """Kept by LeasesByTask._end: `if holds is None`."""
     held: list[Lease] = []
 
     async def work() -> None:
@@ -147,7 +147,7 @@ async def test_a_task_that_released_as_it_ended(locks: LockManager, backend: Mem
 
 
 async def test_overlaps_are_known_after_another_release(locks: LockManager) -> None:
-    """A task that holds a multi lock has released something else. Kept by Holds.remove: `contention.overlapping`."""
+    """A task with a multi lock has released something else. Kept by LeasesByTask.remove: `contention.overlapping`."""
     async with locks.multi_lock("a", "b"):
         async with locks.lock("c"):
             pass

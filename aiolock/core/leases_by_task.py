@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from .hold import LossListener, OpenLease
 
 
-class TaskHolds:
+class TaskLeases:
     """The leases of one task in one manager, by name, innermost last.
 
     The task's context keeps it, and so do those of the tasks that it starts. It is emptied with the last lease, so that
@@ -25,10 +25,10 @@ class TaskHolds:
 
     __slots__ = ("leases", "mark", "outer", "overlapping", "task")
 
-    def __init__(self, mark: object, task: asyncio.Task[object], outer: TaskHolds | None) -> None:
+    def __init__(self, mark: object, task: asyncio.Task[object], outer: TaskLeases | None) -> None:
         self.mark: object = mark
         self.task: weakref.ref[asyncio.Task[object]] = weakref.ref(task)
-        self.outer: TaskHolds | None = outer
+        self.outer: TaskLeases | None = outer
         self.leases: dict[LossListener, tuple[OpenLease, ...]] = {}
         self.overlapping: tuple[OpenLease, ...] = ()  # those of names that can also be taken through another queue
 
@@ -37,11 +37,11 @@ class TaskHolds:
             yield from leases
 
 
-_current: ContextVar[TaskHolds | None] = ContextVar("aiolock_holds", default=None)
+_current: ContextVar[TaskLeases | None] = ContextVar("aiolock_holds", default=None)
 """What the running task, or the one that started it, holds or held. This only detects: ownership is by task."""
 
 
-def lineage() -> Iterator[TaskHolds]:
+def lineage() -> Iterator[TaskLeases]:
     """What the running task holds, and then the tasks that led to it."""
     holds = _holding(_current.get())
     while holds is not None:
@@ -49,7 +49,7 @@ def lineage() -> Iterator[TaskHolds]:
         holds = _holding(holds.outer)
 
 
-class Holds:
+class LeasesByTask:
     """The leases of a manager by their task; a task that ends leaves none behind.
 
     Args:
@@ -59,12 +59,12 @@ class Holds:
     __slots__ = ("_by_task", "_context", "_mark", "_on_end")
 
     def __init__(self, context: contextvars.Context) -> None:
-        self._by_task: dict[asyncio.Task[object], TaskHolds] = {}
+        self._by_task: dict[asyncio.Task[object], TaskLeases] = {}
         self._context = context
         self._mark = object()
         self._on_end = self._end  # one for all tasks
 
-    def of(self, task: asyncio.Task[object] | None) -> TaskHolds | None:
+    def of(self, task: asyncio.Task[object] | None) -> TaskLeases | None:
         """Everything that `task` holds; None if that is nothing."""
         return None if task is None else self._by_task.get(task)
 
@@ -83,7 +83,7 @@ class Holds:
         if holds is None:
             holds = _current.get()
             if holds is None or holds.mark is not self._mark or holds.task() is not task:
-                holds = TaskHolds(self._mark, task, _pruned(holds))
+                holds = TaskLeases(self._mark, task, _pruned(holds))
                 _current.set(holds)
             elif holds.outer is not None:
                 holds.outer = _pruned(holds.outer)
@@ -139,13 +139,13 @@ def _without(leases: tuple[OpenLease, ...], lease: OpenLease) -> tuple[OpenLease
     return tuple([other for other in leases if other is not lease])
 
 
-def _holding(holds: TaskHolds | None) -> TaskHolds | None:
+def _holding(holds: TaskLeases | None) -> TaskLeases | None:
     while holds is not None and not holds.leases:
         holds = holds.outer
     return holds
 
 
-def _pruned(outer: TaskHolds | None) -> TaskHolds | None:
+def _pruned(outer: TaskLeases | None) -> TaskLeases | None:
     """Skip links that hold nothing any more, so that no chain grows for ever."""
     outer = holds = _holding(outer)
     while holds is not None:
