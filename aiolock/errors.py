@@ -4,7 +4,7 @@
     ├─ ConfigurationError(ValueError) bad name, ttl, URL, option; raised before anything is held
     ├─ NotAcquired                    not held, once a pending undo has arrived
     │  └─ AcquireTimeout(TimeoutError) `holder` is who had it; a known outage is `__cause__`
-    ├─ WaitTimeout(TimeoutError)      a latch did not open in time; nothing is or was held
+    ├─ WaitTimeout(TimeoutError)      a latch did not open, or nobody notified a condition, in time
     ├─ LockLost                       was held, but is no longer; `reason` says why
     ├─ NotOwned                       you released or renewed what you do not hold
     └─ BackendError                   Redis is unreachable or refuses; the client's error is `__cause__`
@@ -119,7 +119,11 @@ class AcquireTimeout(NotAcquired, TimeoutError):
 
 
 class WaitTimeout(AiolockError, TimeoutError):
-    """The latch did not open within the timeout of `wait()`; the message says how many counts are missing."""
+    """What you waited for did not come within the timeout of `wait()`.
+
+    A latch did not open: the message says how many counts are missing. Or nobody notified a condition: its lock is then
+    held again.
+    """
 
 
 class LockLost(AiolockError):

@@ -46,7 +46,7 @@ class LockManager(LockFactory):
             cluster; `memory://` for one store per manager, or `memory://name` for one shared in this process; or a
             backend (see `aiolock.testing`).
         namespace: prefix of all keys and channels; printable, without braces and spaces.
-        ttl: seconds the server keeps a lock without renewal, 0.1 to 30 days; it is renewed every third of that.
+        ttl: seconds the server keeps a lock without renewal, 0.1 s to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
             None for ttl/10, within 0.05 and 3.
         acquire_timeout: seconds an acquire may wait; None for no limit.

@@ -190,7 +190,7 @@ class Lease:
         wait it makes sure at once that you have the whole ttl.
 
         Args:
-            ttl: seconds from now, 0.1 to 30 days; None for the ttl it has. A longer one stays in force.
+            ttl: seconds from now, 0.1 s to 30 days; None for the ttl it has. A longer one stays in force.
 
         Raises:
             LockLost: it was lost.
@@ -221,7 +221,7 @@ class Lease:
         fence, or until its ttl is over. A guarded block continues unguarded, and its end releases nothing.
 
         Args:
-            ttl: seconds from now that the ticket may travel, 0.1 to 30 days; None for the ttl the lease has. A longer
+            ttl: seconds from now that the ticket may travel, 0.1 s to 30 days; None for the ttl the lease has. A longer
                 one stays in force, even if this fails.
 
         Returns:

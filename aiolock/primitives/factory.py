@@ -135,7 +135,7 @@ class LockFactory:
             name: any text of 1 to 512 bytes in UTF-8; one for each occasion, because an open latch stays open.
             count: how many counts open it, 1 to 100,000. The first use of the name decides; a manager with another
                 number logs a warning.
-            ttl: seconds the server keeps it after its last use, 0.1 to 30 days; by default a day. Waiting is a use.
+            ttl: seconds the server keeps it after its last use, 0.1 s to 30 days; by default a day. Waiting is a use.
 
         Raises:
             ConfigurationError: an argument that cannot work.

@@ -142,7 +142,7 @@ class Lease:
         """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on.
 
         Args:
-            ttl: seconds from now, 0.1 to 30 days; None for the ttl it has. A longer one stays in force.
+            ttl: seconds from now, 0.1 s to 30 days; None for the ttl it has. A longer one stays in force.
 
         Raises:
             LockLost: it was lost.
