@@ -48,8 +48,8 @@ async def test_nothing_else_waits_for_the_replica(patient: LockManager, replicat
 
 
 async def test_what_is_called_meanwhile_leaves_together(patient: LockManager, replicated: Pair) -> None:
-    """One WAIT at a time, and one for everything that came in the meantime. Kept by Session.flush: `elif
-    self._replicas`.
+    """One WAIT at a time, and one for everything that came in the meantime. Kept by Session.flush:
+    `self._pending and self._assurance is not None`.
     """
     await enter(patient.lock(NAME))
     async with asking(replicated) as raw:

@@ -218,19 +218,6 @@ async def _acquire(locks: LockManager, **options: Any) -> Lease:
     return await locks.lock("a").acquire(**options)
 
 
-async def test_a_first_attempt_in_an_outage_fails(locks: LockManager, backend: Counting, crew: Crew) -> None:
-    with backend.outage():
-        task = crew.start(_acquire(locks))
-        await backend.clock.advance(4.9)
-        assert not task.done()
-        await backend.clock.advance(0.2)
-        with pytest.raises(BackendError, match="got no answer within 5 s"):
-            await task
-    await settle(backend)
-    assert lock_keys(backend) == []
-    assert_empty(locks)
-
-
 async def test_a_waiter_cancelled_in_the_middle_of_a_transfer(
     locks: LockManager, peer: LockManager, backend: Counting, crew: Crew
 ) -> None:

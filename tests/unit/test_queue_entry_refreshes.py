@@ -107,7 +107,7 @@ async def test_holders_that_are_renewed_cause_no_looks(
 async def test_it_asks_once_more_before_it_gives_up(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Callable[..., Any]
 ) -> None:
-    """The message of its grant was lost. Kept by `obtain`: `final_refresh`."""
+    """The message of its grant was lost. Kept by Waiter.on_due: `self._queue.refresh(self)`."""
     lease = await make(peer).acquire()
     (waiter,) = await queue_up(crew, make(locks), 1, backend, timeout=0.5)
     backend.deaf = True

@@ -572,7 +572,7 @@ async def test_a_waiter_behind_a_resumed_lease_survives_an_outage(
 
 
 async def test_a_release_does_not_hand_the_lock_to_a_resume(backend: MemoryBackend) -> None:
-    """A late ticket while a task of the process holds the lock. Kept by `waiter.contending = True`."""
+    """A late ticket while a task of the process holds the lock. Kept by LocalQueue.first_queued: `QUEUED`."""
     slow = SlowBackend(backend)
     async with LockManager(MemoryBackend(backend)) as first, LockManager(slow) as second:
         ticket = await ticket_of(first)

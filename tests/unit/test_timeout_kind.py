@@ -34,7 +34,7 @@ async def acquire(lock: Any, **options: Any) -> Any:
 async def test_a_timeout_before_the_first_answer(
     locks: LockManager, backend: MemoryBackend, crew: Crew, lock: Any
 ) -> None:
-    """Kept by `_attempt`: `until == expires`."""
+    """Kept by `Waiter.on_due`: `Expired`."""
     with backend.outage():
         task = crew.start(acquire(lock, timeout=0.05))
         await backend.clock.advance(0.06)
@@ -62,8 +62,8 @@ async def test_a_timeout_before_the_first_answer_behind_another_task(
 async def test_no_answer_within_request_timeout(
     locks: LockManager, backend: MemoryBackend, crew: Crew, lock: Any, timeout: float | None
 ) -> None:
-    """One attempt, with `timeout=0`, waits for its answer as long as any request does. Kept by `_attempt`:
-    `patience`.
+    """One attempt, with `timeout=0`, waits for its answer as long as any request does. Kept by
+    `Waiter.overdue`: `self.impatient`.
     """
     with backend.outage():
         task = crew.start(acquire(lock, timeout=timeout))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...errors import BackendError
-from ..base import Wake
+from ..base import Wake, resolve
 from .node import Node
 from .sharded import ShardedChannels
 from .slots import slot_of, tag_of
@@ -78,9 +78,7 @@ class Subscription:
 
     def fail(self, error: BackendError) -> None:
         """End it: it will not be confirmed."""
-        if not self.future.done():
-            self.future.set_exception(error)
-            self.future.exception()  # it may not be awaited
+        resolve(self.future, error)
 
     def _heard(self, node: Node, payload: str | BackendError | None) -> None:
         if self._over or node not in self._nodes or (isinstance(payload, str) and self._known(node, payload)):

@@ -8,7 +8,7 @@ from functools import partial
 
 from ...clock import Timer
 from ...errors import BackendError, QuorumError
-from ..base import Wake
+from ..base import Wake, resolve
 from .members import Members
 from .node import Node
 
@@ -53,9 +53,7 @@ class Subscription:
 
     def fail(self, error: BackendError) -> None:
         """End it: it will not be confirmed."""
-        if not self.future.done():
-            self.future.set_exception(error)
-            self.future.exception()  # it may not be awaited
+        resolve(self.future, error)
 
     def _heard(self, node: Node, payload: str | BackendError | None) -> None:
         if isinstance(payload, BackendError):  # refused after a reconnect

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...errors import BackendError
 from ...log import Log
-from ..base import Wake
+from ..base import Wake, resolve
 from .error_reply import ErrorReply
 from .failures import refused
 
@@ -42,9 +42,7 @@ class Listener:
 
     def fail(self, error: BackendError) -> None:
         """End it: it will not be confirmed."""
-        if not self.future.done():
-            self.future.set_exception(error)
-            self.future.exception()  # it may not be awaited
+        resolve(self.future, error)
 
 
 class Subscribe(NamedTuple):
