@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import TypeVar
 
-import anyio
-
 from ..clock import format_seconds, pause
 from ..core.lease import Lease
-from ..core.losses import tells_of_losses
 from ..core.policy import check_duration
 from ..core.poll import Poll
-from ..errors import BackendError, ConfigurationError, LockLost, LossReason, NotOwned
+from ..errors import BackendError, ConfigurationError, LockLost, LossReason
 from ..log import Log
 from ..primitives.lock import Lock, LockInfo
+from .tenure import Tenure
 
 T = TypeVar("T")
 
@@ -165,7 +162,7 @@ class Election:
             NotAcquired: the manager closes while this process waits.
             LockLost: the manager was closed while this process led (`CLOSED`); no other loss.
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
-            TypeError: `fn` returns nothing that can be awaited.
+            TypeError: `fn` takes no term, or returns nothing that can be awaited.
 
         Cancellation: `fn` is cancelled, then leadership is given up; an error that `fn` raises then is raised here.
         Cost: what the lock costs; nothing more while it leads or waits.
@@ -176,16 +173,19 @@ class Election:
         while True:
             term = await self._elected()
             began = self._lock.clock.now()
-            ended: list[T] = []
-            failure = await self._lead(term, fn, ended, task, cancelled)
+            tenure = Tenure(term, fn, task, cancelled)
+            await self._lead(tenure, term)
+            if self._lock.clock.now() - began >= self._max_backoff:
+                row = 0
+            failure = tenure.failure
             if failure is None:
-                if ended:
-                    return ended[0]
+                if tenure.results:
+                    return tenure.results[0]
                 continue
-            if task.cancelling() > cancelled:
+            if tenure.cancelled:
                 raise failure
-            row = 1 if self._lock.clock.now() - began >= self._max_backoff else row + 1
-            seconds = self._failed.pause(row - 1)
+            seconds = self._failed.pause(row)
+            row += 1
             logger.error(
                 "the leader's function failed in its term on %r; contends again in %s s: %r",
                 self.name,
@@ -194,7 +194,7 @@ class Election:
                 extra={"lock_name": self.name},
                 exception=failure,
             )
-            del failure
+            del failure, tenure
             await pause(self._lock.clock, seconds)
 
     @asynccontextmanager
@@ -257,60 +257,29 @@ class Election:
                 return term
             await pause(self._lock.clock, seconds)
 
-    async def _lead(
-        self,
-        term: Lease,
-        fn: Callable[[Lease], Awaitable[T]],
-        ended: list[T],
-        task: asyncio.Task[object],
-        cancelled: int,
-    ) -> BaseException | None:
-        """Run `fn` for one term; its result goes into `ended`, if the term was not lost.
-
-        Args:
-            task: the running task.
-            cancelled: how many cancellations of it were asked for before.
-
-        Returns:
-            How `fn` failed; None if it did not.
-        """
-        failure: BaseException | None = None
-        wanted = anyio.CancelScope()
+    async def _lead(self, tenure: Tenure[T], term: Lease) -> None:
+        """Let the function run for one term; `tenure` has how it ended."""
         try:
             with self._known(term):
-                async with term, _cancelled_if_wanted(term, wanted):
-                    work = fn(term)
-                    if not inspect.isawaitable(work):
-                        raise TypeError(
-                            f"a leader's function must be a coroutine function, but {fn!r} returned {work!r}"
-                        )
-                    try:
-                        ended.append(await work)
-                    except asyncio.CancelledError as error:
-                        if term.lost or task.cancelling() > cancelled:
-                            raise
-                        failure = error  # it awaited something that was cancelled
-                    except Exception as error:
-                        if term.lost and tells_of_losses(error):  # `term.ensure()` has told it
-                            term.ensure()
-                        failure = error
+                await tenure.serve()
         except LockLost as loss:
             if term.reason is LossReason.CLOSED:
-                raise loss from failure
-            ended.clear()  # a function that takes its cancellation for a reason to return has not resigned
+                raise loss from tenure.failure
+            tenure.results.clear()  # a function that takes its cancellation for a reason to return has not resigned
             logger.warning(
                 "no longer leads %r, and contends again: %s", self.name, loss, extra={"lock_name": self.name}
             )
         except BackendError as refusal:
             logger.warning("leadership of %r lasts until its ttl: %s", self.name, refusal)
-        except ExceptionGroup as errors:  # of a task group, beside its cancellation
-            failure = errors
-        if wanted.cancel_called:
-            ended.clear()  # as above
-            if failure is None and task.cancelling() > cancelled:
+        except BaseExceptionGroup as errors:  # of a task group, beside its cancellation, or with it (anyio 4.6)
+            others = errors.split(asyncio.CancelledError)[1]
+            if not isinstance(others, ExceptionGroup | None):
+                raise
+            tenure.failure = errors
+        if tenure.wanted:
+            if tenure.failure is None and tenure.cancelled:
                 raise asyncio.CancelledError  # before 4.16, anyio has swallowed that
             logger.info("gives leadership of %r up, as it was asked to", self.name, extra={"lock_name": self.name})
-        return failure
 
     @contextmanager
     def _known(self, term: Lease) -> Iterator[None]:
@@ -349,20 +318,3 @@ class Election:
 
     def __repr__(self) -> str:
         return f"<Election {self.name!r}{' leading' if self.leading else ''}>"
-
-
-@asynccontextmanager
-async def _cancelled_if_wanted(term: Lease, scope: anyio.CancelScope) -> AsyncIterator[None]:
-    """Enter `scope`, and cancel it as soon as another asks for the term."""
-
-    async def watch() -> None:
-        with suppress(LockLost, NotOwned):
-            await term.wait_wanted()
-            scope.cancel()
-
-    with scope:
-        watching = asyncio.create_task(watch())
-        try:
-            yield
-        finally:
-            watching.cancel()

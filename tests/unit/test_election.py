@@ -254,6 +254,22 @@ async def test_a_long_term_begins_the_row_of_failures_anew(
     assert len(feed.terms) == 5
 
 
+async def test_a_long_term_that_is_lost_begins_it_anew_too(
+    locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
+) -> None:
+    """Broken by counting the time of terms that failed only."""
+    feed.next = [fail, fail, fail, fail, cancelled("ends"), fail]
+    crew.start(election(locks, backoff=1.0, max_backoff=8.0).run(feed))
+    await backend.clock.advance(1.0 + 2.0 + 4.0 + 8.0)
+    assert len(feed.terms) == 5
+    await backend.clock.advance(TTL)
+    backend.flush()
+    await backend.clock.advance(10.0)
+    assert feed.terms[4].lost
+    await backend.clock.advance(1.0)
+    assert len(feed.terms) == 7
+
+
 @pytest.mark.parametrize("error", [BackendError("", "refused"), NotAcquired("", "of another lock")])
 async def test_an_error_of_its_own_locks_is_a_failure(
     locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed, error: Exception
@@ -322,6 +338,62 @@ async def test_something_cancelled_that_it_awaits_is_a_failure(
     await backend.clock.advance(2.0)
     assert not task.done()
     assert len(feed.terms) == 2
+
+
+@pytest.mark.parametrize("ends", ["lost", "wanted"])
+async def test_a_cancellation_of_its_own_after_the_terms_end(
+    locks: LockManager, peer: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed, ends: str
+) -> None:
+    """No scope takes it for ours. Broken by letting it through: the process would never contend again."""
+
+    async def await_a_cancelled_future(term: Lease) -> None:
+        done = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            done.cancel()
+        await done
+
+    feed.next.append(await_a_cancelled_future)
+    task = await lead(crew, locks, backend, feed)
+    if ends == "lost":
+        backend.flush()
+        await backend.clock.advance(10.0)
+    else:
+        await peer.lock(NAME).request_release()
+        await settle(backend)
+    assert feed.ended == ["CancelledError"]
+    assert not task.done()
+    assert len(feed.terms) == 2
+
+
+async def test_a_call_that_fails_is_a_failure(
+    locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
+) -> None:
+    """What is called may be a plain function that returns an awaitable. Kept by Tenure._call."""
+
+    def check(term: Lease) -> Awaitable[object]:
+        if not feed.terms:
+            feed.terms.append(term)
+            raise ZeroDivisionError
+        return feed(term)
+
+    task = await lead(crew, locks, backend, check)
+    await backend.clock.advance(1.0)
+    assert not task.done()
+    assert len(feed.terms) == 2
+
+
+async def test_a_function_that_takes_no_term_is_refused_at_once(
+    locks: LockManager, crew: Crew, backend: MemoryBackend
+) -> None:
+    """Or it would be an ERROR in the log for ever. Kept by Tenure._call."""
+
+    async def forgot() -> None: ...
+
+    task = await lead(crew, locks, backend, cast(Fn, forgot))
+    with pytest.raises(TypeError, match="0 positional arguments"):
+        await task
 
 
 @pytest.mark.parametrize("then", ["returns", "fails"])
@@ -693,6 +765,25 @@ async def test_asked_for_it_steps_down_and_contends_again(
     await settle(backend)
     assert len(feed.terms) == 2
     assert not task.done()
+
+
+async def test_asked_for_in_the_moment_in_which_it_resigns(
+    locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
+) -> None:
+    """It was never cancelled, so what it returned counts. Broken by running it a second time."""
+    go = asyncio.Event()
+
+    async def migrate(term: Lease) -> str:
+        await go.wait()
+        return "done"
+
+    feed.next.append(migrate)
+    task = await lead(crew, locks, backend, feed)
+    feed.terms[0]._hold.want()
+    go.set()
+    await settle(backend)
+    assert task.done()
+    assert await task == "done"
 
 
 async def test_a_leader_that_waited_for_its_locks_condition_steps_down_too(
