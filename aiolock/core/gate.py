@@ -146,7 +146,10 @@ class Gate:
         if not grant.provisional:  # otherwise the answer to its confirmation says that it is true
             runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
-        runtime.queue_entries.pop(hold.owner, None)  # not before: its manager knows an owner at any time
+        entries = runtime.queue_entries
+        entries.pop(hold.owner, None)  # not before: its manager knows an owner at any time
+        if entries.wanted and hold.owner in entries.wanted:
+            hold.wanted = True
         self._holds += 1
         if runtime.draining is not None or self.queue.race is not None:
             self.settle_down()

@@ -73,6 +73,8 @@ class ManagerChannel:
                 hold = runtime.holds.get(owner)
                 if hold is not None:
                     hold.want()
+                else:
+                    runtime.queue_entries.want(owner)
             case ["refresh", owner]:
                 entry = runtime.queue_entries.get(owner)
                 if entry is not None:

@@ -30,12 +30,22 @@ class WaitingEntry(Protocol):
 
 
 class QueueEntries(dict[str, WaitingEntry]):
-    """All entries that ask for a name or wait for one, or were granted one and have no hold yet, by owner."""
+    """All entries that ask for a name or wait for one, or were granted one and have no hold yet, by owner.
 
-    __slots__ = ("_refresh_at",)
+    Attributes:
+        wanted: owners whose hold another has asked for before it was here.
+    """
+
+    __slots__ = ("_refresh_at", "wanted")
 
     def __init__(self) -> None:
         self._refresh_at = -math.inf
+        self.wanted: set[str] = set()
+
+    def want(self, owner: str) -> None:
+        """Another asks the owner to finish: the server has granted to it, but its task has not gone in yet."""
+        if owner in self:
+            self.wanted = {owner, *(other for other in self.wanted if other in self)}
 
     def next_refresh(self, earliest: float, latest: float) -> float:
         """A clock time between these two at which they are refreshed together."""

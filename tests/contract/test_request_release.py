@@ -55,6 +55,30 @@ async def test_it_waits_for_the_end_of_that_hold(here: Lock, there: Lock) -> Non
 
 
 @told
+async def test_asked_in_the_moment_of_the_grant(here: Lock, there: Lock) -> None:
+    """Grant and request come to the next holder together. Seen to fail on a real server without QueueEntries.want."""
+
+    async def next_holder(asked: asyncio.Event) -> bool:
+        async with here as lease:
+            await asked.wait()
+            return lease.wanted
+
+    async with asyncio.timeout(2 * ENOUGH):
+        for _ in range(5):
+            asked = asyncio.Event()
+            lease = await there.acquire()
+            waiting = asyncio.create_task(next_holder(asked))
+            await until(lambda: bool(here._runtime.queue_entries))
+            await there.is_locked()
+            given, asking = lease.release(), asyncio.ensure_future(there.request_release())
+            holds = not await asking
+            await given
+            await here.is_locked()  # whatever was on its way has arrived
+            asked.set()
+            assert await waiting is holds
+
+
+@told
 async def test_every_lease_of_the_hold_is_told(here: Lock, there: Lock) -> None:
     async with asyncio.timeout(ENOUGH), here as outer, here as inner:
         waiting = asyncio.create_task(inner.wait_wanted())

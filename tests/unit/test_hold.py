@@ -293,6 +293,31 @@ async def test_revoked_before_the_answer(locks: LockManager, peer: LockManager, 
     assert not await locks.lock("a").is_locked()
 
 
+@pytest.mark.parametrize("answered", [True, False], ids=["before its task runs", "before the answer"])
+async def test_wanted_early(locks: LockManager, answered: bool) -> None:
+    """The grant and the message come in one read, or the message is faster, as on a cluster. The lease is wanted from
+    its beginning. Kept by QueueEntries.want.
+    """
+    runtime = runtime_of(locks)
+    waiting = asyncio.create_task(locks.lock("a").acquire())
+    while not runtime.queue_entries:  # noqa: ASYNC110 - the task asks when it first runs
+        await asyncio.sleep(0)
+    (entry,) = runtime.queue_entries.values()
+    assert isinstance(entry, QueueEntry)
+    while answered and entry.grant is None:  # noqa: ASYNC110 - some turns later
+        await asyncio.sleep(0)
+    assert not runtime.holds
+    ManagerChannel(runtime).on_message(f"wanted {entry.owner}")
+    ManagerChannel(runtime).on_message("wanted a stranger")
+    assert runtime.queue_entries.wanted == {entry.owner}
+    lease = await waiting
+    assert lease.wanted
+    await lease.wait_wanted()
+    await lease.release()
+    async with locks.lock("a") as another:
+        assert not another.wanted
+
+
 async def test_a_late_revocation_spares_the_successor(locks: LockManager) -> None:
     """H9, `ManagerChannel.on_message`: owner and fence must both be the hold's."""
     runtime = runtime_of(locks)
