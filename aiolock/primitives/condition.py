@@ -29,6 +29,12 @@ AT_ONCE = 1000
 """How many waiters one request may notify: a longer script would block the server."""
 
 
+def untrue(name: str, timeout: float | None) -> WaitTimeout:
+    """Return the error of a `wait_for()` whose time is over."""
+    seconds = format_seconds(timeout or 0.0)
+    return WaitTimeout(name, f"what a task waits for with lock {name!r} did not become true within {seconds} s")
+
+
 class Condition:
     """A condition variable across processes, as `asyncio.Condition` is one within a loop.
 
@@ -131,14 +137,14 @@ class Condition:
 
         Args:
             predicate: a function, or a coroutine function.
-            timeout: seconds for all waits together; None for no limit.
+            timeout: seconds for all waits together; None for no limit. At their end the predicate is called once more.
 
         Returns:
             What the predicate returned.
 
         Raises and cancellation: as for `wait()`. Cost: that of each wait; none if the predicate is true at once.
         """
-        limit, clock = check_timeout(self.name, "timeout", timeout), self._runtime.clock
+        limit, clock, late = check_timeout(self.name, "timeout", timeout), self._runtime.clock, False
         ends = None if limit is None else clock.now() + limit
         while True:
             self._held()
@@ -146,7 +152,12 @@ class Condition:
             result = cast(T, await found if inspect.isawaitable(found) else found)
             if result:
                 return result
-            await self.wait(None if ends is None else max(0.0, ends - clock.now()))
+            if late:
+                raise untrue(self.name, limit)
+            try:
+                await self.wait(None if ends is None else max(0.0, ends - clock.now()))
+            except WaitTimeout:
+                late = True
 
     async def notify(self, n: int = 1) -> int:
         """Wake up to `n` waiters, in the order in which they began to wait; they get the lock when you release it.

@@ -8,7 +8,9 @@ from time import monotonic
 from typing import TypeVar
 
 from ..core.policy import check_timeout
+from ..errors import WaitTimeout
 from ..primitives.condition import Condition as AsyncCondition
+from ..primitives.condition import untrue
 from .portal import Portal
 
 T = TypeVar("T")
@@ -61,21 +63,26 @@ class Condition:
 
         Args:
             predicate: a function.
-            timeout: seconds for all waits together; None for no limit.
+            timeout: seconds for all waits together; None for no limit. At their end the predicate is called once more.
 
         Returns:
             What the predicate returned.
 
         Raises: as `wait()`. Cost: that of each wait; no round trip if the predicate is true at once.
         """
-        limit = check_timeout(self.name, "timeout", timeout)
+        limit, late = check_timeout(self.name, "timeout", timeout), False
         ends = None if limit is None else monotonic() + limit
         while True:
             self._portal.call(self.name, self._check_held)
             result = predicate()
             if result:
                 return result
-            self.wait(None if ends is None else max(0.0, ends - monotonic()))
+            if late:
+                raise untrue(self.name, limit)
+            try:
+                self.wait(None if ends is None else max(0.0, ends - monotonic()))
+            except WaitTimeout:
+                late = True
 
     def notify(self, n: int = 1) -> int:
         """Wake up to `n` waiters, in the order in which they began to wait; they get the lock when you release it.

@@ -325,8 +325,10 @@ async def test_a_timeout_holds_the_lock_again(here: Lock, there: Lock, ready: Co
         with pytest.raises(WaitTimeout, match=NAME):
             await ready.wait(timeout=0.05)
         lease.ensure()
-        with pytest.raises(WaitTimeout):
+        with pytest.raises(WaitTimeout, match=r"within 0\.05 s"):
             await ready.wait_for(lambda: False, timeout=0.05)
+        looks = iter([False, True])
+        assert await ready.wait_for(lambda: next(looks), timeout=0.05)  # it looks once more at the end
         assert await there.try_acquire() is None
     await until(lambda: not waiters(place))
 

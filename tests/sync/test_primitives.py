@@ -111,6 +111,8 @@ def test_a_condition(locks: LockManager, others: LockManager, worker: Worker) ->
             changed.wait(timeout=0.01)
         with pytest.raises(WaitTimeout):
             changed.wait_for(list, timeout=0.01)
+        looks = iter([False, True])
+        assert changed.wait_for(lambda: next(looks), timeout=0.01)  # it looks once more at the end
         assert there.owned() == 1
     with pytest.raises(NotOwned):
         ready.wait_for(lambda: True)
