@@ -24,6 +24,9 @@ from ..scripts.guard import COMMANDS, Permit, Verdict, around, permit, verdict
 Word = str | bytes | int | float
 """A key, a value or an argument, as a client takes it."""
 
+MOST_WORDS = 7_000
+"""How many arguments one command may have: Lua's stack has room for 8,000."""
+
 _ALL_KEYS = "DEL"
 _COMMANDS = frozenset({"SET", _ALL_KEYS, "HSET", "INCRBY", "LPUSH", "XADD", "EXPIRE", "PEXPIRE"})
 _numbers = itertools.count(1)
@@ -95,8 +98,8 @@ class GuardedWrites:
     - `LockLost`: the lease was lost, and nothing was written. If it was Redis that refused, a guarded block is
       cancelled, as after every loss.
     - `NotOwned`: the lease was released or detached; or it waited for a condition before this write had its turn.
-    - `ConfigurationError`: the client is of another server; or in a cluster, a key is not in the lock's slot: give it
-      the lock's name in braces, as `{order:42}:state`. Nothing was written.
+    - `ConfigurationError`: the client is of another server; a command has too many arguments; or in a cluster, a key is
+      not in the lock's slot: give it the lock's name in braces, as `{order:42}:state`. Nothing was written.
     - `BackendError`: Redis refused the write, and could not be asked why. Nothing was written.
     - What your client raises, such as `redis.exceptions.ResponseError` for a key of another type.
 
@@ -146,10 +149,10 @@ class GuardedWrites:
 
         Args:
             commands: each a command and its arguments, as `("INCRBY", "stock:7", -1)`. Of `SET`, `DEL`, `HSET`,
-                `INCRBY`, `LPUSH`, `XADD`, `EXPIRE` and `PEXPIRE`.
+                `INCRBY`, `LPUSH`, `XADD`, `EXPIRE` and `PEXPIRE`. Each has at most 7,000 arguments.
 
         Returns:
-            The raw reply of each.
+            The raw reply of each; a sum of 2**53 or more comes as text.
         """
         keys: list[str | bytes] = []
         args: list[Word] = []
@@ -158,6 +161,12 @@ class GuardedWrites:
                 raise ConfigurationError(
                     self._lease.name,
                     f"guard() has no {command!r}: it writes with {', '.join(sorted(_COMMANDS))}, or your own run(lua)",
+                )
+            if len(words) > MOST_WORDS:
+                raise ConfigurationError(
+                    self._lease.name,
+                    f"one {command} may have {MOST_WORDS} arguments under a lock, not {len(words)}: write() takes "
+                    "several of them, which are done together",
                 )
             keys += cast("list[str | bytes]", words if command == _ALL_KEYS else words[:1])
             args += [1 + len(words), command, *words]
@@ -183,7 +192,7 @@ class GuardedWrites:
         if key is None:
             return 0
         (reply,) = await self.write((command, key, *words))
-        return cast(int, reply)
+        return int(cast("int | str | bytes", reply))
 
     async def _send(self, lua: str, keys: Sequence[str | bytes], args: Sequence[Word]) -> tuple[bool, object]:
         """Write if the lease holds; return the reply, or that the caller must write by itself."""

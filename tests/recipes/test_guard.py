@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason, NotOwned, WaitTimeout
 from aiolock.backends.cluster.slots import slot_of
 from aiolock.recipes import GuardedWrites, guard
-from aiolock.recipes.guard import _turns
+from aiolock.recipes.guard import MOST_WORDS, _turns
 from aiolock.testing import MemoryBackend
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
@@ -208,6 +208,24 @@ async def test_what_guard_cannot_write(lease: Lease, raw: redis.asyncio.Redis) -
     await raw.set("text", "x")
     with pytest.raises(redis.exceptions.ResponseError, match="not an integer"):
         await guard(lease, raw).incrby("text")
+
+
+async def test_a_sum_that_lua_would_round(lease: Lease, raw: redis.asyncio.Redis) -> None:
+    """Lua counts exactly below 2**53. Kept by commands.lua: GET."""
+    writes = guard(lease, raw)
+    for start in (2**53 + 1, -(2**53) - 3, 2**62):
+        await raw.set("n", start)
+        assert await writes.incrby("n", 2) == start + 2
+    assert await writes.write(("LPUSH", "l", "x"), ("INCRBY", "n", 1)) == [1, b"%d" % (2**62 + 3)]
+
+
+async def test_more_than_luas_stack_takes(lease: Lease, raw: redis.asyncio.Redis) -> None:
+    """Refused before anything is sent; several commands of one write have room."""
+    writes = guard(lease, raw)
+    with pytest.raises(ConfigurationError, match="7000 arguments"):
+        await writes.lpush("l", *range(MOST_WORDS))
+    words = range(MOST_WORDS - 1)
+    assert await writes.write(("LPUSH", "l", *words), ("LPUSH", "l", *words)) == [len(words), 2 * len(words)]
 
 
 @pytest.fixture
