@@ -134,10 +134,14 @@ def exclusive(
             shown = getattr(fn, "__qualname__", repr(fn))
             raise TypeError(f"exclusive() decorates coroutine functions (async def) without a yield, not {shown}")
         name_of = namer(fn, key)
+        first = next(iter(inspect.signature(fn).parameters), "")
 
         @wraps(fn)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            manager = locks if isinstance(locks, LockManager) else locks(*args[:1])
+            if isinstance(locks, LockManager):
+                manager = locks
+            else:
+                manager = locks(*args[:1]) if args or first not in kwargs else locks(kwargs[first])
             lock = manager.lock(name_of(*args, **kwargs), **options)
             guard: AbstractAsyncContextManager[Lease | None] = nullcontext()
             try:

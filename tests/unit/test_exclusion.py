@@ -177,6 +177,11 @@ async def test_methods_and_a_manager_that_they_have(locks: LockManager) -> None:
         async def audit(cls) -> bool:
             return await held(locks, "Shop")
 
+    @exclusive(lambda shop: shop.locks, key="{shop.name}")
+    async def close(shop: Shop) -> bool:
+        return await held(locks, "west")
+
+    assert await close(shop=Shop("west"))  # the first argument, though it has a name
     assert await Shop("north").ship(3) == "north:3"
     assert await Shop("south").ship(order=4) == "south:4"
     assert await Shop.audit()
