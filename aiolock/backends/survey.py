@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
 from ..errors import AiolockError
-from ..scripts.sight import Command, Look, Sight
+from ..scripts.view import Command, Inspection, NameView
 from .cluster.slots import SlotMap, slot_of
 from .cluster.topology import Topology
 from .redis import Address, ErrorReply, Link, Seeds, Sentinels, ServerConnector, refused, unconnected
@@ -78,16 +78,16 @@ class Reader:
         self._set(clock)
         return replies
 
-    async def look(self, looks: Sequence[Look]) -> list[Sight | None]:
+    async def inspect(self, inspections: Sequence[Inspection]) -> list[NameView | None]:
         """Return what it has of each; None of those that it does not know. Raises and costs what `read` does."""
-        replies = await self.read([command for look in looks for command in look.commands])
-        sights, at = [], 0
-        for look in looks:
-            part = replies[at : at + len(look.commands)]
+        replies = await self.read([command for inspection in inspections for command in inspection.commands])
+        views, at = [], 0
+        for inspection in inspections:
+            part = replies[at : at + len(inspection.commands)]
             at += len(part)
             foreign = any(isinstance(reply, ErrorReply) for reply in part)  # another program's key
-            sights.append(None if foreign else look.decode(part, self.now_us))
-        return sights
+            views.append(None if foreign else inspection.decode(part, self.now_us))
+        return views
 
     async def scan(self, pattern: str, most: int = 1000) -> AsyncIterator[list[str]]:
         """Yield the keys that match, some of them twice, as one request after another finds them.

@@ -8,7 +8,7 @@ import sys
 import click
 
 from ..manager import LockManager
-from ..scripts.sight import Sight
+from ..scripts.view import NameView
 from .connection import Connection, connected
 from .exits import ExitCode, errors_as_exits, leave
 from .info import describe
@@ -32,22 +32,22 @@ def force_release(connection: Connection, name: str, yes: bool, kind: str, as_js
     Exit code 1 if nobody held it, or if you say no.
     """
     with errors_as_exits():
-        sight = asyncio.run(_look(connection, name, kind))
-        if sight is None or not sight.taken:
+        view = asyncio.run(_look(connection, name, kind))
+        if view is None or not view.taken:
             if as_json:
                 print_json({"name": name, "kind": kind, "released": False})
             leave(ExitCode.NO, f"nobody holds {kind} {name!r}")
         if not yes:
-            _confirm(sight)
-        released = asyncio.run(_end(connection.manager(), sight))
+            _confirm(view)
+        released = asyncio.run(_end(connection.manager(), view))
     if as_json:
         print_json({"name": name, "kind": kind, "released": released})
     elif released:
-        click.echo(f"released {kind} {name}, fence {sight.fence}")
+        click.echo(f"released {kind} {name}, fence {view.fence}")
     leave(ExitCode.OK if released else ExitCode.NO, "" if released else f"it was released meanwhile: {name!r}")
 
 
-def _confirm(sight: Sight) -> None:
+def _confirm(view: NameView) -> None:
     """Ask.
 
     Raises:
@@ -55,7 +55,7 @@ def _confirm(sight: Sight) -> None:
     """
     if not _someone_is_there():
         leave(ExitCode.USAGE, "there is no terminal to ask at: add --yes")
-    click.echo("\n".join(describe(sight)), err=True)
+    click.echo("\n".join(describe(view)), err=True)
     if not click.confirm("End this? Its holder may still be at work", err=True):
         leave(ExitCode.NO)
 
@@ -64,16 +64,16 @@ def _someone_is_there() -> bool:
     return sys.stdin.isatty()
 
 
-async def _look(connection: Connection, name: str, kind: str) -> Sight | None:
+async def _look(connection: Connection, name: str, kind: str) -> NameView | None:
     async with connection.names() as names:
         return next(iter(await names.everything(name, [kind])), None)
 
 
-async def _end(manager: LockManager, sight: Sight) -> bool:
+async def _end(manager: LockManager, view: NameView) -> bool:
     async with manager:
-        match sight.kind:
+        match view.kind:
             case "rw":
-                return await manager.rw_lock(sight.name).force_release()
+                return await manager.rw_lock(view.name).force_release()
             case "semaphore":
-                return await manager.semaphore(sight.name, max(1, sight.capacity)).force_release()
-        return await manager.lock(sight.name).force_release()
+                return await manager.semaphore(view.name, max(1, view.capacity)).force_release()
+        return await manager.lock(view.name).force_release()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ..backends.survey import Reader
-from ..scripts.sight import Sight
+from ..scripts.view import NameView
 from .namespace import Namespace
 from .output import facts_of
 
@@ -30,11 +30,11 @@ class Row:
     """One name.
 
     Attributes:
-        sight: as it was last seen.
+        view: as it was last seen.
         hand_offs: how often a second its fence was seen to change; there may have been more between two looks.
     """
 
-    sight: Sight
+    view: NameView
     hand_offs: float
 
 
@@ -53,12 +53,12 @@ class Frame:
     @property
     def held(self) -> int:
         """How many names are held."""
-        return sum(row.sight.taken for row in self.rows)
+        return sum(row.view.taken for row in self.rows)
 
     @property
     def waiting(self) -> int:
         """How many places all queues have."""
-        return sum(row.sight.waiting for row in self.rows)
+        return sum(row.view.waiting for row in self.rows)
 
     @property
     def hand_offs(self) -> float:
@@ -68,7 +68,7 @@ class Frame:
     @property
     def oldest_wait(self) -> float | None:
         """Of all queues, in seconds."""
-        return max((row.sight.oldest_wait for row in self.rows if row.sight.oldest_wait is not None), default=None)
+        return max((row.view.oldest_wait for row in self.rows if row.view.oldest_wait is not None), default=None)
 
     def facts(self) -> dict[str, object]:
         """What JSON says of it."""
@@ -78,7 +78,7 @@ class Frame:
             "waiting": self.waiting,
             "hand_offs_per_second": round(self.hand_offs, 1),
             "oldest_wait": None if self.oldest_wait is None else round(self.oldest_wait, 3),
-            "names": [{**facts_of(row.sight), "hand_offs_per_second": round(row.hand_offs, 1)} for row in self.rows],
+            "names": [{**facts_of(row.view), "hand_offs_per_second": round(row.hand_offs, 1)} for row in self.rows],
         }
 
 
@@ -99,18 +99,18 @@ class Watched:
         self._fences: dict[Name, int] = {}
         self._changes: deque[tuple[float, Name]] = deque()  # when the fence of which name was seen to change
 
-    async def look(self) -> Frame:
+    async def next_frame(self) -> Frame:
         """Look once at all known names, and search on for others.
 
         Cost: on each master a round trip for 500 names, and at most 5 more to search.
         """
         masters = self._names.survey.masters
-        sights = [sight for each in await asyncio.gather(*map(self._look_at, masters)) for sight in each]
+        views = [view for each in await asyncio.gather(*map(self._inspect, masters)) for view in each]
         now = time.monotonic()
-        for sight in sights:
-            name = sight.kind, sight.name
-            if self._fences.setdefault(name, sight.fence) != sight.fence:
-                self._fences[name] = sight.fence
+        for view in views:
+            name = view.kind, view.name
+            if self._fences.setdefault(name, view.fence) != view.fence:
+                self._fences[name] = view.fence
                 self._changes.append((now, name))
         while self._changes and self._changes[0][0] < now - WINDOW:
             self._changes.popleft()
@@ -119,22 +119,22 @@ class Watched:
         }
         counted = Counter(name for _, name in self._changes)
         passed = max(PAUSE, min(WINDOW, now - self._began))
-        rows = [Row(sight, counted[sight.kind, sight.name] / passed) for sight in sights]
-        shown = [row for row in rows if row.sight.taken or row.sight.waiting or row.hand_offs]
-        shown.sort(key=lambda row: (-row.sight.waiting, -row.hand_offs, row.sight.name, row.sight.kind))
+        rows = [Row(view, counted[view.kind, view.name] / passed) for view in views]
+        shown = [row for row in rows if row.view.taken or row.view.waiting or row.hand_offs]
+        shown.sort(key=lambda row: (-row.view.waiting, -row.hand_offs, row.view.name, row.view.kind))
         return Frame(tuple(shown), tuple(master.address for master in masters))
 
-    async def _look_at(self, master: Reader) -> list[Sight]:
+    async def _inspect(self, master: Reader) -> list[NameView]:
         known = self._known.setdefault(master, {})
         await self._search(master, known)
-        sights = await self._names.look(master, known)
+        views = await self._names.inspect(master, known)
         now = time.monotonic()
-        for sight in sights:
-            if sight.taken or sight.waiting:
-                known[sight.kind, sight.name] = now + KEPT
+        for view in views:
+            if view.taken or view.waiting:
+                known[view.kind, view.name] = now + KEPT
         for name in [name for name, until in known.items() if until < now]:
             del known[name]  # the next scan finds it again, and it is looked at once more
-        return sights
+        return views
 
     async def _search(self, master: Reader, known: dict[Name, float]) -> None:
         for _ in range(SCANS):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from ..scripts.sight import Sight
+from ..scripts.view import NameView
 from .connection import Connection, connected
 from .duration import in_words
 from .exits import ExitCode, errors_as_exits, leave
@@ -29,32 +29,32 @@ def info(connection: Connection, name: str, as_json: bool) -> None:
     Exit code 1 if the server knows nothing of it.
     """
     with errors_as_exits():
-        sights = asyncio.run(_look(connection, name))
+        views = asyncio.run(_look(connection, name))
     if as_json:
-        print_json([facts_of(sight, deep=True) for sight in sights])
-    for sight in [] if as_json else sights:
-        click.echo("\n".join(describe(sight)))
-    leave(ExitCode.OK if sights else ExitCode.NO, "" if sights or as_json else f"nothing is known of {name!r}")
+        print_json([facts_of(view, deep=True) for view in views])
+    for view in [] if as_json else views:
+        click.echo("\n".join(describe(view)))
+    leave(ExitCode.OK if views else ExitCode.NO, "" if views or as_json else f"nothing is known of {name!r}")
 
 
-async def _look(connection: Connection, name: str) -> list[Sight]:
+async def _look(connection: Connection, name: str) -> list[NameView]:
     async with connection.names() as names:
         return await names.everything(name)
 
 
-def describe(sight: Sight) -> Iterator[str]:
+def describe(view: NameView) -> Iterator[str]:
     """Lines for people."""
-    yield f"{sight.kind} {sight.name}: {sight.state}"
-    yield columns([(f"  {fact}", text) for fact, text in _facts(sight)])
-    if sight.holders and sight.kind != "lock":
+    yield f"{view.kind} {view.name}: {view.state}"
+    yield columns([(f"  {fact}", text) for fact, text in _facts(view)])
+    if view.holders and view.kind != "lock":
         rows = [
             (f"    {holder.manager}", f"fence {holder.fence}", f"{in_words(holder.ttl)} left", f"{holder.permits} held")
-            for holder in sight.holders[:SHOWN]
+            for holder in view.holders[:SHOWN]
         ]
-        yield f"  holders, by their managers{_of(len(sight.holders))}"
+        yield f"  holders, by their managers{_of(len(view.holders))}"
         yield columns(rows)
-    if sight.queue:
-        yield f"  queue{_of(len(sight.queue))}"
+    if view.queue:
+        yield f"  queue{_of(len(view.queue))}"
         yield columns(
             [
                 (
@@ -64,7 +64,7 @@ def describe(sight: Sight) -> Iterator[str]:
                     in_words(place.waited),
                     "" if place.alive else "silent: will be passed over",
                 )
-                for place in sight.queue[:SHOWN]
+                for place in view.queue[:SHOWN]
             ]
         )
 
@@ -73,22 +73,22 @@ def _of(number: int) -> str:
     return f", the first {SHOWN} of {number}" if number > SHOWN else ""
 
 
-def _facts(sight: Sight) -> Iterator[tuple[str, str]]:
-    if sight.process or sight.metadata:
+def _facts(view: NameView) -> Iterator[tuple[str, str]]:
+    if view.process or view.metadata:
         yield (
-            ("run by" if sight.kind == "once" else "held by" if sight.capacity == 1 else "last let in"),
-            holder_of(sight),
+            ("run by" if view.kind == "once" else "held by" if view.capacity == 1 else "last let in"),
+            holder_of(view),
         )
-    if sight.kind == "latch":
-        yield "missing", f"{sight.used} of {sight.capacity} counts"
-    elif sight.kind == "semaphore":
-        yield "permits", f"{sight.used} of {sight.capacity} taken"
-    if sight.fence:
-        yield ("fence" if sight.taken else "last fence"), str(sight.fence)
-    if sight.ttl is not None:
-        yield ("kept for" if sight.kind in ("latch", "once") else "ttl left"), in_words(sight.ttl)
-    for holder in sight.holders if sight.kind == "lock" else ():
+    if view.kind == "latch":
+        yield "missing", f"{view.used} of {view.capacity} counts"
+    elif view.kind == "semaphore":
+        yield "permits", f"{view.used} of {view.capacity} taken"
+    if view.fence:
+        yield ("fence" if view.taken else "last fence"), str(view.fence)
+    if view.ttl is not None:
+        yield ("kept for" if view.kind in ("latch", "once") else "ttl left"), in_words(view.ttl)
+    for holder in view.holders if view.kind == "lock" else ():
         yield "depth", str(holder.depth) if holder.depth else "granted, not confirmed yet"
-    if sight.waiting:
-        oldest = "" if sight.oldest_wait is None else f", the first for {in_words(sight.oldest_wait)}"
-        yield "waiting", f"{sight.waiting}{oldest}"
+    if view.waiting:
+        oldest = "" if view.oldest_wait is None else f", the first for {in_words(view.oldest_wait)}"
+        yield "waiting", f"{view.waiting}{oldest}"

@@ -6,8 +6,8 @@ import asyncio
 
 import click
 
-from ..scripts.looks import SEEN_KINDS
-from ..scripts.sight import Sight
+from ..scripts.inspections import INSPECTED_KINDS
+from ..scripts.view import NameView
 from .connection import Connection, connected
 from .exits import ExitCode, errors_as_exits, leave
 from .output import HEADINGS, columns, facts_of, json_option, print_json, row_of
@@ -15,7 +15,7 @@ from .output import HEADINGS, columns, facts_of, json_option, print_json, row_of
 
 @click.command(short_help="List names that are held or waited for.")
 @click.option("--all", "everything", is_flag=True, help="Free names, too, that the server still remembers.")
-@click.option("--kind", type=click.Choice(SEEN_KINDS), help="Only this kind.")
+@click.option("--kind", type=click.Choice(INSPECTED_KINDS), help="Only this kind.")
 @json_option
 @connected
 @click.argument("pattern", default="*")
@@ -27,15 +27,15 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
     Exit code 1 if there are none.
     """
     with errors_as_exits():
-        sights = asyncio.run(_find(connection, pattern, kind))
-    shown = [sight for sight in sights if everything or sight.taken or sight.waiting]
+        views = asyncio.run(_find(connection, pattern, kind))
+    shown = [view for view in views if everything or view.taken or view.waiting]
     if as_json:
-        print_json([facts_of(sight) for sight in shown])
+        print_json([facts_of(view) for view in shown])
     elif shown:
         click.echo(columns([HEADINGS, *map(row_of, shown)]))
     leave(ExitCode.OK if shown else ExitCode.NO)
 
 
-async def _find(connection: Connection, pattern: str, kind: str | None) -> list[Sight]:
+async def _find(connection: Connection, pattern: str, kind: str | None) -> list[NameView]:
     async with connection.names() as names:
         return await names.find(pattern, kind)

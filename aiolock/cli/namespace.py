@@ -6,9 +6,9 @@ import re
 from collections.abc import AsyncIterator, Iterable
 
 from ..backends.survey import BATCH, Reader, Survey
+from ..scripts.inspections import INSPECTED_KINDS, inspection_of
 from ..scripts.keys import Keys, check_name
-from ..scripts.looks import SEEN_KINDS, look_at
-from ..scripts.sight import Sight
+from ..scripts.view import NameView
 
 _GLOB = re.compile(r"([*?\[\]\\])")
 
@@ -37,29 +37,29 @@ class Namespace:
         encoded = self._keys.of("", pattern).lock.partition("{")[2][:-1]
         seen: set[tuple[str, str]] = set()
         async for keys in master.scan(f"{before}:{kind or '*'}:{{{encoded}}}*"):
-            found = {name for key in keys if (name := self._keys.read(key)) is not None and name[0] in SEEN_KINDS}
+            found = {name for key in keys if (name := self._keys.read(key)) is not None and name[0] in INSPECTED_KINDS}
             yield found - seen
             seen |= found
 
-    async def look(self, master: Reader, names: Iterable[tuple[str, str]]) -> list[Sight]:
+    async def inspect(self, master: Reader, names: Iterable[tuple[str, str]]) -> list[NameView]:
         """Return what a master has of these names. Cost: a round trip for every 500."""
-        sights: list[Sight] = []
+        views: list[NameView] = []
         wanted = sorted(names)
         for at in range(0, len(wanted), BATCH):
             now_ms = master.now_us // 1000
-            looks = [look_at(self._keys, kind, name, now_ms) for kind, name in wanted[at : at + BATCH]]
-            sights += [sight for sight in await master.look(looks) if sight is not None]
-        return sights
+            inspections = [inspection_of(self._keys, kind, name, now_ms) for kind, name in wanted[at : at + BATCH]]
+            views += [view for view in await master.inspect(inspections) if view is not None]
+        return views
 
-    async def find(self, pattern: str = "*", kind: str | None = None) -> list[Sight]:
+    async def find(self, pattern: str = "*", kind: str | None = None) -> list[NameView]:
         """Return all names that match, on all masters, sorted by name."""
-        sights: list[Sight] = []
+        views: list[NameView] = []
         for master in self.survey.masters:
             async for names in self.names(master, pattern, kind):
-                sights += await self.look(master, names)
-        return sorted(sights, key=lambda sight: (sight.name, sight.kind))
+                views += await self.inspect(master, names)
+        return sorted(views, key=lambda view: (view.name, view.kind))
 
-    async def everything(self, name: str, kinds: Iterable[str] = SEEN_KINDS) -> list[Sight]:
+    async def everything(self, name: str, kinds: Iterable[str] = INSPECTED_KINDS) -> list[NameView]:
         """Return what is known of one name, kind by kind, with its holders and its queue. Cost: a round trip; one
         more for the first, which asks for the server's clock.
         """
@@ -67,5 +67,5 @@ class Namespace:
         master = self.survey.serving(self._keys.of("lock", name).lock)
         if not master.ahead_us:
             await master.read([])
-        looks = [look_at(self._keys, kind, name, master.now_us // 1000, deep=True) for kind in kinds]
-        return [sight for sight in await master.look(looks) if sight is not None]
+        inspections = [inspection_of(self._keys, kind, name, master.now_us // 1000, deep=True) for kind in kinds]
+        return [view for view in await master.inspect(inspections) if view is not None]

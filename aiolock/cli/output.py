@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from ..scripts.sight import Sight
+from ..scripts.view import NameView
 from .duration import in_words
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -23,9 +23,9 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
 
 
-def facts_of(sight: Sight, deep: bool = False) -> dict[str, object]:
+def facts_of(view: NameView, deep: bool = False) -> dict[str, object]:
     """What JSON says of a name; only with `deep` the lists of holders and waiters."""
-    facts = dataclasses.asdict(sight)
+    facts = dataclasses.asdict(view)
     if not deep:
         del facts["holders"], facts["queue"]
     return {key: _rounded(value) for key, value in facts.items()}
@@ -40,23 +40,23 @@ def _rounded(value: object) -> object:
     return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def holder_of(sight: Sight) -> str:
+def holder_of(view: NameView) -> str:
     """Who was let in last, for people."""
-    return " ".join(filter(None, (sight.process, sight.metadata))).replace("\n", " ") or "-"
+    return " ".join(filter(None, (view.process, view.metadata))).replace("\n", " ") or "-"
 
 
-def row_of(sight: Sight) -> tuple[str, ...]:
+def row_of(view: NameView) -> tuple[str, ...]:
     """One line of a list, under `HEADINGS`."""
-    held = f"{sight.used}/{sight.capacity}" if sight.kind in ("semaphore", "latch") else str(sight.used)
+    held = f"{view.used}/{view.capacity}" if view.kind in ("semaphore", "latch") else str(view.used)
     return (
-        sight.kind,
-        sight.name,
-        sight.state,
-        holder_of(sight),
-        held if sight.kind not in ("condition", "once") else "-",
-        "-" if sight.ttl is None else in_words(sight.ttl),
-        str(sight.waiting),
-        "-" if sight.oldest_wait is None else in_words(sight.oldest_wait),
+        view.kind,
+        view.name,
+        view.state,
+        holder_of(view),
+        held if view.kind not in ("condition", "once") else "-",
+        "-" if view.ttl is None else in_words(view.ttl),
+        str(view.waiting),
+        "-" if view.oldest_wait is None else in_words(view.oldest_wait),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..backends.redis import ErrorReply
 from ..backends.survey import Reader
 from ..scripts.keys import Keys
-from ..scripts.sight import Command
+from ..scripts.view import Command
 from .finding import Finding, Level
 
 PROBED = "aiolock-doctor"

@@ -107,14 +107,14 @@ def _summary(frame: Frame) -> str:
 
 
 def _cells(row: Row) -> dict[str, str]:
-    sight = row.sight
+    view = row.view
     return {
-        "NAME": sight.name if sight.kind == "lock" else f"{sight.name} ({sight.kind})",
-        "STATE": sight.state,
-        "HOLDER": holder_of(sight),
-        "TTL": "" if sight.ttl is None else in_words(sight.ttl),
-        "WAITING": str(sight.waiting) if sight.waiting else "",
-        "OLDEST": "" if sight.oldest_wait is None else in_words(sight.oldest_wait),
+        "NAME": view.name if view.kind == "lock" else f"{view.name} ({view.kind})",
+        "STATE": view.state,
+        "HOLDER": holder_of(view),
+        "TTL": "" if view.ttl is None else in_words(view.ttl),
+        "WAITING": str(view.waiting) if view.waiting else "",
+        "OLDEST": "" if view.oldest_wait is None else in_words(view.oldest_wait),
         "PER S": f"{row.hand_offs:.1f}" if row.hand_offs else "",
     }
 

@@ -47,13 +47,13 @@ async def _once(connection: Connection, pattern: str) -> Frame:
     async with connection.names() as names:
         watched = Watched(names, pattern)
         for _ in range(LOOKS - 1):
-            await watched.look()
+            await watched.next_frame()
             await asyncio.sleep(PAUSE)
-        return await watched.look()
+        return await watched.next_frame()
 
 
 def _text(frame: Frame) -> str:
-    rows = [(*row_of(row.sight), f"{row.hand_offs:.1f}" if row.hand_offs else "-") for row in frame.rows]
+    rows = [(*row_of(row.view), f"{row.hand_offs:.1f}" if row.hand_offs else "-") for row in frame.rows]
     oldest = "" if frame.oldest_wait is None else f", the oldest for {in_words(frame.oldest_wait)}"
     head = f"{frame.held} held, {frame.waiting} waiting{oldest}; {frame.hand_offs:.1f} hand-offs/s seen"
     return "\n".join(filter(None, (head, columns([(*HEADINGS, "PER S"), *rows]) if rows else "")))
@@ -70,7 +70,7 @@ async def _live(connection: Connection, pattern: str, interval: float) -> None:
                 async with connection.names() as names:
                     watched, due = Watched(names, pattern), loop.time()
                     while not screen.left.is_set():
-                        frame = await watched.look()
+                        frame = await watched.next_frame()
                         if loop.time() >= due:
                             screen.show(frame)
                             due = loop.time() + interval

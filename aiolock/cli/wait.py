@@ -37,9 +37,9 @@ async def _wait(connection: Connection, name: str, timeout: float | None, kind: 
         async with asyncio.timeout(timeout), connection.names() as names:
             pause = FIRST
             while True:
-                sights = await names.everything(name, [kind])
-                taken = [sight for sight in sights if sight.taken]
-                if not taken and (sights or kind != "latch"):
+                views = await names.everything(name, [kind])
+                taken = [view for view in views if view.taken]
+                if not taken and (views or kind != "latch"):
                     return
                 last = f": held by {holder_of(taken[0])}" if taken and taken[0].process else ""
                 await asyncio.sleep(pause)

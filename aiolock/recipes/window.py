@@ -164,13 +164,13 @@ class Once:
         undo, which is written at once, has arrived. Cost: one round trip if the window has had its run; otherwise five
         (look, lock, begin, end, release), or two more than the first if another one has the lock just now.
         """
-        kept = await self._ask(self._calls.look(), "looking at")
+        kept = await self._ask(self._calls.last_run(), "looking at")
         if kept is not None and kept.status not in self._repeatable:
             return self._told(kept)
         attempt = self._lock.try_acquire()
         lease = await attempt
         if lease is None:
-            kept = await self._ask(self._calls.look(), "looking at")
+            kept = await self._ask(self._calls.last_run(), "looking at")
             if kept is not None and kept.status not in self._repeatable:
                 return self._told(kept)
             holder = attempt.holder
@@ -192,7 +192,7 @@ class Once:
 
         Cancellation: nothing changes. Cost: one round trip, read-only.
         """
-        kept = await self._ask(self._calls.look(), "looking at")
+        kept = await self._ask(self._calls.last_run(), "looking at")
         return None if kept is None else self._told(kept)
 
     async def forget(self) -> bool:

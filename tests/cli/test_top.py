@@ -14,7 +14,7 @@ from aiolock.backends.survey import Survey
 from aiolock.cli.frame import Frame, Row, Watched
 from aiolock.cli.namespace import Namespace
 from aiolock.cli.screen import picture
-from aiolock.scripts.sight import Sight
+from aiolock.scripts.view import NameView
 
 from .conftest import CommandLine
 from .test_looking import scene
@@ -28,11 +28,11 @@ async def test_one_frame(cli: CommandLine) -> None:
         async with LockManager(cli.url) as locks:
             for _ in range(3):
                 async with locks.lock("busy"):
-                    frame = await watched.look()
-    names = [row.sight.name for row in frame.rows]
-    assert (names[0], frame.rows[0].sight.waiting) == ("order:42", 2)
+                    frame = await watched.next_frame()
+    names = [row.view.name for row in frame.rows]
+    assert (names[0], frame.rows[0].view.waiting) == ("order:42", 2)
     assert {"catalog", "api", "jobs", "ready", "busy"} <= set(names)
-    assert [row.hand_offs > 0 for row in frame.rows if row.sight.name in ("busy", "api")].count(True) == 1
+    assert [row.hand_offs > 0 for row in frame.rows if row.view.name in ("busy", "api")].count(True) == 1
     assert frame.waiting == 5
     assert frame.oldest_wait is not None
 
@@ -41,10 +41,10 @@ async def test_a_name_that_appears_is_found(cli: CommandLine) -> None:
     """Kept by Watched._search: it begins anew when it is through."""
     async with LockManager(cli.url) as locks, Survey(cli.url) as survey:
         watched = Watched(Namespace(survey, "aiolock"), "*")
-        assert (await watched.look()).rows == ()
+        assert (await watched.next_frame()).rows == ()
         async with locks.lock("late"):
-            frames = [await watched.look() for _ in range(2)]
-        assert [row.sight.name for row in frames[-1].rows] == ["late"]
+            frames = [await watched.next_frame() for _ in range(2)]
+        assert [row.view.name for row in frames[-1].rows] == ["late"]
 
 
 async def test_json(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ async def test_json(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("width", "height"), [(100, 30), (60, 8), (30, 5), (20, 3)])
 def test_a_small_terminal(width: int, height: int) -> None:
     """Nothing is wider or higher than that, and what does not fit is counted."""
-    rows = tuple(Row(Sight("semaphore", f"name {number} " + "x" * 50, "held"), 0.0) for number in range(20))
+    rows = tuple(Row(NameView("semaphore", f"name {number} " + "x" * 50, "held"), 0.0) for number in range(20))
     console = Console(width=width, height=height, record=True, file=io.StringIO())
     console.print(picture(Frame(rows, ("localhost:6379",)), width, height))
     lines = console.export_text().splitlines()

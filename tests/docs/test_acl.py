@@ -13,8 +13,8 @@ import redis
 from aiolock import Lock, LockLost, LockManager, LossReason, recipes
 from aiolock.scripts import condition, latch, lock, multi, once, queue
 from aiolock.scripts.base import Script
+from aiolock.scripts.inspections import INSPECTED_KINDS, inspection_of
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.looks import SEEN_KINDS, look_at
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.cluster import Cluster
@@ -53,8 +53,8 @@ CONNECTION = {
 }
 OF_VIEWERS = {
     command[0].lower()
-    for kind in SEEN_KINDS
-    for command in look_at(Keys("aiolock"), kind, "a", now_ms=1, deep=True).commands
+    for kind in INSPECTED_KINDS
+    for command in inspection_of(Keys("aiolock"), kind, "a", now_ms=1, deep=True).commands
 }
 OF_SENTINELS = {"sentinel|get-master-addr-by-name", "sentinel|master"}
 USER = "locks"

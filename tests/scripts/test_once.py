@@ -33,7 +33,7 @@ def held(side: Side, owner: str = "m:1", calls: LockCalls = LOCK) -> int:
 
 
 def status(side: Side) -> str | None:
-    kept = side.run(ONCE.look())
+    kept = side.run(ONCE.last_run())
     return None if kept is None else kept.status
 
 
@@ -43,7 +43,7 @@ def begin(fence: int, *repeatable: str) -> Call[Any]:
 
 def test_a_run_begins_and_ends(side: Side) -> None:
     fence = held(side)
-    assert side.run(ONCE.look()) is None
+    assert side.run(ONCE.last_run()) is None
     kept = side.run(begin(fence))
     assert kept is not None
     assert (kept.mine, kept.fence, kept.status, kept.by) == (True, fence, "running", "web:1")
@@ -129,7 +129,7 @@ def test_what_an_undone_run_had_replaced_is_the_last_run_again(side: Side, copie
     side.run(ONCE.begin(later, WINDOW, ["failed"], "web:2"))
     for _ in range(copies):
         side.run(ONCE.undo(later))
-    kept = side.run(ONCE.look())
+    kept = side.run(ONCE.last_run())
     assert kept is not None
     assert (kept.fence, kept.status, kept.by) == (fence, "failed", "web:1")
     assert WINDOW // 3 - SLACK < side.pttl(RECORD) <= WINDOW // 3
@@ -176,7 +176,7 @@ steps = st.one_of(
     step("finish", fences, statuses),
     step("undo", fences),
     step("forget"),
-    step("look"),
+    step("last_run"),
     step("spoil"),
 )
 
@@ -217,7 +217,7 @@ class World:
             "finish": lambda: self.once.finish(fence, step.facts[1]),
             "undo": lambda: self.once.undo(fence),
             "forget": self.once.forget,
-            "look": self.once.look,
+            "last_run": self.once.last_run,
         }
         try:
             kept = side.run(calls[step.kind]())
@@ -238,7 +238,7 @@ ACQUIRE, BEGIN, FINISH = Step("acquire", ("m:1",)), Step("begin", (0, [])), Step
 
 @examples(25)
 @given(sequence=st.lists(steps, min_size=1, max_size=20))
-@example(sequence=[ACQUIRE, BEGIN, FINISH, BEGIN, Step("begin", (0, ["failed"])), Step("release"), Step("look")])
+@example(sequence=[ACQUIRE, BEGIN, FINISH, BEGIN, Step("begin", (0, ["failed"])), Step("release"), Step("last_run")])
 @example(
     sequence=[
         ACQUIRE,
@@ -249,7 +249,7 @@ ACQUIRE, BEGIN, FINISH = Step("acquire", ("m:1",)), Step("begin", (0, [])), Step
         Step("finish", (1, "failed")),
     ]
 )
-@example(sequence=[ACQUIRE, Step("spoil"), BEGIN, FINISH, Step("look"), Step("forget")])
+@example(sequence=[ACQUIRE, Step("spoil"), BEGIN, FINISH, Step("last_run"), Step("forget")])
 def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     world = World(sides())
     for one in sequence:

@@ -11,11 +11,11 @@ from .decode import KeptRun as KeptRun
 
 RUN = ("lock/clock", "lock/state", "run")
 
-LOOK = Script(__name__, "look", twins.look, decode.kept_run, prelude=RUN)
+LAST_RUN = Script(__name__, "last_run", twins.last_run, decode.kept_run, prelude=RUN)
 BEGIN = Script(__name__, "begin", twins.begin, decode.kept_run, decode.not_kept, RUN)
 FINISH = Script(__name__, "finish", twins.finish, decode.flag, decode.not_kept)
 UNDO = Script(__name__, "undo", twins.undo, decode.flag, decode.not_kept, ("lock/clock",))
-SCRIPTS = (LOOK, BEGIN, FINISH, UNDO)
+SCRIPTS = (LAST_RUN, BEGIN, FINISH, UNDO)
 
 
 class OnceCalls:
@@ -34,8 +34,8 @@ class OnceCalls:
         self.name: str = name
         self._keys = (keys.of("lock", name).lock, keys.of(self.kind, name).lock)
 
-    def look(self) -> Call[KeptRun | None]:
-        return Call(self.name, LOOK, self._keys, (), unanswered=lambda: True)
+    def last_run(self) -> Call[KeptRun | None]:
+        return Call(self.name, LAST_RUN, self._keys, (), unanswered=lambda: True)
 
     def begin(self, fence: int, window_ms: int, repeatable: Sequence[str], by: str) -> Call[KeptRun | None]:
         """Begin a run under the hold with this fence, however often this is executed."""

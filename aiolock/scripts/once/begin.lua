@@ -1,7 +1,7 @@
 -- begin: begins a run, under the lock's hold, unless this window has had its run. Follows run.
 -- KEYS    state of the lock, record
 -- ARGV    fence of the hold, window ms, which ends allow another run (names with spaces around each), by
--- returns {1, fence, status, age ms, left ms, by} (this run) | {0, …} (that one, as look)
+-- returns {1, fence, status, age ms, left ms, by} (this run) | {0, …} (that one, as last_run)
 -- The window begins with each run; the one that it replaces is kept beside it, for undo. A copy of the request finds its
 -- own run; one that comes after the hold changes nothing.
 -- If a command is denied: reads and PEXPIRE come before HSET, so no record is left without an expiry.

@@ -9,7 +9,7 @@ from ..lock.name import Name
 from ..store import Store
 
 
-def look(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+def last_run(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     return Record(store, keys).told(0)
 
 

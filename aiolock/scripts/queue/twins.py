@@ -141,10 +141,10 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
 
 
 def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    return batch(split(Run(store, args[:2]), keys, args[2:], 2, 5), (look, extend))
+    return batch(split(Run(store, args[:2]), keys, args[2:], 2, 5), (open_name, extend))
 
 
-def look(part: Part) -> TwinReply:
+def open_name(part: Part) -> TwinReply:
     part.state(part.args[3])
     return None
 

@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 
 from ..keys import Keys
-from ..sight import Command, SeenHolder, SeenWaiter, Sight, number_of, pairs_of, short, text_of, told
+from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, short, text_of, told
 
 _STATE = re.compile(r"(\S+) (\d+) \d+ (\d+) (\d) (\d+) (.*)", re.DOTALL)
 MOST = 1000
 """How many places of a queue are listed at most."""
 
 
-class LockLook:
-    """Looks at one lock; implements `Look`.
+class LockInspection:
+    """Looks at one lock; implements `Inspection`.
 
     Args:
         keys: names the keys.
@@ -34,8 +34,8 @@ class LockLook:
         if deep:
             self.commands = [*self.commands, ("HGETALL", alive)]
 
-    def decode(self, replies: Sequence[object], now_us: int) -> Sight | None:
-        """See `Look.decode`."""
+    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
+        """See `Inspection.decode`."""
         waiting, places = number_of(replies[1]), pairs_of(replies[2])
         found = _STATE.fullmatch(text_of(replies[0]) or ("- 0 0 0 0 0 " if waiting else ""))
         if found is None:
@@ -45,8 +45,8 @@ class LockLook:
         live, (process, more) = ttl > 0, told(metadata)
         abandoned = dirty == "1" if owner == "-" else depth != "0"
         state = ("held" if depth != "0" else "granted") if live else "abandoned" if abandoned else "free"
-        holder = SeenHolder(short(owner), process, more, int(fence), int(depth), 1, max(0, ttl) / 1000)
-        return Sight(
+        holder = HolderView(short(owner), process, more, int(fence), int(depth), 1, max(0, ttl) / 1000)
+        return NameView(
             "lock",
             self._name,
             state,
@@ -61,7 +61,7 @@ class LockLook:
             queue=self._queue(places, replies, now_us),
         )
 
-    def _queue(self, places: list[tuple[str, str]], replies: Sequence[object], now_us: int) -> tuple[SeenWaiter, ...]:
+    def _queue(self, places: list[tuple[str, str]], replies: Sequence[object], now_us: int) -> tuple[WaiterView, ...]:
         if len(replies) < 4:
             return ()
         alive = dict(pairs_of(replies[3]))
@@ -71,7 +71,7 @@ class LockLook:
             until = int(alive.get(manager, "0").rstrip("+"))
             wants = "task" if rest.startswith("f") else "lock"
             waited = _waited(number, now_us)
-            waiters.append(SeenWaiter(position, short(owner), "", wants, 1, waited, until > now_us // 1000))
+            waiters.append(WaiterView(position, short(owner), "", wants, 1, waited, until > now_us // 1000))
         return tuple(waiters)
 
 

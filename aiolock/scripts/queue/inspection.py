@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..keys import Keys
-from ..sight import Command, SeenHolder, SeenWaiter, Sight, number_of, pairs_of, short, text_of, told
+from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, short, text_of, told
 from .records import Holder, Summary, Waiter, read
 
 FIRST = 10**15
@@ -14,8 +14,8 @@ FULL = 2**31
 """What a writer takes."""
 
 
-class QueueLook:
-    """Looks at one name with a capacity; implements `Look`.
+class QueueInspection:
+    """Looks at one name with a capacity; implements `Inspection`.
 
     Args:
         keys: names the keys.
@@ -39,8 +39,8 @@ class QueueLook:
         if deep:
             self.commands = [*self.commands, ("HGETALL", state), ("ZRANGE", order, "0", "-1", "WITHSCORES")]
 
-    def decode(self, replies: Sequence[object], now_us: int) -> Sight | None:
-        """See `Look.decode`."""
+    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
+        """See `Inspection.decode`."""
         text = text_of(replies[0])
         if not text:
             return None
@@ -57,7 +57,7 @@ class QueueLook:
         if self._kind == "rw":
             used = live
         process, metadata = told(summary.metadata) if live else ("", None)
-        return Sight(
+        return NameView(
             self._kind,
             self._name,
             state,
@@ -73,16 +73,16 @@ class QueueLook:
             queue=queue,
         )
 
-    def _lists(self, replies: Sequence[object], now_us: int) -> tuple[tuple[SeenHolder, ...], tuple[SeenWaiter, ...]]:
+    def _lists(self, replies: Sequence[object], now_us: int) -> tuple[tuple[HolderView, ...], tuple[WaiterView, ...]]:
         records = dict(pairs_of(replies[4]))
-        holders: list[SeenHolder] = []
-        waiters: list[SeenWaiter] = []
+        holders: list[HolderView] = []
+        waiters: list[WaiterView] = []
         for owner, score in pairs_of(replies[5]):
             record, left = read(records.get(owner)), float(score) - now_us / 1000
             if isinstance(record, Holder) and left > 0:
                 permits = 1 if self._kind == "rw" and record.weight < FULL else record.weight
                 holders.append(
-                    SeenHolder(short(owner), "", None, int(record.fence), record.depth, permits, left / 1000)
+                    HolderView(short(owner), "", None, int(record.fence), record.depth, permits, left / 1000)
                 )
             elif isinstance(record, Waiter):
                 process, _ = told(record.metadata)
@@ -91,5 +91,5 @@ class QueueLook:
                 permits = record.weight if self._kind == "semaphore" else 1
                 waited = max(0.0, (now_us - float(score)) / 1e6)
                 alive = record.alive > now_us // 1000
-                waiters.append(SeenWaiter(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
+                waiters.append(WaiterView(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
         return tuple(holders), tuple(waiters)

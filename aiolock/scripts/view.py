@@ -14,7 +14,7 @@ Command = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SeenHolder:
+class HolderView:
     """One holder of a name.
 
     Attributes:
@@ -37,7 +37,7 @@ class SeenHolder:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenWaiter:
+class WaiterView:
     """One place in a queue.
 
     Attributes:
@@ -60,7 +60,7 @@ class SeenWaiter:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class NameView:
     """One name of one kind, as the server has it at one moment.
 
     Attributes:
@@ -92,8 +92,8 @@ class Sight:
     capacity: int = 1
     waiting: int = 0
     oldest_wait: float | None = None
-    holders: tuple[SeenHolder, ...] = ()
-    queue: tuple[SeenWaiter, ...] = ()
+    holders: tuple[HolderView, ...] = ()
+    queue: tuple[WaiterView, ...] = ()
 
     @property
     def taken(self) -> bool:
@@ -101,7 +101,7 @@ class Sight:
         return self.state in ("held", "granted", "full", "read", "write", "closed", "running")
 
 
-class Look(Protocol):
+class Inspection(Protocol):
     """How to look at one name of one kind.
 
     Attributes:
@@ -110,7 +110,7 @@ class Look(Protocol):
 
     commands: Sequence[Command]
 
-    def decode(self, replies: Sequence[object], now_us: int) -> Sight | None:
+    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
         """Return what the replies to `commands` say; None if the server knows nothing of it.
 
         Args:
