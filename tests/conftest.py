@@ -314,8 +314,8 @@ def sentinels(shared_sentinels: SentinelSet) -> Iterator[SentinelSet]:
 
 @pytest.fixture
 def own_sentinels() -> Iterator[SentinelSet]:
-    """A master, a replica and three Sentinels for this test alone, which replace a master silent for one second."""
-    with start_sentinels(down_after=1.0) as sentinels:
+    """A master, a replica and three Sentinels for this test alone."""
+    with start_sentinels() as sentinels:
         meet(sentinels.servers[0])
         yield sentinels
 

@@ -57,6 +57,8 @@ class Access(NamedTuple):
 
 
 OPEN = Access()
+OURS = "tests"
+"""What the servers call the connections of the tests' own clients."""
 
 
 def start(access: Access, *options: str) -> RedisServer:

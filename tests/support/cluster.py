@@ -12,7 +12,7 @@ from typing import Literal
 import redis
 from redis.crc import key_slot
 
-from .access import OPEN, Access
+from .access import OPEN, OURS, Access
 from .cluster_node import BUS, ClusterNode
 from .folder import Folder
 from .scripting import wait_until
@@ -184,10 +184,10 @@ class Cluster:
         return served and linked and well and all(one == maps[0] for one in maps)
 
     async def until(self, check: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-        """Ask again and again, and let the loop run meanwhile."""
+        """Ask again and again, in another thread: servers may be slow, and the loop has locks to renew."""
         try:
             async with asyncio.timeout(seconds):
-                while not check():  # noqa: ASYNC110 - servers announce nothing
+                while not await asyncio.to_thread(check):  # noqa: ASYNC110 - servers announce nothing
                     await asyncio.sleep(0.01)
         except TimeoutError:
             said = [node.text(*words) for node in self.running for words in (("CLUSTER", "NODES"), ("ROLE",))]
@@ -221,7 +221,7 @@ class Cluster:
         """How many clients are connected to all servers that run, besides those of this object and of the servers."""
         types = ("NORMAL", "PUBSUB")
         lists = [node.text("CLIENT", "LIST", "TYPE", type) for node in self.running for type in types]
-        return sum(len(lines.splitlines()) for lines in lists) - len(self.running)
+        return sum(f" name={OURS} " not in line for lines in lists for line in lines.splitlines())
 
     def _set_timeout(self, seconds: float) -> None:
         for node in self.running:

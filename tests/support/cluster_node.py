@@ -10,7 +10,7 @@ import pytest
 from aiolock.testing.server import RedisServer, ServerError
 
 from . import redis_cli
-from .access import OPEN, Access, start
+from .access import OPEN, OURS, Access, start
 from .installed import at_least
 from .replication import QUICKLY
 
@@ -33,7 +33,7 @@ class ClusterNode:
     def __init__(self, folder: Path, *options: str, access: Access = OPEN) -> None:
         self.server = _start(folder, options, access)
         self.url = access.url(self.server)
-        self.link = redis_cli.client(self.url)
+        self.link = redis_cli.client(self.url, client_name=OURS)
         self.id = self.text("CLUSTER", "MYID")
         self.running = True
 

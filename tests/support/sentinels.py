@@ -15,7 +15,7 @@ import redis
 from aiolock.testing.server import RedisServer, ServerError
 
 from . import redis_cli
-from .access import Access, start
+from .access import OURS, Access, start
 from .folder import Folder
 from .replication import QUICKLY
 from .scripting import wait_until
@@ -23,6 +23,8 @@ from .scripting import wait_until
 SERVICE = "mymaster"
 COUNT, QUORUM = 3, 2
 START_SECONDS = 30.0
+USUAL_MS, OFTEN_MS = 10_000, 100
+"""How often Sentinels ask each server what it is."""
 
 
 class SentinelSet:
@@ -46,7 +48,7 @@ class SentinelSet:
         self.access = access
         self.sentinel_access = sentinel_access
         self._links = {
-            server.port: redis_cli.client(how.url(server))
+            server.port: redis_cli.client(how.url(server), client_name=OURS)
             for group, how in ((servers, access), (sentinels, sentinel_access))
             for server in group
         }
@@ -90,7 +92,7 @@ class SentinelSet:
     def clients(self, server: RedisServer) -> int:
         """How many clients are connected to one of the five, besides that of this object and Sentinels."""
         found = self.link(server).client_list(_type="normal")
-        return sum(not client["name"].startswith("sentinel-") for client in found) - 1
+        return sum(client["name"] != OURS and not client["name"].startswith("sentinel-") for client in found)
 
     # Faults.
 
@@ -138,15 +140,17 @@ class SentinelSet:
         self._stopped.discard(server.port)
 
     async def until(self, check: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-        """Ask again and again, and let the loop run meanwhile."""
+        """Ask again and again, in another thread: servers may be slow, and the loop has locks to renew."""
         async with asyncio.timeout(seconds):
-            while not check():  # noqa: ASYNC110 - Sentinels announce it to subscribers only
+            while not await asyncio.to_thread(check):  # noqa: ASYNC110 - servers announce nothing
                 await asyncio.sleep(0.01)
 
     # Between tests.
 
     def ok(self) -> bool:
-        """All run, all Sentinels know each other and name one master, and its replica is fit to follow it."""
+        """All run, all Sentinels know each other and name one master, and take its replica for one that is fit to
+        follow it.
+        """
         if self._stopped:
             return False
         try:
@@ -168,7 +172,15 @@ class SentinelSet:
         state: Any = link.sentinel_master(SERVICE)
         replicas: Any = link.sentinel_slaves(SERVICE)
         well = state["flags"] in ("master", {"master"}) and int(state["num-other-sentinels"]) == COUNT - 1
-        return well and [replica["flags"] for replica in replicas] in (["slave"], [{"slave"}])
+        if not well or [replica["flags"] for replica in replicas] not in (["slave"], [{"slave"}]):
+            return False
+        # A Sentinel that takes it for a master would soon undo its promotion (+convert-to-slave).
+        return self.reported(sentinel) == "slave"
+
+    def reported(self, sentinel: RedisServer) -> str:
+        """What the replica said that it is, when the Sentinel last asked it: "master" or "slave"."""
+        (replica,) = self.link(sentinel).sentinel_slaves(SERVICE)
+        return str(replica["role-reported"])
 
     def calm(self) -> None:
         """Make everybody run, with one master and one replica, and delete every key."""
@@ -195,13 +207,21 @@ class SentinelSet:
             master, other = self.master(), self.replica()
             if self.role(master) == self.role(other) == "master":
                 self.link(other).replicaof(master.host, str(master.port))
-        return self.ok()
+        agreed = self.ok()
+        self._ask_every(USUAL_MS if agreed else OFTEN_MS)
+        return agreed
 
     def close(self) -> None:
         for server in (*self.sentinels, *self.servers):
             self.link(server).close()
             server.kill()
             server.stop()
+
+    def _ask_every(self, ms: int) -> None:
+        """How often Sentinels ask servers what they are; before Redis 7 that cannot be changed."""
+        for sentinel in self._running(self.sentinels):
+            with contextlib.suppress(redis.exceptions.ResponseError):
+                self.link(sentinel).execute_command("SENTINEL", "DEBUG", "INFO-PERIOD", ms)
 
     def _failing_over(self) -> bool:
         states: list[Any] = [self.link(sentinel).sentinel_master(SERVICE) for sentinel in self.sentinels]
@@ -240,7 +260,8 @@ def start_sentinels(
     """Start all five, and return once a failover would succeed. Stop them at the end.
 
     Args:
-        down_after: seconds after which a Sentinel takes a silent master for dead.
+        down_after: seconds after which a Sentinel takes a silent master for dead. It may need one second before it asks
+            a new master for the first time, so it needs more than that.
         failover_timeout: seconds, of the Sentinels; they try no second failover before twice that has passed.
         password: of the servers.
         sentinel_password: of the Sentinels.

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.takes_long
 
 
 async def test_a_failover_back_and_forth(sentinels: SentinelSet) -> None:
+    others = sentinels.sentinels[1:]
     for _ in range(2):
         old, new = sentinels.master(), sentinels.replica()
         assert sentinels.role(old) == "master"
@@ -18,8 +19,10 @@ async def test_a_failover_back_and_forth(sentinels: SentinelSet) -> None:
         assert sentinels.failover() is new
         await sentinels.failed_over(new)
         assert sentinels.role(old) == "master"  # for ten seconds more: nobody has told it
+        await sentinels.until(lambda: "master" in map(sentinels.reported, others))
         sentinels.calm()
         assert sentinels.replica() is old
+        assert {sentinels.reported(sentinel) for sentinel in sentinels.sentinels} == {"slave"}
 
 
 async def test_a_master_that_is_killed_is_replaced_and_comes_back(own_sentinels: SentinelSet) -> None:
