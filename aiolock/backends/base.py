@@ -97,9 +97,9 @@ class Backend(Protocol):
         Cancellation: the connection is closed.
         """
 
-    def place(self, key: str) -> int:
-        """Where `key` is: one request can have only keys of one place. The same for all processes, and for good: 0 on
-        one server, on a cluster the key's slot.
+    def slot(self, key: str) -> int:
+        """The slot of `key` in a cluster, the same for all processes and for good; 0 without a cluster. One request can
+        have only keys of one slot.
         """
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:

@@ -73,8 +73,8 @@ class MemoryBackend:
             )
         self._loop = asyncio.get_running_loop()
 
-    def place(self, key: str) -> int:
-        """See `Backend.place`."""
+    def slot(self, key: str) -> int:
+        """See `Backend.slot`."""
         return 0
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:

@@ -121,9 +121,9 @@ class ReplicatedBackend:
             await _close_at_once(self._plain)
             raise
 
-    def place(self, key: str) -> int:
-        """See `Backend.place`."""
-        return self._plain.place(key)
+    def slot(self, key: str) -> int:
+        """See `Backend.slot`."""
+        return self._plain.slot(key)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`; in order for each name, and at once unless a call about it is unsettled on the other

@@ -1,4 +1,4 @@
-"""Runs a request about several places: its parts, each where its keys are."""
+"""Runs a request about several slots: its parts, each where its keys are."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class GatherCalls(Calls, Protocol):
 
     @property
     def groups(self) -> Sequence[GatherCalls]:
-        """The requests about the names of each place, in the order in which every process takes them. Only these
+        """The requests about the names of each slot, in the order in which every process takes them. Only these
         acquire, refresh and give back; a single one is for all names.
         """
 

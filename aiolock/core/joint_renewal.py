@@ -1,4 +1,4 @@
-"""A renewal of names in several places: a line in the request to each, and one verdict."""
+"""A renewal of names in several slots: a line in the request to each, and one verdict."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Judged(Protocol):
 
 
 class JointRenewal:
-    """Passes on a loss as soon as one place tells of it, and an extension once all places have extended it.
+    """Passes on a loss as soon as one slot tells of it, and an extension once all slots have extended it.
 
     Args:
         renewal: what is renewed.
-        count: in how many places.
+        count: in how many slots.
     """
 
     __slots__ = ("_doubtful", "_left", "_pttl", "_renewal", "_sent_at")
@@ -34,10 +34,10 @@ class JointRenewal:
         self._left = count
         self._pttl = math.inf
         self._sent_at = math.inf
-        self._doubtful = False  # one place gave no verdict, and the renewal knows
+        self._doubtful = False  # one slot gave no verdict, and the renewal knows
 
     def judged(self, outcome: Any, sent_at: float) -> None:
-        """The verdict of one place on what was written at `sent_at`."""
+        """The verdict of one slot on what was written at `sent_at`."""
         if isinstance(outcome, Renewed):
             self._left -= 1
             self._pttl, self._sent_at = min(self._pttl, outcome.pttl), min(self._sent_at, sent_at)
@@ -48,7 +48,7 @@ class JointRenewal:
             self._renewal.judged(outcome, sent_at)
 
     def unknown(self, error: BackendError) -> None:
-        """One place gave no verdict."""
+        """One slot gave no verdict."""
         if not self._doubtful:
             self._doubtful = True
             self._renewal.unknown(error)

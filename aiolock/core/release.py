@@ -207,7 +207,7 @@ class PendingRelease:
             now = self._runtime.clock.now()
             if self._in_time(now):
                 if self._call is not None and self._call.parts:
-                    self._resent = True  # some places may have done it
+                    self._resent = True  # some slots may have done it
                 self._call = None
                 self._attempts += 1
                 self._runtime.ending.add(self._owner)

@@ -46,14 +46,14 @@ class Renewals:
         self._observers = observers
 
     def write(self, renewals: Iterable[Renewable]) -> None:
-        """Ask for all of them, in as few requests as possible: one request has keys of one place."""
-        place = self._backend.place
+        """Ask for all of them, in as few requests as possible: one request has keys of one slot."""
+        slot = self._backend.slot
         batches: dict[tuple[Batch, int], list[Asked]] = {}
         for renewal in renewals:
             try:
                 batch, part = renewal.part()
-                for one in _by_place(renewal, part) if isinstance(part, JointPart) else ((renewal, part),):
-                    batches.setdefault((batch, place(one[1].keys[0])), []).append(one)
+                for one in _by_slot(renewal, part) if isinstance(part, JointPart) else ((renewal, part),):
+                    batches.setdefault((batch, slot(one[1].keys[0])), []).append(one)
             except Exception:
                 logger.exception("an error in a renewal; the others continue")
         for (batch, _), asked in batches.items():
@@ -99,6 +99,6 @@ def _chunks(asked: list[Asked]) -> Iterator[list[Asked]]:
         yield chunk
 
 
-def _by_place(renewal: Renewable, part: JointPart) -> list[Asked]:
+def _by_slot(renewal: Renewable, part: JointPart) -> list[Asked]:
     joint = JointRenewal(renewal, len(part.parts))
     return [(joint, one) for one in part.parts]

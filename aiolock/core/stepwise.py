@@ -1,4 +1,4 @@
-"""How one owner gets to hold names in several places: one place after the other."""
+"""How one owner gets to hold names in several slots: one slot after the other."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger: Log = Log("aiolock.queue")
 
 
 class Stepwise(Gathering):
-    """An entry that wants names in several places.
+    """An entry that wants names in several slots.
 
-    No request reaches two places, so it takes the groups of names one after the other, each as `Gathering` does: first
-    the one whose place is the lowest. All processes have the same order, so no two of them ever wait for each other.
+    No request reaches two slots, so it takes the groups of names one after the other, each as `Gathering` does: first
+    the one whose slot is the lowest. All processes have the same order, so no two of them ever wait for each other.
     Meanwhile it holds, and renews, the groups that it has. If one of them is lost, it gives back all of them at once,
     and the process asks anew.
 
@@ -34,7 +34,7 @@ class Stepwise(Gathering):
 
     Args:
         queue: the names' local queue.
-        owner: the id, the same in all places.
+        owner: the id, the same in all slots.
         asker: the waiter whose options it asks with.
         waiter: the only one that can take it; None for the first of the process when it is granted.
     """
@@ -87,7 +87,7 @@ class Stepwise(Gathering):
         """Whether it has all groups, and only raises their fences."""
         return self.state is ASKING and len(self._held) == len(self._all.groups)
 
-    # From one place to the next.
+    # From one slot to the next.
 
     def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
         """The outcome of a request that was written at `sent_at`."""
@@ -103,7 +103,7 @@ class Stepwise(Gathering):
         queue, calls = self.queue, self._calls
         runtime = queue.runtime
         runtime.fences.heard(outcome.fence)  # the next one's is greater
-        queue.replies -= 1  # those that wait have no answer before all places have answered
+        queue.replies -= 1  # those that wait have no answer before all slots have answered
         grant = Grant(outcome, sent_at, self.asker.policy)
         foothold = Foothold(self, calls, grant, runtime.clock, runtime.scheduler, self._lost_group)
         self._held += (foothold,)
@@ -122,7 +122,7 @@ class Stepwise(Gathering):
         scheduler.schedule(self, clock.now())
 
     def _enter(self, outcome: Renewed, sent_at: float) -> None:
-        """All places say that it has their names, with one fence."""
+        """All slots say that it has their names, with one fence."""
         fence = self._held[-1].fence
         self._let_go()
         self.queue.replies += 1

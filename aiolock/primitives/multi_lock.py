@@ -31,7 +31,7 @@ class MultiLock(Reentrant):
     holds the same names nests; one that holds only some of them gets `NotAcquired`. There is one lease and one fence
     for all names, lost if one of them is.
 
-    While it waits it may reserve some of the names in one place, so that it gets in however much others use them; it
+    While it waits it may reserve some of the names in one slot, so that it gets in however much others use them; it
     gives them back after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that
     it is granted before the last.
 
@@ -50,7 +50,7 @@ class MultiLock(Reentrant):
     contention: ClassVar[Contention] = Contention(exclusive=True, overlapping=True)
 
     def __init__(self, runtime: Runtime, names: tuple[str, ...], policy: Policy) -> None:
-        super().__init__(runtime, multi_calls(runtime.keys, names, runtime.backend.place), policy)
+        super().__init__(runtime, multi_calls(runtime.keys, names, runtime.backend.slot), policy)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ class GuardedWrites:
         if hold is not self._hold:  # it waited for a condition, and has a new fence
             self._hold, self._permit = hold, _permit(lease)
         permitted = self._permit
-        self._check_places(keys)
+        self._check_slots(keys)
         async with _turns.setdefault(hold, asyncio.Lock()):
             for _ in range(2):
                 lease.ensure()
@@ -259,11 +259,11 @@ class GuardedWrites:
             raise hold.loss()
         hold.raise_failure()
 
-    def _check_places(self, keys: Sequence[str | bytes]) -> None:
-        place, own = self._lease._home.runtime.backend.place, self._permit.keys
+    def _check_slots(self, keys: Sequence[str | bytes]) -> None:
+        slot, own = self._lease._home.runtime.backend.slot, self._permit.keys
         for key in (*own, *keys):
             text = key.decode(errors="replace") if isinstance(key, bytes) else key
-            if place(text) != place(own[0]):
+            if slot(text) != slot(own[0]):
                 tag = own[0][own[0].index("{") : own[0].index("}") + 1]
                 raise ConfigurationError(
                     self._lease.name,

@@ -149,7 +149,7 @@ class Call(Generic[R]):
         sent_at: clock time, in seconds, just before the write whose reply this is; 0.0 until then.
         writes: how often it was written. 0: the server cannot have seen it.
         withdrawn: set it while `writes` is 0, and the call is never written.
-        parts: what is written instead, if its keys are in several places: see `JointCall`.
+        parts: what is written instead, if its keys are in several slots: see `JointCall`.
         future: its result, if it is awaited; others may cancel it or fail it at any time.
         refused: gets the server's error reply, and decides what becomes of the call; set by whoever writes it.
         misses: how often it was refused without having run, and written again.

@@ -1,4 +1,4 @@
-"""Several requests that are one for whoever made them: each has the keys of one place."""
+"""Several requests that are one for whoever made them: each has the keys of one slot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = Any
 
 
 class JointPart(Part):
-    """A line that is about several places: a part for each.
+    """A line that is about several slots: a part for each.
 
     Args:
         parts: their lines.
@@ -30,11 +30,11 @@ class JointPart(Part):
 
 
 class JointCall(Call[R]):
-    """A request about keys in several places. A backend runs its parts, each where its keys are.
+    """A request about keys in several slots. A backend runs its parts, each where its keys are.
 
     Args:
         name: the lock the request is about, for errors.
-        parts: one request for each place; they are written at once, in this order.
+        parts: one request for each slot; they are written at once, in this order.
         join: makes one result of theirs; called with each of them, in their order, whenever one is answered. None: it
             needs more of them.
     """

@@ -320,7 +320,7 @@ async def test_keys_in_another_slot() -> None:
     """Refused before anything is sent; the message says how to name them."""
     backend, client = MemoryBackend(), Recorder()
     async with LockManager(backend) as locks, locks.lock("a}b") as lease, locks.multi_lock("c", "d") as several:
-        backend.place = slot_of  # type: ignore[method-assign]
+        backend.slot = slot_of  # type: ignore[method-assign]
         writes = guard(lease, client)
         await writes.set("{a%7Db}:state", "paid")
         for key in ("elsewhere", b"elsewhere", b"\xff"):
@@ -328,7 +328,7 @@ async def test_keys_in_another_slot() -> None:
                 await writes.delete("{a%7Db}:state", key)
         with pytest.raises(ConfigurationError, match="slot"):
             await guard(several, client).set("{c}", 1)
-        del backend.place
+        del backend.slot
     assert len(client.sent) == 1
 
 

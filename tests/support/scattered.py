@@ -1,4 +1,4 @@
-"""Several memory backends as one, each with the names of some places: a cluster without servers."""
+"""Several memory backends as one, each with the names of some slots: a cluster without servers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NAME = re.compile(r"\{(.)")
 
 
 class Scattered:
-    """The place of a name is the code of its first character: "a1" and "a2" are together, "b" is behind them.
+    """The slot of a name is the code of its first character: "a1" and "a2" are together, "b" is behind them.
 
-    A request about two places is an error, as on a cluster.
+    A request about two slots is an error, as on a cluster.
 
     Args:
-        nodes: places are dealt out among them in turn: with two, "b" and "d" are on the first.
+        nodes: slots are dealt out among them in turn: with two, "b" and "d" are on the first.
     """
 
     db = 0
@@ -34,7 +34,7 @@ class Scattered:
         self.nodes = nodes
         self.clock: Clock = nodes[0].clock
         self.ran: list[str] = []
-        """Scripts and their places, in the order in which they were written, like "acquire a"."""
+        """Scripts and their slots, in the order in which they were written, like "acquire a"."""
         self.refuse = ""
         """Such a script, which its server refuses for the time being."""
         self.before: Callable[[Call[Any]], None] = lambda call: None
@@ -48,7 +48,7 @@ class Scattered:
         """The node of a lock's name."""
         return self.nodes[ord(name[0]) % len(self.nodes)]
 
-    def place(self, key: str) -> int:
+    def slot(self, key: str) -> int:
         found = _NAME.search(key)
         assert found is not None, key
         return ord(found[1])
@@ -62,16 +62,16 @@ class Scattered:
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         if call.parts:
             return spread(call, self.post)
-        places = {self.place(key) for key in call.keys}
-        assert len(places) == 1, f"CROSSSLOT {call}: {call.keys}"
-        (place,) = places
-        self.ran.append(f"{call.script.name} {chr(place)}")
+        slots = {self.slot(key) for key in call.keys}
+        assert len(slots) == 1, f"CROSSSLOT {call}: {call.keys}"
+        (slot,) = slots
+        self.ran.append(f"{call.script.name} {chr(slot)}")
         self.before(call)
         if self.refuse == self.ran[-1]:
             future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_soon(finish, call, future, BackendError(call.name, "TRYAGAIN", True))
             return future
-        return self.nodes[place % len(self.nodes)].run(call)
+        return self.nodes[slot % len(self.nodes)].run(call)
 
     def post(self, call: Call[Any]) -> None:
         self.run(call)

@@ -48,13 +48,13 @@ async def test_renewals_of_one_moment_leave_in_chunks() -> None:
 
 
 class Scattered(Choosy):
-    """Keeps each name in a place of its own."""
+    """Keeps each name in a slot of its own."""
 
-    def place(self, key: str) -> int:
+    def slot(self, key: str) -> int:
         return hash(key.split("{")[1].split("}")[0])
 
 
-async def test_one_request_has_names_of_one_place() -> None:
+async def test_one_request_has_names_of_one_slot() -> None:
     """`Renewals.write`: a server of a cluster refuses a request about two slots."""
     backend = Scattered()
     async with LockManager(backend) as locks, locks.lock("a"), locks.lock("b"), locks.fair_lock("c"):

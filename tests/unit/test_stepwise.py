@@ -259,7 +259,7 @@ async def test_a_request_is_lost(
 
     def fail(call: Call[Any]) -> None:
         nonlocal count
-        if world.backend.place(call.keys[0]) == ord(name):
+        if world.backend.slot(call.keys[0]) == ord(name):
             count += 1
             if count == request_number + 1:
                 world.backend.node(name).fail_next(lost)  # type: ignore[attr-defined]

@@ -92,8 +92,8 @@ class ClusterBackend:
         used = len(list(self._router.used())) if self._router is not None else 0
         return f"<ClusterBackend nodes={used}>"
 
-    def place(self, key: str) -> int:
-        """See `Backend.place`: the slot."""
+    def slot(self, key: str) -> int:
+        """See `Backend.slot`."""
         return slot_of(key)
 
     async def open(

@@ -94,8 +94,8 @@ class QuorumBackend:
             await self.aclose()
             raise
 
-    def place(self, key: str) -> int:
-        """See `Backend.place`."""
+    def slot(self, key: str) -> int:
+        """See `Backend.slot`."""
         return 0
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:

@@ -144,8 +144,8 @@ class RedisBackend:
         self._opened(reconnected)
         self._new_session(link).start()
 
-    def place(self, key: str) -> int:
-        """See `Backend.place`."""
+    def slot(self, key: str) -> int:
+        """See `Backend.slot`."""
         return 0
 
     def start(self, *, reconnected: Callable[[], None]) -> None:

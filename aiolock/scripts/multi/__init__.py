@@ -92,7 +92,7 @@ class MultiCalls:
 
     @property
     def groups(self) -> Sequence[MultiCalls]:
-        """The same, for the names of each place: all are in one."""
+        """The same, for the names of each slot: all are in one."""
         return (self,)
 
     def upto(self, count: int) -> MultiCalls:
@@ -194,7 +194,7 @@ class MultiCalls:
 
 
 def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
-    """Return one request that extends many holds of several names each; or one whose names are in several places."""
+    """Return one request that extends many holds of several names each; or one whose names are in several slots."""
     parts = tuple(parts)
     if parts and isinstance(parts[0], JointPart):
         return JointCall("", [renew((part,)) for part in parts[0].parts], join.renewed)

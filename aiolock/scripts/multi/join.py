@@ -1,4 +1,4 @@
-"""Makes one answer of those of several places: see `JointCall.join`."""
+"""Makes one answer of those of several slots: see `JointCall.join`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def released(results: Sequence[Result]) -> ReleaseOutcome | BackendError | None:
-    """All must be known: each place ends the owner for itself."""
+    """All must be known: each slot ends the owner for itself."""
     if None in results:
         return None
     failed = _failed(results)
@@ -32,7 +32,7 @@ def nested(results: Sequence[Result]) -> Kept | Missing | BackendError | None:
 
 
 def renewed(results: Sequence[Result]) -> list[RenewOutcome] | BackendError | None:
-    """One that is missing is enough to know that it is lost; each place answers for one hold."""
+    """One that is missing is enough to know that it is lost; each slot answers for one hold."""
     outcomes: list[Result] = [result[0] if isinstance(result, list) else result for result in results]
     gone = _missing(outcomes)
     if gone is not None:

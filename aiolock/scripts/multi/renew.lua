@@ -2,7 +2,7 @@
 -- KEYS    state; repeated
 -- ARGV    owner, fence, ttl ms (0: only read), metadata ('': unchanged), how many names; repeated
 -- returns one answer per hold: pttl | 'deleted' | 'taken_over' | 'error …'
--- An owner whose names are in several places has one fence for all, and raises each name's to that.
+-- An owner whose names are in several slots has one fence for all, and raises each name's to that.
 -- Never creates a hold and never shortens one. One whose time is over, but that no one took, continues with its fence.
 -- If a command is denied: that hold's answer is the error, and the other names and holds are renewed.
 local function renew(at, owner, fence, ttl, metadata)

@@ -1,4 +1,4 @@
-"""Requests about names in several places: one script for each group of names that are in one place."""
+"""Requests about names in several slots: one script for each group of names that are in one slot."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ..outcomes import Held, Kept, Missing, ReleaseOutcome
 from . import MultiCalls, join
 
 
-def multi_calls(keys: Keys, names: Sequence[str], place: Callable[[str], int]) -> MultiCalls:
+def multi_calls(keys: Keys, names: Sequence[str], slot: Callable[[str], int]) -> MultiCalls:
     """Return the requests about `names`.
 
     Args:
         keys: names the keys.
         names: sorted, each once.
-        place: where a key is; its groups are in the order of their places.
+        slot: where a key is; its groups are in the order of their slots.
     """
     calls = MultiCalls(keys, names)
     groups: dict[int, list[str]] = {}
     for name, state in zip(names, calls.states, strict=True):
-        groups.setdefault(place(state), []).append(name)
+        groups.setdefault(slot(state), []).append(name)
     if len(groups) == 1:
         return calls
     return SpreadCalls(keys, names, [MultiCalls(keys, groups[at]) for at in sorted(groups)])
 
 
 class SpreadCalls(MultiCalls):
-    """Requests about names in several places. An owner takes one group after the other, each by that group's own
-    requests, in an order that all processes share; all others go to all places at once.
+    """Requests about names in several slots. An owner takes one group after the other, each by that group's own
+    requests, in an order that all processes share; all others go to all slots at once.
 
     Args:
         keys: names the keys.
         names: the locks' names, sorted, each once.
-        groups: requests about those of each place, in order.
+        groups: requests about those of each slot, in order.
     """
 
     __slots__ = ("_groups",)
@@ -48,7 +48,7 @@ class SpreadCalls(MultiCalls):
 
     @property
     def groups(self) -> Sequence[MultiCalls]:
-        """The same, for the names of each place."""
+        """The same, for the names of each slot."""
         return self._groups
 
     def upto(self, count: int) -> SpreadCalls:
