@@ -233,6 +233,31 @@ async def test_a_replaced_master_that_answers_is_not_given_up(monkeypatch: pytes
     assert world.links[world.addresses[A]].connected
 
 
+@pytest.mark.parametrize("lost_first", [False, True])
+async def test_no_connection_is_made_to_a_node_without_slots(lost_first: bool) -> None:
+    """Whoever answers there later is a replica, which would be reported as if the user had given its address."""
+    world = World()
+    serve_all = [world.call(name) for name in NAMES]
+    old, link = world.addresses[A], world.links[world.addresses[A]]
+    while link.way:
+        serve(world, A)
+    if lost_first:
+        link.lose(0)
+    world.owner = dict.fromkeys(NAMES, world.addresses[B])
+    world.learn()
+    world.call("a")  # B is used
+    await asyncio.sleep(0)
+    if not lost_first:
+        assert old in world.router._nodes
+        link.lose(0)
+    await asyncio.sleep(0)
+    world.learn()
+    await asyncio.sleep(0)
+    assert link.closed
+    assert old not in world.router._nodes
+    assert all(work.results for work in serve_all)
+
+
 async def test_it_is_in_use() -> None:
     """While something is needed, or a request is on its way. Kept by Router.in_use."""
     world = World()

@@ -93,9 +93,9 @@ def promoted(cluster: Cluster, new: ClusterNode) -> bool:
 
 
 @pytest.mark.parametrize("replicated", [False, True])
-async def test_a_master_falls_silent(own_cluster: Cluster, replicated: bool) -> None:
+async def test_a_master_falls_silent(own_cluster: Cluster, replicated: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Without closing its connections, and long before `request_timeout` says so. Kept by Topology._due and
-    Router._give_up: a renewal is on its way to it, and a request that waits.
+    Router._give_up: a renewal is on its way to it, and a request that waits. When it wakes, nobody connects to it.
     """
     old, other, _ = own_cluster.masters
     new = own_cluster.replica_of(old)
@@ -121,6 +121,7 @@ async def test_a_master_falls_silent(own_cluster: Cluster, replicated: bool) -> 
         for lease in [*elsewhere, *(here if replicated else [])]:
             await lease.renew()
             await lease.release()
+    assert "is a replica" not in caplog.text
 
 
 async def test_a_master_is_cut_off_from_the_others(splitting_cluster: Cluster) -> None:

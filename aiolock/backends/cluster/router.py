@@ -187,8 +187,7 @@ class Router:
         self._joined(None)
         for transit in list(self.transits.values()):
             transit.wake()
-        if any(node.idle_at is not None for node in self._nodes.values()):
-            self._sweep_later()
+        self._close_idle()
         if replaced:
             self._verify()
 
@@ -250,6 +249,8 @@ class Router:
             self._reroute(node)
             if node.idle_at is None:
                 self._refresh()
+            else:
+                asyncio.get_running_loop().call_soon(self._close_idle)  # once its loss has been told
 
     def _ready(self, address: Address) -> Node:
         node = self.node(address)
@@ -278,15 +279,21 @@ class Router:
 
     def _sweep_later(self) -> None:
         if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(KEEP, self._close_idle)
+            self._sweep = asyncio.get_running_loop().call_later(KEEP, self._swept)
+
+    def _swept(self) -> None:
+        self._sweep = None
+        self._close_idle()
 
     def _close_idle(self) -> None:
-        self._sweep = None
+        if self._over:
+            return
         now = asyncio.get_running_loop().time()
         for node in list(self._nodes.values()):
             if node.idle_at is None:
                 continue
-            if _busy(node) or now - node.idle_at < KEEP * 0.99 or len(list(self.used())) == 1:  # messages come by it
+            kept = now - node.idle_at < KEEP * 0.99 and not node.away  # whoever comes back is a replica by now
+            if kept or _busy(node) or len(list(self.used())) == 1:  # messages come by it
                 self._sweep_later()
                 continue
             del self._nodes[node.address]
