@@ -247,9 +247,9 @@ class Observer(Protocol):
     """Anything that can be called with an event: a function, a bound method, an object with `__call__`.
 
     It is called on the event loop, after what it is told of has been done, and must return at once: while it runs,
-    nothing else does. It may call aiolock. What it raises is logged once for each type of error, and changes nothing;
-    `KeyboardInterrupt` and `SystemExit` end the event loop in its next turn, as if a callback of the loop had raised
-    them.
+    nothing else does. It may call aiolock; what happens through that is told once all observers know of this event.
+    What it raises is logged once for each type of error, and changes nothing; `KeyboardInterrupt` and `SystemExit` end
+    the event loop in its next turn, as if a callback of the loop had raised them.
 
     Example:
         ```python

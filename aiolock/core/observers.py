@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import Sequence
 from logging import DEBUG
 from types import TracebackType
@@ -27,25 +28,35 @@ class Observers:
         ConfigurationError: not an observer.
     """
 
-    __slots__ = ("_broken", "_each", "_listening", "_pausing", "_postponed")
+    __slots__ = ("_broken", "_each", "_events", "_listening", "_pausing")
 
     def __init__(self, observer: Observer | Sequence[Observer] | None = None) -> None:
         users = _checked(observer)
         self._each: tuple[Observer, ...] = (log_event, *users)
         self._listening = bool(users)
         self._broken: set[tuple[int, type[BaseException]]] = set()
-        self._pausing = 0  # how many blocks are open
-        self._postponed: list[Event] = []
+        self._pausing = 0  # how many blocks are open, and whether an observer runs
+        self._events: deque[Event] = deque()  # to tell, in order
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether anyone listens to such events, which otherwise need not be created."""
         return self._listening or SHOWN[kind](DEBUG)
 
     def tell(self, event: Event) -> None:
-        """Tell all of them, after what has happened was dealt with."""
-        if self._pausing:
-            self._postponed.append(event)
-            return
+        """Tell all of them, after what has happened was dealt with; what happens while one is told, after that."""
+        self._events.append(event)
+        if not self._pausing:
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        self._pausing += 1
+        try:
+            while self._events:
+                self._tell(self._events.popleft())
+        finally:
+            self._pausing -= 1
+
+    def _tell(self, event: Event) -> None:
         for number, observer in enumerate(self._each):
             try:
                 observer(event)
@@ -63,9 +74,7 @@ class Observers:
     ) -> None:
         self._pausing -= 1
         if not self._pausing:
-            events, self._postponed = self._postponed, []
-            for event in events:
-                self.tell(event)
+            self._tell_all()
 
     def _complain(self, number: int, error: BaseException) -> None:
         kind = (number, type(error))
