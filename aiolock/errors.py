@@ -80,7 +80,17 @@ class NotAcquired(AiolockError):
     """The lock was not acquired, and is not held once a pending undo has arrived.
 
     A latch's `wait()` also raises this if its manager is closed.
+
+    Attributes:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        transient: True if the same call may succeed later, or in another process; False if the task would wait for
+            what it holds itself: a mistake in its code.
     """
+
+    def __init__(self, name: str, message: str, transient: bool = True) -> None:
+        super().__init__(name, message)
+        self.transient: bool = transient
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,7 @@ class AcquireTimeout(NotAcquired, TimeoutError):
     Attributes:
         name: the lock's name.
         message: what happened and what to do about it.
+        transient: True.
         holder: who had the lock when Redis last answered; None if Redis has not answered.
     """
 

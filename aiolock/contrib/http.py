@@ -42,7 +42,8 @@ def answer_to(error: Exception, *, busy: int = 409, retry_after: int = 1) -> Ans
         retry_after: seconds for `Retry-After`. The holder's ttl would be no better: a holder that lives renews it.
 
     Returns:
-        None if the error is a mistake on your side, such as an ACL that refuses the request, and for all others.
+        None if the error is a mistake on your side, such as an ACL that refuses the request, or a handler that would
+        wait for what it holds itself; and for all others.
 
     Example:
         ```python
@@ -58,7 +59,7 @@ def answer_to(error: Exception, *, busy: int = 409, retry_after: int = 1) -> Ans
         return Answer(503, LOST)
     if isinstance(error, AcquireTimeout) and error.holder is not None:
         return Answer(busy, BUSY, again)
-    if isinstance(error, NotAcquired):
+    if isinstance(error, NotAcquired) and error.transient:
         return Answer(503, AWAY, again)
     if isinstance(error, BackendError) and error.transient:
         return Answer(503, AWAY, again if isinstance(error, NotRun) else {})

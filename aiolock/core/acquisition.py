@@ -237,6 +237,7 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
                 name,
                 f"lock {name!r} was not acquired: this task holds {hold.calls.name!r}, which overlaps with it, "
                 "and would wait for itself: release that first, or take all names at once",
+                transient=False,
             )
             tell_failed(gate.runtime, gate.calls, error)
             raise error
@@ -318,7 +319,9 @@ def _check_nesting(gate: Gate, calls: Calls, hold: Hold) -> None:
         raise hold.loss()
     if calls.weight > hold.calls.weight:
         raise NotAcquired(
-            name, f"{name!r} is held for reading by this owner, which would wait for itself to write: release it first"
+            name,
+            f"{name!r} is held for reading by this owner, which would wait for itself to write: release it first",
+            transient=False,
         )
 
 

@@ -29,6 +29,7 @@ ERRORS = [
     (AcquireTimeout("order:42", "no answer from Redis"), 503, True),
     (Unavailable("order:42", "away", transient=True), 503, True),
     (NotAcquired("order:42", "closing"), 503, True),
+    (NotAcquired("order:42", "would wait for itself", transient=False), None, False),
     (BackendError("order:42", "away", transient=True), 503, False),  # perhaps at the end of a block
     (Unavailable("order:42", "NOPERM"), None, False),
     (BackendError("order:42", "NOPERM"), None, False),

@@ -261,14 +261,15 @@ async def test_an_acquire_that_cannot_be(locks: LockManager, told: Told) -> None
     """An owner that does not hold it, a name that overlaps with what the task has, and a reader that wants to write."""
     async with locks.lock("a") as lease:
         gone = lease.owner
-        with pytest.raises(NotAcquired):
+        with pytest.raises(NotAcquired) as overlapping:
             await locks.multi_lock("a", "b").acquire()
     with pytest.raises(NotOwned):
         await locks.lock("a").acquire(owner=gone)
     rw = locks.rw_lock("c")
     async with rw.read:
-        with pytest.raises(NotAcquired):
+        with pytest.raises(NotAcquired) as upgrading:
             await rw.write.acquire()
+    assert [caught.value.transient for caught in (overlapping, upgrading)] == [False, False]
     assert kinds(told) == [
         *("Acquired", "AcquireFailed", "Released"), "AcquireFailed", *("Acquired", "AcquireFailed", "Released")
     ]  # fmt: skip
