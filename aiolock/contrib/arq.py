@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from datetime import timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, Unpack
@@ -10,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from ..errors import ConfigurationError
 from ..manager import LockManager
 from ..primitives.options import LockOptions
-from ..recipes import Exclusive, NotRun, exclusive
+from ..recipes import Exclusive, NotRun, Unavailable, exclusive
 from .extra import needs
 
 with needs("arq"):
@@ -18,6 +19,9 @@ with needs("arq"):
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_running: ContextVar[bool] = ContextVar("aiolock.arq", default=False)
+"""Whether the body of a job runs."""
 
 
 def startup(locks: LockManager) -> Callable[[dict[Any, Any]], Coroutine[object, object, None]]:
@@ -72,8 +76,9 @@ def locked(
     """Let one job run at a time for each key, in all workers; the others come again later.
 
     It is `exclusive(get_locks, key=…, busy="raise")`, whose `NotRun` is arq's `Retry`: a job that finds another one
-    running, or Redis away, does not keep its worker busy. It counts as a try: see arq's `max_tries`. A job that was
-    cancelled because its lock was lost fails with `LockLost`, and is not repeated.
+    running, or Redis away, does not keep its worker busy. It counts as a try, of which arq allows 5: raise a job's
+    `max_tries`. A job that ran is not repeated: if it was cancelled because its lock was lost, it fails with
+    `LockLost`.
 
     Args:
         key: a format string over the job's arguments: `"order:{order}"`; or a function of them.
@@ -94,14 +99,25 @@ def locked(
     decorate = exclusive(get_locks, key=key, busy="raise", **options)
 
     def around(fn: Callable[P, Coroutine[object, object, R]]) -> Callable[P, Coroutine[object, object, R]]:
-        inner = decorate(fn)
+        @wraps(fn)
+        async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            _running.set(True)
+            return await fn(*args, **kwargs)
+
+        inner = decorate(run)
 
         @wraps(fn)
         async def job(*args: P.args, **kwargs: P.kwargs) -> R:
+            token = _running.set(_running.get())
             try:
                 return await inner(*args, **kwargs)
             except NotRun as error:
+                refused = isinstance(error, Unavailable) and not error.transient  # it would be refused again
+                if refused or _running.get():  # this job ran: what did not is a function that it called
+                    raise
                 raise Retry(defer=defer) from error
+            finally:
+                _running.reset(token)
 
         return job
 

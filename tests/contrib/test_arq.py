@@ -10,6 +10,7 @@ import pytest
 
 from aiolock import ConfigurationError, LockLost, LockManager
 from tests.contrib.conftest import NAME, Work
+from tests.support import redis_cli
 
 arq = pytest.importorskip("arq", reason="arq wants redis-py < 6: make test-frameworks")
 
@@ -17,8 +18,12 @@ from arq.connections import ArqRedis, RedisSettings  # noqa: E402
 from arq.worker import Worker, func  # noqa: E402
 
 from aiolock.contrib.arq import get_locks, locked, shutdown, startup  # noqa: E402
+from aiolock.recipes import Busy, Unavailable  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated close:DeprecationWarning")  # arq's
+pytestmark = [  # both are arq's: the second one if its worker is cancelled
+    pytest.mark.filterwarnings("ignore:Call to deprecated close:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Unclosed client session:ResourceWarning"),
+]
 works: list[Work] = []
 
 
@@ -28,13 +33,24 @@ async def ship(ctx: dict[Any, Any], order: str) -> int:
     return int(ctx["job_try"])
 
 
+@locked("order:{order}", defer=0.01)
+async def ship_and_pay(ctx: dict[Any, Any], order: str) -> None:
+    """Ran in part when the other one says that it did not."""
+    works[-1].cancelled += 1
+    await pay(ctx, order)
+
+
+@locked("payment:{order}")
+async def pay(ctx: dict[Any, Any], order: str) -> None: ...
+
+
 class Queue:
     """A queue, and a worker for it."""
 
     def __init__(self, pool: ArqRedis, locks: LockManager) -> None:
         self.pool = pool
         self.worker = Worker(
-            [func(ship, name="ship")],
+            [func(ship, name="ship"), func(ship_and_pay, name="ship_and_pay")],
             redis_pool=pool,
             on_startup=startup(locks),
             on_shutdown=shutdown,
@@ -76,6 +92,26 @@ async def test_the_lock_is_lost(queue: Queue, work: Work, elsewhere: LockManager
     with pytest.raises(LockLost):
         await job.result(timeout=10, poll_delay=0.01)
     assert (work.cancelled, queue.worker.jobs_retried) == (1, 0)
+
+
+async def test_a_job_that_ran_does_not_come_again(queue: Queue, work: Work, elsewhere: LockManager) -> None:
+    """Though it ends with what says that another function, which it called, was not run."""
+    async with elsewhere.lock("payment:42"):
+        job = await queue.pool.enqueue_job("ship_and_pay", "42")
+        with pytest.raises(Busy, match="payment:42"):
+            await job.result(timeout=10, poll_delay=0.01)
+    assert (work.cancelled, queue.worker.jobs_retried) == (1, 0)
+
+
+async def test_what_waiting_cannot_mend_does_not_come_again(redis_url: str) -> None:
+    """Here the key belongs to another program."""
+    key = "aiolock:lock:{order:42}"
+    with redis_cli.client(redis_url) as client:
+        client.set(key, "no lock")
+        async with LockManager(redis_url) as locks:
+            with pytest.raises(Unavailable, match="WRONGTYPE"):
+                await ship({"locks": locks}, "42")
+        client.delete(key)
 
 
 async def test_shutdown_with_a_job_inside(queue: Queue, work: Work, elsewhere: LockManager) -> None:
