@@ -113,9 +113,9 @@ class OpenTelemetryObserver:
             case WokeLate():
                 self._instruments.lag.record(event.late)
             case Disconnected():
-                self._instruments.disconnects.add(1, {"server.address": event.address})
+                self._instruments.disconnects.add(1, _server(event.address))
             case Reconnected():
-                self._instruments.outage.record(event.after, {"server.address": event.address})
+                self._instruments.outage.record(event.after, _server(event.address))
             case _:
                 pass
 
@@ -239,6 +239,12 @@ class OpenTelemetryObserver:
 
 def _span_name(operation: str, attributes: Attributes) -> str:
     return f"{operation} {attributes.get('aiolock.lock.label', attributes['aiolock.lock.kind'])}"
+
+
+def _server(address: str) -> Attributes:
+    """What the conventions say of a server: the path of a socket and the name of a service have no port."""
+    host, _, port = address.rpartition(":")
+    return {"server.address": host, "server.port": int(port)} if port.isdecimal() else {"server.address": address}
 
 
 class _Instruments:

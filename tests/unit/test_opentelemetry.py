@@ -209,8 +209,25 @@ def test_connections_and_the_loop(telemetry: Telemetry) -> None:
     telemetry.tell(Granted("order:42", "lock", "me:1", 7))  # what is no part of it
     assert telemetry.value("aiolock.connection.losses") == 1
     (outage,), (lag,) = telemetry.points("aiolock.connection.outage.duration"), telemetry.points("aiolock.loop.lag")
-    assert (outage.sum, outage.attributes) == (0.2, {"server.address": "redis:6379"})
+    assert (outage.sum, outage.attributes) == (0.2, {"server.address": "redis", "server.port": 6379})
     assert lag.sum == 1.5
+
+
+@pytest.mark.parametrize(
+    ("address", "attributes"),
+    [
+        ("10.0.0.7:6380", {"server.address": "10.0.0.7", "server.port": 6380}),
+        ("fd00::7:6380", {"server.address": "fd00::7", "server.port": 6380}),
+        ("/run/redis.sock", {"server.address": "/run/redis.sock"}),
+        ("mymaster", {"server.address": "mymaster"}),
+    ],
+)
+def test_the_server_is_named_by_the_conventions(
+    telemetry: Telemetry, address: str, attributes: dict[str, object]
+) -> None:
+    telemetry.tell(Disconnected(address, ConnectionResetError(), "was reset"))
+    (losses,) = telemetry.points("aiolock.connection.losses")
+    assert losses.attributes == attributes
 
 
 def test_the_buckets_fit_locks(telemetry: Telemetry) -> None:
