@@ -46,7 +46,9 @@ def once_in_fleet(
         locks: the manager. It must be open while the scheduler runs.
         window: seconds after the beginning of a run in which no other begins. Make it a little shorter than the period
             of the job, and longer than its `jitter` and the difference of your clocks.
-        key: names the job: the same in every process; by default the function's `module:name`.
+        key: names the job: the same in every process; by default the function's `module:name`. In a script the module
+            is `__main__`, as in every other script: pass a key there; and one for each job, if you add the function
+            several times with other arguments, which do not count.
         repeat: which runs may be followed by another one in their window: see `once()`.
         options: as for `locks.lock()`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Annotated, Literal, Unpack
@@ -54,7 +55,8 @@ def locked(
 
     Raises:
         ConfigurationError: a key that is no format string, or a timeout without a wait. In a request: a path parameter
-            that does not exist, an option that cannot work, or an application without locks.
+            that does not exist, an option that cannot work, an application without locks, or an operation that yields:
+            FastAPI runs that while it sends the response.
 
     In a request: `Busy` or `Unavailable`, both a `NotRun`, if the path operation was not run; and `LockLost`.
 
@@ -67,16 +69,30 @@ def locked(
             return lease.fence
         ```
     """
+    if busy not in ("wait", "raise"):
+        raise ConfigurationError("", f'busy must be "wait" or "raise", not {busy!r}')
     if busy != "wait" and not isinstance(timeout, Default):
         raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
 
     name_of = key if callable(key) else _of_path(key)
 
-    async def lease(locks: Locks, name: str = Depends(name_of)) -> AsyncIterator[Lease]:
+    async def lease(connection: HTTPConnection, locks: Locks, name: str = Depends(name_of)) -> AsyncIterator[Lease]:
+        _check_operation(connection.scope["endpoint"])
         async with await take(locks.lock(name, **options), busy, timeout) as held:
             yield held
 
     return params.Depends(lease, scope="function")
+
+
+def _check_operation(operation: Callable[..., object]) -> None:
+    """Refuse one that would run without the lock."""
+    inner = inspect.unwrap(operation)
+    if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+        raise ConfigurationError(
+            "",
+            f"{inner.__qualname__} yields, so FastAPI runs it when its lock is given back already: take the lock in "
+            "it, with `async with locks.lock(…)`",
+        )
 
 
 def _of_path(key: str) -> Callable[[HTTPConnection], Awaitable[str]]:

@@ -17,11 +17,11 @@ with needs("starlette"):
     from starlette.requests import HTTPConnection, Request
     from starlette.responses import JSONResponse, Response
     from starlette.types import Lifespan, Receive, Scope, Send
-    from starlette.websockets import WebSocket
+    from starlette.websockets import WebSocket, WebSocketState
 
 
 class _Nothing(Response):
-    """For a web socket that is closed: sends nothing."""
+    """For a web socket, which is closed: sends nothing."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send nothing."""
@@ -72,7 +72,9 @@ def exception_handlers(*, busy: int = 409, retry_after: int = 1) -> dict[int | t
         if answer is None:
             raise error
         if isinstance(request, WebSocket):
-            await request.close(1013 if answer.headers else 1011, answer.detail)
+            gone = WebSocketState.DISCONNECTED
+            if gone not in (request.application_state, request.client_state):  # otherwise no one can be told
+                await request.close(1013 if answer.headers else 1011, answer.detail)
             return _Nothing()
         return JSONResponse({"detail": answer.detail}, answer.status, answer.headers)
 

@@ -20,7 +20,9 @@ def init(broker: AsyncBroker, locks: LockManager) -> None:
     for a cancellation.
 
     A task whose lock another one has fails with `Busy`, unless it waits. Let taskiq try it again:
-    `SmartRetryMiddleware(types_of_exceptions=[NotRun], default_retry_label=True)`. That never repeats a task that ran.
+    `SmartRetryMiddleware(types_of_exceptions=[NotRun], default_retry_label=True)`. That repeats no task that ran,
+    unless it lets the `NotRun` of another decorated function pass. With a broker that does not delay tasks, such as the
+    one below, give it a `schedule_source`; otherwise all its tries are over at once.
 
     Args:
         broker: the broker.

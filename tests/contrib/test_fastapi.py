@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -56,8 +56,9 @@ def seen() -> list[bool]:
 
 
 @pytest.fixture(autouse=True)
-def routes(app: FastAPI, work: Work, seen: list[bool]) -> None:
+async def routes(app: FastAPI, work: Work, seen: list[bool]) -> None:
     """The path operations."""
+    loop = asyncio.get_running_loop()
 
     @app.post("/{order_id}/ship")
     async def ship(lease: OrderLease) -> int:
@@ -84,6 +85,18 @@ def routes(app: FastAPI, work: Work, seen: list[bool]) -> None:
 
         assert not lease.released
         return StreamingResponse(lines())
+
+    @app.post("/{order_id}/rows")
+    async def rows(lease: OrderLease) -> AsyncIterator[bool]:
+        yield lease.released
+
+    @app.post("/{order_id}/lines")
+    def lines(lease: OrderLease) -> Iterator[bool]:
+        yield lease.released
+
+    @app.post("/{order_id}/thread")
+    def thread(lease: OrderLease) -> None:
+        asyncio.run_coroutine_threadsafe(work(), loop).result(10)
 
     @app.post("/{order_id}/write")
     async def write(rows: Annotated[list[str], Depends(session, scope="function")]) -> StreamingResponse:
@@ -145,6 +158,26 @@ async def test_what_runs_after_the_operation_runs_without_the_lock(
     assert seen == [True]
 
 
+@pytest.mark.parametrize("path", ["/42/rows", "/42/lines"])
+async def test_an_operation_that_yields_is_refused(
+    client: httpx.AsyncClient, elsewhere: LockManager, path: str
+) -> None:
+    """FastAPI runs it while it sends the response, without the lock."""
+    with pytest.raises(ConfigurationError, match="yields"):
+        await client.post(path)
+    assert not await elsewhere.lock(NAME).is_locked()
+
+
+async def test_a_loss_waits_for_a_thread(client: httpx.AsyncClient, work: Work, elsewhere: LockManager) -> None:
+    """A `def` operation cannot be cancelled: the answer comes when it has ended."""
+    request = asyncio.create_task(client.post("/42/thread"))
+    await work.begun.wait()
+    await elsewhere.lock(NAME).force_release()
+    work.go_on.set()
+    assert (await request).status_code == 503
+    assert work.cancelled == 0
+
+
 async def test_a_dependency_that_depends_on_the_lease_ends_before_it(client: httpx.AsyncClient) -> None:
     assert (await client.post("/42/write")).text == "committed under the lock"
 
@@ -180,6 +213,8 @@ async def test_mistakes(app: FastAPI, client: httpx.AsyncClient, redis_url: str)
         locked("order:{}")
     with pytest.raises(ConfigurationError, match="never waits"):
         locked("orders", busy="raise", timeout=1.0)
+    with pytest.raises(ConfigurationError, match='"wait" or "raise"'):
+        locked("orders", busy="skip")  # type: ignore[arg-type]
     without = FastAPI()
     without.include_router(app.router)
     transport = httpx.ASGITransport(app=without)

@@ -11,10 +11,11 @@ from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
-from aiolock import BackendError, ConfigurationError, LockManager
+from aiolock import BackendError, ConfigurationError, LockLost, LockManager, LossReason
 from aiolock.contrib.starlette import exception_handlers, get_locks, lifespan
 from aiolock.recipes import current_lease, exclusive
 from tests.contrib.conftest import NAME, Work
@@ -34,6 +35,17 @@ class LockedStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with get_locks(Request(scope)).lock(NAME):
             await super().__call__(scope, receive, send)
+
+
+async def chat(socket: WebSocket) -> None:
+    """Ends badly when one of both sides has closed the socket."""
+    await socket.accept()
+    async with get_locks(socket).lock(NAME):
+        if socket.path_params["side"] == "server":
+            await socket.close()
+        else:
+            await socket.receive()
+        raise LockLost(NAME, "lost", LossReason.EXPIRED)
 
 
 async def misconfigured(request: Request) -> Response:
@@ -66,6 +78,7 @@ def app(redis_url: str, work: Work) -> Starlette:
             Route("/order/{order_id:int}/ship", ship, methods=["POST"]),
             Route("/order/{order_id:int}", Order),
             Route("/stream", stream),
+            WebSocketRoute("/chat/{side}", chat),
             Route("/misconfigured", misconfigured),
             Mount("/below", Starlette(routes=[Route("/", mounted)])),
         ],
@@ -126,6 +139,23 @@ async def test_a_response_that_has_begun(client: httpx.AsyncClient, work: Work, 
     await elsewhere.lock(NAME).force_release()
     with pytest.raises(RuntimeError, match="response already started"):
         await request
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+async def test_a_web_socket_that_is_closed_already(app: Starlette, client: httpx.AsyncClient, side: str) -> None:
+    """Nobody can be told of the loss, and a second close would be the server's error."""
+    messages = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1001}])
+    sent: list[str] = []
+
+    async def receive() -> Message:
+        return next(messages)
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    scope = {"type": "websocket", "path": f"/chat/{side}", "headers": [], "query_string": b"", "subprotocols": []}
+    await app(scope, receive, send)
+    assert sent == ["websocket.accept", "websocket.close"][: 2 if side == "server" else 1]
 
 
 async def test_mistakes_are_raised(client: httpx.AsyncClient) -> None:
