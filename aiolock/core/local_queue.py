@@ -246,6 +246,7 @@ class LocalQueue:
         first.entry = entry
         if first is not entry.asker:
             if first.policy is not entry.asker.policy:
+                self.runtime.keeps(grant.outcome.pttl)
                 grant = entry.grant = Grant(grant.outcome, grant.sent_at, first.policy, provisional=True)
             entry.asker = first
         if not entry.continues:

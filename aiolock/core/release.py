@@ -198,8 +198,9 @@ class PendingRelease:
         """The key may still be there; it was not extended since the request that counts was written."""
         if not self._until:
             sent_at = 0.0 if self._call is None else self._call.sent_at
-            # A grant out of a queue lasts for the `liveness`, however short the ttl is.
-            self._until = (sent_at or now) + max(self._ttl_ms / 1000, self._runtime.limits.liveness)
+            # A grant out of a queue lasts for the `liveness`, however short the ttl is, or as another waiter asked.
+            until = (sent_at or now) + max(self._ttl_ms / 1000, self._runtime.limits.liveness)
+            self._until = max(until, self._runtime.kept_until)
         return now < self._until
 
     def _settle(self, outcome: ReleaseOutcome | BackendError) -> None:

@@ -106,6 +106,7 @@ class Runtime:
         self.holds: dict[str, Hold] = {}  # by owner
         self.queue_entries: QueueEntries = QueueEntries()
         self.ending: set[str] = set()  # owners that have no hold, and whose end the server has not answered yet
+        self.kept_until: float = 0.0  # see `keeps()`
         self.draining: Draining | None = None  # while the manager closes
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
         self.leases: LeasesByTask = LeasesByTask(self.context)
@@ -130,6 +131,12 @@ class Runtime:
         self.holds.clear()
         self.queue_entries.clear()
         self.ending.clear()
+
+    def keeps(self, pttl: int) -> None:
+        """The server has granted a name for `pttl` ms, on other terms than those of the waiter who takes it. Nothing
+        shortens that, so until `kept_until` it may keep the name for longer than its holder's ttl.
+        """
+        self.kept_until = max(self.kept_until, self.clock.now() + pttl / 1000)
 
     def fall_back(self, refusal: BackendError) -> None:
         """The server refuses SUBSCRIBE, which no longer matters once the manager closes."""

@@ -183,3 +183,33 @@ async def test_a_grant_out_of_a_queue_is_given_back_until_its_own_end(
     await backend.clock.advance(1.5)
     assert held_names(backend) == []
     await released
+
+
+async def test_a_grant_to_another_waiter_is_given_back_until_its_own_end(
+    locks: LockManager, backend: MemoryBackend
+) -> None:
+    """The first waiter asked for 30 s, and left; the next one takes what was granted on those terms. Kept by
+    Runtime.keeps.
+    """
+    execute, stuck, kept = backend._execute, True, locks.lock("a", ttl=30.0)
+
+    def refuse(call: Call[Any]) -> Any:
+        refused = stuck and call.script.name == "release"
+        return BackendError("a", "TRYAGAIN", transient=True) if refused else execute(call)
+
+    lease = await kept.acquire()
+    first = asyncio.create_task(kept.acquire())
+    second = asyncio.create_task(locks.lock("a", ttl=1.0).acquire())
+    await settle(backend)
+    released = lease.release()  # hands it on, for 30 s
+    first.cancel()
+    late = await second
+    await released
+    backend._execute = refuse  # type: ignore[method-assign]
+    released = late.release()
+    await backend.clock.advance(10.0)
+    assert held_names(backend) != []
+    stuck = False
+    await backend.clock.advance(1.5)
+    assert held_names(backend) == []
+    await released
