@@ -89,6 +89,8 @@ class Screen:
         self.text = ""
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # the tests may run with `&`, or under nohup
+                signal.signal(number, signal.SIG_DFL)
             os.chdir(cli.folder)
             os.execvpe("sh", ["sh", "-i"], {**cli.environment, "PS1": "$ ", "ENV": ""})
 
