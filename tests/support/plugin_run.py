@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -17,10 +18,12 @@ def pytest(folder: Path, *options: str, **environment: str) -> subprocess.Comple
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     module = settings["project"]["entry-points"]["pytest11"]["aiolock"]
     files = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    (source,) = (source for source, target in files.items() if target == f"{module}.py")
+    (source,) = (ROOT / source for source, target in files.items() if target == f"{module}.py")
+    if not source.exists():  # the package is a wheel's, which has moved the file
+        source = Path(import_module(module).__file__ or "")
     installed = folder / "installed"
     installed.mkdir()
-    shutil.copy(ROOT / source, installed / f"{module}.py")
+    shutil.copy(source, installed / f"{module}.py")
     # What is installed here, if anything, may be older: ignore it.
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:aiolock", "-p", module, *options],
