@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -243,7 +244,7 @@ async def two_hooks(url: str) -> AsyncIterator[Namespace]:
 @asynccontextmanager
 async def celery_app(url: str) -> AsyncIterator[Namespace]:
     """For a block that defines Celery's task `ship`, and perhaps `cancel`: they are called as functions."""
-    namespace: Namespace = {"__name__": __name__}
+    namespace: Namespace = {"__name__": f"shop_{uuid.uuid4().hex}"}  # each app of a process gets the tasks of all
     yield namespace
     assert await asyncio.to_thread(namespace["ship"], "42") > 0
     if "cancel" in namespace:
