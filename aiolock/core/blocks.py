@@ -63,7 +63,7 @@ class Blocks(dict[int, Guard]):
         if not others:
             return mine[0]
         running = set(_stack())  # their blocks run on, unless they are left in an odd way
-        return next((guard for guard in mine if guard.frame not in running), None)
+        return next((guard for guard in mine if (guard.frame, guard.code) not in running), None)
 
     def all(self) -> Iterator[Guard]:
         """Innermost first."""
@@ -85,8 +85,8 @@ class Blocks(dict[int, Guard]):
             del self[guard.frame]
 
 
-def _stack() -> Iterator[int]:
+def _stack() -> Iterator[tuple[int, CodeType]]:
     frame: FrameType | None = _getframe(1)
     while frame is not None:
-        yield id(frame)
+        yield id(frame), frame.f_code
         frame = frame.f_back

@@ -65,14 +65,14 @@ class Blocks:
             if block.frame == id(frame) and block.code is frame.f_code:
                 return block
         running = set(_stack(frame))  # their blocks run on
-        others = [block for block in self._open if block.frame not in running]
+        others = [block for block in self._open if (block.frame, block.code) not in running]
         mine = [block for block in others if block.thread == threading.get_ident()]
         if mine:
             return mine[-1]
         return others[0] if len(others) == 1 else None
 
 
-def _stack(frame: FrameType | None) -> Iterator[int]:
+def _stack(frame: FrameType | None) -> Iterator[tuple[int, CodeType]]:
     while frame is not None:
-        yield id(frame)
+        yield id(frame), frame.f_code  # ids of ended frames are reused
         frame = frame.f_back

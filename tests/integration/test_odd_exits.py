@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -119,6 +121,29 @@ async def test_a_cancelled_task_is_freed(locks: LockManager) -> None:
         await asyncio.create_task(service.stop())
     stopped.set()
     await running
+
+
+async def test_a_block_of_a_stack_whose_frame_has_ended(locks: LockManager) -> None:
+    """A later frame may have its id: that block runs no more. Kept by Blocks._of: `guard.code`."""
+    lock = locks.rw_lock("a").read
+    inside, end = asyncio.Event(), asyncio.Event()
+
+    async def reader() -> None:
+        async with lock:
+            inside.set()
+            await end.wait()
+
+    reading = asyncio.create_task(reader())
+    await inside.wait()
+    async with AsyncExitStack() as stack:
+        lease = await stack.enter_async_context(lock)
+        guard = next(guard for guard in lock._blocks.all() if guard.lease is lease)
+        lock._blocks.pop(guard.frame)
+        lock._blocks.enter(id(sys._getframe()), guard.code, guard)
+    assert lease.released
+    assert not reading.done()
+    end.set()
+    await reading
 
 
 async def test_several_blocks_and_it_is_unclear_which_is_meant(
