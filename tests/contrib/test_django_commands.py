@@ -72,6 +72,9 @@ def test_one_runs_at_a_time(other: LockManager) -> None:
         assert held.value.returncode == BUSY
         out, errors = run("--skip-if-held")
         assert (out, "skipped" in errors) == ("", True)
+        told = io.StringIO()
+        call_command(Command(), skip_if_held=True, stderr=told)
+        assert "skipped" in told.getvalue()
         with pytest.raises(CommandError):
             run("--wait", "0.01")
     assert int(run("--wait", "5")[0]) > lease.fence > first

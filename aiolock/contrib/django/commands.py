@@ -12,7 +12,7 @@ from ..extra import needs
 from .sync import get_locks
 
 with needs("django"):
-    from django.core.management.base import CommandError, CommandParser
+    from django.core.management.base import CommandError, CommandParser, OutputWrapper
 
 BUSY = 75
 """The exit code of a command that was not run, because another one runs. These codes are those of `aiolock run`."""
@@ -83,6 +83,8 @@ class LockedCommand:
             if holder is None:
                 raise CommandError(f"not run: {error}", returncode=UNREACHABLE) from error
             if skips:
+                if options.get("stderr"):
+                    self.stderr = OutputWrapper(options["stderr"])
                 self.stderr.write(f"skipped: {holder} is at it")
                 return None
             raise CommandError(f"not run: {holder} is at it", returncode=BUSY) from error
