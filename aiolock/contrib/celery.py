@@ -69,9 +69,9 @@ def opened(locks: LockManager) -> LockManager:
             with opened(locks).lock(f"order:{order}") as lease: ...
         ```
     """
-    if not locks._portal.here:
+    if not locks._portal.ready:
         with _mutex:
-            if not locks._portal.here:
+            if not locks._portal.ready:
                 _opened.append(locks.open())
     return locks
 

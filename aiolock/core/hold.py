@@ -85,15 +85,15 @@ class LossListener(Protocol):
 
 
 class Watcher(NamedTuple):
-    """A task in `wait_lost()`, or in `wait_wanted()`.
+    """Who wants to know of a loss, or of a request to finish.
 
     Attributes:
-        lease: the one that it watches.
+        lease: the one that it watches, which it does not keep.
         told: done with the loss; or with None at the end of the lease, or when it is wanted.
         wants: whether that is told.
     """
 
-    lease: OpenLease
+    lease: weakref.ref[OpenLease]
     told: asyncio.Future[LossReason | None]
     wants: bool
 
@@ -206,22 +206,25 @@ class Hold(Term):
 
     async def wait_lost(self, lease: OpenLease) -> LossReason | None:
         """Wait for a loss, or for the end of `lease`: None."""
-        if self.check() is not None or lease.released:
-            return self.reason
-        return await self._watch(lease, wants=False)
+        return await self.watch(lease)
 
     async def wait_wanted(self, lease: OpenLease) -> None:
         """Wait until another asks for it; or for a loss, or for the end of `lease`."""
         if self.check() is None and not lease.released and not self.wanted:
-            await self._watch(lease, wants=True)
+            await self.watch(lease, wants=True)
 
-    async def _watch(self, lease: OpenLease, wants: bool) -> LossReason | None:
+    def watch(self, lease: OpenLease, wants: bool = False) -> asyncio.Future[LossReason | None]:
+        """Return what is done with the loss; or with None at the end of `lease`, or when it is wanted."""
         told: asyncio.Future[LossReason | None] = asyncio.get_running_loop().create_future()
-        self.watchers += (Watcher(lease, told, wants),)
-        try:
-            return await told
-        finally:
-            self.watchers = tuple([other for other in self.watchers if other.told is not told])
+        if self.check() is not None or lease.released:
+            told.set_result(self.reason)
+        else:
+            self.watchers += (Watcher(weakref.ref(lease), told, wants),)
+            told.add_done_callback(self._unwatched)
+        return told
+
+    def _unwatched(self, told: asyncio.Future[LossReason | None]) -> None:
+        self.watchers = tuple([other for other in self.watchers if other.told is not told])
 
     def want(self) -> None:
         """Another asks its holder to finish."""
@@ -233,13 +236,13 @@ class Hold(Term):
     def left(self, lease: OpenLease) -> None:
         """A lease ended: no one needs to wait for what happens to it."""
         for watcher in self.watchers:
-            if watcher.lease is lease:
+            if watcher.lease() is lease:
                 watcher.end()
 
     def part_with(self, lease: OpenLease) -> tuple[Watcher, ...]:
         """Return who watches `lease`, and forget them: it is given up for a while, and they go on watching it."""
-        parting = tuple([watcher for watcher in self.watchers if watcher.lease is lease])
-        self.watchers = tuple([watcher for watcher in self.watchers if watcher.lease is not lease])
+        parting = tuple([watcher for watcher in self.watchers if watcher.lease() is lease])
+        self.watchers = tuple([watcher for watcher in self.watchers if watcher.lease() is not lease])
         return parting
 
     def take_over(self, watchers: tuple[Watcher, ...]) -> None:

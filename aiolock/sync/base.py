@@ -16,7 +16,6 @@ from .blocks import Blocks
 from .lease import Lease, watch_over
 from .options import OnLost
 from .portal import Portal
-from .thread_task import ThreadTask
 
 logger: Log = Log("aiolock.guard")
 
@@ -117,7 +116,7 @@ class Primitive:
         host = self._portal.task(self.name)
 
         async def work() -> Lease:
-            lease = self._lease(await acquire(), host)
+            lease = self._lease(await acquire())
             if enters:
                 await lease._guard(host)
             return lease
@@ -125,11 +124,10 @@ class Primitive:
         return self._portal.call(self.name, work, _take_back)
 
     def _obtain_now(self, attempt: Callable[[], Awaitable[AsyncLease | None]]) -> Lease | None:
-        host = self._portal.task(self.name)
 
         async def work() -> Lease | None:
             core = await attempt()
-            return None if core is None else self._lease(core, host)
+            return None if core is None else self._lease(core)
 
         return self._portal.call(self.name, work, _take_back)
 
@@ -137,10 +135,10 @@ class Primitive:
     def _begin(self) -> Awaitable[AsyncLease]:
         """What `with` acquires."""
 
-    def _lease(self, core: AsyncLease, host: ThreadTask) -> Lease:
+    def _lease(self, core: AsyncLease) -> Lease:
         lease = Lease(self._portal, core)
-        if self._on_lost is not None and lease.depth == 1:
-            watch_over(lease, host, self._on_lost)
+        if self._on_lost is not None:
+            watch_over(lease, self._on_lost)
         return lease
 
     def _unowned(self) -> NotOwned:

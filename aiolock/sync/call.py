@@ -17,9 +17,11 @@ class Call(Generic[R]):
         name: the lock's, for errors.
         work: creates the coroutine that does it.
         unclaimed: takes back what it did, if the thread was interrupted and never learns of it; called on the loop.
+        certain: it is begun in any case.
 
     Attributes:
         name: the lock's.
+        certain: see above.
         given: the loop has it.
         over: it has come to an end.
         abandoned: its thread was interrupted, and does not want it any more.
@@ -27,12 +29,29 @@ class Call(Generic[R]):
         error: what it raised.
     """
 
-    __slots__ = ("_context", "_ended", "_unclaimed", "_work", "abandoned", "error", "given", "name", "over", "result")
+    __slots__ = (
+        "_context",
+        "_ended",
+        "_unclaimed",
+        "_work",
+        "abandoned",
+        "certain",
+        "error",
+        "given",
+        "name",
+        "over",
+        "result",
+    )
 
     def __init__(
-        self, name: str, work: Callable[[], Coroutine[object, object, R]], unclaimed: Callable[[R], object] | None
+        self,
+        name: str,
+        work: Callable[[], Coroutine[object, object, R]],
+        unclaimed: Callable[[R], object] | None,
+        certain: bool,
     ) -> None:
         self.name: str = name
+        self.certain: bool = certain
         self._work: Callable[[], Coroutine[object, object, R]] | None = work
         self._unclaimed = unclaimed
         self._context = contextvars.copy_context()

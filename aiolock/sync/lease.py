@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from types import TracebackType
@@ -14,7 +15,7 @@ from ..clock import format_seconds
 from ..core.lease import Lease as AsyncLease
 from ..core.owner import Owner
 from ..core.policy import check_timeout
-from ..errors import ConfigurationError, LockLost, LossReason, NotOwned, WaitTimeout
+from ..errors import ConfigurationError, LossReason, WaitTimeout
 from .portal import Portal
 from .thread_task import ThreadTask
 
@@ -224,14 +225,22 @@ class Lease:
             raise
 
     def _exit(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            self._portal.call(self.name, lambda: self._leave(kind, error, trace), certain=True)
-        except ConfigurationError:
-            if self._portal.here:
-                raise
-            self._host = None
-            if error is None and self.lost:  # its manager was closed while the block ran
-                self.ensure()
+        host = self._host
+        if host is None:
+            return
+        if self._portal.here:
+            try:
+                self._portal.call(self.name, lambda: self._leave(kind, error, trace), certain=True)
+                return
+            except ConfigurationError:
+                if self._portal.here:
+                    if self._host is not None:  # nothing may wait here: an event loop's thread, a garbage collection
+                        self._host = None
+                        self._portal.post(_give_up, self._core, host)
+                    raise
+        self._host = None
+        if error is None and self.lost:  # its manager was closed while the block ran
+            self.ensure()
 
     async def _guard(self, host: ThreadTask) -> None:
         await self._core.__aenter__()
@@ -251,9 +260,7 @@ class Lease:
     def _take_back(self) -> None:
         """Its thread was interrupted before it got it; called on the loop."""
         host, self._host = self._host, None
-        self._core.release()
-        if host is not None:
-            host.left()
+        _give_up(self._core, host)
 
     def _within(
         self, timeout: float | timedelta | None, wait: Callable[[], Coroutine[object, object, R]], what: str
@@ -285,19 +292,21 @@ class Lease:
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
 
 
-def watch_over(lease: Lease, host: ThreadTask, on_lost: Callable[[Lease], object]) -> None:
-    """Call `on_lost` in a thread of its own, if the lease is lost."""
+def watch_over(lease: Lease, on_lost: Callable[[Lease], object]) -> None:
+    """Call `on_lost` in a thread of its own, if the lease is lost; called on the loop."""
+    portal, core, known = lease._portal, weakref.ref(lease._core), weakref.ref(lease)
 
-    async def watch() -> None:
-        try:
-            await lease._core.wait_lost()
-        except (LockLost, NotOwned):
+    def ended(told: asyncio.Future[LossReason | None]) -> None:
+        kept = core()
+        if told.cancelled() or told.result() is None or kept is None:
             return
-        threading.Thread(target=on_lost, args=(lease,), name=f"aiolock lost {lease.name}", daemon=True).start()
+        lost = known() or Lease(portal, kept)  # a thread that has it may have dropped the handle
+        threading.Thread(target=on_lost, args=(lost,), name=f"aiolock lost {lost.name}", daemon=True).start()
 
-    host.watch(asyncio.get_running_loop().create_task(watch()))
+    lease._core._hold.watch(lease._core).add_done_callback(ended)
 
 
-def _give_up(core: AsyncLease, host: ThreadTask) -> None:
+def _give_up(core: AsyncLease, host: ThreadTask | None) -> None:
     core.release()
-    host.left()
+    if host is not None:
+        host.left()

@@ -113,17 +113,16 @@ class LockManager:
         Raises:
             BackendError: the server does not answer within `request_timeout`, or refuses.
             ConfigurationError: open already, or opened before a fork; closed meanwhile; this thread runs an event loop;
-                or the server is too old.
+                gevent or eventlet stands in for threads; or the server is too old.
 
         Cost: one thread; one connection, two with `min_replicas`, and one subscription, none if it polls.
         """
-        self._portal.open()
-        try:
-            self._portal.call("", self._core.open)
-        except BaseException:
-            self._portal.close()
-            raise
-        return self
+
+        async def work() -> LockManager:
+            await self._core.open()
+            return self
+
+        return self._portal.open(work)
 
     def close(self) -> None:
         """Close the manager. No acquire starts any more, and waiting threads get `NotAcquired`. Leases are lost with
@@ -134,15 +133,19 @@ class LockManager:
         this call does not wait for), or in a forked child. You can open it again.
 
         Raises:
-            ConfigurationError: this thread runs an event loop.
+            ConfigurationError: this thread runs an event loop, or waits for something here, and this is a signal's
+                handler; nothing is closed.
 
         If Ctrl-C interrupts it, it closes without further waiting.
         """
-        if self._portal.begin_closing():
-            try:
+        try:
+            if self._portal.begin_closing():
                 self._portal.call("", self._core.close, certain=True)
-            finally:
                 self._portal.close()
+        except BaseException:
+            if self._portal.closing_here:
+                self._portal.close()
+            raise
 
     def __enter__(self) -> LockManager:
         """Connect, as `open()` does."""
@@ -256,12 +259,11 @@ class LockManager:
         If Ctrl-C interrupts it, either the ticket is still valid, or the lock is released. Cost: one round trip.
         """
         known, on_lost = split(options)
-        host = self._portal.task("")
 
         async def work() -> Lease:
             lease = Lease(self._portal, await self._core.resume(ticket, **known))
             if on_lost is not None:
-                watch_over(lease, host, on_lost)
+                watch_over(lease, on_lost)
             return lease
 
         return self._portal.call("", work, Lease._take_back)

@@ -24,8 +24,8 @@ class LockOptions(TypedDict, total=False):
         renew: instead of the manager's; False makes fixed leases, which end at their deadline.
         max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
         metadata: text that `info()` and timeouts of others show, beside this process's host and pid.
-        on_lost: called with the lease when that is lost, in a thread of its own, while the block may still run: to kill
-            a subprocess, or close a connection. What it raises goes to `threading.excepthook`.
+        on_lost: called with each lease that is lost, in a thread of its own, while the block may still run: to kill a
+            subprocess, or close a connection. What it raises goes to `threading.excepthook`.
     """
 
     ttl: float | timedelta | None

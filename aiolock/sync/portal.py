@@ -9,10 +9,13 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import TypeVar
 
 from ..errors import ConfigurationError
 from .call import Call
+from .executor import Executor
+from .green import check_threads
 from .thread_task import ThreadTask
 
 R = TypeVar("R")
@@ -39,59 +42,90 @@ class Portal:
         self._context: contextvars.Context = contextvars.Context()
         self._pid = 0
         self._was_open = False
-        self._closing = False
+        self._ready = False
+        self._closing = 0  # the thread that does it
 
     @property
     def here(self) -> bool:
-        """Whether it is open, in this process."""
+        """Whether its loop runs, in this process."""
         return self._loop is not None and self._pid == os.getpid()
 
-    def open(self) -> None:
-        """Start the loop.
+    @property
+    def ready(self) -> bool:
+        """Whether it was opened, in this process: that is over, and it is not closed."""
+        return self._ready and self.here
+
+    def open(self, work: Callable[[], Coroutine[object, object, R]]) -> R:
+        """Start the loop, and run the coroutine that opens the manager. If that fails, nothing is open.
 
         Raises:
-            ConfigurationError: it is open, or this thread runs an event loop.
+            ConfigurationError: it is open, or this thread runs an event loop, or is no real thread.
+            OSError, RuntimeError: the system has no thread or socket left.
         """
         self._check_process("")
         self._check_thread("")
-        with self._mutex:
-            if self._thread is not None:
-                raise ConfigurationError("", "this manager is open already: open it once, and share it between threads")
-            started = threading.Event()
-            self._local, self._tasks = threading.local(), set()
-            self._pid, self._was_open, self._closing = os.getpid(), True, False
-            self._thread = threading.Thread(target=self._run, args=(started,), name="aiolock", daemon=True)
-            self._thread.start()
-        started.wait()
-        atexit.register(self._at_exit)
+        check_threads()
+        started: Future[None] = Future()
+        thread = threading.Thread(target=self._run, args=(started,), name="aiolock", daemon=True)
+        try:
+            with self._mutex:
+                if self._thread is not None:
+                    raise ConfigurationError(
+                        "", "this manager is open already: open it once, and share it between threads"
+                    )
+                self._local, self._tasks = threading.local(), set()
+                self._pid, self._was_open, self._ready, self._closing = os.getpid(), True, False, 0
+                self._thread = thread
+            thread.start()
+            started.result()
+            atexit.register(self._at_exit)
+            result = self.call("", work)
+            self._ready = True
+            return result
+        except BaseException:
+            if self._thread is thread:
+                self.close()
+            raise
 
     def begin_closing(self) -> bool:
-        """Return True in the one call that has to close what is open.
+        """Return True in the one thread that has to close what is open.
 
         Raises:
-            ConfigurationError: this thread runs an event loop.
+            ConfigurationError: this thread runs an event loop, or is in another call.
         """
         if not self.here:
             return False
         self._check_thread("")
         with self._mutex:
-            first, self._closing = not self._closing, True
-        return first
+            if self._closing and not self.closing_here:
+                return False
+            known: _Thread | None = getattr(self._local, "thread", None)
+            if known is not None and known.task.busy:  # a signal's handler
+                if self.closing_here:
+                    return False
+                self._check_idle("", known.task)
+            self._closing = threading.get_ident()
+        return True
+
+    @property
+    def closing_here(self) -> bool:
+        """Whether this thread has to close it."""
+        return self._closing == threading.get_ident()
 
     def close(self) -> None:
         """Stop the loop, and wait for its end. Threads that still wait for something get an error."""
         atexit.unregister(self._at_exit)
         with self._mutex:
+            self._ready = False
             loop, thread, stopping = self._loop, self._thread, self._stopping
-        if thread is None:
+            if loop is None:  # it has not begun, and shall not: see `_serve()`
+                self._thread = None
+        if thread is None or thread.ident is None:
             return
         if loop is not None and stopping is not None:
             with contextlib.suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(stopping.set)
         thread.join()
-        with self._mutex:
-            if self._thread is thread:
-                self._thread = None
 
     def call(
         self,
@@ -115,15 +149,11 @@ class Portal:
             ConfigurationError: it is not open here, this thread runs an event loop, or is in another call.
         """
         task = self.task(name)
-        if task.call is not None and not (task.call.over or task.call.abandoned):
-            raise ConfigurationError(
-                name, f"{_this(name)} was used in the middle of another call of this thread, as by a signal's handler: "
-                "set a flag there, or raise an exception"
-            )  # fmt: skip
-        call = Call(name, work, unclaimed)
+        self._check_idle(name, task)
+        call = Call(name, work, unclaimed, certain)
         try:
             task.call = call
-            self._post(name, task.give, call)
+            self._post(name, task.loop, task.give, call)
             call.wait()
             if call.error is None:
                 return call.result[0]
@@ -131,8 +161,8 @@ class Portal:
             call.abandoned = True
             with contextlib.suppress(ConfigurationError):  # closed meanwhile
                 if certain:
-                    self._post(name, task.give, call)
-                self._post(name, task.abandon, call)
+                    self._post(name, task.loop, task.give, call)
+                self._post(name, task.loop, task.abandon, call)
                 call.wait()
             raise
         error = call.failure()
@@ -155,35 +185,48 @@ class Portal:
                     raise self._closed(name)
                 task = ThreadTask(self._loop, self._forget)
                 self._tasks.add(task)
-                known = self._local.thread = _Thread(task, self._loop)
+                known = self._local.thread = _Thread(task)
         return known.task
 
     def post(self, step: Callable[..., object], *args: object) -> None:
         """Run `step` on the loop, if there is one: called where nothing may be raised, or waited for."""
         if self.here:
             with contextlib.suppress(ConfigurationError):
-                self._post("", step, *args)
+                self._post("", self._loop, step, *args)
 
-    def _post(self, name: str, step: Callable[..., object], *args: object) -> None:
+    def _post(
+        self, name: str, loop: asyncio.AbstractEventLoop | None, step: Callable[..., object], *args: object
+    ) -> None:
         with self._mutex:
-            if self._loop is None:
+            if loop is None or loop is not self._loop:  # it may have been opened again
                 raise self._closed(name)
-            self._loop.call_soon_threadsafe(step, *args, context=self._context)
+            loop.call_soon_threadsafe(step, *args, context=self._context)
 
-    def _run(self, started: threading.Event) -> None:
+    def _run(self, started: Future[None]) -> None:
+        thread = threading.current_thread()
         try:
-            asyncio.run(self._serve(started))
+            with asyncio.Runner() as runner:
+                runner.run(self._serve(thread, started))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
         finally:
             with self._mutex:
-                self._loop = None
-            for task in list(self._tasks):
+                tasks = list(self._tasks) if self._thread is thread else []
+                if self._thread is thread:
+                    self._loop = self._thread = None
+            for task in tasks:
                 self._forget(task)
-            started.set()
 
-    async def _serve(self, started: threading.Event) -> None:
-        self._stopping = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        started.set()
+    async def _serve(self, thread: threading.Thread, started: Future[None]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(Executor())
+        with self._mutex:
+            if self._thread is not thread:
+                return
+            self._loop, self._stopping = loop, asyncio.Event()
+        started.set_result(None)
         await self._stopping.wait()
         for task in list(self._tasks):
             await task.stop()
@@ -191,9 +234,9 @@ class Portal:
     def _forget(self, task: ThreadTask) -> None:
         with self._mutex:
             self._tasks.discard(task)
-        if task.call is not None:  # it came too late
-            task.call.end(self._closed(task.call.name))
-            task.call = None
+        call, task.call = task.call, None
+        if call is not None:  # it came too late
+            call.end(self._closed(call.name))
 
     def _check(self, name: str) -> None:
         self._check_process(name)
@@ -219,6 +262,13 @@ class Portal:
             what = "in a thread that runs an event loop, which it would block: use aiolock.LockManager there"
         raise ConfigurationError(name, f"{_this(name)} was used {what}")
 
+    def _check_idle(self, name: str, task: ThreadTask) -> None:
+        if task.busy:
+            raise ConfigurationError(
+                name, f"{_this(name)} was used in the middle of another call of this thread, as by a signal's handler: "
+                "set a flag there, or raise an exception"
+            )  # fmt: skip
+
     def _closed(self, name: str) -> ConfigurationError:
         when = "after its manager was closed" if self._was_open else "before its manager was opened"
         return ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `with manager:`")
@@ -227,15 +277,16 @@ class Portal:
 class _Thread:
     """Kept by a thread's own storage, and so collected when that thread ends."""
 
-    def __init__(self, task: ThreadTask, loop: asyncio.AbstractEventLoop) -> None:
+    _pid = 0  # until it is made: a signal may interrupt that
+
+    def __init__(self, task: ThreadTask) -> None:
         self.task = task
-        self._loop = loop
         self._pid = os.getpid()
 
     def __del__(self) -> None:
         if self._pid == os.getpid():  # a forked child has lost all threads but one, and none of them has ended
             with contextlib.suppress(RuntimeError):  # the loop has ended before
-                self._loop.call_soon_threadsafe(self.task.thread_ended)
+                self.task.loop.call_soon_threadsafe(self.task.thread_ended)
 
 
 def _this(name: str) -> str:

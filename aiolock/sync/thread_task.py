@@ -21,12 +21,13 @@ class ThreadTask:
         ended: called when it has come to its end.
 
     Attributes:
-        call: the last one; its thread waits for it, unless it is over or abandoned.
+        loop: where it runs.
+        call: the last one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[ThreadTask], object]) -> None:
         self.call: Call[Any] | None = None
-        self._loop = loop
+        self.loop: asyncio.AbstractEventLoop = loop
         self._ended = ended
         self._calls: deque[Call[Any]] = deque()
         self._current: Call[Any] | None = None
@@ -35,9 +36,14 @@ class ThreadTask:
         self._blocks = 0
         self._last = False  # there will be no more calls
         self._stopped = False
-        self._watchers: set[asyncio.Task[None]] = set()
 
-    # All of it is called on the loop.
+    @property
+    def busy(self) -> bool:
+        """Whether its thread waits for a call."""
+        call = self.call
+        return call is not None and not (call.over or call.abandoned)
+
+    # The rest is called on the loop.
 
     def give(self, call: Call[Any]) -> None:
         """Carry out `call`, when those before it are over."""
@@ -46,7 +52,7 @@ class ThreadTask:
         call.given = True
         self._calls.append(call)
         if self._task is None:
-            self._task = self._loop.create_task(self._serve())
+            self._task = self.loop.create_task(self._serve())
             self._task.add_done_callback(self._end)
         else:
             self._wake()
@@ -56,7 +62,7 @@ class ThreadTask:
         call.abandon()
         if call is self._current and self._task is not None:
             self._task.cancel()
-        elif not call.over:
+        elif not call.over and not call.certain:
             call.given = True
             call.end(asyncio.CancelledError())
 
@@ -70,11 +76,6 @@ class ThreadTask:
         """A block of the thread was left, in any thread."""
         self._blocks -= 1
         self._wake()
-
-    def watch(self, watcher: asyncio.Task[None]) -> None:
-        """Keep a task that waits for the loss of a lease, as long as the thread has it."""
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
 
     def thread_ended(self) -> None:
         """There will be no more calls."""
@@ -99,7 +100,7 @@ class ThreadTask:
         assert task is not None
         while not self._stopped and (self._calls or self._blocks or not self._last):
             if not self._calls:
-                self._idle = self._loop.create_future()
+                self._idle = self.loop.create_future()
                 await self._idle
                 continue
             call = self._current = self._calls.popleft()
@@ -122,6 +123,4 @@ class ThreadTask:
             del call
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        for watcher in list(self._watchers):
-            watcher.cancel()
         self._ended(self)

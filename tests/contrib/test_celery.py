@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +18,7 @@ from celery.contrib.testing.worker import start_worker
 from celery.signals import worker_shutdown
 
 from aiolock import ConfigurationError, LockLost, LossReason
-from aiolock.contrib.celery import current_lease, exclusive
+from aiolock.contrib.celery import current_lease, exclusive, opened
 from aiolock.recipes import Busy, Unavailable
 from aiolock.sync import LockManager
 from tests.support import redis_cli
@@ -183,6 +186,36 @@ def test_a_worker(app: Any, locks: LockManager, other: LockManager, pool: str) -
         assert tasks.tries == ["1", "1", "2", "2", "2"]
         assert tasks.steps == [LossReason.REVOKED]
         assert current_lease() is None
+
+
+def test_the_first_tasks_of_a_worker(locks: LockManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them opens the manager, and the others wait for that. Kept by `opened()`: Portal.ready."""
+    opens, waits, connect = threading.Event(), threading.Event(), locks._core.open
+
+    class Mutex:
+        def __enter__(self) -> None:
+            if opens.is_set():
+                waits.set()
+            mutex.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            mutex.release()
+
+    async def slowly() -> None:
+        opens.set()
+        await asyncio.to_thread(waits.wait, ENOUGH)
+        await connect()
+
+    mutex = threading.Lock()
+    monkeypatch.setattr("aiolock.contrib.celery._mutex", Mutex())
+    monkeypatch.setattr(locks._core, "open", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(opened, locks)
+        assert opens.wait(ENOUGH)
+        second = pool.submit(lambda: opened(locks).lock("a").is_locked())
+        assert second.result(ENOUGH) is False
+        assert first.result(ENOUGH) is locks
+    worker_shutdown.send(sender=None)
 
 
 def test_what_cannot_work(locks: LockManager) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import linecache
 import os
 import signal
@@ -18,8 +19,10 @@ import pytest
 import aiolock.sync
 from aiolock import ConfigurationError
 from aiolock.sync import Lease, LockManager
+from aiolock.sync.call import Call
+from aiolock.sync.thread_task import ThreadTask
 
-from .conftest import Worker, until, waits
+from .conftest import Worker, in_memory, until, waits
 
 FILES = str(Path(aiolock.sync.__file__).parent)
 OURS = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals for threads on this platform")
@@ -114,6 +117,80 @@ def test_an_interrupted_acquire_is_held_or_not(memory: LockManager, worker: Work
         assert not lock.is_locked(), where
 
     assert worker(lambda: at_every_line(acquire, check)) > 20
+
+
+def test_an_interrupted_opening_or_closing(worker: Worker) -> None:
+    """The one leaves nothing open, and the other can be repeated. Kept by Portal.open, Portal.close and Portal._serve.
+
+    A loop that begins only when its opening was given up ends at once.
+    """
+    made, opened = list[LockManager](), list[LockManager]()
+
+    def use() -> None:
+        opened.clear()
+        made[:] = [in_memory()]
+        opened.append(made[0].open())
+        made[0].close()
+
+    def check(where: str) -> None:
+        for manager in opened:
+            manager.close()
+        for manager in made:
+            with manager:
+                assert manager.lock("a").owned() == 0, where
+
+    assert worker(lambda: at_every_line(use, check)) > 60
+    assert "aiolock" not in {thread.name for thread in threading.enumerate()}
+
+
+@OURS
+def test_a_handler_that_closes_while_its_thread_waits(memory: LockManager, worker: Worker) -> None:
+    """It would wait for itself, so it gets an error, and nothing is closed. Kept by Portal.begin_closing."""
+    lock, told = memory.lock("a"), list[str]()
+    lease = worker(lock.acquire)
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        with pytest.raises(ConfigurationError) as error:
+            memory.close()
+        told.append(str(error.value))
+        threading.Thread(target=lease.release).start()
+
+    def send() -> None:
+        until(lambda: waits(memory))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        threading.Thread(target=send).start()
+        with lock as mine:
+            assert not mine.lost
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert "in the middle of another call" in told[0]
+
+
+async def test_a_release_behind_a_call_that_is_being_cancelled() -> None:
+    """It is carried out, though its thread was interrupted, too. Kept by ThreadTask.abandon: `certain`."""
+    task, goes_on = ThreadTask(asyncio.get_running_loop(), lambda ended: None), asyncio.Event()
+    carried_out = list[str]()
+
+    async def release(what: str) -> None:
+        carried_out.append(what)
+
+    calls = [
+        Call("a", goes_on.wait, None, False),
+        Call("a", lambda: release("not certain"), None, False),
+        Call("a", lambda: release("certain"), None, True),
+    ]
+    for call in calls:
+        task.give(call)
+    await asyncio.sleep(0)
+    for call in calls[1:]:
+        task.abandon(call)
+    goes_on.set()
+    await asyncio.to_thread(calls[-1].wait)
+    assert carried_out == ["certain"]
+    await task.stop()
 
 
 @OURS

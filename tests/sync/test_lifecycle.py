@@ -9,6 +9,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,6 +70,8 @@ LEFT_OPEN = """
     def other():
         with locks.lock("other"):
             threading.main_thread().join()  # the interpreter waits for this thread, and then closes the manager
+            with LockManager(sys.argv[1].replace("127.0.0.1", "localhost")) as late:  # it asks for an address
+                late.lock("late").acquire().release()
 
     threading.Thread(target=daemon, daemon=True).start()
     threading.Thread(target=other).start()
@@ -106,6 +109,59 @@ def test_a_manager_that_cannot_open() -> None:
     with pytest.raises(BackendError):
         LockManager("redis://127.0.0.1:1", request_timeout=0.2).open()
     assert "aiolock" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_system_without_threads_or_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, and can be opened later. Kept by Portal.open and Portal.close."""
+    locks = in_memory()
+
+    def fails(*args: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    for what in ("threading.Thread.start", "asyncio.events.new_event_loop"):
+        with monkeypatch.context() as patched:
+            patched.setattr(what, fails)
+            with pytest.raises(OSError, match="Too many"):
+                locks.open()
+        with locks:
+            assert not locks.lock("a").is_locked()
+
+
+@pytest.mark.parametrize(
+    ("patcher", "function"), [("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")]
+)
+def test_greenlets(monkeypatch: pytest.MonkeyPatch, patcher: str, function: str) -> None:
+    """Refused if they stand for threads or sockets. Kept by `check_threads()`."""
+    locks, replaced = in_memory(), {"time"}
+    monkeypatch.setitem(sys.modules, patcher, SimpleNamespace(**{function: replaced.__contains__}))
+    with locks:
+        pass
+    replaced.add("socket")
+    with pytest.raises(ConfigurationError, match=r"monkey-patched socket, .* --pool=threads"):
+        locks.open()
+
+
+def test_a_manager_that_is_opened_again(worker: Worker) -> None:
+    """Who met the earlier opening is told that it was closed. Kept by Portal._post."""
+    locks = in_memory(request_timeout=0.05).open()
+    entered, again = threading.Event(), threading.Event()
+
+    def body() -> None:
+        with locks.lock("a"):
+            entered.set()
+            assert again.wait(ENOUGH)
+
+    running = worker.begin(body)
+    assert entered.wait(ENOUGH)
+    former = locks._portal.task("")
+    locks.close()
+    with locks:
+        again.set()
+        with pytest.raises(LockLost) as lost:
+            running.result(ENOUGH)
+        assert lost.value.reason is LossReason.CLOSED
+        with pytest.raises(ConfigurationError, match="after its manager was closed"):
+            locks._portal._post("", former.loop, former.thread_ended)
 
 
 async def test_a_thread_with_an_event_loop_is_not_blocked(memory_in_thread: LockManager) -> None:
@@ -245,6 +301,22 @@ def test_a_generator_goes_from_thread_to_thread(memory: LockManager) -> None:
     until(lambda: len(memory._portal._tasks) == 1)
 
 
+async def test_a_block_that_an_event_loop_leaves(memory_in_thread: LockManager) -> None:
+    """As the garbage collector does there: nothing may wait, so it is given back later. Kept by Lease._exit."""
+    lock = memory_in_thread.lock("a")
+
+    def locked() -> Iterator[Lease]:
+        with lock as lease:
+            yield lease
+
+    generator = locked()
+    lease = await asyncio.to_thread(next, generator)
+    with pytest.raises(ConfigurationError, match="runs an event loop"):
+        generator.close()
+    await asyncio.to_thread(until, lambda: lease.released)
+    assert not await asyncio.to_thread(lock.is_locked)
+
+
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork on this platform")
 def test_a_fork() -> None:
     """Open it afterwards. Kept by Portal._check_process."""
@@ -252,7 +324,10 @@ def test_a_fork() -> None:
 
 
 def test_an_interpreter_that_exits_closes_it(redis_url: str) -> None:
-    """After its other threads; only what a daemon thread holds is left to expire. Kept by Portal.open."""
+    """After its other threads, which can still connect; only what a daemon thread holds is left to expire.
+
+    Kept by Portal.open, and by Executor.submit.
+    """
     assert script(LEFT_OPEN, redis_url) == "main ends\n"
     with redis_cli.client(redis_url) as client:
         assert [name for name in ("plain", "other", "in a daemon thread") if held(client, name)] == [

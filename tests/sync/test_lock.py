@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
+from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
@@ -138,6 +140,58 @@ def test_a_loss_is_told_and_the_block_runs_on(locks: LockManager, others: LockMa
     assert lost.value.reason is LossReason.REVOKED
     assert steps == ["ran on"]
     assert [(each is lease, name) for each, name in told] == [(True, f"aiolock lost {NAME}")]
+
+
+def test_whoever_has_the_lease_a_loss_is_told(memory: LockManager) -> None:
+    """Of each lease: also if the thread that acquired it has ended, and nobody keeps the handle. Kept by `Watcher`."""
+    told: list[tuple[str, Lease]] = []
+    worker, kept = Worker(), list[Lease]()
+    plain, tells = memory.lock(NAME), memory.lock(NAME, on_lost=lambda lost: told.append(("outer", lost)))
+    inner = memory.lock(NAME, on_lost=lambda lost: told.append(("inner", lost)))
+
+    worker(lambda: kept.append(tells.acquire()))
+    worker.end()
+    until(lambda: len(memory._portal._tasks) <= 1)  # that of this thread
+    plain.force_release()
+    until(lambda: told)
+    assert [lost for _, lost in told] == kept
+    with pytest.raises(LockLost):
+        kept[0].release()
+    told.clear()
+    with pytest.raises(LockLost), plain:
+        first, second = tells.acquire(), inner.acquire()
+        first.release()
+        inner.acquire()
+        plain.force_release()
+        until(lambda: len(told) == 2)
+        assert [which for which, _ in told] == ["inner", "inner"]
+        assert second in [lost for _, lost in told]
+        assert all(lost.lost for _, lost in told)
+
+
+def test_a_watched_lease_is_not_kept(memory: LockManager) -> None:
+    """Nobody is renewed who cannot release. Kept by `watch_over()`, which has it weakly."""
+    told, worker = list[Lease](), Worker()
+    lock = memory.lock(NAME, on_lost=told.append)
+
+    def drops() -> None:
+        worker(lambda: lock.acquire().name)
+        worker.end()
+        until(lambda: not lock.is_locked())
+
+    with pytest.warns(ResourceWarning, match="unreleased"):
+        drops()
+    assert told == []
+
+
+def test_a_block_of_a_stack(memory: LockManager) -> None:
+    """It was entered by a frame that has ended; a later one may have its id. Kept by Blocks._left_by: `block.code`."""
+    lock = memory.lock(NAME)
+    with ExitStack() as stack:
+        stack.enter_context(lock)
+        (block,) = lock._blocks._open
+        lock._blocks._open = [block._replace(frame=id(sys._getframe()))]
+    assert not lock.is_locked()
 
 
 def test_an_error_of_the_body_comes_before_its_loss(memory: LockManager) -> None:
