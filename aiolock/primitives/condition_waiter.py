@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 from ..core.runtime import Runtime
 from ..core.scheduler import NEVER
 from ..errors import BackendError, NotAcquired
 from ..scripts.base import Call
-from ..scripts.condition import ConditionCalls, WaiterState
+from ..scripts.condition import ConditionCalls, Waiting
 from ..scripts.outcomes import Granted
+
+LOOKS = 3
+"""How many of all waiters look at the others each time, on average: in twenty periods one passes without a look."""
 
 
 class ConditionWaiter:
@@ -40,7 +44,8 @@ class ConditionWaiter:
         self._calls = calls
         self._owner = runtime.binding.new_owner("")
         self._key = calls.kind, self._owner
-        self._call: Call[WaiterState] | None = None
+        self._call: Call[Waiting] | None = None
+        self._waiters = 1
         self._again = False  # a message came since it was written
         self._known = False  # by its answer to an earlier request
         self._over = False
@@ -76,12 +81,14 @@ class ConditionWaiter:
 
     def _ask(self) -> None:
         self._again = False
-        call = self._call = self._calls.wait(self._owner, joins=not self.joined.done())
+        joins = not self.joined.done()
+        looks = joins or random.random() * self._waiters < LOOKS  # if all did, it would be the square of their number
+        call = self._call = self._calls.wait(self._owner, joins, looks)
         call.unanswered = lambda: not self._over
         call.settle = self._settle
         self._runtime.backend.post(call)
 
-    def _settle(self, outcome: WaiterState | BackendError) -> None:
+    def _settle(self, outcome: Waiting | BackendError) -> None:
         self._call = None
         if self._over:
             return
@@ -90,8 +97,8 @@ class ConditionWaiter:
                 self._fail(outcome)
                 return
         else:
-            self._known = True
-            for future in (self.joined,) if outcome == "waiting" else (self.joined, self.notified):
+            self._known, self._waiters = True, outcome.waiters
+            for future in (self.joined,) if outcome.state == "waiting" else (self.joined, self.notified):
                 if not future.done():
                     future.set_result(None)
         if self._again and not self.notified.done():

@@ -27,7 +27,7 @@ SLACK = 20_000
 
 def join(side: Side, *owners: str) -> None:
     for owner in owners:
-        assert side.run(CALLS.wait(owner, joins=True)) == "waiting"
+        assert side.run(CALLS.wait(owner, joins=True)) == ("waiting", len(side.hash(KEY)))
 
 
 def line(side: Side) -> dict[str, str]:
@@ -53,8 +53,9 @@ def test_waiters_are_notified_in_order(side: Side) -> None:
     assert side.run(CALLS.notify(2)) == 2
     assert line(side) == {"m:1": "1", "n:1": "1", "m:2": "0"}
     assert [payload for _, payload in side.heard()] == ["refresh m:1", "refresh n:1"]
-    assert side.run(CALLS.wait("m:1", joins=False)) == "notified"
-    assert side.run(CALLS.wait("m:2", joins=False)) == "waiting"
+    for looks in (True, False):
+        assert side.run(CALLS.wait("m:1", joins=False, looks=looks)) == ("notified", 3)
+        assert side.run(CALLS.wait("m:2", joins=False, looks=looks)) == ("waiting", 3)
     assert side.run(CALLS.notify(5)) == 1
     assert side.run(CALLS.notify(5)) == 0
 
@@ -72,8 +73,36 @@ def test_it_lives_as_long_as_its_waiters(side: Side) -> None:
     assert side.run(CALLS.leave("m:1", passes=True)) == 0
 
 
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_sign_of_life(looks: bool, side: Side) -> None:
+    """It lengthens its own life, and never shortens the key's: another manager's waiters may live longer."""
+    join(side, "m:1", "m:2")
+    now = side.pttl(KEY)
+    before = dict(side.hash(KEY))
+    side.run(CALLS.leave("m:2", passes=False))
+    number, alive, _ = before["m:1"].split()
+    side.hset(KEY, {"m:1": f"{number} {int(alive) - LIVENESS + SLACK} 0"})
+    assert side.run(CALLS.wait("m:1", joins=False, looks=looks)) == ("waiting", 1)
+    assert int(side.hash(KEY)["m:1"].split()[1]) >= int(alive)
+    assert side.run(ConditionCalls(KEYS, "n", 1000).wait("m:1", joins=False, looks=looks)) == ("waiting", 1)
+    assert int(side.hash(KEY)["m:1"].split()[1]) >= int(alive)
+    assert side.pttl(KEY) > now - SLACK
+
+
+def test_only_a_look_at_the_others_finds_the_dead(side: Side) -> None:
+    """That a sign of life is one entry's work keeps a crowd from costing the square of its number."""
+    join(side, "m:1", "m:2")
+    side.run(CALLS.notify(1))
+    die(side, "m:1")
+    assert side.run(CALLS.wait("m:2", joins=False, looks=False)) == ("waiting", 2)
+    assert side.run(CALLS.wait("m:2", joins=False)) == ("notified", 1)
+    die(side, "m:2")
+    assert side.run(CALLS.wait("m:2", joins=False, looks=False)) == ("gone", 0)  # itself it always finds
+
+
 def test_the_unknown_are_told_so(side: Side) -> None:
-    assert side.run(CALLS.wait("m:1", joins=False)) == "gone"
+    assert side.run(CALLS.wait("m:1", joins=False)) == ("gone", 0)
+    assert side.run(CALLS.wait("m:1", joins=False, looks=False)) == ("gone", 0)
     assert side.run(CALLS.notify(1)) == 0
     assert not side.exists(KEY)
 
@@ -92,7 +121,7 @@ def test_leaving_without_one_passes_nothing_on(side: Side) -> None:
     assert line(side) == {"m:2": "0"}
 
 
-@pytest.mark.parametrize("finds_out", [CALLS.wait("m:2", joins=False), CALLS.leave("m:9", passes=False)])
+@pytest.mark.parametrize("finds_out", [CALLS.wait("m:2", joins=False), CALLS.notify(0)])
 def test_the_dead_pass_theirs_on(finds_out: Call[Any], side: Side) -> None:
     join(side, "m:1", "m:2", "m:3")
     side.run(CALLS.notify(1))
@@ -112,13 +141,15 @@ def test_whoever_comes_back_begins_anew(side: Side) -> None:
     join(side, "m:1")
     side.run(CALLS.notify(1))
     die(side, "m:1")
-    assert side.run(CALLS.wait("m:1", joins=True)) == "notified"  # its own was passed on, to the only one there is
+    again = side.run(CALLS.wait("m:1", joins=True))
+    assert again == ("notified", 1)  # its own was passed on, to the only one there is
 
 
 OWNERS = ["p:1", "p:2", "q:1", "q:2"]
 """Of managers that no other test listens for: the last example listens until all tests of this file have run."""
 steps = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from(OWNERS), st.booleans()),
+    st.tuples(st.just("sign"), st.sampled_from(OWNERS), st.booleans()),
     st.tuples(st.just("leave"), st.sampled_from(OWNERS), st.booleans()),
     st.tuples(st.just("notify"), st.integers(0, 3), st.none()),
     st.tuples(st.just("die"), st.sampled_from(OWNERS), st.none()),
@@ -140,6 +171,8 @@ def test_both_sides_do_the_same(sides: Callable[[], LuaSide], plan: list[tuple[s
                 if fact in side.hash(KEY):
                     die(side, fact)
                 answers.append(None)
+            elif kind == "sign":
+                answers.append(side.run(CALLS.wait(fact, more, looks=False)))
             else:
                 answers.append(
                     side.run(getattr(CALLS, kind)(fact) if more is None else getattr(CALLS, kind)(fact, more))
@@ -159,6 +192,7 @@ def commands(call: Call[Any]) -> list[str]:
 SITUATIONS = {
     "wait": CALLS.wait("m:2", joins=True),
     "wait again": CALLS.wait("m:1", joins=False),
+    "sign of life": CALLS.wait("m:1", joins=False, looks=False),
     "notify": CALLS.notify(1),
     "leave": CALLS.leave("m:1", passes=True),
 }
@@ -176,5 +210,5 @@ def test_what_a_denial_leaves(name: str, command: str, lua: LuaSide, denied: Cal
     except Refused:
         assert set(line(lua)) >= set(before) - {"m:1"}
     else:
-        assert command == "publish" or line(lua) != before or name == "wait again"
+        assert command == "publish" or line(lua) != before or name in ("wait again", "sign of life")
     assert not lua.exists(KEY) or lua.pttl(KEY) > 0

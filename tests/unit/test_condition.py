@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
 from aiolock import BackendError, LockManager, NotOwned
 from aiolock.testing import MemoryBackend
 
-from .world import Crew, settle
+from .world import BEAT, Crew, settle
 
 NAME = "a"
 
@@ -80,3 +81,26 @@ async def test_a_request_that_no_server_saw_is_not_undone(
     await task
     await settle(backend)
     assert "leave" not in backend.calls
+
+
+async def test_a_crowd_costs_no_square_of_its_number(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
+    """About three of them look at all others in each period. Kept by ConditionWaiter._ask. Before, 700 waiters kept a
+    server busy with nothing else.
+    """
+    crowd, periods = 60, 20
+    looks: list[bool] = []
+    execute = backend._execute
+
+    def note(call: Any) -> Any:
+        if call.script.name == "wait":
+            looks.append(call.args[3] == 1)
+        return execute(call)
+
+    for _ in range(crowd):
+        crew.start(wait(locks))
+    while waits(backend) < crowd:
+        await settle(backend)
+    cast(Any, backend)._execute = note
+    await backend.clock.advance(periods * BEAT)
+    assert len(looks) >= crowd * (periods - 1)
+    assert periods < sum(looks) < 6 * periods

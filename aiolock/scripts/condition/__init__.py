@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..base import Call, Script
 from ..keys import Keys
 from . import decode, twins
-from .decode import WaiterState as WaiterState
+from .decode import Waiting as Waiting
 
 LINE = ("lock/clock", "line")
 
-WAIT: Script[WaiterState] = Script(__name__, "wait", twins.wait, decode.state, prelude=LINE)
+WAIT = Script(__name__, "wait", twins.wait, decode.waiting, prelude=LINE)
 NOTIFY = Script(__name__, "notify", twins.notify, decode.count, prelude=LINE)
 LEAVE = Script(__name__, "leave", twins.leave, decode.count, prelude=LINE)
 SCRIPTS = (WAIT, NOTIFY, LEAVE)
@@ -34,9 +34,16 @@ class ConditionCalls:
         self._channel = keys.managers
         self._liveness_ms = liveness_ms
 
-    def wait(self, owner: str, joins: bool) -> Call[WaiterState]:
-        """Join the waiters, or give a sign of life; a copy of the request finds its own entry."""
-        return Call(self.name, WAIT, (self._key,), (owner, self._liveness_ms, int(joins), self._channel))
+    def wait(self, owner: str, joins: bool, looks: bool = True) -> Call[Waiting]:
+        """Join the waiters, or give a sign of life; a copy of the request finds its own entry.
+
+        Args:
+            owner: the waiter.
+            joins: the server need not know it.
+            looks: passes on what waiters that died were notified of; then it takes as long as there are many.
+        """
+        args = (owner, self._liveness_ms, int(joins), int(looks), self._channel)
+        return Call(self.name, WAIT, (self._key,), args)
 
     def notify(self, count: int) -> Call[int]:
         """Wake the first waiters. Never written again if it went unanswered: it would wake others."""
