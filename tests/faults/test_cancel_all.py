@@ -9,7 +9,8 @@ import pytest
 from aiolock import AcquireTimeout, LockManager
 from aiolock.testing.server import RedisServer
 
-TTL = 0.6
+TTL = 2.0
+"""Seconds: a third of it is waited for."""
 
 
 async def cancel_all_others() -> None:
