@@ -151,8 +151,8 @@ class Gate:
         if entries.wanted and hold.owner in entries.wanted:
             hold.wanted = True
         self._holds += 1
-        if runtime.draining is not None or self.queue.race is not None:
-            self.settle_down()
+        if self.queue.race is not None:
+            self.settle_down()  # if no one waits, it listens no more
         lease = Lease(self, hold, waiter.calls, task)
         runtime.leases.add(lease)
         if runtime.observers.wants(Acquired):

@@ -201,7 +201,7 @@ class QueueEntry:
             queue.replies += 1
         elif self.state is ENDED and more:  # it was not written again: the others' places are in doubt
             self.more = ()
-            self._leave_asking_to(more, tainted=True)
+            self._leave_asking_to(more)
             return
         if more:
             self.more = ()
@@ -375,11 +375,11 @@ class QueueEntry:
             self.queue.runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
         )
 
-    def _leave_asking_to(self, others: Sequence[QueueEntry], tainted: bool = False) -> None:
+    def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
         """No answer will come that these entries wait for, or those that are unsent."""
         left = [entry for entry in others if entry.state is ASKING]
         for entry in left:
-            entry.state, entry.tainted = IDLE, entry.tainted or tainted
+            entry.state = IDLE
         self.queue.unsent = [*left, *(self.queue.unsent or ())]
         if self.queue.unsent:
             self.queue.send()

@@ -99,6 +99,21 @@ async def test_a_message_that_comes_during_an_attempt_counts(trio: Trio, links: 
     waiter.cancel()
 
 
+async def test_who_got_in_listens_no_more(trio: Trio, here: Lock) -> None:
+    """No other task of its process waits. Kept by Gate.admit: `self.settle_down()`."""
+
+    def listeners() -> list[int]:
+        return [store.numsub(keys_of().free) for store in trio.stores]
+
+    steal(trio, ttl=1.0)
+    waiter = asyncio.ensure_future(here.acquire())
+    await trio.clock.advance(SOON)
+    assert listeners() == [1, 1, 1]
+    await trio.clock.advance(2.0)
+    assert listeners() == [0, 0, 0]
+    await given_back(waiter)
+
+
 async def test_a_message_from_before_the_attempt_does_not(trio: Trio, links: list[Link], here: Lock) -> None:
     """A message while this process has the lock. Kept by Race.ask: `_signalled = False`."""
     steal(trio, ttl=1.0)

@@ -57,3 +57,27 @@ async def test_the_answer_to_a_copy_does_not_say_that_the_process_lives(
     assert counted_on <= kept
     await other.task
     await holder.task
+
+
+async def test_after_the_answer_to_a_copy_it_gives_a_sign_of_life(
+    backend: SlowBackend, locks: LockManager, peer: LockManager, crew: Crew
+) -> None:
+    """At once: it counts as alive for the rest of what the first request said. Kept by handoff: `heir.verify()`."""
+    holder = Holder(crew, locks.lock("a"))
+    await holder.entered
+    other = Holder(crew, peer.lock("a"))
+    await settle(backend)
+    waiter = Holder(crew, locks.lock("a"))
+    await settle(backend)
+    holder.leave.set()
+    while "transfer" not in backend.calls:
+        await turns(1)
+    backend.clock.jump(LIVENESS * 0.8)
+    backend.die("reply")
+    backend.calls.clear()
+    await backend.clock.advance(0)
+    assert backend.calls.count("transfer") == 1
+    assert backend.calls[-1] == "refresh"
+    await other.end()
+    await backend.clock.advance(0)
+    await waiter.end()

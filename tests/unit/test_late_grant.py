@@ -36,6 +36,23 @@ async def test_the_entry_is_kept(aiolock_memory: MemoryBackend, aiolock_clock: V
         await (await waiter).release()
 
 
+async def test_the_first_in_line_stays_the_first() -> None:
+    """Its grant is undone, and the others of its process wait behind it. Kept by LocalQueue.rejoin."""
+    backend, entered = SlowBackend(), list[int]()
+    async with LockManager(backend) as locks:
+
+        async def work(number: int) -> None:
+            async with locks.lock("a", ttl=1.0):
+                entered.append(number)
+
+        tasks = [asyncio.create_task(work(number)) for number in range(3)]
+        await turns(2)
+        backend.clock.jump(0.95)
+        await asyncio.gather(*tasks)
+    assert backend.calls.count("acquire") == 2
+    assert entered == [0, 1, 2]
+
+
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 async def test_a_ttl_shorter_than_the_liveness(kind: str) -> None:
     """It is over although the grant is not: no block begins with a lost lease. Kept by Grant: `deadline`.

@@ -12,7 +12,7 @@ from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import held, nothing_held, waiting
 
-from .world import Crew, Holder, SlowBackend, assert_empty, inside, runtime_of, settle, turns
+from .world import Crew, Holder, SlowBackend, assert_empty, inside, runtime_of, settle, tombstones, turns
 
 MANY = 7
 
@@ -63,6 +63,8 @@ async def test_all_that_came_meanwhile_are_queued_by_one_request(
     await settle(slow)
     assert slow.calls == ["acquire", "acquire"]
     assert len(waiting(slow, "a")) == MANY
+    refusals = [entry.waits().refusal for entry in runtime_of(many).queue_entries.values()]  # type: ignore[attr-defined]
+    assert [refusal.rank for refusal in refusals] == list(range(1, MANY + 1))
     await lease.release()
     await serve(slow, holders)
 
@@ -155,10 +157,14 @@ async def test_the_connection_dies_under_a_request_for_many(
 async def test_its_first_has_given_up_when_the_connection_dies(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, lost: Any
 ) -> None:
-    """Its request is not written again, and the others get no error. Kept by QueueEntry._answered."""
+    """Its request is not written again, and the others get no error. Kept by QueueEntry._answered.
+
+    It may still reach the server: each of its owners leaves a tombstone. Kept by QueueEntry.taint: `self.more`.
+    """
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await written(slow, 2)
+    owners = list(runtime_of(many).queue_entries)[1:]
     holders.pop(1).task.cancel()
     await turns(1)
     slow.die(lost)
@@ -166,6 +172,7 @@ async def test_its_first_has_given_up_when_the_connection_dies(
     assert len(waiting(slow, "a")) == MANY - 1
     await lease.release()
     await serve(slow, holders)
+    assert [key.partition(":dead:")[2] for key in tombstones(slow)] == sorted(owners)
 
 
 async def test_an_owner_that_was_ended_asks_anew(
