@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from ..core.lease import Lease
+from ..core.policy import check_timeout
 from ..errors import ConfigurationError
 from ..log import Log
 from ..manager import LockManager
@@ -122,6 +123,8 @@ def exclusive(
         raise ConfigurationError("", f'outage must be "raise" or "run", not {outage!r}')
     if busy != "wait" and not isinstance(timeout, Default):
         raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
+    if not isinstance(timeout, Default):
+        check_timeout("", "timeout", timeout)
     if isinstance(locks, LockManager):
         locks.lock("checks the options", **options)
     elif not callable(locks):

@@ -41,12 +41,13 @@ def namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[
     """
     shown = getattr(fn, "__qualname__", repr(fn))
     if not isinstance(key, str):
-        if not callable(key):
-            raise ConfigurationError("", f"the key of {shown} must be text or a function, not {key!r}")
+        if not callable(key) or inspect.iscoroutinefunction(key):
+            raise ConfigurationError("", f"the key of {shown} must be text or a plain function, not {key!r}")
         return key
     signature = inspect.signature(fn)
     rest = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
-    for field in fields(key, shown):
+    named = fields(key, shown)
+    for field in named:
         if field not in signature.parameters and rest is None:
             raise ConfigurationError(
                 key,
@@ -56,6 +57,9 @@ def namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[
     def name_of(*args: object, **kwargs: object) -> str:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return key.format_map({**(bound.arguments[rest] if rest else {}), **bound.arguments})
+        values = {**(bound.arguments[rest] if rest else {}), **bound.arguments}
+        if missing := named - values.keys():
+            raise TypeError(f"{shown} needs the argument {min(missing)!r}, which its key {key!r} names")
+        return key.format_map(values)
 
     return name_of

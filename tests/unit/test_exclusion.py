@@ -192,6 +192,12 @@ async def test_a_call_with_wrong_arguments_holds_nothing(
 ) -> None:
     with pytest.raises(TypeError, match="what"):
         await decorated(locks, work)()
+
+    @exclusive(locks, key="{tenant}")
+    async def loose(**more: int) -> None: ...
+
+    with pytest.raises(TypeError, match="loose needs the argument 'tenant'"):
+        await loose(tenants=3)
     assert backend.calls == []
 
 
@@ -350,6 +356,10 @@ async def test_run_is_not_for_busy_or_lost_locks(
 def plain(what: object) -> None: ...
 
 
+async def ask(what: object) -> str:
+    return "key"
+
+
 async def generator(what: object) -> AsyncIterator[int]:
     yield 1
 
@@ -360,7 +370,7 @@ def test_only_coroutine_functions(locks: LockManager, function: Any) -> None:
         exclusive(locks, key="a")(function)
 
 
-@pytest.mark.parametrize("key", ["{order}", "{}", "{0}", "{what", "{what:{order}}", 42])
+@pytest.mark.parametrize("key", ["{order}", "{}", "{0}", "{what", "{what:{order}}", 42, ask])
 def test_a_key_that_cannot_work(locks: LockManager, work: Work, key: Any) -> None:
     async def function(what: object) -> None: ...
 
@@ -370,7 +380,7 @@ def test_a_key_that_cannot_work(locks: LockManager, work: Work, key: Any) -> Non
 
 @pytest.mark.parametrize(
     "options",
-    [{"busy": "never"}, {"outage": "ignore"}, {"busy": "skip", "timeout": 1.0}, {"ttl": 0.0}],
+    [{"busy": "never"}, {"outage": "ignore"}, {"busy": "skip", "timeout": 1.0}, {"timeout": -1.0}, {"ttl": 0.0}],
     ids=str,
 )
 def test_an_option_that_cannot_work(locks: LockManager, options: Any) -> None:
