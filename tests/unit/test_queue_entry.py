@@ -223,6 +223,7 @@ async def test_a_lost_message_is_compensated_by_the_next_refresh(
     "message",
     [
         "admitted {owner} {old} 99 3000 0 1 aiolock:semaphore:{{a}}:state",
+        "admitted {owner} {old} 99 30000 0 1 aiolock:semaphore:{{a}}:state",
         "admitted {owner} 1 99 3000 0 1 aiolock:semaphore:{{a}}:state",
         "admitted {manager}:99 {new} 99 3000 0 1 aiolock:semaphore:{{a}}:state",
         "admitted somebody:1 {new} 99 3000 0 1 aiolock:semaphore:{{a}}:state",

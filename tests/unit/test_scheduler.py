@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
@@ -66,6 +66,28 @@ async def test_an_earlier_item_wakes_it(timer: tuple[Scheduler, VirtualClock]) -
     scheduler.schedule(early, clock.now() + 1)
     await clock.advance(1)
     assert (early.seen, late.seen) == ([(2, 0)], [])
+
+
+async def test_what_may_not_be_early_keeps_its_moment() -> None:
+    """Something renews just before, and asks who else would. Kept by Scheduler._call_due: `self.schedule(item, …)`."""
+
+    class Renewed(Item):
+        def on_due(self, now: float, late: float) -> Renewable:
+            super().on_due(now, late)
+            return cast(Renewable, self)
+
+    clock, written = VirtualClock(), list[int]()
+    scheduler = Scheduler(clock, lambda renewals: written.append(len(renewals)))
+    scheduler.start()
+    first, late, early = Renewed(clock), Item(clock), Renewed(clock)
+    start = clock.now()
+    scheduler.schedule(first, start + 3)
+    scheduler.schedule(late, start + 3.5, early=0.25)
+    scheduler.schedule(early, start + 3.75, early=1.0)
+    await clock.advance(5)
+    assert [item.seen for item in (first, late, early)] == [[(3, 0)], [(3.5, 0)], [(3, 0)]]
+    assert written == [2]
+    scheduler.stop()
 
 
 async def test_rescheduled_and_forgotten(timer: tuple[Scheduler, VirtualClock]) -> None:
