@@ -54,9 +54,7 @@ class Guard:
                     scope = CancelScope()
                 self._scope = scope
                 scope.__enter__()
-            hold.scopes += (self,)
-            if hold.reason is not None:  # lost between the grant and this line
-                self.cancel(f"aiolock: lost {lease.name!r}")
+            hold.scopes += (self,)  # not lost yet: nothing was awaited since the grant, or since it was checked
 
     @property
     def nested(self) -> bool:
@@ -134,11 +132,8 @@ class Guard:
 
     def resume(self) -> None:
         """Its lease continues with another hold, whose loss cancels the block from now on."""
-        hold = self.lease._hold
         if self._scope is not None:
-            hold.scopes += (self,)
-            if hold.reason is not None:
-                self.cancel(f"aiolock: lost {self.lease.name!r}")
+            self.lease._hold.scopes += (self,)
 
     def abandon(self) -> None:
         """The task has ended without leaving the block, and its scope has ended with it."""

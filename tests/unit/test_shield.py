@@ -27,6 +27,31 @@ class Transaction:
         self.committed = True
 
 
+async def test_a_commit_may_take_as_long_as_the_lease_lives(
+    locks: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """It is renewed while its block ends. Kept by `_Expiry._check`, which looks at the expiry again."""
+    committed = asyncio.Event()
+
+    class Long(Transaction):
+        async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+            await committed.wait()
+            self.committed = True
+
+    transaction = Long()
+
+    async def work() -> None:
+        async with locks.lock("a") as lease, lease.shielded(transaction):
+            pass
+
+    task = crew.start(work())
+    await backend.clock.advance(3 * TTL)
+    assert not task.done()
+    committed.set()
+    await task
+    assert transaction.committed
+
+
 @pytest.mark.parametrize("how", ["plain", "cancel_on_loss=False", "guarded"])
 async def test_a_commit_that_is_cancelled_is_no_success(
     locks: LockManager, backend: MemoryBackend, crew: Crew, how: str
