@@ -47,15 +47,19 @@ async def test_its_result_is_delivered() -> None:
 
 
 async def test_another_task_cancels_it_for_a_moment() -> None:
-    """There is a moment without a task: a shutdown that cancels until none is left comes to an end."""
-    job = Job()
+    """There is a moment without a task, of many turns of the loop: a shutdown that cancels until none is left comes to
+    an end. Kept by Worker._ended: `PAUSE`.
+    """
+    job, loop = Job(), asyncio.get_running_loop()
     hands = Worker(job.work, job.results.append, "job")
     for count in range(1, 4):
         await job.beginnings(count)
-        task = task_of(hands)
+        task, before = task_of(hands), loop.time()
         task.cancel()
         await asyncio.wait((task,))
         assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert hands._timer is not None
+        assert hands._timer.when() >= before + worker.PAUSE
     await job.beginnings(4)
     hands.stop()
     await hands.stopped()
