@@ -8,15 +8,17 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
-from ..errors import AiolockError
+from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.view import Command, Inspection, NameView
 from .cluster.slots import SlotMap, slot_of
 from .cluster.topology import Topology
-from .redis import Address, ErrorReply, Link, Seeds, Sentinels, ServerConnector, refused, unconnected
+from .redis import Address, ErrorReply, Link, Seeds, Sentinels, ServerConnector, code_of, refused, unconnected
 
 Source = str | Seeds | Sentinels
 BATCH = 500
 """How many names one request asks about."""
+ELSEWHERE = frozenset({"ASK", "MOVED", "TRYAGAIN"})
+"""Errors of a node of a cluster about keys of which it has not all, or none."""
 
 
 class Reader:
@@ -25,15 +27,19 @@ class Reader:
     Args:
         connector: where it is.
         timeout: seconds for each answer.
+        shares: it is a master of a cluster.
 
     Attributes:
         address: host and port, or the path of the socket.
         ahead_us: by how much its clock is ahead of ours, at most as wrong as a round trip is long.
+        moving: how many names it could not show, because their slots move to or from it.
     """
 
-    def __init__(self, connector: ServerConnector, timeout: float) -> None:
+    def __init__(self, connector: ServerConnector, timeout: float, shares: bool = False) -> None:
         self.address: str = connector.address
         self.ahead_us: int = 0
+        self.moving: int = 0
+        self._shares = shares
         self._connector = connector
         self._timeout = timeout
         self._link: Link | None = None
@@ -62,8 +68,14 @@ class Reader:
                 link.reset()
             if not isinstance(error, Exception):
                 raise
-            failure = unconnected(error)
+            failure = self._named(unconnected(error))
             raise failure from failure.__cause__
+
+    def _named(self, failure: AiolockError) -> AiolockError:
+        """Of several servers, people must know which; most errors of connections say it."""
+        if self.address not in failure.message:
+            failure.message = f"{self.address}: {failure.message}"
+        return failure
 
     async def read(self, commands: Sequence[Command]) -> list[object]:
         """Return the replies, and take note of the server's clock. Raises and costs what `ask` does.
@@ -73,10 +85,21 @@ class Reader:
         """
         (clock, *replies) = await self.ask([("TIME",), *commands])
         for command, reply in zip([("TIME",), *commands], [clock, *replies], strict=True):
-            if isinstance(reply, ErrorReply) and not str(reply).startswith("WRONGTYPE"):
-                raise refused("", command[0], reply)
+            if isinstance(reply, ErrorReply) and not self._concerns_a_key(reply):
+                raise self._named(self._refused(command, reply))
         self._set(clock)
         return replies
+
+    def _concerns_a_key(self, reply: ErrorReply) -> bool:
+        """Other keys can be read all the same."""
+        return code_of(reply) == "WRONGTYPE" or (self._shares and code_of(reply) in ELSEWHERE)
+
+    def _refused(self, command: Command, reply: ErrorReply) -> AiolockError:
+        if code_of(reply) in ELSEWHERE:
+            return ConfigurationError(
+                "", "it is a node of a cluster, and knows only a part of the names: add --cluster"
+            )
+        return refused("", command[0], reply)
 
     async def inspect(self, inspections: Sequence[Inspection]) -> list[NameView | None]:
         """Return what it has of each; None of those that it does not know. Raises and costs what `read` does."""
@@ -85,8 +108,9 @@ class Reader:
         for inspection in inspections:
             part = replies[at : at + len(inspection.commands)]
             at += len(part)
-            foreign = any(isinstance(reply, ErrorReply) for reply in part)  # another program's key
-            views.append(None if foreign else inspection.decode(part, self.now_us))
+            errors = {code_of(reply) for reply in part if isinstance(reply, ErrorReply)}
+            self.moving += not errors.isdisjoint(ELSEWHERE)
+            views.append(None if errors else inspection.decode(part, self.now_us))  # or it is another program's key
         return views
 
     async def scan(self, pattern: str, most: int = 1000) -> AsyncIterator[list[str]]:
@@ -101,7 +125,7 @@ class Reader:
         while True:
             match await self.read([("SCAN", cursor, "MATCH", pattern, "COUNT", str(most))]):
                 case [[bytes() as following, list() as keys]]:
-                    yield [key.decode() for key in keys if isinstance(key, bytes)]
+                    yield [name for key in keys if (name := _text(key)) is not None]
                     cursor = following.decode()
                 case answer:
                     raise ValueError(f"SCAN answered {answer!r}")
@@ -120,6 +144,14 @@ class Reader:
             link.close()
             with contextlib.suppress(OSError):
                 await link.closed()
+
+
+def _text(key: object) -> str | None:
+    """A key, unless it cannot be one of ours."""
+    try:
+        return key.decode() if isinstance(key, bytes) else None
+    except UnicodeDecodeError:
+        return None
 
 
 class Survey:
@@ -147,7 +179,7 @@ class Survey:
         if isinstance(source, Seeds):
             self._slots, _ = await Topology(source, self._timeout).find(self._timeout)
             for address in sorted({owner for owner in self._slots.owners if owner is not None}):
-                self._by_address[address] = Reader(source.connector(address, self._pushes), self._timeout)
+                self._by_address[address] = Reader(source.connector(address, self._pushes), self._timeout, shares=True)
             self.masters = list(self._by_address.values())
         elif isinstance(source, Sentinels):
             newest = max(await source.ask(), key=lambda report: report.epoch)
@@ -162,15 +194,30 @@ class Survey:
         for master in self.masters:
             await master.aclose()
 
+    async def check_complete(self, keys: Sequence[str]) -> None:
+        """Make sure that a server that is asked alone is not a node of a cluster: it would show a part, and no error.
+
+        Args:
+            keys: which to ask for; in slots that are far apart, so that no node of several has all of them.
+
+        Raises:
+            ConfigurationError: it is.
+            BackendError: it is unreachable, or refuses.
+
+        Cost: a round trip; none on a cluster.
+        """
+        if self._slots is None:
+            await self.masters[0].read([("PTTL", key) for key in keys])
+
     def serving(self, key: str) -> Reader:
         """The master that has a key.
 
         Raises:
-            AiolockError: no node of the cluster serves its slot.
+            BackendError: no node of the cluster serves its slot.
         """
         if self._slots is None:
             return self.masters[0]
         owner = self._slots.owners[slot_of(key)]
         if owner is None:
-            raise AiolockError("", f"no node of the cluster serves slot {slot_of(key)}")
+            raise BackendError("", f"no node of the cluster serves slot {slot_of(key)}", transient=True)
         return self._by_address[owner]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from ..backends.redis import ErrorReply
-from ..backends.survey import Reader, Survey
+from ..backends.survey import Survey
 from ..errors import AiolockError
 from ..scripts.keys import Keys
 from .connection import Connection, connected
 from .examination import examine, fields_of
-from .exits import ExitCode, errors_as_exits, leave
+from .exits import ExitCode, errors_as_exits, leave, message_of
 from .finding import Finding, Level
 from .measurement import Measurement, judge_line, measure
 from .output import columns, json_option, print_json
@@ -36,11 +38,16 @@ def doctor(connection: Connection, as_json: bool, server: str | None) -> None:
         connection = dataclasses.replace(connection, urls=(server,))
     with errors_as_exits():
         report = asyncio.run(_examine(connection))
-    if as_json:
-        print_json(report.facts())
-    else:
-        click.echo(report.text())
+        print_json(report.facts()) if as_json else click.echo(report.text())
     leave(ExitCode.NO if any(found.level is Level.PROBLEM for _, found in report.findings) else ExitCode.OK)
+
+
+_DOWN = Finding(
+    "topology",
+    Level.PROBLEM,
+    "this node says that the cluster is down",
+    "see CLUSTER NODES: a master is away, or slots",
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -55,6 +62,16 @@ class Report:
     findings: list[tuple[str, Finding]] = dataclasses.field(default_factory=list)
     measured: dict[str, Measurement] = dataclasses.field(default_factory=dict)
 
+    @contextmanager
+    def unreachable(self, server: str) -> Iterator[None]:
+        """Take note if a server cannot be asked, and go on with the others."""
+        try:
+            yield
+        except AiolockError as error:
+            found = Finding("server", Level.PROBLEM, message_of(error))
+            if (server, found) not in self.findings:
+                self.findings.append((server, found))
+
     def facts(self) -> dict[str, object]:
         """What JSON says of it."""
         return {
@@ -67,9 +84,9 @@ class Report:
 
     def text(self) -> str:
         """For people: one line a finding, and one for each advice."""
-        lines, before = [], None
+        lines = []
         for server in dict.fromkeys(server for server, _ in self.findings):
-            rows = []
+            rows, before = [], None
             for found in (found for one, found in self.findings if one == server):
                 rows.append((f"  {found.level.value}", found.topic if found.topic != before else "", found.text))
                 if found.advice:
@@ -80,47 +97,50 @@ class Report:
 
 
 async def _examine(connection: Connection) -> Report:
+    """Raises AiolockError if no server can be asked."""
     report, source = Report(), connection.source
     asked_as = "cluster" if connection.cluster else "sentinel" if connection.service else "standalone"
     speaks = await _speaks(connection)
     async with Survey(source, pushes=speaks is None) as survey:
         for master in survey.masters:
-            (reply,) = await master.ask([("INFO",)])
-            found = list(examine({} if isinstance(reply, ErrorReply) else fields_of(reply), asked_as))
-            if speaks is not None:
-                found.append(speaks)
-            report.measured[master.address] = measured = await measure(master)
-            found += judge_line(measured)
-            report.findings += [(master.address, one) for one in found]
+            with report.unreachable(master.address):
+                reply, state = await master.ask([("INFO",), ("CLUSTER", "INFO")])
+                found = list(examine({} if isinstance(reply, ErrorReply) else fields_of(reply), asked_as))
+                if fields_of(state).get("cluster_state") == "fail":
+                    found.append(_DOWN)
+                if speaks is not None:
+                    found.append(speaks)
+                report.measured[master.address] = measured = await measure(master)
+                found += judge_line(measured)
+                report.findings += [(master.address, one) for one in found]
         if not any(found.topic == "topology" and found.level is Level.PROBLEM for _, found in report.findings):
-            master = survey.serving(Keys(connection.namespace).of("lock", PROBED).lock)
-            rights = await examine_rights(master, connection.namespace, connection.cluster)
-            report.findings += [(master.address, one) for one in rights]
+            with report.unreachable("the cluster"):
+                master = survey.serving(Keys(connection.namespace).of("lock", PROBED).lock)
+                with report.unreachable(master.address):
+                    rights = await examine_rights(master, connection.namespace, connection.cluster)
+                    report.findings += [(master.address, one) for one in rights]
     report.findings.sort(key=lambda each: each[0])
     return report
 
 
 async def _speaks(connection: Connection) -> Finding | None:
-    """Try RESP3, with which one connection can also be told things; None if the server speaks it.
+    """Try RESP3, with which one connection can also be told things; None if the servers speak it.
 
     Raises:
-        AiolockError: it is not there at all.
+        AiolockError: none of them is there at all.
     """
     failure: AiolockError | None = None
     for pushes in (True, False):
         async with Survey(connection.source, pushes=pushes) as survey:
-            try:
-                await _greet(survey.masters[0])
-            except AiolockError as error:
-                failure = failure or error
-                continue
-        if pushes:
-            return None
-        text = "no RESP3: a manager cannot be told of anything on its connection"
-        return Finding("protocol", Level.PROBLEM, text, "LockManager(url, waiting=Poll()), or another proxy")
+            for master in survey.masters:
+                try:
+                    await master.ask([("PING",)])
+                except AiolockError as error:
+                    failure = failure or error
+                    continue
+                if pushes:
+                    return None
+                text = "no RESP3: a manager cannot be told of anything on its connection"
+                return Finding("protocol", Level.PROBLEM, text, "LockManager(url, waiting=Poll()), or another proxy")
     assert failure is not None
     raise failure
-
-
-async def _greet(master: Reader) -> None:
-    await master.ask([("PING",)])

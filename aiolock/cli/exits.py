@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -11,6 +13,7 @@ from typing import NoReturn
 import click
 
 from ..errors import AiolockError, BackendError, ConfigurationError, LockLost, NotAcquired, WaitTimeout
+from .plain import plain
 
 
 class ExitCode(enum.IntEnum):
@@ -34,6 +37,14 @@ class ExitCode(enum.IntEnum):
     """The command was not found."""
 
 
+_IN_PYTHON = {
+    "use LockManager.cluster([url, …])": "add --cluster",
+    "use LockManager.sentinel([(host, port), …], service=…)": "add --sentinel and --service",
+    "use LockManager(url)": "leave out --cluster, --sentinel and --service",
+}
+"""Remedies of the library, and what they are here."""
+
+
 def of_signal(number: int) -> int:
     """The exit code of a process that a signal ended, as shells have it."""
     return 128 + number
@@ -41,7 +52,7 @@ def of_signal(number: int) -> int:
 
 def say(text: str) -> None:
     """Tell the user something beside the output."""
-    click.echo(f"aiolock: {text}", err=True)
+    click.echo(f"aiolock: {plain(text)}", err=True)
 
 
 def leave(code: int, text: str = "") -> NoReturn:
@@ -65,11 +76,20 @@ def errors_as_exits() -> Iterator[None]:
     try:
         yield
     except AiolockError as error:
-        leave(_code_of(error), str(error))
+        leave(_code_of(error), message_of(error))
     except KeyboardInterrupt:
         leave(of_signal(signal.SIGINT))
-    except BrokenPipeError:
+    except BrokenPipeError:  # as in `aiolock ls | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
         leave(of_signal(signal.SIGPIPE))
+
+
+def message_of(error: AiolockError) -> str:
+    """What the error says, with the options of the command line in place of Python."""
+    text = str(error)
+    for in_python, here in _IN_PYTHON.items():
+        text = text.replace(in_python, here)
+    return text
 
 
 def _code_of(error: AiolockError) -> ExitCode:

@@ -13,6 +13,7 @@ from .connection import Connection, connected
 from .exits import ExitCode, errors_as_exits, leave
 from .info import describe
 from .output import json_option, print_json
+from .plain import plain
 
 KINDS = ("lock", "rw", "semaphore")
 
@@ -40,11 +41,12 @@ def force_release(connection: Connection, name: str, yes: bool, kind: str, as_js
         if not yes:
             _confirm(view)
         released = asyncio.run(_end(connection.manager(), view))
-    if as_json:
-        print_json({"name": name, "kind": kind, "released": released})
-    elif released:
-        click.echo(f"released {kind} {name}, fence {view.fence}")
-    leave(ExitCode.OK if released else ExitCode.NO, "" if released else f"it was released meanwhile: {name!r}")
+        if as_json:
+            print_json({"name": name, "kind": kind, "released": released})
+        elif released:
+            click.echo(f"released {kind} {plain(name)}, fence {view.fence}")
+    meanwhile = f"it was released meanwhile, and another one may have it: {name!r}"
+    leave(ExitCode.OK if released else ExitCode.NO, "" if released else meanwhile)
 
 
 def _confirm(view: NameView) -> None:
@@ -76,4 +78,6 @@ async def _end(manager: LockManager, view: NameView) -> bool:
                 return await manager.rw_lock(view.name).force_release()
             case "semaphore":
                 return await manager.semaphore(view.name, max(1, view.capacity)).force_release()
-        return await manager.lock(view.name).force_release()
+        # Only the hold that was shown: while someone thinks about the answer, another may have come in.
+        lock = manager.lock(view.name)
+        return await lock._runtime.ask(lock._calls.force_release(view.fence), "force-releasing")

@@ -12,6 +12,7 @@ from .connection import Connection, connected
 from .duration import in_words
 from .exits import ExitCode, errors_as_exits, leave
 from .output import columns, facts_of, holder_of, json_option, print_json
+from .plain import plain
 
 SHOWN = 20
 """How many holders, and how many in the queue, people see."""
@@ -30,10 +31,10 @@ def info(connection: Connection, name: str, as_json: bool) -> None:
     """
     with errors_as_exits():
         views = asyncio.run(_look(connection, name))
-    if as_json:
-        print_json([facts_of(view, deep=True) for view in views])
-    for view in [] if as_json else views:
-        click.echo("\n".join(describe(view)))
+        if as_json:
+            print_json([facts_of(view, deep=True) for view in views])
+        for view in [] if as_json else views:
+            click.echo("\n".join(describe(view)))
     leave(ExitCode.OK if views else ExitCode.NO, "" if views or as_json else f"nothing is known of {name!r}")
 
 
@@ -44,7 +45,7 @@ async def _look(connection: Connection, name: str) -> list[NameView]:
 
 def describe(view: NameView) -> Iterator[str]:
     """Lines for people."""
-    yield f"{view.kind} {view.name}: {view.state}"
+    yield f"{view.kind} {plain(view.name)}: {view.state}"
     yield columns([(f"  {fact}", text) for fact, text in _facts(view)])
     if view.holders and view.kind != "lock":
         rows = [

@@ -7,9 +7,9 @@ import asyncio
 import click
 
 from ..scripts.inspections import INSPECTED_KINDS
-from ..scripts.view import NameView
 from .connection import Connection, connected
-from .exits import ExitCode, errors_as_exits, leave
+from .exits import ExitCode, errors_as_exits, leave, say
+from .namespace import Found
 from .output import HEADINGS, columns, facts_of, json_option, print_json, row_of
 
 
@@ -24,18 +24,21 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
 
     It reads only. A server scans all its keys for that, 1000 with each request, and never stands still.
 
-    Exit code 1 if there are none.
+    Exit code 1 if there are none. If a node of a cluster cannot be read, it lists what the others have, and the code is
+    69.
     """
     with errors_as_exits():
-        views = asyncio.run(_find(connection, pattern, kind))
-    shown = [view for view in views if everything or view.taken or view.waiting]
-    if as_json:
-        print_json([facts_of(view) for view in shown])
-    elif shown:
-        click.echo(columns([HEADINGS, *map(row_of, shown)]))
-    leave(ExitCode.OK if shown else ExitCode.NO)
+        found = asyncio.run(_find(connection, pattern, kind))
+        shown = [view for view in found.views if everything or view.taken or view.waiting]
+        if as_json:
+            print_json([facts_of(view) for view in shown])
+        elif shown:
+            click.echo(columns([HEADINGS, *map(row_of, shown)]))
+        for text in found.unseen:
+            say(f"the list is not complete: {text}")
+    leave(ExitCode.UNREACHABLE if found.failed else ExitCode.OK if shown else ExitCode.NO)
 
 
-async def _find(connection: Connection, pattern: str, kind: str | None) -> list[NameView]:
+async def _find(connection: Connection, pattern: str, kind: str | None) -> Found:
     async with connection.names() as names:
         return await names.find(pattern, kind)

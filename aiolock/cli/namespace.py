@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 
 from ..backends.survey import BATCH, Reader, Survey
+from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.inspections import INSPECTED_KINDS, inspection_of
 from ..scripts.keys import Keys, check_name
 from ..scripts.view import NameView
+from .exits import message_of
 
 _GLOB = re.compile(r"([*?\[\]\\])")
+_PROBES = [str(number) for number in range(16)]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        views: sorted by name.
+        unseen: what it could not see, in words.
+        failed: whether a master could not be read.
+    """
+
+    views: list[NameView]
+    unseen: list[str]
+    failed: bool
 
 
 class Namespace:
@@ -51,13 +71,46 @@ class Namespace:
             views += [view for view in await master.inspect(inspections) if view is not None]
         return views
 
-    async def find(self, pattern: str = "*", kind: str | None = None) -> list[NameView]:
-        """Return all names that match, on all masters, sorted by name."""
+    async def check(self, pattern: str) -> None:
+        """Make sure that a search can find everything.
+
+        Raises:
+            ConfigurationError: the pattern cannot be sent, or the server is one of several.
+            BackendError: it is unreachable, or refuses.
+
+        Cost: a round trip; none on a cluster.
+        """
+        try:
+            pattern.encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError("", f"the pattern {pattern!r} is not valid UTF-8 text") from None
+        await self.survey.check_complete([self._keys.of("lock", name).lock for name in _PROBES])
+
+    async def find(self, pattern: str = "*", kind: str | None = None) -> Found:
+        """Return all names that match, on all masters that can be read.
+
+        Raises:
+            AiolockError: none can be read.
+        """
+        await self.check(pattern)
+        masters = self.survey.masters
+        parts = await asyncio.gather(*(self._find(master, pattern, kind) for master in masters))
+        failures = [part for part in parts if isinstance(part, AiolockError)]
+        if len(failures) == len(parts):
+            raise failures[0]
+        views = [view for part in parts if isinstance(part, list) for view in part]
+        unseen = [message_of(failure) for failure in failures]
+        unseen += [f"{one.address}: the slots of {one.moving} names are being moved" for one in masters if one.moving]
+        return Found(sorted(views, key=lambda view: (view.name, view.kind)), unseen, bool(failures))
+
+    async def _find(self, master: Reader, pattern: str, kind: str | None) -> list[NameView] | AiolockError:
         views: list[NameView] = []
-        for master in self.survey.masters:
+        try:
             async for names in self.names(master, pattern, kind):
                 views += await self.inspect(master, names)
-        return sorted(views, key=lambda view: (view.name, view.kind))
+        except AiolockError as error:
+            return error
+        return views
 
     async def everything(self, name: str, kinds: Iterable[str] = INSPECTED_KINDS) -> list[NameView]:
         """Return what is known of one name, kind by kind, with its holders and its queue. Cost: a round trip; one
@@ -68,4 +121,9 @@ class Namespace:
         if not master.ahead_us:
             await master.read([])
         inspections = [inspection_of(self._keys, kind, name, master.now_us // 1000, deep=True) for kind in kinds]
-        return [view for view in await master.inspect(inspections) if view is not None]
+        views = [view for view in await master.inspect(inspections) if view is not None]
+        if master.moving:
+            raise BackendError(
+                name, f"{master.address}: the slot of {name!r} is being moved: try again", transient=True
+            )
+        return views

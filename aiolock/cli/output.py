@@ -11,10 +11,13 @@ import click
 
 from ..scripts.view import NameView
 from .duration import in_words
+from .plain import plain, width
 
 F = TypeVar("F", bound=Callable[..., object])
 
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+WIDEST = 60
+"""How wide a column gets: what is longer in it only moves the rest of its own line."""
 HEADINGS = ("KIND", "NAME", "STATE", "HOLDER", "HELD", "TTL", "WAITING", "OLDEST")
 
 
@@ -42,7 +45,7 @@ def _rounded(value: object) -> object:
 
 def holder_of(view: NameView) -> str:
     """Who was let in last, for people."""
-    return " ".join(filter(None, (view.process, view.metadata))).replace("\n", " ") or "-"
+    return " ".join(filter(None, (view.process, view.metadata))) or "-"
 
 
 def row_of(view: NameView) -> tuple[str, ...]:
@@ -61,11 +64,12 @@ def row_of(view: NameView) -> tuple[str, ...]:
 
 
 def columns(rows: Iterable[Sequence[str]]) -> str:
-    """Align them; what cannot be printed in a line is replaced."""
-    shown = [[cell if cell.isprintable() else ascii(cell)[1:-1] for cell in row] for row in rows]
+    """Align them; nothing is cut off, so that a name can be copied."""
+    shown = [[plain(cell) for cell in row] for row in rows]
     if not shown:
         return ""
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    widest = [max(filter(WIDEST.__ge__, map(width, column)), default=0) for column in zip(*shown, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown
+        "  ".join(cell + " " * (most - width(cell)) for cell, most in zip(row, widest, strict=True)).rstrip()
+        for row in shown
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..backends.redis import ErrorReply
+from ..backends.redis import PASSING, ErrorReply, code_of
 from ..backends.survey import Reader
 from ..scripts.keys import Keys
 from ..scripts.view import Command
@@ -36,6 +36,8 @@ class Feature:
 async def denied(master: Reader, commands: tuple[Command, ...]) -> list[str] | None:
     """Return the names of the commands that the server denies; None if it does not say.
 
+    What it would refuse only now (a full memory, a cluster without a majority) is not denied.
+
     The server judges a command when it is queued in a transaction, and a transaction that is discarded does nothing.
     But without a transaction the commands would run: so that it has begun is made sure first.
 
@@ -48,7 +50,7 @@ async def denied(master: Reader, commands: tuple[Command, ...]) -> list[str] | N
     return [
         _name_of(command)
         for command, reply in zip(commands, replies, strict=False)
-        if isinstance(reply, ErrorReply) and "inside a transaction" not in str(reply)
+        if isinstance(reply, ErrorReply) and code_of(reply) not in PASSING and "inside a transaction" not in str(reply)
     ]
 
 

@@ -51,7 +51,7 @@ from .signals import Signals
 @click.option(
     "-E",
     "--busy-code",
-    type=int,
+    type=click.IntRange(0, 255),
     default=int(ExitCode.BUSY),
     show_default=True,
     help="Exit code if the lock is not free in time.",
@@ -84,7 +84,6 @@ def run(
         leave(ExitCode.USAGE, "run needs the process groups of Unix")
     if window is not None and (timeout is not None or skip_if_held):
         leave(ExitCode.USAGE, "--once never waits: leave out --timeout and --skip-if-held")
-    wanted = Wanted(name, command, 0.0 if skip_if_held else timeout, window, repeat)
     wanted = Wanted(name, command, 0.0 if skip_if_held else timeout, window, repeat)
     with errors_as_exits():
         manager = connection.manager(ttl=ttl, margin=margin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import termios
 import tty
@@ -18,10 +19,14 @@ from rich.text import Text
 from .duration import in_words
 from .frame import Frame, Row
 from .output import holder_of
+from .plain import plain
 
 WIDE, NARROW = 72, 44
 """Columns from which it is shown who holds a name, and below which only who waits."""
-_LEAVING = (b"q", b"Q", b"\x03", b"\x1b")
+_LEAVING = (b"q", b"Q", b"\x03")
+_ESCAPE = b"\x1b"
+"""Alone it is this key; arrows, and the wheel of a mouse, begin with it."""
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Screen:
@@ -29,18 +34,41 @@ class Screen:
 
     Args:
         console: where.
+
+    Attributes:
+        left: someone pressed q, or a signal came.
+        ended_by: that signal; None if there was none.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._live = Live(console=self._console, screen=True, auto_refresh=False)
+        self._drawn: Group = picture(None, self._console.width, self._console.height)
         self.left: asyncio.Event = asyncio.Event()
+        self.ended_by: int | None = None
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
         """Take the terminal, and give it back as it was."""
-        with self._keys(), self._live:
+        with self._signals(), self._keys():
+            self._live.start()
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # it hung up
+                    self._live.stop()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        caught = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in caught:
+            loop.add_signal_handler(number, self._end, number)
+        try:
             yield
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
 
     @contextlib.contextmanager
     def _keys(self) -> Iterator[None]:
@@ -49,22 +77,45 @@ class Screen:
             return
         stdin, loop = sys.stdin.fileno(), asyncio.get_running_loop()
         before = termios.tcgetattr(stdin)
+
+        def stop() -> None:
+            """As Ctrl-Z does: the shell gets the terminal as it was; when it continues us, we take it again."""
+            loop.remove_signal_handler(signal.SIGTSTP)
+            self._live.stop()
+            termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
+            loop.add_signal_handler(signal.SIGTSTP, stop)
+            tty.setcbreak(stdin)
+            self._live.start()
+            self._live.update(self._drawn, refresh=True)
+
         tty.setcbreak(stdin)
         loop.add_reader(stdin, self._pressed, stdin)
+        loop.add_signal_handler(signal.SIGTSTP, stop)
         try:
             yield
         finally:
+            loop.remove_signal_handler(signal.SIGTSTP)
             loop.remove_reader(stdin)
-            termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+            with contextlib.suppress(termios.error):  # it hung up
+                termios.tcsetattr(stdin, termios.TCSADRAIN, before)
 
     def _pressed(self, stdin: int) -> None:
-        keys = os.read(stdin, 16)
-        if not keys or keys[:1] in _LEAVING:
+        try:
+            keys = os.read(stdin, 16)
+        except OSError:  # it hung up
+            keys = b""
+        if not keys or keys == _ESCAPE or keys[:1] in _LEAVING:
             self.left.set()
+
+    def _end(self, number: int) -> None:
+        self.ended_by = number
+        self.left.set()
 
     def show(self, frame: Frame | None, trouble: str = "") -> None:
         """Show a frame; `trouble` says why there is no newer one."""
-        self._live.update(picture(frame, self._console.width, self._console.height, trouble), refresh=True)
+        self._drawn = picture(frame, self._console.width, self._console.height, trouble)
+        self._live.update(self._drawn, refresh=True)
 
 
 def picture(frame: Frame | None, width: int, height: int, trouble: str = "") -> Group:
@@ -92,7 +143,7 @@ def picture(frame: Frame | None, width: int, height: int, trouble: str = "") -> 
         )  # fmt: skip
     for row in rows[:room]:
         cells = _cells(row)
-        table.add_row(*(_plain(cells[heading]) for heading in ("NAME", *columns)))
+        table.add_row(*(Text(plain(cells[heading])) for heading in ("NAME", *columns)))
     hidden = len(rows) - room
     foot = Text(f"{hidden} more  " if hidden > 0 else "", "dim")
     foot.append("q: leave", "dim")
@@ -117,7 +168,3 @@ def _cells(row: Row) -> dict[str, str]:
         "OLDEST": "" if view.oldest_wait is None else in_words(view.oldest_wait),
         "PER S": f"{row.hand_offs:.1f}" if row.hand_offs else "",
     }
-
-
-def _plain(cell: str) -> Text:
-    return Text("".join(sign if sign.isprintable() else "?" for sign in cell))

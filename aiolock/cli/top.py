@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import AiolockError, ConfigurationError
 from .connection import Connection, connected
 from .duration import Duration, in_words
-from .exits import ExitCode, errors_as_exits, leave
+from .exits import ExitCode, errors_as_exits, leave, message_of, of_signal
 from .frame import PAUSE, Frame, Watched
 from .output import HEADINGS, columns, json_option, print_json, row_of
+
+if TYPE_CHECKING:
+    from .screen import Screen
 
 LOOKS = 6
 """For one frame: fewer would see no hand-offs."""
@@ -38,13 +42,14 @@ def top(connection: Connection, pattern: str, interval: float, once: bool, as_js
                 frame = asyncio.run(_once(connection, pattern))
                 print_json(frame.facts()) if as_json else click.echo(_text(frame))
             else:
-                asyncio.run(_live(connection, pattern, interval))
+                leave(asyncio.run(_live(connection, pattern, interval)))
         except KeyboardInterrupt:
             leave(ExitCode.OK)
 
 
 async def _once(connection: Connection, pattern: str) -> Frame:
     async with connection.names() as names:
+        await names.check(pattern)
         watched = Watched(names, pattern)
         for _ in range(LOOKS - 1):
             await watched.next_frame()
@@ -59,32 +64,41 @@ def _text(frame: Frame) -> str:
     return "\n".join(filter(None, (head, columns([(*HEADINGS, "PER S"), *rows]) if rows else "")))
 
 
-async def _live(connection: Connection, pattern: str, interval: float) -> None:
+async def _live(connection: Connection, pattern: str, interval: float) -> int:
+    """Return the exit code."""
     from .screen import Screen
 
-    screen, frame, loop = Screen(), None, asyncio.get_running_loop()
+    screen = Screen()
     with screen.shown():
-        screen.show(None)
-        while not screen.left.is_set():
-            try:
-                async with connection.names() as names:
-                    watched, due = Watched(names, pattern), loop.time()
-                    while not screen.left.is_set():
-                        frame = await watched.next_frame()
-                        if loop.time() >= due:
-                            screen.show(frame)
-                            due = loop.time() + interval
-                        await _pause(screen.left)
-            except ConfigurationError:
-                raise
-            except AiolockError as error:  # it may come back, or another may become the master
-                screen.show(frame, str(error))
-                await _pause(screen.left)
+        watching = asyncio.ensure_future(_watch(connection, pattern, interval, screen))
+        leaving = asyncio.ensure_future(screen.left.wait())
+        try:  # a key works at once, also while a server does not answer
+            await asyncio.wait((watching, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+        finally:
+            for task in (watching, leaving):
+                task.cancel()
+            await asyncio.wait((watching, leaving))
+    return ExitCode.OK if screen.ended_by is None else of_signal(screen.ended_by)
 
 
-async def _pause(left: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(PAUSE):
-            await left.wait()
-    except TimeoutError:
-        return
+async def _watch(connection: Connection, pattern: str, interval: float, screen: Screen) -> None:
+    frame, loop = None, asyncio.get_running_loop()
+    screen.show(None)
+    while True:
+        try:
+            async with connection.names() as names:
+                await names.check(pattern)
+                watched, due = Watched(names, pattern), loop.time()
+                while True:
+                    frame = await watched.next_frame()
+                    if loop.time() >= due:
+                        screen.show(frame)
+                        due = loop.time() + interval
+                    await asyncio.sleep(PAUSE)
+        except ConfigurationError:
+            raise
+        except AiolockError as error:  # it may come back, or another may become the master
+            screen.show(frame, message_of(error))
+            await asyncio.sleep(PAUSE)

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from aiolock.backends.redis import ServerConnector
+from aiolock.backends.survey import Reader, Survey
 from aiolock.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +72,24 @@ def cli(redis_url: str, tmp_path: Path) -> Iterator[CommandLine]:
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+def with_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on there is one more server, as in a cluster, that cannot be reached."""
+    enter = Survey.__aenter__
+
+    async def entered(survey: Survey) -> Survey:
+        await enter(survey)
+        survey.masters.insert(0, Reader(ServerConnector("redis://127.0.0.1:1"), 5.0))
+        return survey
+
+    monkeypatch.setattr(Survey, "__aenter__", entered)
+    monkeypatch.setattr(Survey, "serving", lambda survey, key: survey.masters[-1])
+    monkeypatch.setattr(Survey, "check_complete", checked)
+
+
+async def checked(survey: Survey, keys: Sequence[str]) -> None:
+    """Nothing is."""
 
 
 def until(check: Callable[[], object], seconds: float = 20.0) -> None:

@@ -15,7 +15,7 @@ from tests.docs.test_acl import rules
 from tests.support import redis_cli
 from tests.support.locks import all_keys
 
-from .conftest import CommandLine
+from .conftest import CommandLine, with_one_away
 
 GOOD = {"redis_version": "7.2.4", "redis_mode": "standalone", "role": "master", "maxmemory": "0", "aof_enabled": "1"}
 
@@ -95,6 +95,28 @@ def test_without_a_transaction_it_asks_for_nothing(limited: CommandLine, cli: Co
         result = limited("doctor")
         assert all_keys(link) == []
     assert "unknown: it allows no MULTI" in result.stdout
+
+
+def test_a_full_server_denies_nothing(cli: CommandLine) -> None:
+    """Kept by denied in aiolock/cli/rights.py."""
+    with redis_cli.client(cli.url) as link:
+        link.config_set("maxmemory", "1")
+        try:
+            result = cli("doctor")
+        finally:
+            link.config_set("maxmemory", "0")
+    assert "every command of every feature is allowed" in result.stdout
+    assert "memory is" in result.stdout
+
+
+def test_a_server_that_is_away_is_a_finding(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the others are examined all the same. Kept by Report.unreachable."""
+    with_one_away(monkeypatch)
+    result = cli("doctor", cli.url)
+    assert result.exit_code == 1
+    assert "  problem  server  Redis cannot be reached" in result.stdout
+    assert "  ok      server " in result.stdout
+    assert "  ok      rights " in result.stdout
 
 
 def test_for_people(cli: CommandLine) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from aiolock import Lease, LockManager, LossReason
+from aiolock.cli.output import columns
 from aiolock.recipes import once
 from tests.docs.test_acl import rules
 from tests.support import redis_cli
 
-from .conftest import CommandLine
+from .conftest import CommandLine, with_one_away
 
 ODD_NAMES = ["a{b}c", "50%", "x*y", "[z]", "é\n2", "a:b:dead:c", "last\\"]
 
@@ -157,6 +158,7 @@ async def test_odd_names(cli: CommandLine) -> None:
         with redis_cli.client(cli.url) as link:
             link.set("aiolock:lock:{gone}:dead:x", 1)
             link.hset("aiolock:lock:{foreign}", "a", "b")
+            link.set(b"aiolock:lock:{\xff}", 1)
         assert sorted(one["name"] for one in await seen(cli, "ls")) == sorted(ODD_NAMES)
         assert [one["name"] for one in await seen(cli, "ls", "a{*")] == ["a{b}c"]
         assert [one["name"] for one in await seen(cli, "ls", "--namespace", "other")] == ["theirs"]
@@ -191,7 +193,35 @@ async def test_a_big_server_is_scanned_in_steps(cli: CommandLine) -> None:
     assert "cmdstat_keys" not in stats
 
 
+async def test_a_server_that_is_away_hides_no_other(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other nodes of a cluster have is listed, and that it is not all. Kept by Namespace.find."""
+    with_one_away(monkeypatch)
+    async with LockManager(cli.url) as locks, locks.lock("a"):
+        result = await asyncio.to_thread(cli, "ls")
+    assert result.exit_code == 69
+    assert [line.split()[1] for line in result.stdout.splitlines()] == ["NAME", "a"]
+    assert result.stderr.startswith("aiolock: the list is not complete: ")
+    assert "127.0.0.1:1" in result.stderr
+
+
+def test_a_pattern_that_is_no_text(cli: CommandLine) -> None:
+    result = cli("ls", "\udcff")
+    assert (result.exit_code, "pattern" in result.stderr) == (2, True)
+
+
+def test_columns() -> None:
+    """Wide signs are counted as such, a terminal gets nothing that it would obey, and what is long moves no other."""
+    rows = [("名前", "x"), ("a\x1b[2J名", "x"), ("a" * 100, "x"), ("b", "x")]
+    assert columns(rows).splitlines() == [
+        "名前" + " " * 8 + "x",
+        "a\\x1b[2J名  x",
+        "a" * 100 + "  x",
+        "b" + " " * 11 + "x",
+    ]
+
+
 async def test_wait(cli: CommandLine) -> None:
+    assert (await asyncio.to_thread(cli, "wait", "--timeout", "0", "free")).exit_code == 0
     async with LockManager(cli.url) as locks:
         async with locks.lock("a"):
             late = await asyncio.to_thread(cli, "wait", "--timeout", "50ms", "a")
@@ -229,6 +259,28 @@ async def test_force_release(cli: CommandLine, kind: str, made: Callable[[LockMa
         assert json.loads(result.stdout) == {"name": "a", "kind": kind, "released": True}
         assert await asyncio.wait_for(lease.wait_lost(), 20) is LossReason.REVOKED
         assert (await asyncio.to_thread(cli, "force-release", "--kind", kind, "--yes", "a")).exit_code == 1
+
+
+async def test_force_release_ends_what_it_has_shown(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the one who came in while someone thought about it. Kept by _end in aiolock/cli/force_release.py."""
+    module = sys.modules["aiolock.cli.force_release"]
+    async with LockManager(cli.url) as locks:
+        lock = locks.lock("a")
+        first = await lock.acquire()
+
+        async def swap() -> Lease:
+            await first.release()
+            return await lock.acquire()
+
+        loop = asyncio.get_running_loop()
+        came = []
+        monkeypatch.setattr(
+            module, "_confirm", lambda _: came.append(asyncio.run_coroutine_threadsafe(swap(), loop).result(20))
+        )
+        result = await asyncio.to_thread(cli, "force-release", "a")
+        assert (result.exit_code, "meanwhile" in result.stderr) == (1, True)
+        assert await lock.is_locked()
+        await came[0].release()
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])

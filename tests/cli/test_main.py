@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import tomllib
 
 import pytest
 
 import aiolock.cli
+from aiolock import ConfigurationError
+from aiolock.backends.redis.handshake import _MISTAKEN
 from aiolock.cli.duration import Duration, in_words
+from aiolock.cli.exits import message_of
+from tests.support import redis_cli
 
 from .conftest import ROOT, CommandLine
 
@@ -23,6 +30,26 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert f"pip install '{project['name']}[cli]'" in said
     assert said.count("\n") == 1
     assert project["scripts"] == {"aiolock": "aiolock.cli:main"}
+
+
+def test_remedies_are_those_of_the_command_line() -> None:
+    """No error that it can show says what to write in Python."""
+    for text in _MISTAKEN.values():
+        assert "LockManager" in text
+        assert "LockManager" not in message_of(ConfigurationError("", text))
+
+
+def test_a_pipe_that_is_closed_early(cli: CommandLine) -> None:
+    """As in `aiolock ls | head -1`: no traceback, and not the code of "there is nothing"."""
+    with redis_cli.client(cli.url) as link:
+        link.set("aiolock:lock:{a}", "owner:1 1 0 1 1 99999999999999 host:1")
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [cli.python, "-m", "aiolock", "ls"], stdout=writing, stderr=-1, env=cli.environment, check=False
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_version(cli: CommandLine) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aiolock import LockLost, LockManager, LossReason
+from aiolock.cli.plain import plain
 from aiolock.cli.run import Skipped, Wanted, _run
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -77,7 +78,7 @@ def test_a_command_that_cannot_start(cli: CommandLine, program: str, code: int) 
     """And the lock is free again."""
     result = cli("run", "a", "--", program)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr.startswith(f"aiolock: {program}: ")
+    assert result.stderr.startswith(f"aiolock: {plain(program)}: ")
     assert cli("run", "--skip-if-held", "a", "--", "true").exit_code == 0
 
 
@@ -127,6 +128,7 @@ def test_a_server_that_is_away(cli: CommandLine) -> None:
         ["--url", "memory://"],
         ["--url", "redis://u:secret@a:b"],
         ["--ttl", "1ms"],
+        ["--busy-code", "256"],
     ],
 )
 def test_what_cannot_work(cli: CommandLine, words: list[str]) -> None:

@@ -83,12 +83,15 @@ class Screen:
 
     Args:
         cli: for its environment.
+
+    Attributes:
+        pid: the shell's.
     """
 
     def __init__(self, cli: CommandLine) -> None:
         self.text = ""
-        self._pid, self._terminal = pty.fork()
-        if self._pid == 0:
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # the tests may run with `&`, or under nohup
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(cli.folder)
@@ -107,8 +110,8 @@ class Screen:
         self.text = self.text.partition(text)[2]
 
     def close(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
         os.close(self._terminal)
 
 

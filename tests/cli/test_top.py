@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import signal
+import subprocess
 
 import pytest
 from rich.console import Console
@@ -69,22 +72,48 @@ def test_a_small_terminal(width: int, height: int) -> None:
     assert ("name 0" in "".join(lines)) == (height > 3)
 
 
+LEFT = "\x1b[?1049l"
+"""What a terminal is told when it shall show again what it showed before."""
+
+
+def child_of(screen: Screen) -> int:
+    """The process that its shell waits for."""
+    found = subprocess.run(["ps", "-o", "pid=,ppid=", "-A"], stdout=-1, check=True, text=True).stdout
+    (child,) = [int(pid) for pid, parent in map(str.split, found.splitlines()) if int(parent) == screen.pid]
+    return child
+
+
 def test_live(cli: CommandLine) -> None:
-    """It follows what happens; q leaves, and the terminal is as it was. Kept by Screen.shown."""
+    """It follows what happens, also after Ctrl-Z; q and signals leave, and the terminal is as it was. Kept by
+    Screen.shown.
+    """
     screen = Screen(cli)
     try:
         screen.shows("$ ")
-        screen.type(f"stty -g > before; {cli.python} -m aiolock top; echo code $?; stty -g > after\n")
+        screen.type(f"stty -g > before; {cli.python} -m aiolock top\n")
         screen.shows("q: leave")
 
         async def hold() -> None:
             async with LockManager(cli.url) as locks, locks.lock("order:42"):
                 await asyncio.to_thread(screen.shows, "order:42")
+                screen.type("\x1b[B")  # an arrow
+                screen.type("\x1a")
+                await asyncio.to_thread(screen.shows, LEFT)
+                await asyncio.to_thread(screen.shows, "$ ")
+                screen.type("fg\n")
+                await asyncio.to_thread(screen.shows, "order:42")
 
         asyncio.run(hold())
         screen.type("q")
+        screen.shows(LEFT)
+        screen.type("echo code $?; stty -g > after\n")
         screen.shows("code 0")
         screen.shows("$ ")
+        screen.type(f"{cli.python} -m aiolock top; echo code $?\n")
+        screen.shows("q: leave")
+        os.kill(child_of(screen), signal.SIGTERM)
+        screen.shows(LEFT)
+        screen.shows("code 143")
     finally:
         screen.close()
     assert cli.noted("before") == cli.noted("after") != []

@@ -12,7 +12,9 @@ from .connection import pack as pack
 from .credentials import Credentials as Credentials
 from .error_reply import Desync as Desync
 from .error_reply import ErrorReply as ErrorReply
+from .failures import PASSING as PASSING
 from .failures import Misplaced as Misplaced
+from .failures import code_of as code_of
 from .failures import refused as refused
 from .failures import unconnected as unconnected
 from .failures import without_frames as without_frames
