@@ -142,6 +142,8 @@ async def test_an_outage_at_the_first_request(redis_url: str) -> None:
         for _ in range(2):
             answer = await AsyncClient().get("/by-hand")
             assert answer.status_code == 503
+        answer = await AsyncClient().post("/42/ship")  # its view was not run, so the client may come again
+        assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "4")
 
 
 def test_wsgi() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from taskiq import InMemoryBroker, SmartRetryMiddleware
 
-from aiolock import ConfigurationError, LockLost, LockManager
+from aiolock import ConfigurationError, LockLost, LockManager, LossReason
 from aiolock.contrib.taskiq import Locks, init
 from aiolock.recipes import Busy, NotRun, exclusive
 from tests.contrib.conftest import NAME, Work
@@ -76,6 +76,26 @@ async def test_the_lock_is_lost(broker: InMemoryBroker, locks: LockManager, else
     result = await task.wait_result(timeout=10)
     assert isinstance(result.error, LockLost)
     assert work.cancelled == 1
+
+
+async def test_shutdown_with_a_task_inside(
+    broker: InMemoryBroker, locks: LockManager, elsewhere: LockManager, work: Work
+) -> None:
+    """The worker does not wait for it: the task is cancelled, and its lock is given back."""
+
+    @broker.task
+    @exclusive(locks, key="order:{order}")
+    async def ship(order: str) -> None:
+        await work()
+
+    task = await ship.kiq("42")
+    await work.begun.wait()
+    await broker.shutdown()
+    result = await task.wait_result(timeout=10)
+    assert isinstance(result.error, LockLost)
+    assert result.error.reason is LossReason.CLOSED
+    async with elsewhere.lock(NAME).acquire(timeout=5.0):
+        assert work.cancelled == 1
 
 
 async def test_a_broker_without_locks() -> None:

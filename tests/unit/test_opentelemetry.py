@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.trace import StatusCode
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.trace import NoOpTracerProvider, StatusCode
 
 from aiolock import BackendError, Holder, LossReason
+from aiolock.contrib.opentelemetry import OpenTelemetryObserver
 from aiolock.events import (
     Abandoned,
     AcquireFailed,
@@ -160,6 +162,20 @@ def test_nothing_is_kept_of_a_hold_that_ended(telemetry: Telemetry, end: Any) ->
     assert telemetry.value("aiolock.hold.active") == 0
     assert telemetry.tell._holds == {}
     assert "hold lock" in telemetry.ended()
+
+
+def test_without_an_sdk() -> None:
+    """The API alone measures nothing, and nothing stays."""
+    observer = OpenTelemetryObserver(tracer_provider=NoOpTracerProvider(), meter_provider=NoOpMeterProvider())
+    for event in (
+        acquired(contended=True),
+        Renewed(**LOCK, ttl=30.0, headroom=17.0, took=0.002),
+        AcquireFailed("order:42", "lock", 5.0, BackendError("order:42", "no answer")),
+        TimedOut("order:42", "lock", 2.0, 3, None),
+        Lost(**LOCK, reason=LossReason.UNREACHABLE, held=27.0, late=0.0, explanation="no answer in time"),
+    ):
+        observer(event)
+    assert observer._holds == {}
 
 
 def test_a_nested_level_is_no_hold_of_its_own(telemetry: Telemetry) -> None:

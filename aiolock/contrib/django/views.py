@@ -7,9 +7,9 @@ from datetime import timedelta
 from functools import wraps
 from typing import Literal, ParamSpec, TypeVar, Unpack
 
-from ...errors import ConfigurationError
+from ...errors import BackendError, ConfigurationError
 from ...primitives.options import DEFAULT, Default, LockOptions
-from ...recipes import Exclusive, exclusive
+from ...recipes import Exclusive, Unavailable, exclusive
 from ..extra import needs
 from .manager import get_locks, open_manager
 
@@ -65,7 +65,10 @@ def locked(
                     f"{fn.__qualname__} is an async view, but Django runs under WSGI: serve it with ASGI, or make it "
                     "a `def` with aiolock.sync; in tests use django.test.AsyncClient",
                 )
-            await get_locks()
+            try:
+                await get_locks()
+            except BackendError as error:
+                raise Unavailable(error.name, error.message, error.transient) from error.__cause__
             return await inner(*args, **kwargs)
 
         return view
