@@ -13,7 +13,7 @@ from .http import ANSWERED, answer_to
 
 with needs("starlette"):
     from starlette.applications import Starlette
-    from starlette.endpoints import HTTPEndpoint
+    from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
     from starlette.requests import HTTPConnection, Request
     from starlette.responses import JSONResponse, Response
     from starlette.types import Lifespan, Receive, Scope, Send
@@ -82,7 +82,7 @@ def exception_handlers(*, busy: int = 409, retry_after: int = 1) -> dict[int | t
     return dict.fromkeys(kinds, answered)
 
 
-def get_locks(request: HTTPConnection | HTTPEndpoint) -> LockManager:
+def get_locks(request: HTTPConnection | HTTPEndpoint | WebSocketEndpoint) -> LockManager:
     """Return the manager of the application that serves this request; also for `exclusive(get_locks, key=…)`.
 
     Args:
@@ -97,7 +97,7 @@ def get_locks(request: HTTPConnection | HTTPEndpoint) -> LockManager:
         async def ship(request: Request) -> Response: ...
         ```
     """
-    app = (request.scope if isinstance(request, HTTPEndpoint) else request)["app"]
+    app = request.scope["app"]
     locks = getattr(app.state, "locks", None)
     if not isinstance(locks, LockManager):
         raise ConfigurationError(

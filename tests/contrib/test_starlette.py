@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.endpoints import HTTPEndpoint
+from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route, WebSocketRoute
@@ -29,6 +29,14 @@ class Order(HTTPEndpoint):
         lease = current_lease()
         assert lease is not None
         return JSONResponse(lease.fence)
+
+
+class Orders(WebSocketEndpoint):
+    encoding = "text"
+
+    @exclusive(get_locks, key="order:{data}", busy="raise")
+    async def on_receive(self, websocket: WebSocket, data: str) -> None:
+        await websocket.send_text("shipped")
 
 
 class LockedStream(StreamingResponse):
@@ -79,6 +87,7 @@ def app(redis_url: str, work: Work) -> Starlette:
             Route("/order/{order_id:int}", Order),
             Route("/stream", stream),
             WebSocketRoute("/chat/{side}", chat),
+            WebSocketRoute("/orders", Orders),
             Route("/misconfigured", misconfigured),
             Mount("/below", Starlette(routes=[Route("/", mounted)])),
         ],
@@ -101,6 +110,23 @@ async def test_an_endpoint_class(client: httpx.AsyncClient, elsewhere: LockManag
     async with elsewhere.lock(NAME):
         answer = await client.post("/order/42")
     assert (answer.status_code, answer.headers["Retry-After"]) == (423, "3")
+
+
+async def test_a_web_socket_endpoint(app: Starlette, client: httpx.AsyncClient, elsewhere: LockManager) -> None:
+    """Each message takes its lock; one that finds it held closes the socket."""
+    received: asyncio.Queue[Message] = asyncio.Queue()
+    sent: asyncio.Queue[Message] = asyncio.Queue()
+    scope = {"type": "websocket", "path": "/orders", "headers": [], "query_string": b"", "subprotocols": []}
+    received.put_nowait({"type": "websocket.connect"})
+    received.put_nowait({"type": "websocket.receive", "text": "42"})
+    connection = asyncio.create_task(app(scope, received.get, sent.put))
+    async with asyncio.timeout(10):
+        assert (await sent.get())["type"] == "websocket.accept"
+        assert (await sent.get())["text"] == "shipped"
+        async with elsewhere.lock(NAME):
+            received.put_nowait({"type": "websocket.receive", "text": "42"})
+            assert (await sent.get())["code"] == 1013
+        await connection
 
 
 async def test_the_lock_is_lost(client: httpx.AsyncClient, work: Work, elsewhere: LockManager) -> None:
