@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "as it comes": {},
     "decode_responses": {"decode_responses": True},
     "encoding": {"encoding": "latin-1", "decode_responses": True},
-    "timeouts": {"socket_timeout": 0.05, "socket_connect_timeout": 1.0},
+    "timeouts": {"socket_timeout": 0.5, "socket_connect_timeout": 5.0},
     "retries": {"retry": Retry(ConstantBackoff(0.01), 5), "retry_on_timeout": True},
     "health checks": {"health_check_interval": 1},
     "RESP2": {"protocol": 2},
@@ -60,7 +60,7 @@ async def client(request: pytest.FixtureRequest, settings: dict[str, Any], redis
     await client.aclose()
 
 
-async def test_a_users_client(client: Client, there: Lock, place: RedisPlace) -> None:
+async def test_a_users_client(client: Client, settings: dict[str, Any], there: Lock, place: RedisPlace) -> None:
     async with LockManager(client, ttl=30.0) as locks:
         lock = locks.lock("order:42", metadata="ключ")
         async with lock as lease:
@@ -70,7 +70,7 @@ async def test_a_users_client(client: Client, there: Lock, place: RedisPlace) ->
                 await there.acquire(timeout=0)
             waiter = asyncio.create_task(_enter(there))
             await until(lambda: place.listeners("order:42"))
-            await asyncio.sleep(0.1)  # longer than its socket_timeout
+            await asyncio.sleep(1.5 * settings.get("socket_timeout", 0.0))
         async with asyncio.timeout(ENOUGH):
             await waiter
     assert await client.ping()  # the user's client is unchanged
