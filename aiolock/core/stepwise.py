@@ -10,9 +10,9 @@ from ..scripts.base import Part
 from ..scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
 from .calls import Batch, Calls, GatherCalls
 from .entry_state import ASKING
-from .foothold import Foothold
 from .gathering import Gathering
 from .grant import Grant
+from .partial_hold import PartialHold
 from .queue_entry import Queue, TaskWaiter
 from .renewals import Renewable
 
@@ -43,7 +43,7 @@ class Stepwise(Gathering):
 
     def __init__(self, queue: Queue, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
         super().__init__(queue, owner, asker, waiter)
-        self._held: tuple[Foothold, ...] = ()
+        self._held: tuple[PartialHold, ...] = ()
         self._asked = 0  # how many groups were asked for
         self._abandoned = False
 
@@ -70,8 +70,8 @@ class Stepwise(Gathering):
 
     def verify(self) -> None:
         """Ask at once, also about what it has: something may have changed."""
-        for foothold in self._held:
-            foothold.verify()
+        for partial in self._held:
+            partial.verify()
         super().verify()
 
     @property
@@ -105,8 +105,8 @@ class Stepwise(Gathering):
         runtime.fences.heard(outcome.fence)  # the next one's is greater
         queue.replies -= 1  # those that wait have no answer before all slots have answered
         grant = Grant(outcome, sent_at, self.asker.policy)
-        foothold = Foothold(self, calls, grant, runtime.clock, runtime.scheduler, self._lost_group)
-        self._held += (foothold,)
+        partial = PartialHold(self, calls, grant, runtime.clock, runtime.scheduler, self._lost_group)
+        self._held += (partial,)
         self._abandoned = self._abandoned or outcome.abandoned
         self._begin_group()
         if self._complete:
@@ -116,8 +116,8 @@ class Stepwise(Gathering):
 
     def _join(self) -> None:
         """Raise all fences to the greatest, at once."""
-        for foothold in self._held:
-            foothold.fence = self._held[-1].fence
+        for partial in self._held:
+            partial.fence = self._held[-1].fence
         scheduler, clock = self.queue.runtime.scheduler, self.queue.runtime.clock
         scheduler.schedule(self, clock.now())
 
@@ -129,11 +129,11 @@ class Stepwise(Gathering):
         granted = Granted(fence, outcome.pttl, self._abandoned)
         self.queue.granted(self, Grant(granted, sent_at, self.asker.policy))
 
-    def _lost_group(self, foothold: Foothold) -> None:
+    def _lost_group(self, partial: PartialHold) -> None:
         """It lost a group."""
-        name, part = self._all.name, foothold.calls.name
+        name, part = self._all.name, partial.calls.name
         text = "lost %r while waiting for the rest of lock %r, asking for all of it anew: %s"
-        logger.warning(text, part, name, foothold.explain(), extra={"lock_name": name})
+        logger.warning(text, part, name, partial.explain(), extra={"lock_name": name})
         self._begin_again(part)
 
     def _begin_again(self, part: str) -> None:
@@ -184,5 +184,5 @@ class Stepwise(Gathering):
     def _let_go(self) -> None:
         """What it has is held by other means, or given back."""
         held, self._held = self._held, ()
-        for foothold in held:
-            foothold.end()
+        for partial in held:
+            partial.end()

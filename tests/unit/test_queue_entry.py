@@ -329,6 +329,28 @@ async def test_a_grant_counts_from_the_first_copy_of_its_request(
         await waiter.end()
 
 
+async def test_a_release_finds_that_an_unconfirmed_grant_was_lost(
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
+) -> None:
+    """The block stood still until the grant was over, and its confirmation was lost. Kept by ReleaseResult._judge:
+    `hold.unconfirmed`.
+    """
+
+    async def block() -> None:
+        with expect_loss(LossReason.TAKEN_OVER):
+            async with locks.lock("a"):
+                backend.clock.jump(LIVENESS + 0.5)
+                backend.steal("a")
+
+    lease = await peer.lock("a").acquire()
+    waiter = crew.start(block())
+    await settle(backend)
+    backend.fail_next("request")
+    await lease.release()
+    await waiter
+    backend.give_back("a")
+
+
 @pytest.mark.parametrize("refusal", [None, [Failed("OOM command not allowed")]], ids=["died", "refused"])
 async def test_a_confirmation_without_a_verdict_is_repeated(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, refusal: list[Failed] | None

@@ -32,7 +32,7 @@ class Group:
     asker: Terms
 
 
-class Foothold(Term):
+class PartialHold(Term):
     """A group of names that is held and renewed until the others are held, too.
 
     Args:
@@ -53,7 +53,7 @@ class Foothold(Term):
         grant: Grant,
         clock: Clock,
         scheduler: Scheduler,
-        lost: Callable[[Foothold], None],
+        lost: Callable[[PartialHold], None],
     ) -> None:
         policy = replace(entry.asker.policy, renew=True, max_hold=None)  # what is said of the hold begins with that
         terms = Terms(calls, policy, entry.asker.metadata)
