@@ -8,7 +8,7 @@ from ..errors import BackendError
 from ..scripts.base import Call
 from ..scripts.outcomes import Finished, Granted, Missing, Passed, Released, TransferOutcome
 from .calls import TransferCalls
-from .entry_state import ASKING
+from .entry_state import ASKING, REVOKED
 from .hold import Hold
 from .local_queue import LocalQueue
 from .queue_entry import QueueEntry
@@ -88,7 +88,7 @@ class _Transfer:
 
     @property
     def _wanted(self) -> bool:
-        return self._heir.owner == self._owner and self._heir.state is ASKING
+        return self._heir.owner == self._owner and self._heir.state in (ASKING, REVOKED)
 
     def _unanswered(self) -> bool:
         self._hold.tainted = True

@@ -213,7 +213,7 @@ class QueueEntry:
 
     def behind(self, outcome: AcquireOutcome | BackendError, sent_at: float, rank: int) -> None:
         """The answer to a request that queued this entry, too, this many places behind its own."""
-        if self.state is not ASKING:
+        if self.state not in (ASKING, REVOKED):
             return
         match outcome:
             case Queued():
@@ -282,7 +282,7 @@ class QueueEntry:
 
     def revoked(self, fence: str) -> None:
         """What it was granted with this fence was ended by force."""
-        if self.state is ASKING and self._call is not None:
+        if self.state is ASKING:
             self.state = REVOKED
         elif self.grant is not None and fence == str(self.grant.outcome.fence):
             self.grant.deadline = -NEVER  # its waiter, which did not run yet, sees that it came too late
@@ -377,7 +377,7 @@ class QueueEntry:
 
     def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
         """No answer will come that these entries wait for, or those that are unsent."""
-        left = [entry for entry in others if entry.state is ASKING]
+        left = [entry for entry in others if entry.state in (ASKING, REVOKED)]
         for entry in left:
             entry.state = IDLE
         self.queue.unsent = [*left, *(self.queue.unsent or ())]

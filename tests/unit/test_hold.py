@@ -293,6 +293,30 @@ async def test_revoked_before_the_answer(locks: LockManager, peer: LockManager, 
     assert not await locks.lock("a").is_locked()
 
 
+async def test_revoked_before_the_answer_to_a_hand_off(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend
+) -> None:
+    """The same for a task that is handed the lock by another. Kept by handoff: REVOKED."""
+    runtime = runtime_of(locks)
+    first = await locks.lock("a").acquire()
+    waiting = asyncio.create_task(locks.lock("a").acquire())
+    await settle(backend)
+    released = first.release()
+    ((owner, entry),) = runtime.queue_entries.items()
+    assert isinstance(entry, QueueEntry)
+    before = backend._holders("a", "lock")[owner]
+    assert before > first.fence
+    backend.unsubscribe(runtime.keys.manager(runtime.binding.id))  # it comes once
+    backend._execute(peer.lock("a")._calls.force_release(0))
+    ManagerChannel(runtime).on_message(f"revoked {owner} {before}")
+    lease = await waiting
+    assert lease.fence > before
+    await lease.renew()
+    await released
+    await lease.release()
+    assert not await locks.lock("a").is_locked()
+
+
 @pytest.mark.parametrize("answered", [True, False], ids=["before its task runs", "before the answer"])
 async def test_wanted_early(locks: LockManager, answered: bool) -> None:
     """The grant and the message come in one read, or the message is faster, as on a cluster. The lease is wanted from
