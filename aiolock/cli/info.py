@@ -48,19 +48,27 @@ def describe(view: NameView) -> Iterator[str]:
     yield f"{view.kind} {plain(view.name)}: {view.state}"
     yield columns([(f"  {fact}", text) for fact, text in _facts(view)])
     if view.holders and view.kind != "lock":
-        rows = [
-            (f"    {holder.manager}", f"fence {holder.fence}", f"{in_words(holder.ttl)} left", f"{holder.permits} held")
-            for holder in view.holders[:SHOWN]
-        ]
         yield f"  holders, by their managers{_of(len(view.holders))}"
-        yield columns(rows)
+        yield columns(
+            [
+                (
+                    f"    {holder.manager}",
+                    holder.process or "-",
+                    f"fence {holder.fence}",
+                    f"{in_words(holder.ttl)} left",
+                    f"{holder.permits} held",
+                )
+                for holder in view.holders[:SHOWN]
+            ]
+        )
     if view.queue:
-        yield f"  queue{_of(len(view.queue))}"
+        yield f"  queue, by managers{_of(len(view.queue))}"
         yield columns(
             [
                 (
                     f"    {place.position}",
-                    place.process or place.manager,
+                    place.manager,
+                    place.process or "-",
                     f"{place.permits} {place.wants}" if place.wants == "permits" else place.wants,
                     in_words(place.waited),
                     "" if place.alive else "silent: will be passed over",

@@ -11,7 +11,7 @@ from ..backends.survey import BATCH, Reader, Survey
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.inspections import INSPECTED_KINDS, inspection_of
 from ..scripts.keys import Keys, check_name
-from ..scripts.view import NameView
+from ..scripts.view import NameView, with_processes
 from .exits import message_of
 
 _GLOB = re.compile(r"([*?\[\]\\])")
@@ -126,4 +126,4 @@ class Namespace:
             raise BackendError(
                 name, f"{master.address}: the slot of {name!r} is being moved: try again", transient=True
             )
-        return views
+        return with_processes(views)

@@ -7,7 +7,7 @@ read is enough.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 Command = tuple[str, ...]
@@ -142,6 +142,21 @@ def pairs_of(reply: object) -> list[tuple[str, str]]:
         return [(text_of(key), text_of(value)) for key, value in reply.items()]
     flat = [text_of(one) for one in reply] if isinstance(reply, list) else []
     return list(zip(flat[::2], flat[1::2], strict=False))
+
+
+def with_processes(views: Sequence[NameView]) -> list[NameView]:
+    """Name the processes of holders and waiters that are known from others of the same manager: it has one process."""
+    entries: list[HolderView | WaiterView] = [holder for view in views for holder in view.holders]
+    entries += [waiter for view in views for waiter in view.queue]
+    known = {one.manager: one.process for one in entries if one.process}
+    return [
+        replace(
+            view,
+            holders=tuple(replace(one, process=known.get(one.manager, "")) for one in view.holders),
+            queue=tuple(replace(one, process=known.get(one.manager, "")) for one in view.queue),
+        )
+        for view in views
+    ]
 
 
 def told(metadata: str) -> tuple[str, str | None]:

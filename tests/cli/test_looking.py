@@ -108,6 +108,13 @@ async def test_what_is_there(cli: CommandLine) -> None:
     assert [len(catalog["holders"]), catalog["queue"][0]["wants"]] == [2, "write"]
     assert sorted(holder["permits"] for holder in api["holders"]) == [1, 3]
     assert [(place["wants"], place["permits"]) for place in api["queue"]] == [("permits", 4)]
+    known = {holder["permits"]: holder["process"] for holder in api["holders"]}
+    assert known == {1: api["process"], 3: ""}  # the last one; of the other the server knows no process
+    waits = catalog["queue"][0]
+    assert [holder["process"] for holder in catalog["holders"] if holder["manager"] == waits["manager"]] == [
+        waits["process"]
+    ]
+    assert waits["process"]
     assert (latch["used"], latch["capacity"]) == (2, 3)
     assert [place["wants"] for place in condition["queue"]] == ["notification"]
     assert (run["kind"], run["state"]) == ("once", "succeeded")

@@ -46,7 +46,7 @@ class QueueInspection:
             return None
         summary, live = Summary.read(text), number_of(replies[1])
         last, first = pairs_of(replies[2]), pairs_of(replies[3])
-        holders, queue = self._lists(replies, now_us) if self._deep else ((), ())
+        holders, queue = self._lists(summary, replies, now_us) if self._deep else ((), ())
         used = max(0, summary.used - (summary.holders - live))  # those that expired count as 1 each, as in info.lua
         if self._deep:
             used = sum(holder.permits for holder in holders)
@@ -73,7 +73,9 @@ class QueueInspection:
             queue=queue,
         )
 
-    def _lists(self, replies: Sequence[object], now_us: int) -> tuple[tuple[HolderView, ...], tuple[WaiterView, ...]]:
+    def _lists(
+        self, summary: Summary, replies: Sequence[object], now_us: int
+    ) -> tuple[tuple[HolderView, ...], tuple[WaiterView, ...]]:
         records = dict(pairs_of(replies[4]))
         holders: list[HolderView] = []
         waiters: list[WaiterView] = []
@@ -81,8 +83,11 @@ class QueueInspection:
             record, left = read(records.get(owner)), float(score) - now_us / 1000
             if isinstance(record, Holder) and left > 0:
                 permits = 1 if self._kind == "rw" and record.weight < FULL else record.weight
+                # Only what the last grant was told is kept; readers share a fence, so it may be any of theirs.
+                last = record.mints == "1" and int(record.fence) == summary.fence
+                process, more = told(summary.metadata) if last else ("", None)
                 holders.append(
-                    HolderView(short(owner), "", None, int(record.fence), record.depth, permits, left / 1000)
+                    HolderView(short(owner), process, more, int(record.fence), record.depth, permits, left / 1000)
                 )
             elif isinstance(record, Waiter):
                 process, _ = told(record.metadata)
