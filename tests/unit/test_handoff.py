@@ -81,3 +81,25 @@ async def test_after_the_answer_to_a_copy_it_gives_a_sign_of_life(
     await other.end()
     await backend.clock.advance(0)
     await waiter.end()
+
+
+async def test_a_copy_that_finds_another_holder_proves_no_loss(
+    backend: SlowBackend, locks: LockManager, crew: Crew
+) -> None:
+    """The first request may have ended the hold in time, as it did here. Kept by handoff: `resent=hold.tainted`."""
+    holder = Holder(crew, locks.lock("a"))
+    await holder.entered
+    waiter = Holder(crew, locks.lock("a"))
+    await settle(backend)
+    backend.calls.clear()
+    holder.leave.set()
+    while "transfer" not in backend.calls:
+        await turns(1)
+    backend.die("reply")
+    backend.steal("a")
+    backend.calls.clear()
+    await holder.task
+    assert backend.calls.count("transfer") == 1
+    backend.give_back("a")
+    await backend.clock.advance(LIVENESS)
+    await waiter.end()

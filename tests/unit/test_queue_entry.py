@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, LockManager, LossReason, NotAcquired
+from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason, NotAcquired
 from aiolock.backends.base import Abilities
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.base import Call
@@ -304,6 +304,27 @@ async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, cre
 
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+async def test_a_server_that_forgot_all_is_told_again_that_the_process_lives(
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Make
+) -> None:
+    """Although it was told a moment ago. Kept by LocalQueue.renew_owner: `LONG_AGO`."""
+    lease = await make(peer).acquire()
+    (waiter,) = await queue_up(crew, make(locks), 1, backend)
+    backend.store.flush()
+    backend.steal("a")
+    entries(locks)[0].verify()
+    await backend.clock.advance(0)
+    assert len(waiting(backend, "a")) == 1
+    known = backend.store.hgetall("aiolock:lock:{a}:alive")
+    assert list(known) == [runtime_of(locks).binding.id]
+    backend.give_back("a")
+    await settle(backend)
+    await waiter.end()
+    with pytest.raises(LockLost):
+        await lease.release()
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 async def test_a_grant_counts_from_the_first_copy_of_its_request(
     peer: LockManager, backend: Deaf, crew: Crew, make: Make
 ) -> None:
@@ -549,7 +570,8 @@ async def test_a_message_that_was_not_counted_is_no_grant(peer: LockManager, bac
     """On a cluster every node passes messages on, and a script counts only who listens on its own. The one that it
     passed over keeps its place. Kept by Confirmation._judged.
     """
-    async with LockManager(Elsewhere(backend)) as locks:
+    here = Elsewhere(backend)
+    async with LockManager(here) as locks:
         lease = await peer.fair_lock("a").acquire()
         (away,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
         (behind,) = await queue_up(crew, peer.fair_lock("a"), 1, backend)
@@ -561,6 +583,7 @@ async def test_a_message_that_was_not_counted_is_no_grant(peer: LockManager, bac
         await lease.release()
         tell(locks, backend, f"granted {owner} {lease.fence + 1} 0 aiolock:lock:{{a}}")
         await settle(backend)
+        assert here.calls[-2:] == ["renew", "refresh"]  # the first found nothing, so it asks at once
         assert inside([away, behind]) == [False, True]
         assert next(iter(queue_numbers(backend).items())) == next(iter(before.items()))
         backend.store.numsub = numsub  # type: ignore[method-assign]
