@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from aiolock import LockManager
+from aiolock.core.manager_channel import ManagerChannel
 from aiolock.testing import MemoryBackend
 from tests.support.locks import change
 
@@ -121,6 +122,23 @@ async def test_a_message_that_makes_no_sense_changes_nothing(
     await settle(backend)
     assert waiting.entered.result().fence > lease.fence
     await waiting.end()
+
+
+async def test_after_a_gap_all_ask_at_once(
+    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """The subscription is there again: a grant may have gone by. Kept by ManagerChannel.on_message: `case []`."""
+    kept = [await peer.lock(name).acquire() for name in "ab"]
+    waiters = [Holder(crew, locks.lock(name)) for name in "ab"]
+    await settle(backend)
+    backend.calls.clear()
+    ManagerChannel(runtime_of(locks)).on_message(None)
+    await backend.clock.advance(0)
+    assert backend.calls == ["refresh"]
+    for lease, waiter in zip(kept, waiters, strict=True):
+        await lease.release()
+        await settle(backend)
+        await waiter.end()
 
 
 async def test_an_impossible_answer_stays_with_its_name(
