@@ -64,5 +64,10 @@ async def test_another_leads_after_a_leader_is_killed_or_frozen(service: Crew) -
 
     async with LockManager(service.url) as locks:
         await queued(locks.fair_lock(NAME), 1)  # it contends again
+        assert not await locks.lock(NAME).request_release()  # as a deploy does that hands leadership over
+        assert await leading(service, processes, 4) is second
+    (*_, given) = service.events("leads")
+    assert not given["abandoned"]
+    assert service.events("ended")[1]["pid"] == third.pid
     fences = [int(str(event["fence"])) for event in service.events("leads")]
     assert fences == sorted(set(fences))
