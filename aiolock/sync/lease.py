@@ -16,6 +16,7 @@ from ..core.lease import Lease as AsyncLease
 from ..core.owner import Owner
 from ..core.policy import check_timeout
 from ..errors import ConfigurationError, LossReason, WaitTimeout
+from ..scripts.base import Ending
 from .portal import Portal
 from .thread_task import ThreadTask
 
@@ -236,7 +237,7 @@ class Lease:
                 if self._portal.here:
                     if self._host is not None:  # nothing may wait here: an event loop's thread, a garbage collection
                         self._host = None
-                        self._portal.post(_give_up, self._core, host)
+                        self._portal.post(_give_up, self._core, host, "clean")
                     raise
         self._host = None
         if error is None and self.lost:  # its manager was closed while the block ran
@@ -260,7 +261,7 @@ class Lease:
     def _take_back(self) -> None:
         """Its thread was interrupted before it got it; called on the loop."""
         host, self._host = self._host, None
-        _give_up(self._core, host)
+        _give_up(self._core, host, "undone")
 
     def _within(
         self, timeout: float | timedelta | None, wait: Callable[[], Coroutine[object, object, R]], what: str
@@ -288,7 +289,7 @@ class Lease:
 
     def __del__(self) -> None:
         if self._host is not None and not self._core.released:
-            self._portal.post(_give_up, self._core, self._host)  # first, because a warning may be an error
+            self._portal.post(_give_up, self._core, self._host, "dirty")  # first, because a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
 
 
@@ -306,7 +307,7 @@ def watch_over(lease: Lease, on_lost: Callable[[Lease], object]) -> None:
     lease._core._hold.watch(lease._core).add_done_callback(ended)
 
 
-def _give_up(core: AsyncLease, host: ThreadTask | None) -> None:
-    core.release()
+def _give_up(core: AsyncLease, host: ThreadTask | None, ending: Ending) -> None:
+    core._give_up(ending if core._hold.check() is None else "dirty")
     if host is not None:
         host.left()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import aiolock.sync
-from aiolock import ConfigurationError
+from aiolock import ConfigurationError, LockLost
 from aiolock.sync import Lease, LockManager
 from aiolock.sync.call import Call
 from aiolock.sync.thread_task import ThreadTask
@@ -117,6 +117,28 @@ def test_an_interrupted_acquire_is_held_or_not(memory: LockManager, worker: Work
         assert not lock.is_locked(), where
 
     assert worker(lambda: at_every_line(acquire, check)) > 20
+
+
+def test_an_interrupted_acquire_repairs_nothing(memory: LockManager, worker: Worker) -> None:
+    """Who gets in next learns that a holder vanished before. Kept by Lease._take_back: `undone`."""
+    lock, got = memory.lock("a"), list[Lease]()
+
+    def vanish() -> None:
+        lease = lock.acquire()
+        lock.force_release()
+        with pytest.raises(LockLost):
+            lease.release()
+
+    def check(where: str) -> None:
+        if got:
+            got.pop().release()
+        else:
+            with lock as lease:
+                assert lease.abandoned, where
+        vanish()
+
+    worker(vanish)
+    assert worker(lambda: at_every_line(lambda: got.append(lock.acquire()), check)) > 20
 
 
 def test_an_interrupted_opening_or_closing(worker: Worker) -> None:
