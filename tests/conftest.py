@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
     config.addinivalue_line("markers", "takes_long: runs with --topologies only")
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
+    config.addinivalue_line("markers", "not_in_threads(why): what aiolock.sync promises otherwise")
     config.addinivalue_line("markers", "not_polling(why): what it checks is not there, or no different, under polling")
 
 

@@ -17,9 +17,11 @@ from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
 
 from .places import ClusterPlace, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
+from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
-PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster")
+PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads")
+IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -44,6 +46,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _means(test: pytest.Item, place: str) -> bool:
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
+    if place == "threads":
+        return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
     if place == "cluster":
         return bool(test.config.getoption("--topologies"))
     if place in ("quorum", "replicated") and test.path.name not in ("test_lock.py", "test_request_release.py"):
@@ -77,6 +81,15 @@ def polling_place(redis_url: str) -> Iterator[PollingPlace]:
     """A real server, empty, on which all managers poll."""
     with redis_cli.client(redis_url) as link:
         place = PollingPlace(redis_url, link)
+        yield place
+        place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def threads_place(redis_url: str) -> Iterator[ThreadPlace]:
+    """A real server, empty, on which all managers are for threads."""
+    with redis_cli.client(redis_url) as link:
+        place = ThreadPlace(redis_url, link)
         yield place
         place.side.close()  # type: ignore[attr-defined]
 

@@ -60,6 +60,8 @@ async def renewed(*leases: Lease) -> None:
 
 
 nobody_waits = pytest.mark.not_polling("there are no waiters")
+waits = pytest.mark.not_in_threads("it waits for the server for long, as elsewhere")
+cancels = pytest.mark.not_in_threads("a thread cannot be cancelled")
 revoked = pytest.mark.not_polling("a revocation is noticed at the next renewal: tests/contract/test_poll.py")
 
 

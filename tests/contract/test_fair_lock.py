@@ -11,7 +11,7 @@ import pytest
 
 from aiolock import AcquireTimeout, BackendError, FairLock, FairLockInfo, LockManager
 
-from .places import KEYS, TTL, Place, until
+from .places import KEYS, TTL, Place, until, waits
 from .strangers import LockStranger, queued
 
 NAME = "order:42"
@@ -92,6 +92,7 @@ async def test_timeouts_and_cancels_of_others_do_not_reorder(processes: list[Loc
     assert [fence for _, fence in entered] == sorted({fence for _, fence in entered})
 
 
+@waits
 async def test_short_and_long_timeouts_do_not_drift_the_queue(calm: list[LockManager], place: Place) -> None:
     """Redisson #1104: waiters that came and went cost the waiters behind them nothing."""
     one, two, three = (manager.fair_lock(NAME) for manager in calm)
@@ -132,6 +133,7 @@ async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], pl
     assert not place.side.exists(QUEUE)
 
 
+@waits
 @pytest.mark.not_polling("the server cannot see that a polling process is dead")
 async def test_a_grant_to_a_process_that_just_died_ends_with_its_liveness(
     processes: list[LockManager], place: Place
@@ -165,6 +167,7 @@ async def test_info(locks: LockManager, others: LockManager) -> None:
     await asyncio.gather(*waiters)
 
 
+@waits
 async def test_waiting_survives_a_flush(processes: list[LockManager], place: Place) -> None:
     """Waiters come back by themselves, within a third of the `liveness`."""
     one, two, three = (manager.fair_lock(NAME) for manager in processes)

@@ -25,7 +25,7 @@ from aiolock import (
 from aiolock.core.manager_channel import ManagerChannel
 from aiolock.scripts.keys import DIRTY_MS, Keys
 
-from .places import SHORT, Place, give_back, keys_of, nobody_waits, renew_now, renewed, revoked, steal, until
+from .places import SHORT, Place, cancels, give_back, keys_of, nobody_waits, renew_now, renewed, revoked, steal, until
 
 NAME = "order:42"
 ENOUGH = 5.0
@@ -115,6 +115,7 @@ async def test_nested_leases_end_in_any_order(here: Lock, there: Lock) -> None:
         assert lease is not None
 
 
+@pytest.mark.not_in_threads("a thread has no ancestors")
 async def test_a_child_task_shares_by_owner_only(here: Lock) -> None:
     async def child(owner: object) -> int:
         async with here.acquire(owner=owner, timeout=ENOUGH) as lease:  # type: ignore[arg-type]
@@ -203,6 +204,7 @@ async def test_an_expiry_lets_the_next_in(locks: LockManager, there: Lock, place
         assert lease.abandoned
 
 
+@pytest.mark.not_in_threads("threads begin in no order")
 async def test_tasks_of_one_process_enter_in_order(here: Lock) -> None:
     entered: list[int] = []
 
@@ -351,6 +353,7 @@ async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
     assert granted
 
 
+@cancels
 async def test_force_release_leaves_the_mark(here: Lock, there: Lock) -> None:
     """Kept by force_release.lua: `vacate(name, '1')`."""
     with pytest.raises(LockLost):
@@ -381,6 +384,7 @@ async def test_info(locks: LockManager, there: Lock, place: Place) -> None:
         assert info.metadata is None
 
 
+@cancels
 @revoked
 async def test_force_release_tells_the_holder_at_once(locks: LockManager, there: Lock) -> None:
     """H9. Kept by force_release.lua's PUBLISH to the manager, and ManagerChannel.on_message."""
@@ -392,6 +396,7 @@ async def test_force_release_tells_the_holder_at_once(locks: LockManager, there:
     assert not await there.force_release()
 
 
+@cancels
 @revoked
 async def test_a_revocation_does_not_hit_the_successor(here: Lock, there: Lock, locks: LockManager) -> None:
     """H9 (3). Kept by ManagerChannel.on_message: it compares owner and fence."""
@@ -422,6 +427,7 @@ async def test_renewal_keeps_it_beyond_its_ttl(locks: LockManager, there: Lock, 
         assert await there.try_acquire() is None
 
 
+@cancels
 @pytest.mark.short_ttl
 @nobody_waits
 async def test_a_fixed_lease_ends_before_the_server_lets_it_go(place: Place) -> None:
@@ -455,6 +461,7 @@ async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -
         assert lease.remaining() > 30
 
 
+@cancels
 @nobody_waits
 async def test_max_hold(locks: LockManager, place: Place) -> None:
     """Kept by Hold._cause: `self.deadline == self._limit`."""
@@ -465,6 +472,7 @@ async def test_max_hold(locks: LockManager, place: Place) -> None:
     await until(lambda: place.gone(NAME))
 
 
+@cancels
 @nobody_waits
 async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None:
     """Kept by renew.lua: `'deleted'`, never a new lock."""
@@ -477,6 +485,7 @@ async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None
     assert not place.side.exists(keys_of(NAME).lock)
 
 
+@cancels
 @nobody_waits
 async def test_a_stolen_lock_is_a_loss_and_stays_with_the_thief(locks: LockManager, place: Place) -> None:
     """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `name.holder ~= owner`."""
@@ -489,6 +498,7 @@ async def test_a_stolen_lock_is_a_loss_and_stays_with_the_thief(locks: LockManag
     assert place.state(NAME).holder == "thief:1"
 
 
+@cancels
 async def test_nesting_in_a_lock_that_is_gone_brings_nothing_back(here: Lock, place: Place) -> None:
     """C2. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
     with pytest.raises(LockLost) as caught:
@@ -535,6 +545,7 @@ async def _fresh(lock: Lock, place: Place) -> Lock:
     return lock
 
 
+@cancels
 async def test_a_loss_cancels_every_task_that_shares_the_hold(here: Lock, there: Lock) -> None:
     started = asyncio.Event()
 
@@ -567,6 +578,7 @@ async def test_cancel_on_loss_false_lets_the_body_run_on(locks: LockManager, the
     assert ran
 
 
+@pytest.mark.not_in_threads("the loop has a thread of its own")
 @pytest.mark.short_ttl
 @nobody_waits
 async def test_a_blocked_loop_is_named(locks: LockManager, there: Lock) -> None:
@@ -579,6 +591,7 @@ async def test_a_blocked_loop_is_named(locks: LockManager, there: Lock) -> None:
         pass
 
 
+@cancels
 async def test_closing_refuses_new_acquires_and_releases(place: Place, there: Lock) -> None:
     """H4. Kept by LockManager.aclose: it waits for the blocks to end before it releases."""
     manager = place.manager(ttl=30.0)

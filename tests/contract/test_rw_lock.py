@@ -10,7 +10,7 @@ import pytest
 
 from aiolock import Lease, LockLost, LockManager, LossReason, NotAcquired, RWLock, RWLockInfo
 
-from .places import TTL, Place, renewed, revoked, until
+from .places import TTL, Place, renewed, revoked, until, waits
 from .strangers import QueueStranger, queued
 
 NAME = "catalogue"
@@ -100,6 +100,7 @@ async def _read_until(lock: RWLock, done: asyncio.Event) -> None:
         await done.wait()
 
 
+@waits
 async def test_a_waiting_writer_that_died_frees_the_readers(here: RWLock, there: RWLock, place: Place) -> None:
     """A waiter's intent has a lease. Kept by turn.lua: `tonumber(alive) > NOW`."""
     async with here.read:
@@ -140,6 +141,7 @@ async def test_the_release_itself_lets_them_in(here: RWLock, place: Place) -> No
     assert await tried(here.write)
 
 
+@waits
 @pytest.mark.not_polling("the server cannot see that a polling process is dead")
 async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(
     here: RWLock, there: RWLock, reader: QueueStranger

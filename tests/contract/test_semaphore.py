@@ -21,7 +21,7 @@ from aiolock import (
     SemaphoreInfo,
 )
 
-from .places import Place, revoked, until
+from .places import Place, revoked, until, waits
 from .strangers import QueueStranger, queued
 
 NAME = "api"
@@ -38,6 +38,7 @@ def there(others: LockManager) -> Semaphore:
     return others.semaphore(NAME, 3)
 
 
+@pytest.mark.not_in_threads("a release raises when it is awaited")
 async def test_a_task_that_detached_one_of_its_permits_still_ends_with_the_other(here: Semaphore) -> None:
     """Kept by LeasesByTask.remove: the task is forgotten with its last lease on the name, whatever hold that is of."""
 
@@ -226,6 +227,7 @@ async def test_set_permits_lasts_while_no_one_holds_any(here: Semaphore, locks: 
     assert place.side.pttl(state) > 3600 * 1000
 
 
+@waits
 async def test_a_request_for_more_than_there_are(here: Semaphore, there: Semaphore) -> None:
     """The same for a request that waits while the number is lowered, wherever it stands in the queue."""
     with pytest.raises(ConfigurationError, match=f"'{NAME}' was asked for 4 at once, but has 3 in all"):
