@@ -108,10 +108,15 @@ class Job:
     def _look(self, process: subprocess.Popen[bytes], lease: Lease, terminal: Terminal) -> None:
         """A child has changed its state: find out if it is the command, and how."""
         assert self._ended is not None
-        while not self._ended.done():
-            pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED)
+        while True:
+            try:
+                pid, status = os.waitpid(-1 if _is_init() else process.pid, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
             if pid == 0:
                 return
+            if pid != process.pid:
+                continue
             if os.WIFSTOPPED(status):
                 self._stopped(os.WSTOPSIG(status), lease, terminal)
                 continue
@@ -168,3 +173,8 @@ class Job:
                 os.killpg(self._group, number)
             except (ProcessLookupError, PermissionError):
                 return
+
+
+def _is_init() -> bool:
+    """Whether we are the first process of a container: its orphans become our children, and only we can bury them."""
+    return os.getpid() == 1

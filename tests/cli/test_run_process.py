@@ -7,6 +7,8 @@ import os
 import pty
 import select
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -64,6 +66,17 @@ def test_a_killed_runner_takes_its_command_along(cli: CommandLine) -> None:
     process.kill()
     until(lambda: not any(alive(int(pid)) for pid in cli.noted()))
     assert process.wait(20) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there another process than the first can get orphans")
+def test_the_first_process_of_a_container_buries_orphans(cli: CommandLine) -> None:
+    """Otherwise they stay for as long as the command runs. Kept by Job._look."""
+    adopts = "import ctypes; ctypes.CDLL(None).prctl(36, 1); import aiolock.cli.job as job; job._is_init = lambda: True"
+    orphan = "(true & echo $! > note); for _ in $(seq 500); do kill -0 $(cat note) || exit 4; sleep 0.02; done"
+    words = ["run", "a", "--", "sh", "-c", orphan]
+    script = f"{adopts}; from aiolock.cli.app import app; app({words!r})"
+    ended = subprocess.run([cli.python, "-c", script], env=cli.environment, cwd=cli.folder, stderr=-1, check=False)
+    assert ended.returncode == 4
 
 
 def test_a_frozen_runner_stops_its_command_when_it_wakes(cli: CommandLine) -> None:
