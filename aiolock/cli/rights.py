@@ -72,8 +72,8 @@ async def examine_rights(master: Reader, namespace: str, cluster: bool) -> Itera
 def features_of(namespace: str, cluster: bool) -> list[Feature]:
     """What is asked for; the same commands as on the page."""
     keys = Keys(namespace)
-    lock, semaphore, latch = (keys.of(kind, PROBED).lock for kind in ("lock", "semaphore", "latch"))
-    state, once = f"{semaphore}:state", keys.of("once", PROBED).lock
+    lock, latch, once, condition = (keys.of(kind, PROBED).lock for kind in ("lock", "latch", "once", "condition"))
+    semaphore, rw = (keys.of(kind, PROBED).state for kind in ("semaphore", "rw"))
     channel = keys.manager(PROBED)
     features = [
         Feature(
@@ -81,7 +81,9 @@ def features_of(namespace: str, cluster: bool) -> list[Feature]:
             "scripts are sent as text, which needs EVAL",
         ),
         Feature("locks", tuple(_of_locks(lock)), Level.PROBLEM, "locks cannot be acquired, or not left"),
-        Feature("semaphores, read-write locks", tuple(_of_queues(state)), Level.ADVICE, "these do not work"),
+        Feature("conditions", (("HSET", condition, "a", "1"),), Level.ADVICE, "these do not work"),
+        Feature("semaphores", tuple(_of_queues(semaphore)), Level.ADVICE, "these do not work"),
+        Feature("read-write locks", tuple(_of_queues(rw)), Level.ADVICE, "these do not work"),
         Feature("latches", (("HSET", latch, "a", "1"), ("DEL", latch)), Level.ADVICE, "these do not work"),
         Feature("once()", (("HSET", once, "a", "1"), ("HMGET", once, "a")), Level.ADVICE, "run --once does not work"),
         Feature("waiting", (("SUBSCRIBE", channel),), Level.ADVICE, "waiters ask again and again"),

@@ -77,7 +77,7 @@ class NameView:
         capacity: how much there is in all.
         waiting: how many places the queue has.
         oldest_wait: seconds that the first in the queue has waited; None without one.
-        holders: all of them, if they were asked for.
+        holders: all of them, in the order of their fences, if they were asked for.
         queue: first to last, if it was asked for.
     """
 

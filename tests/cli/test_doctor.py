@@ -82,7 +82,8 @@ def test_it_finds_what_is_denied_without_doing_it(limited: CommandLine, cli: Com
     assert rights["locks"]["level"] == "problem"
     assert "denied ZRANK;" in rights["locks"]["text"]
     assert "denied SUBSCRIBE;" in rights["waiting"]["text"]
-    assert {"latches", "looking"} <= set(rights)
+    assert {"latches", "looking", "semaphores", "read-write locks"} <= set(rights)
+    assert "conditions" not in rights
     assert "secret" not in result.output
     with redis_cli.client(cli.url) as link:
         assert all_keys(link) == []

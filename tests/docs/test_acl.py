@@ -149,9 +149,24 @@ async def locks_of_a_name(one: LockManager, other: LockManager) -> None:
     await take_turns(one.lock("a"), other.lock("a"))
     await take_turns(one.fair_lock("a"), other.fair_lock("a"))
     await take_turns(one.multi_lock("a", "b"), other.multi_lock("b", "a"))
+    await conditions(one, other)
     ticket = await (await one.lock("a").acquire()).detach()
     async with other.resume(ticket):
         pass
+
+
+async def conditions(one: LockManager, other: LockManager) -> None:
+    async def wait() -> None:
+        async with one.lock("a"):
+            began.set()
+            await one.condition(one.lock("a")).wait()
+
+    began = asyncio.Event()
+    waiting = asyncio.create_task(wait())
+    await began.wait()
+    async with other.lock("a"):
+        await other.condition(other.lock("a")).notify_all()
+    await waiting
 
 
 async def queues(one: LockManager, other: LockManager) -> None:

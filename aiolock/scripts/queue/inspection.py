@@ -97,4 +97,5 @@ class QueueInspection:
                 waited = max(0.0, (now_us - float(score)) / 1e6)
                 alive = record.alive > now_us // 1000
                 waiters.append(WaiterView(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
+        holders.sort(key=lambda one: (one.fence, one.manager))  # in the order in which they came in
         return tuple(holders), tuple(waiters)
