@@ -178,11 +178,14 @@ TransferOutcome = Granted | Passed | Missing | Finished
 RenewOutcome = Renewed | Missing | Failed
 
 
+_WAITING = (Queued, Passed)
+
+
 def awaits(result: object) -> bool:
     """Whether an answer, or one of several in a list, says that its owner now waits for a message."""
-    if isinstance(result, list):
-        return any(isinstance(one, (Queued, Passed)) for one in result)
-    return isinstance(result, (Queued, Passed))
+    if type(result) is list:
+        return any(isinstance(one, _WAITING) for one in result)
+    return isinstance(result, _WAITING)
 
 
 # What an outcome is worth if too few replicas have it. Only grants and extensions are promises: the rest stays.

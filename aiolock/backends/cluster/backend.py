@@ -130,15 +130,20 @@ class ClusterBackend:
         if call.parts:
             spread(call, self.post)
             return
-        self._adapt(call)
-        self._topology.watch()
+        key = call.keys[0]
+        call.script = call.script.sharded if self._replicas is None else call.script.replicated
+        call.settle = partial(self._settled, key, call.settle)
         router = self._router
-        if router is not None:
-            node = router.serving(slot_of(call.keys[0]))
-            if node is not None:
-                node.post(call)
-                return
-        self._put(call)
+        if router is None:
+            asyncio.get_running_loop().call_soon(call.end, self._closed_error(call.name))
+            return
+        self._topology.watch()
+        slot = slot_of(key)
+        node = router.serving(slot)
+        if node is not None:
+            node.post(call)
+        else:
+            router.transit(slot).put(call)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
@@ -208,10 +213,6 @@ class ClusterBackend:
         for node in router.used():
             await node.backend.aclose()
 
-    def _adapt(self, call: Call[Any]) -> None:
-        call.script = call.script.sharded if self._replicas is None else call.script.replicated
-        call.settle = partial(self._settled, call.keys[0], call.settle)
-
     def _settled(self, key: str, told: Callable[[Any], None] | None, result: object) -> None:
         try:
             if told is not None:
@@ -225,12 +226,6 @@ class ClusterBackend:
         if self._router is not None and (node := self._router.owners[slot_of(key)]) is not None:
             for subscription in self._managers.values():
                 subscription.sharded.attend(key, node)
-
-    def _put(self, request: Call[Any]) -> None:
-        if self._router is None:
-            asyncio.get_running_loop().call_soon(request.end, self._closed_error(request.name))
-        else:
-            self._router.transit(slot_of(request.keys[0])).put(request)
 
     def _make(self, address: Address, elsewhere: Elsewhere, disconnected: Callable[[], None]) -> NodeBackend:
         least = None if self._replicas is None else self._replicas.least

@@ -86,7 +86,9 @@ class Router:
         """The slot's owner, to which you may write at once; None while it is in transit."""
         if slot in self.transits:
             return None
-        node = self.owner(slot)
+        node = self.owners[slot]
+        if node is None or not node.used:
+            node = self.owner(slot)
         return None if node is None else node.backend
 
     def transit(self, slot: int) -> Transit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from binascii import crc_hqx
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -59,8 +60,9 @@ def tag_of(key: str) -> str | None:
     return key[start + 1 : end] if end > start + 1 else None
 
 
+@functools.lru_cache(maxsize=1024)
 def slot_of(key: str) -> int:
-    """Return the slot of a key or channel."""
+    """Return the slot of a key or channel. It is asked at each call."""
     start = key.find("{")
     if start >= 0:
         end = key.find("}", start + 1)
