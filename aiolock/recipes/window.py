@@ -152,7 +152,8 @@ class Once:
 
         Raises:
             Exception: what `fn` raised. The run has failed.
-            LockLost: the lock was lost while `fn` ran; the run was interrupted.
+            LockLost: the lock was lost while `fn` ran; the run was interrupted. If `fn` returned all the same, that is
+                kept as a success, unless another run has begun by then.
             BackendError: Redis is unreachable or refuses, and `fn` was not run; or it refuses the release, after it.
             NotAcquired, ConfigurationError: as for `lock.acquire()`; `fn` was not run.
             TypeError: `fn` returns nothing that can be awaited. The run has failed.
