@@ -59,6 +59,7 @@ def opened(locks: LockManager) -> LockManager:
 
     Raises:
         BackendError: Redis is unreachable or refuses.
+        ConfigurationError: gevent or eventlet stands in for threads; or it was opened before a fork.
 
     Cost: none, if it is open.
 
