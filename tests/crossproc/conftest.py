@@ -80,7 +80,7 @@ class Crew:
         found = self._events.so_far()
         return found if event is None else [line for line in found if line["event"] == event]
 
-    async def until(self, check: Callable[[], object], seconds: float = 20.0) -> None:
+    async def until(self, check: Callable[[], object], seconds: float = 60.0) -> None:
         """Poll for what other processes do."""
         try:
             async with asyncio.timeout(seconds):
@@ -89,7 +89,7 @@ class Crew:
         except TimeoutError:
             raise AssertionError(f"did not happen within {seconds} s; workers said:\n{self.errors()}") from None
 
-    async def done(self, *processes: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
+    async def done(self, *processes: subprocess.Popen[bytes], seconds: float = 60.0) -> None:
         """Wait until they ended without an error."""
         await self.until(lambda: all(process.poll() is not None for process in processes), seconds)
         assert [process.returncode for process in processes] == [0] * len(processes), self.errors()

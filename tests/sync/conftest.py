@@ -15,7 +15,7 @@ from aiolock.sync import LockManager
 
 R = TypeVar("R")
 
-ENOUGH = 10.0
+ENOUGH = 60.0
 """Seconds: far longer than anything here takes."""
 
 
