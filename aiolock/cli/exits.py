@@ -30,7 +30,7 @@ class ExitCode(enum.IntEnum):
     BUSY = 75
     """Another one has the lock, or the time to wait is over (EX_TEMPFAIL)."""
     LOST = 79
-    """The lock was lost while the command ran, and the command was stopped."""
+    """The lock was lost while the command ran, and the command was stopped if it had not just ended."""
     NOT_EXECUTABLE = 126
     """The command was found, but cannot be run."""
     NOT_FOUND = 127
