@@ -19,7 +19,7 @@ DENIED = BackendError("", "Redis refused a subscription: NOPERM")
 ENDED = BackendError("", "the slot of a channel has moved", transient=True)
 
 
-class Ear:
+class Connection:
     """A node's connection, as far as it hears by sharded pub/sub."""
 
     def __init__(self) -> None:
@@ -43,10 +43,10 @@ class Scene:
         self.heard: list[str] = []
         self.ended = 0
         self.channels = ShardedChannels("m", self.heard.append, self._end)
-        self.ears = Ear(), Ear()
+        self.connections = Connection(), Connection()
         self.nodes = [Node(Address("node", number)) for number in range(2)]
-        for node, ear in zip(self.nodes, self.ears, strict=True):
-            node.backend, node.used = ear, True  # type: ignore[assignment]
+        for node, connection in zip(self.nodes, self.connections, strict=True):
+            node.backend, node.used = connection, True  # type: ignore[assignment]
 
     def _end(self) -> None:
         self.ended += 1
@@ -59,25 +59,25 @@ async def scene() -> Scene:
 
 async def test_once_for_each_tag(scene: Scene) -> None:
     """Its confirmation is no news: until then messages come by the channel itself. Kept by ShardedChannels.attend."""
-    one, (ear, _) = scene.nodes[0], scene.ears
+    one, (connection, _) = scene.nodes[0], scene.connections
     scene.channels.attend("lock:{a}", one)
-    first = ear.wakes["m:{a}"]
+    first = connection.wakes["m:{a}"]
     scene.channels.attend("lock:{a}:queue", one)
     scene.channels.attend("lock:{b}", one)
-    assert list(ear.wakes) == ["m:{a}", "m:{b}"]
-    assert ear.wakes["m:{a}"] is first
+    assert list(connection.wakes) == ["m:{a}", "m:{b}"]
+    assert connection.wakes["m:{a}"] is first
     first(None)
     first("x")
     assert (scene.heard, scene.ended) == (["x"], 0)
     scene.channels.end()
-    assert ear.wakes == {}
+    assert connection.wakes == {}
 
 
 async def test_the_slot_moves(scene: Scene) -> None:
     """The old node says so, or the next answer comes from another. Kept by ShardedChannels._forget."""
-    (one, two), (ear, other) = scene.nodes, scene.ears
+    (one, two), (connection, other) = scene.nodes, scene.connections
     scene.channels.attend("{a}", one)
-    late = ear.wakes["m:{a}"]
+    late = connection.wakes["m:{a}"]
     late(ENDED)
     assert scene.ended == 1
     late(ENDED)  # as after a reconnect
@@ -87,20 +87,20 @@ async def test_the_slot_moves(scene: Scene) -> None:
     assert scene.ended == 1
     assert "m:{a}" in other.wakes
     scene.channels.attend("{a}", one)
-    assert (list(ear.wakes), list(other.wakes)) == (["m:{a}"], [])
+    assert (list(connection.wakes), list(other.wakes)) == (["m:{a}"], [])
 
 
 @pytest.mark.parametrize(("error", "again"), [(MOVED, True), (ENDED, True), (DENIED, False)])
 async def test_a_refusal(scene: Scene, error: BackendError, again: bool) -> None:
     """The next answer by which it waits tries again, unless the node offers no sharded pub/sub."""
-    one, (ear, _) = scene.nodes[0], scene.ears
+    one, (connection, _) = scene.nodes[0], scene.connections
     scene.channels.attend("{a}", one)
-    told = ear.told.pop("m:{a}")
+    told = connection.told.pop("m:{a}")
     told.set_exception(error)
     await asyncio.sleep(0)
     scene.channels.attend("{a}", one)
     scene.channels.attend("{b}", one)
-    assert set(ear.told) == ({"m:{a}", "m:{b}"} if again else set())
+    assert set(connection.told) == ({"m:{a}", "m:{b}"} if again else set())
     assert scene.ended == 0
 
 
@@ -110,22 +110,22 @@ async def test_a_node_that_is_no_longer_used(scene: Scene) -> None:
     one.used = False
     scene.channels.attend("{a}", one)
     scene.channels.attend("{a}", two)
-    assert list(scene.ears[1].wakes) == ["m:{a}"]
+    assert list(scene.connections[1].wakes) == ["m:{a}"]
 
 
 async def test_it_stops_when_it_no_longer_waits(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by ShardedChannels._leave_idle."""
     monkeypatch.setattr(sharded, "KEEP", 0.01)
-    one, (ear, _) = scene.nodes[0], scene.ears
+    one, (connection, _) = scene.nodes[0], scene.connections
     scene.channels.attend("{a}", one)
     scene.channels.attend("{b}", one)
 
     def only_b() -> bool:
         scene.channels.attend("{b}", one)
-        return list(ear.wakes) == ["m:{b}"]
+        return list(connection.wakes) == ["m:{b}"]
 
     await until(only_b)
-    await until(lambda: not ear.wakes)
+    await until(lambda: not connection.wakes)
     scene.channels.attend("{a}", one)
-    assert list(ear.wakes) == ["m:{a}"]
+    assert list(connection.wakes) == ["m:{a}"]
     scene.channels.end()

@@ -16,7 +16,7 @@ from aiolock.errors import BackendError
 from tests.faults.scene import until
 
 
-class Ear:
+class Connection:
     """A node's connection, as far as it hears."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Ear:
         self.told.set_exception(error)
 
 
-Made = tuple[Subscription, list[Ear], list[object]]
+Made = tuple[Subscription, list[Connection], list[object]]
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ def make() -> Callable[[str], Made]:
     def make(channel: str) -> Made:
         heard: list[object] = []
         made = Subscription(channel, heard.append, lambda: None)
-        ears = []
+        connections = []
         for number in range(3):
             node = Node(Address("node", number))
-            ears.append(Ear())
-            node.backend, node.used = ears[-1], True  # type: ignore[assignment]
+            connections.append(Connection())
+            node.backend, node.used = connections[-1], True  # type: ignore[assignment]
             made.join(node)
-        return made, ears, heard
+        return made, connections, heard
 
     return make
 
@@ -75,7 +75,7 @@ async def test_a_node_that_is_closed_is_forgotten(make: Callable[[str], Made]) -
     (gone, *rest) = sorted(made._nodes, key=lambda node: node.address)
     gone.used = False
     came = Node(gone.address)
-    came.backend, came.used = Ear(), True  # type: ignore[assignment]
+    came.backend, came.used = Connection(), True  # type: ignore[assignment]
     made.join(came)
     assert made._nodes == {*rest, came}
 
@@ -137,18 +137,18 @@ async def test_a_tagged_channel_moves(make: Callable[[str], Made]) -> None:
     made, (one, two, three), heard = make("latch:{a}")
     assert made.slot is not None
     node = Node(Address("node", 4))
-    ear = Ear()
-    node.backend, node.used = ear, True  # type: ignore[assignment]
+    connection = Connection()
+    node.backend, node.used = connection, True  # type: ignore[assignment]
     late = one.wake
     assert late is not None
     made.move(node)
     assert (one.wake, two.wake, three.wake) == (None, None, None)
     late("old")
-    ear.hear(None)
-    ear.hear("new")
+    connection.hear(None)
+    connection.hear("new")
     assert heard == [None, "new"]
     made.end()
-    assert ear.wake is None
+    assert connection.wake is None
 
 
 async def test_slots_move_while_it_waits(make: Callable[[str], Made]) -> None:

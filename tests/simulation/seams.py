@@ -16,7 +16,7 @@ from .server import EPOCH_US
 from .world import World
 
 
-class Ear(logging.Handler):
+class LogWatch(logging.Handler):
     """Hears what the library logs: an error inside it must not go unnoticed."""
 
     def __init__(self, world: World) -> None:
@@ -37,7 +37,7 @@ def owned(world: World) -> Iterator[None]:
     logger = logging.getLogger("aiolock")
     before = secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid
     level, propagate = logger.level, logger.propagate
-    ear = Ear(world)
+    watch = LogWatch(world)
 
     def token_hex(nbytes: int | None = None) -> str:
         return dice.randbytes(nbytes or 16).hex()
@@ -47,13 +47,13 @@ def owned(world: World) -> Iterator[None]:
     time.time_ns = lambda: (EPOCH_US + round(world.now * 1_000_000)) * 1000
     socket.gethostname = lambda: "host"
     os.getpid = lambda: 1
-    logger.addHandler(ear)
+    logger.addHandler(watch)
     logger.propagate = False
     logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
         secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid = before
-        logger.removeHandler(ear)
+        logger.removeHandler(watch)
         logger.propagate = propagate
         logger.setLevel(level)
