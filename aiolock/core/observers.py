@@ -52,18 +52,16 @@ class Observers:
         self._pausing += 1
         try:
             while self._events:
-                self._tell(self._events.popleft())
+                event = self._events.popleft()
+                for number, observer in enumerate(self._each):
+                    try:
+                        observer(event)
+                    except (KeyboardInterrupt, SystemExit) as end:
+                        _end_loop(end)
+                    except BaseException as error:  # also a CancelledError: it is no one's cancellation
+                        self._complain(number, error)
         finally:
             self._pausing -= 1
-
-    def _tell(self, event: Event) -> None:
-        for number, observer in enumerate(self._each):
-            try:
-                observer(event)
-            except (KeyboardInterrupt, SystemExit) as end:
-                _end_loop(end)
-            except BaseException as error:  # also a CancelledError: it is no one's cancellation
-                self._complain(number, error)
 
     def __enter__(self) -> None:
         """Tell nothing before the end of this block: what one observer does would delay the next loss, or renewal."""
