@@ -16,7 +16,7 @@ from aiolock import ConfigurationError, Lease, LockManager
 from aiolock.contrib.fastapi import Locks, exception_handlers, lifespan, locked
 from tests.contrib.conftest import NAME, Work
 
-OrderLease = Annotated[Lease, locked("order:{order_id}", timeout=0.05)]
+OrderLease = Annotated[Lease, locked("order:{order_id}", timeout=0)]
 
 
 async def order_key(order_id: int) -> str:
@@ -86,11 +86,11 @@ async def routes(app: FastAPI, work: Work, seen: list[bool]) -> None:
         assert not lease.released
         return StreamingResponse(lines())
 
-    @app.post("/{order_id}/rows")
+    @app.post("/{order_id}/rows", response_model=None)
     async def rows(lease: OrderLease) -> AsyncIterator[bool]:
         yield lease.released
 
-    @app.post("/{order_id}/lines")
+    @app.post("/{order_id}/lines", response_model=None)
     def lines(lease: OrderLease) -> Iterator[bool]:
         yield lease.released
 
