@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from aiolock import BackendError, ConfigurationError
 from aiolock.backends.cluster import topology as topologies
 from aiolock.backends.cluster.slots import SLOTS, SlotMap
+from aiolock.backends.cluster.source import Source
 from aiolock.backends.cluster.topology import Topology
 from aiolock.backends.redis import Address, Seeds
 from aiolock.testing.server import RedisServer
@@ -190,12 +192,21 @@ class FakeSource:
     async def ask(self) -> SlotMap:
         self.asked.append(self.address)
         self.open.add(self.address)
-        said = self.maps[self.address]
+        said = self.maps.get(self.address)
+        if said is None:
+            try:
+                await asyncio.sleep(60.0)
+            finally:
+                await asyncio.sleep(0.0)
         if isinstance(said, BackendError):
             raise said
+        assert said is not None
         return said
 
     async def close(self) -> None:
+        self.drop()
+
+    def drop(self) -> None:
         self.open.discard(self.address)
 
 
@@ -225,6 +236,41 @@ async def test_the_same_node_is_asked_while_no_other_is_better(make: Make, fakes
             assert await ask(topology, *ranks) == NODES[expected]
         assert fakes.open == {NODES[expected]}
     assert len(fakes.asked) == 15
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_asking_is_cancelled(make: Make, fakes: type[FakeSource], again: bool) -> None:
+    """Once or twice, no connection is left. Kept by Topology._ask."""
+    fakes.maps = {NODES[0]: BackendError("", "away", transient=True)}
+    asking = asyncio.create_task(ask(make([f"redis://{node}" for node in NODES]), 0, 1, 2))
+    await until(lambda: len(fakes.asked) == 3)
+    asking.cancel()
+    await asyncio.sleep(0)
+    if again:
+        asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert fakes.open == set()
+
+
+async def test_an_answer_that_nobody_awaits_any_more(cluster: Cluster) -> None:
+    """It must not be taken for that to the next question. Kept by Source.ask."""
+    node = cluster.masters[0]
+    source = Source(Address(*node.address), Seeds([node.url]), 5.0)
+    await source.ask()
+    node.freeze()
+    try:
+        asking = asyncio.create_task(source.ask())
+        await asyncio.sleep(0.05)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert source._link is None
+    finally:
+        node.thaw()
+    await cluster.until(lambda: cluster.clients() == 0)
+    assert any((await source.ask()).owners)
+    await source.close()
 
 
 async def test_a_node_that_is_cut_off_is_not_believed(make: Make, fakes: type[FakeSource]) -> None:

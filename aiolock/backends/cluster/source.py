@@ -43,14 +43,17 @@ class Source:
             BackendError: it does not answer, or refuses.
             ConfigurationError: it is not part of a cluster, or does not suit.
 
-        Cancellation: an answer may be on its way: close it. Cost: one round trip.
+        Cancellation: the connection is gone, because an answer may be on its way. Cost: one round trip.
         """
         try:
             async with asyncio.timeout(self._timeout):
                 if self._link is None:
                     self._link = await self._seeds.connector(self.address, False).connect()
                 slots, nodes = await self._link.ask(QUESTIONS)
-        except Exception as error:
+        except BaseException as error:
+            self.drop()
+            if not isinstance(error, Exception):
+                raise
             failure = unconnected(error)
             raise failure from failure.__cause__
         if isinstance(slots, ErrorReply):
@@ -71,6 +74,12 @@ class Source:
             link.close()
             with contextlib.suppress(OSError):
                 await link.closed()
+
+    def drop(self) -> None:
+        """Close it without waiting for anything."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.reset()
 
     def sever(self) -> None:
         """Let the node know of the end, if the loop was closed first."""

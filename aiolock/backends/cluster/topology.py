@@ -211,14 +211,16 @@ class Topology:
                 if best is not None and best[0].reliable:
                     break
         finally:
+            self._source = None if best is None else best[1]
             for task in asking:
                 task.cancel()
-            if asking:
-                await asyncio.wait(asking)
-            self._source = None if best is None else best[1]
-            for source in asked:
-                if source is not self._source:
-                    await source.close()
+            try:
+                if asking:
+                    await asyncio.wait(asking)
+            finally:
+                for source in asked:
+                    if source is not self._source:
+                        source.drop()
         if best is None:
             raise _failure(failures)
         known, source = best
