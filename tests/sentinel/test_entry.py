@@ -15,8 +15,9 @@ from redis.asyncio.sentinel import Sentinel
 from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.worker import Worker
 from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
+from tests.support import acl, redis_cli
 from tests.support.sentinels import SentinelSet, start_sentinels
+from tests.transport.test_credentials import Streaming, Token
 
 from .conftest import Opener
 
@@ -141,3 +142,34 @@ async def test_a_ttl_that_is_too_short_is_named(
     locks.lock("shorter", ttl=0.5)
     await opened(sentinels, ttl=1.0, min_replicas=1)
     assert len([record for record in caplog.records if "take at least 2.2 s" in record.getMessage()]) == 1
+
+
+@pytest.mark.takes_long
+async def test_credentials_that_are_renewed(own_sentinels: SentinelSet) -> None:
+    """On the open connections to the master, and on those to the next one. Kept by MasterConnector: `credentials`."""
+    for server in own_sentinels.servers:
+        link = own_sentinels.link(server)
+        for name in ("sooner", "later"):
+            link.execute_command(*acl.setuser(link, name, *acl.EVERYTHING))
+
+    def users(server: RedisServer) -> set[str]:
+        names = {
+            client["user"] for kind in ("normal", "pubsub") for client in own_sentinels.link(server).client_list(kind)
+        }
+        return names - {"default"}
+
+    provider = Streaming("sooner", "secret")
+    client = Sentinel(own_sentinels.addresses).master_for(own_sentinels.service, credential_provider=provider)
+    async with LockManager(client) as locks:
+        old = own_sentinels.master()
+        async with locks.lock("order:42"):
+            assert users(old) == {"sooner"}
+        provider.token = Token("later", "secret")
+        provider.next(provider.token)
+        await asyncio.sleep(0)  # it is told in the next turn
+        async with locks.lock("order:42"):
+            assert users(old) == {"later"}
+        new = own_sentinels.failover()
+        await own_sentinels.failed_over(new)
+        async with locks.lock("order:42").acquire(timeout=20.0):
+            assert users(new) == {"later"}

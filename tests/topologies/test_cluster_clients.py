@@ -21,7 +21,9 @@ from aiolock.scripts.outcomes import Granted
 from aiolock.testing.server import RedisServer
 from tests.support import acl
 from tests.support.cluster import Cluster
+from tests.support.cluster_node import ClusterNode
 from tests.support.scripting import wait_until
+from tests.transport.test_credentials import Streaming, Token
 
 from .test_cluster_locks import ENOUGH
 
@@ -65,6 +67,39 @@ async def test_a_clients_settings(cluster: Cluster, user: tuple[str, str], kind:
     client = kind(host=host, port=int(port), username=user[0], password="wrong")
     with pytest.raises(BackendError, match="credentials"):
         await use(cluster, LockManager(client))
+
+
+async def test_credentials_that_are_renewed(cluster: Cluster, user: tuple[str, str]) -> None:
+    """On each open connection, and on those that are opened later. Kept by Credentials.listen."""
+    for node in cluster.nodes:
+        node.ask(*acl.setuser(node.link, "later", *acl.EVERYTHING))
+    host, port = cluster.nodes[0].address
+    provider = Streaming(*user)
+    client = redis.asyncio.RedisCluster(host=host, port=int(port), credential_provider=provider)
+    names = [cluster.names_on(master)[0] for master in cluster.masters]
+    async with LockManager(client) as locks:
+        for name in names[:2]:
+            async with locks.lock(name):
+                pass
+        before = [connections(master, "locker") for master in cluster.masters[:2]]
+        assert [len(each) for each in before] == [1, 1]
+        provider.token = Token("later", "secret")
+        provider.next(provider.token)
+        await asyncio.sleep(0)  # it is told in the next turn
+        for name in names:
+            async with locks.lock(name):
+                pass
+        after = [connections(master, "later") for master in cluster.masters]
+        assert after[:2] == before
+        assert len(after[2]) == 1
+    for node in cluster.nodes:
+        node.ask("ACL", "DELUSER", "later")
+
+
+def connections(node: ClusterNode, user: str) -> set[str]:
+    """The ids of a user's connections to a node."""
+    lines = node.text("CLIENT", "LIST").splitlines()
+    return {line.split()[0] for line in lines if f" user={user} " in line}
 
 
 async def test_announced_addresses_are_translated(cluster: Cluster) -> None:
