@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from functools import wraps
 from typing import Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
+from weakref import WeakKeyDictionary
 
 from ..errors import BackendError, ConfigurationError
 from ..log import Log
@@ -16,6 +17,7 @@ from ..recipes.key import namer
 from ..recipes.not_run import NotRun, Unavailable
 from ..recipes.taking import take
 from ..sync import Lease, Lock, LockManager, LockOptions
+from .attempts import Attempts
 from .extra import needs
 
 with needs("celery"):
@@ -30,6 +32,7 @@ logger: Log = Log("aiolock.celery")
 _current: ContextVar[Lease | None] = ContextVar("aiolock.celery", default=None)
 _mutex = threading.Lock()
 _opened: list[LockManager] = []
+_attempts: WeakKeyDictionary[LockManager, Attempts] = WeakKeyDictionary()
 
 
 class Exclusive(Protocol):
@@ -58,7 +61,7 @@ def opened(locks: LockManager) -> LockManager:
         The same.
 
     Raises:
-        BackendError: Redis is unreachable or refuses.
+        BackendError: Redis is unreachable or refuses. Threads that wait for each other fail together.
         ConfigurationError: gevent or eventlet stands in for threads; or it was opened before a fork.
 
     Cost: none, if it is open.
@@ -71,9 +74,12 @@ def opened(locks: LockManager) -> LockManager:
         ```
     """
     if not locks._portal.ready:
+        attempts = _attempts.setdefault(locks, Attempts())
+        failed = attempts.failed
         with _mutex:
             if not locks._portal.ready:
-                _opened.append(locks.open())
+                with attempts.one(failed):
+                    _opened.append(locks.open())
     return locks
 
 

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from ...errors import ConfigurationError
 from ...manager import LockManager
+from ..attempts import Attempts
 from ..extra import needs
 
 with needs("django"):
@@ -22,13 +23,16 @@ class _Opening:
             raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
         self.manager = LockManager(**arguments)
         self._once = asyncio.Lock()
+        self._attempts = Attempts()
         self._opened = False
 
     async def opened(self) -> LockManager:
         if not self._opened:
+            failed = self._attempts.failed
             async with self._once:
                 if not self._opened:
-                    await self.manager.open()
+                    with self._attempts.one(failed):
+                        await self.manager.open()
                     self._opened = True
         return self.manager
 
@@ -44,7 +48,8 @@ async def get_locks() -> LockManager:
 
     Raises:
         ConfigurationError: the settings cannot work.
-        BackendError: Redis is unreachable or refuses; the next call tries again.
+        BackendError: Redis is unreachable or refuses; the next call tries again. Calls that wait for each other fail
+            together.
 
     Cancellation: the manager may be open or not, and the next call goes on. Cost: none, but for the first one.
 

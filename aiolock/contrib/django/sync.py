@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import ConfigurationError
 from ...sync import LockManager
+from ..attempts import Attempts
 from ..extra import needs
 
 with needs("django"):
@@ -14,6 +15,7 @@ with needs("django"):
 
 
 _mutex = threading.RLock()
+_attempts = Attempts()
 _opened: tuple[dict[str, Any], LockManager] | None = None
 
 
@@ -25,7 +27,8 @@ def get_locks() -> LockManager:
 
     Raises:
         ConfigurationError: the settings cannot work; or this thread runs an event loop.
-        BackendError: Redis is unreachable or refuses; the next call tries again.
+        BackendError: Redis is unreachable or refuses; the next call tries again. Threads that wait for each other fail
+            together.
 
     Cost: none, but for the first one.
 
@@ -42,12 +45,14 @@ def get_locks() -> LockManager:
     arguments = getattr(settings, "AIOLOCK", None)
     if not isinstance(arguments, dict):
         raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
+    failed = _attempts.failed
     with _mutex:
         if _opened is not None:
             of, manager = _opened
             if of == arguments and manager._portal.here:
                 return manager
             manager.close()
-        manager = LockManager(**arguments).open()
+        with _attempts.one(failed):
+            manager = LockManager(**arguments).open()
         _opened = dict(arguments), manager
         return manager
