@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
+    config.addinivalue_line("markers", "own_loop: run on asyncio's own loop only, as the command line does")
     config.addinivalue_line("markers", "takes_long: runs with --topologies only")
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
     config.addinivalue_line("markers", "not_in_threads(why): what aiolock.sync promises otherwise")
@@ -84,9 +85,10 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     everywhere = item.get_closest_marker("any_loop") is not None
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {}
-    if everywhere or not config.getoption("--uvloop"):
+    uvloop = config.getoption("--uvloop") and item.get_closest_marker("own_loop") is None
+    if everywhere or not uvloop:
         factories["asyncio"] = asyncio.new_event_loop
-    if everywhere or config.getoption("--uvloop"):
+    if everywhere or uvloop:
         factories["uvloop"] = importlib.import_module("uvloop").new_event_loop
     return factories
 

@@ -19,6 +19,8 @@ from tests.support import redis_cli
 
 from .conftest import CommandLine, alive
 
+pytestmark = pytest.mark.own_loop  # uvloop lets nobody else hear SIGCHLD
+
 TRAP = "trap 'echo term >> note' TERM; echo $$ >> note; while :; do sleep 0.02; done"
 """A shell that notes its pid, and each SIGTERM, and goes on."""
 
