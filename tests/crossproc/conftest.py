@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,8 +66,8 @@ class Crew:
         return self._track(Forked, words)
 
     def run(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start an interpreter of its own."""
-        return self._track(subprocess.Popen, [sys.executable, *words])
+        """Start an interpreter of its own, in a process group of its own: it may fork."""
+        return self._track(partial(subprocess.Popen, start_new_session=True), [sys.executable, *words])
 
     def _track(self, start: Callable[..., subprocess.Popen[bytes]], words: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "stderr").open("ab") as errors:
@@ -121,6 +123,8 @@ class Crew:
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # what it forked; a worker of ours leads no group
             process.wait()
 
 
