@@ -54,7 +54,9 @@ class Guard:
                     scope = CancelScope()
                 self._scope = scope
                 scope.__enter__()
-            hold.scopes += (self,)  # not lost yet: nothing was awaited since the grant, or since it was checked
+            hold.scopes += (self,)
+            if hold.reason is not None:  # lost already: an observer of the grant may have run an eager task
+                self.cancel(f"aiolock: lost {lease.name!r}")
 
     @property
     def nested(self) -> bool:
@@ -132,8 +134,11 @@ class Guard:
 
     def resume(self) -> None:
         """Its lease continues with another hold, whose loss cancels the block from now on."""
+        hold = self.lease._hold
         if self._scope is not None:
-            self.lease._hold.scopes += (self,)
+            hold.scopes += (self,)
+            if hold.reason is not None:
+                self.cancel(f"aiolock: lost {self.lease.name!r}")
 
     def abandon(self) -> None:
         """The task has ended without leaving the block, and its scope has ended with it."""

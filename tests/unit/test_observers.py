@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -240,6 +241,29 @@ async def test_releasing_from_the_observer_of_the_acquire(backend: MemoryBackend
             assert lock_keys(backend) == []
     assert [type(event) for event in second] == [Acquired, Released]
     assert first == second
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+async def test_an_observer_that_closes_at_once(backend: MemoryBackend) -> None:
+    """An eager task runs inside the observer: the lease is lost before its block begins, which is cancelled all the
+    same. Kept by Guard.
+    """
+    tasks: list[asyncio.Task[None]] = []
+    ran: list[bool] = []
+    loop = asyncio.get_running_loop()
+
+    def observer(event: Event) -> None:
+        if isinstance(event, Acquired):
+            tasks.append(asyncio.eager_task_factory(loop, locks.close()))  # type: ignore[attr-defined]
+
+    async with LockManager(MemoryBackend(backend), observer=observer) as locks:
+        with pytest.raises(LockLost) as lost:
+            async with locks.lock("a"):
+                await settle(backend)
+                ran.append(True)
+    assert lost.value.reason is LossReason.CLOSED
+    assert not ran
+    assert len(tasks) == 1
 
 
 async def test_acting_comes_first(backend: MemoryBackend, peer: LockManager, crew: Crew) -> None:
