@@ -35,6 +35,15 @@ def broadcasts(cluster: Cluster) -> int:
     return sum(map(int, sent))
 
 
+@pytest.fixture
+def counted(cluster: Cluster) -> None:
+    """Valkey 8.0 counts only what nodes receive of such messages, at some time afterwards."""
+    before = broadcasts(cluster)
+    cluster.masters[0].ask("PUBLISH", "counted", "")
+    if broadcasts(cluster) == before:
+        pytest.skip("it does not count what it sends to other nodes")
+
+
 @contextlib.asynccontextmanager
 async def two(cluster: Cluster, user: str = "") -> AsyncIterator[tuple[LockManager, LockManager]]:
     urls = [node.url.replace("//", f"//{user}:secret@") if user else node.url for node in cluster.masters[:1]]
@@ -65,6 +74,7 @@ async def take_turns(managers: tuple[LockManager, LockManager], take: TakeOnce, 
     return handed
 
 
+@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize("kind", ["fair_lock", "semaphore", "writer", "multi_lock"])
 async def test_a_hand_off_tells_one_node_only(cluster: Cluster, kind: str) -> None:
     """From the second on: the first may come before the subscription. Kept by sharded.lua, and awaits()."""
@@ -89,6 +99,7 @@ async def test_a_hand_off_tells_one_node_only(cluster: Cluster, kind: str) -> No
     assert not [key for key in cluster.keys() if key.endswith(":order")]  # noqa: SIM118
 
 
+@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize("denied", ["ssubscribe", "pubsub|shardnumsub", "spublish"])
 async def test_without_the_right_all_nodes_are_told(cluster: Cluster, denied: str) -> None:
     for node in cluster.nodes:

@@ -256,11 +256,14 @@ async def test_an_observer_that_closes_at_once(backend: MemoryBackend) -> None:
         if isinstance(event, Acquired):
             tasks.append(asyncio.eager_task_factory(loop, locks.close()))  # type: ignore[attr-defined]
 
+    async def use() -> None:
+        async with locks.lock("a"):
+            await settle(backend)
+            ran.append(True)
+
     async with LockManager(MemoryBackend(backend), observer=observer) as locks:
         with pytest.raises(LockLost) as lost:
-            async with locks.lock("a"):
-                await settle(backend)
-                ran.append(True)
+            await use()
     assert lost.value.reason is LossReason.CLOSED
     assert not ran
     assert len(tasks) == 1
