@@ -15,6 +15,7 @@ SUBCOMMANDS: Version = (7, 0)
 """The first version that can deny one subcommand. Before, you deny the command, and allow the others."""
 NO_CHANNELS = "its ACL knows no channels"
 OTHERS = {
+    "client|info": ("client|id", "client|kill", "client|list", "client|setinfo", "client|setname"),
     "client|kill": ("client|id", "client|info", "client|list", "client|setinfo", "client|setname"),
     "pubsub|numsub": ("pubsub|channels",),
     "script|load": ("script|exists", "script|flush"),

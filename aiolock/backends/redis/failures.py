@@ -99,9 +99,9 @@ def refused(name: str, doing: str, error: ErrorReply, lua: str = "") -> BackendE
     text = str(error)
     if code and code not in text:
         text = f"{code} {text}"
-    command = _command(text, lua)
-    if command and code == "NOPERM" and command.lower() not in text.lower():
-        text = f"{text} (which calls {command})"
+    called = _called(text, lua)
+    if code == "NOPERM" and called and not any(command.lower() in text.lower() for command in called):
+        text = f"{text} (which calls {' and '.join(called)})"
     remedy = _REMEDIES.get(code)
     failure = BackendError(
         name, f"Redis refused {doing}: {text}{f' ({remedy})' if remedy else ''}", transient=code in PASSING
@@ -121,11 +121,10 @@ def no_scripts(name: str, doing: str, error: ErrorReply) -> BackendError:
     return failure
 
 
-def _command(text: str, lua: str) -> str:
-    """The command in the line of a script that an error names; "" if there is none."""
+def _called(text: str, lua: str) -> list[str]:
+    """The commands in the line of a script that an error names."""
     at, lines = _LINE.search(text), lua.splitlines()
-    called = None if at is None else _CALL.search("".join(lines[int(at[1]) - 1 : int(at[1])]))
-    return "" if called is None else called[1]
+    return [] if at is None else _CALL.findall("".join(lines[int(at[1]) - 1 : int(at[1])]))
 
 
 def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
