@@ -188,6 +188,7 @@ async def test_a_wrong_password(limited: redis.asyncio.Redis, redis_server: Redi
 
 
 async def test_a_password_that_is_missing(own_server: RedisServer) -> None:
+    """On Redis 7.0 nothing that redis-py sends tells of it without HELLO: kept by `_judge_readiness`."""
     async with redis.asyncio.Redis.from_url(own_server.url) as raw:
         await raw.config_set("requirepass", "secret")
         for pushes in (True, False):  # with HELLO, and without

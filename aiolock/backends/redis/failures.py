@@ -61,7 +61,7 @@ _REMEDIES = {
 }
 _NESTED = re.compile(r"user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 the error of any script is wrapped in text
 _DENIED_IN_SCRIPT = re.compile(
-    "user executing the script can't run this command|ACL failure in script|nknown (?:Redis )?command called from"
+    "user executing the script can't run this command|ACL failure in script|nknown (?:\\w+ )?command called from"
 )
 _LINE = re.compile(r"user_script: ?(\d+)")
 _CALL = re.compile(r"redis\.p?call\('([A-Z]+)'")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from redis.exceptions import AuthenticationError
+
 from ...errors import ConfigurationError
 from .complaints import Complaints
 from .connection import Link
@@ -176,6 +178,8 @@ def _judge_readiness(replies: Sequence[object], info: dict[bytes, bytes]) -> Non
         codes.add("LOADING")
     for code in codes & NOT_READY.keys():
         raise Unready(code)
+    if "NOAUTH" in codes:  # without HELLO, Redis 7.0 answers nothing that redis-py takes for an error before this
+        raise AuthenticationError("it wants a user and a password, and none was given")
 
 
 def _role(reply: object, info: dict[bytes, bytes]) -> bytes:
