@@ -16,7 +16,7 @@ from .caller import caller
 from .calls import Calls
 from .gate import Gate
 from .grant import Grant
-from .guard import Guard
+from .guard import Guard, running_task
 from .hold import Hold
 from .lease import Lease
 from .leases_by_task import TaskLeases, lineage
@@ -64,7 +64,7 @@ class Acquisition(OnDemand[L], Generic[L]):
     ) -> None:
         guard, self._guard = self._guard, None
         if guard is not None:
-            await guard.exit(asyncio.current_task(), kind, error, trace)
+            await guard.exit(running_task(), kind, error, trace)
 
     def close(self) -> None:
         """End it where it is suspended, like a coroutine's `close`."""

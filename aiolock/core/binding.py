@@ -10,6 +10,7 @@ import socket
 import threading
 
 from ..errors import ConfigurationError
+from .process import Process
 
 
 class Binding:
@@ -20,9 +21,10 @@ class Binding:
         holder: host:pid, for people.
         closing: no task may start anything more.
         loop: the loop it is bound to; None before entry and after closing.
+        process: the one that entered it last.
     """
 
-    __slots__ = ("_entered", "_owners", "_pid", "_thread", "_was_bound", "closing", "holder", "id", "loop")
+    __slots__ = ("_entered", "_owners", "_thread", "_was_bound", "closing", "holder", "id", "loop", "process")
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -30,7 +32,7 @@ class Binding:
         self.holder: str = ""
         self.closing: bool = False
         self._entered: asyncio.AbstractEventLoop | None = None  # the loop, once locks can be used
-        self._pid = 0
+        self.process: Process | None = None
         self._thread = 0
         self._owners = itertools.count(1)
         self._was_bound = False
@@ -43,16 +45,21 @@ class Binding:
     @property
     def usable(self) -> bool:
         """Bound, and not inherited by a fork: a child must not use its parent's connection."""
-        return self.loop is not None and self._pid == os.getpid()
+        return self.loop is not None and self.process is Process.current
+
+    @property
+    def inherited(self) -> bool:
+        """Bound in the process that this one was forked from: what it holds, this one does not."""
+        return self.loop is not None and self.process is not Process.current
 
     def begin(self) -> None:
         """Draw a fresh identity for the running loop and this process."""
         self.loop = asyncio.get_running_loop()
-        self._pid = os.getpid()
+        self.process = Process.current
         self._thread = threading.get_ident()
         self._was_bound = True
         self.id = secrets.token_hex(16)
-        self.holder = f"{socket.gethostname()}:{self._pid}"
+        self.holder = f"{socket.gethostname()}:{os.getpid()}"
         self.closing = False
         self._owners = itertools.count(1)
 
@@ -84,7 +91,7 @@ class Binding:
             here = loop is not None and asyncio.get_running_loop() is loop
         except RuntimeError:  # no loop runs in this thread
             here = False
-        if here and self._pid == os.getpid() and not self.closing:
+        if here and self.process is Process.current and not self.closing:
             return
         if self.loop is None:
             when = "after its manager was closed" if self._was_bound else "before its manager was entered"
@@ -104,15 +111,15 @@ class Binding:
         )
 
     def check_process(self, name: str) -> None:
-        """Raise in a forked child, whose connection is its parent's.
+        """Raise in a forked child: connection and leases are its parent's, which goes on with them.
 
         Raises:
             ConfigurationError: this process did not enter the manager.
         """
-        if self.loop is not None and self._pid != os.getpid():
+        if self.inherited:
             raise ConfigurationError(
                 name, f"{_this(name)} was used in a forked child of the process that entered its manager: "
-                "enter the manager after the fork (for example in the worker's lifespan)"
+                "enter the manager after the fork (for example in the worker's lifespan); a ticket moves a lease there"
             )  # fmt: skip
 
     def check_here(self, name: str, remedy: str) -> None:

@@ -292,7 +292,7 @@ class Gate:
         tell_renewed(self.runtime, hold, deadline, pttl, sent_at)
 
     def tell_left(self, lease: Lease, result: ReleaseResult, abandoned: bool = False) -> None:
-        """See `Home`."""
+        """Tell observers that it has ended, by its release or because its task has ended."""
         if abandoned:
             tell_abandoned(self.runtime, lease._hold)
         else:

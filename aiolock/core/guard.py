@@ -12,6 +12,14 @@ from .hold import OpenLease
 from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, prepare_scope, spare
 
 
+def running_task() -> asyncio.Task[object] | None:
+    """Return the running task; None where no loop runs: in another thread, or in a forked child."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
 class Guard:
     """One `async with`, from entry to exit.
 

@@ -7,48 +7,29 @@ import warnings
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..clock import format_seconds, in_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..events import Released
 from ..scripts.base import Ending
 from .caller import caller
-from .calls import Calls, Contention
-from .guard import Guard
+from .calls import Calls
+from .guard import Guard, running_task
 from .hold import Block, Hold
 from .kinds import KINDS
 from .owner import Owner
-from .policy import check_ttl, milliseconds
+from .policy import check_part, check_ttl, milliseconds
+from .process import Process
 from .release import ReleaseResult
 from .releasing import Releasing
-from .runtime import Runtime
 from .shield import Shielded
 from .ticket import Ticket
 
+if TYPE_CHECKING:
+    from .gate import Gate
+
 T = TypeVar("T")
-
-
-class Home(Protocol):
-    """Where leases come from and go back to."""
-
-    runtime: Runtime
-    contention: Contention
-
-    def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
-        """End one level of the lease's hold."""
-
-    def lessen(self, lease: Lease, weight: int) -> ReleaseResult:
-        """Continue the lease with less of the name."""
-
-    def detach(self, lease: Lease) -> ReleaseResult:
-        """End the lease here: its hold continues elsewhere."""
-
-    def tell_left(self, lease: Lease, result: ReleaseResult, abandoned: bool = False) -> None:
-        """Tell observers that it has ended, by its release or because its task has ended."""
-
-    def collected(self, hold: Hold) -> None:
-        """A lease of `hold` was garbage collected unreleased; called from any thread."""
 
 
 class Lease:
@@ -59,7 +40,7 @@ class Lease:
 
     __slots__ = ("__weakref__", "_calls", "_detached", "_guard", "_hold", "_home", "_result", "_task")
 
-    def __init__(self, home: Home, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
+    def __init__(self, home: Gate, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
         self._home = home
         self._hold: Hold = hold
         self._calls: Calls = calls  # of this acquisition's weight
@@ -86,7 +67,7 @@ class Lease:
     @property
     def depth(self) -> int:
         """How many acquisitions of this owner are open, over all its tasks; 0 after the release."""
-        return self._hold.depth
+        return self._own().depth
 
     @property
     def permits(self) -> int:
@@ -103,17 +84,22 @@ class Lease:
     @property
     def released(self) -> bool:
         """True after this lease was released or detached."""
+        self._own()
         return self._result is not None
 
     @property
     def lost(self) -> bool:
-        """True once the lease is lost, by the clock; stays true. No I/O, changes nothing, and works in any thread."""
-        return self._hold.loss_by_clock() is not None
+        """True once the lease is lost, by the clock; stays true. No I/O, changes nothing, and works in any thread.
+
+        Raises:
+            ConfigurationError: in a forked child; so do all looks but `name`, `fence` and `abandoned`.
+        """
+        return self._own().loss_by_clock() is not None
 
     @property
     def reason(self) -> LossReason | None:
         """Why it was lost, or None. Works like `lost`."""
-        return self._hold.loss_by_clock()
+        return self._own().loss_by_clock()
 
     def remaining(self) -> float:
         """Seconds still guaranteed without another renewal; 0.0 once lost or released. Works like `lost`.
@@ -122,9 +108,10 @@ class Lease:
         answered, a round trip after the block began. It is 0.0 after that time if the answer is still unread, as after
         a blocking call; that is no loss.
         """
-        if self.released or self.lost:
+        hold = self._own()
+        if self._result is not None or hold.loss_by_clock() is not None:
             return 0.0
-        return max(0.0, self._hold.deadline - self._home.runtime.clock.now())
+        return max(0.0, hold.deadline - self._home.runtime.clock.now())
 
     def ensure(self, seconds: float | timedelta = 0.0) -> None:
         """Raise unless `seconds` are still guaranteed. Works in any thread.
@@ -170,7 +157,7 @@ class Lease:
     @property
     def wanted(self) -> bool:
         """True once another called `lock.request_release()`: come to an end, and release. Works like `lost`."""
-        return self._hold.wanted
+        return self._own().wanted
 
     async def wait_wanted(self) -> None:
         """Wait until another calls `lock.request_release()`; return at once if one has.
@@ -313,7 +300,7 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(self._guard, Guard):
-            await self._guard.exit(asyncio.current_task(), kind, error, trace)
+            await self._guard.exit(running_task(), kind, error, trace)
 
     def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
         """Release it with a given ending; `release()` and the guard use this."""
@@ -340,17 +327,27 @@ class Lease:
 
         Source: level cancellation cancels an unshielded `__aexit__` at its first await.
         """
+        self._own()
         return Shielded(self, self._home.runtime.clock, manager)
 
     def __repr__(self) -> str:
         reason = self._hold.loss_by_clock()
-        if reason is not None:
+        if self._home.runtime.binding.inherited:
+            state = "of the parent process"
+        elif reason is not None:
             state = f"lost={reason.name}"
         elif self.released:
             state = self._ended()
         else:
             state = f"depth={self.depth} remaining={self.remaining():.1f}"
         return f"<Lease {self.name!r} fence={self.fence} {state}>"
+
+    def _own(self) -> Hold:
+        """Return its hold to those who look at it; raise in a forked child, for which nobody renews it."""
+        binding = self._home.runtime.binding
+        if binding.process is not Process.current:
+            binding.check_process(self.name)
+        return self._hold
 
     def _without(self, n: object) -> int:
         """How many permits it keeps without `n` of them."""
@@ -360,20 +357,13 @@ class Lease:
             raise ConfigurationError(
                 self.name, f"only a semaphore's lease has parts: release lock {self.name!r} without a number"
             )
-        has = self.permits
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= has:
-            raise ConfigurationError(
-                self.name,
-                f"this lease of semaphore {self.name!r} has {has} permit{'s' * (has > 1)}: "
-                f"it gives back 1 to {has}, not {n!r}",
-            )
-        return has - n
+        return self.permits - check_part(self.name, n, self.permits)
 
     def _check_valid(self) -> None:
-        lost = self._hold.failure()
+        lost = self._own().failure()
         if lost is not None:
             raise lost
-        if self.released:
+        if self._result is not None:
             raise self._not_owned()
 
     def _check_alone(self) -> None:
@@ -395,6 +385,6 @@ class Lease:
         raise TypeError("a Lease cannot leave its process: send the ticket that `await lease.detach()` returns")
 
     def __del__(self) -> None:
-        if self._result is None and not self._hold.ended:
+        if self._result is None and not self._hold.ended and not self._home.runtime.binding.inherited:
             self._home.collected(self._hold)  # first, because a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)

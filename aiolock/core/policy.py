@@ -107,6 +107,16 @@ def check_least(option: str, value: object, least: int) -> int:
     return value
 
 
+def check_part(name: str, n: object, has: int) -> int:
+    """Return `n` if a lease of so many permits can give it back."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= has:
+        raise ConfigurationError(
+            name,
+            f"this lease of semaphore {name!r} has {has} permit{'s' * (has > 1)}: it gives back 1 to {has}, not {n!r}",
+        )
+    return n
+
+
 def check_replica_timeout(name: str, timeout: float, ttl: float) -> None:
     """Raise unless a renewal that was not acknowledged can be repeated before the deadline."""
     if timeout > ttl / 10:

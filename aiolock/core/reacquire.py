@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from .acquisition import obtain
 from .gate import Gate
 from .guard import Guard
@@ -23,7 +21,7 @@ async def reacquire(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
 
     Cancellation: the lease stays released.
     """
-    home, before = cast(Gate, lease._home), lease._result
+    home, before = lease._home, lease._result
     gate = Gate.of(home.runtime, home.calls, home.contention, home)  # another task may have a newer one by now
     fresh = await obtain(gate, lease._calls, lease._hold.policy, None)
     gate.runtime.leases.remove(fresh)

@@ -13,7 +13,7 @@ from ..core.blocks import Blocks
 from ..core.caller import caller
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
-from ..core.guard import Guard
+from ..core.guard import Guard, running_task
 from ..core.lease import Lease
 from ..core.owner import Owner
 from ..core.policy import Policy, check_timeout
@@ -96,7 +96,7 @@ class Primitive:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task = asyncio.current_task()
+        task = running_task()
         guard = self._blocks.leave(task)
         if guard is not None:
             await guard.exit(task, kind, error, trace)

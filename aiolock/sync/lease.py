@@ -77,7 +77,11 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """True once the lease is lost, by the clock; stays true. No I/O, and works in any thread."""
+        """True once the lease is lost, by the clock; stays true. No I/O, and works in any thread.
+
+        Raises:
+            ConfigurationError: in a forked child; so do all looks but `name`, `fence` and `abandoned`.
+        """
         return self._core.lost
 
     @property
@@ -288,7 +292,7 @@ class Lease:
         raise TypeError("a Lease cannot leave its process: send the ticket that `lease.detach()` returns")
 
     def __del__(self) -> None:
-        if self._host is not None and not self._core.released:
+        if self._host is not None and not self._portal.inherited and not self._core.released:
             self._portal.post(_give_up, self._core, self._host, "dirty")  # first, because a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
 

@@ -6,12 +6,12 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TypeVar
 
+from ..core.process import Process
 from ..errors import ConfigurationError
 from .call import Call
 from .executor import Executor
@@ -40,7 +40,7 @@ class Portal:
         self._tasks: set[ThreadTask] = set()
         self._local = threading.local()
         self._context: contextvars.Context = contextvars.Context()
-        self._pid = 0
+        self._process: Process | None = None  # the one that opened it
         self._was_open = False
         self._ready = False
         self._closing = 0  # the thread that does it
@@ -48,7 +48,12 @@ class Portal:
     @property
     def here(self) -> bool:
         """Whether its loop runs, in this process."""
-        return self._loop is not None and self._pid == os.getpid()
+        return self._loop is not None and self._process is Process.current
+
+    @property
+    def inherited(self) -> bool:
+        """Whether its loop runs in the process that this one was forked from."""
+        return self._loop is not None and not self.here
 
     @property
     def ready(self) -> bool:
@@ -74,7 +79,8 @@ class Portal:
                         "", "this manager is open already: open it once, and share it between threads"
                     )
                 self._local, self._tasks = threading.local(), set()
-                self._pid, self._was_open, self._ready, self._closing = os.getpid(), True, False, 0
+                self._was_open, self._ready, self._closing = True, False, 0
+                self._process = Process.current
                 self._thread = thread
             thread.start()
             started.result()
@@ -245,10 +251,10 @@ class Portal:
         self._check_thread(name)
 
     def _check_process(self, name: str) -> None:
-        if self._loop is not None and self._pid != os.getpid():
+        if self.inherited:
             raise ConfigurationError(
                 name, f"{_this(name)} was used in a forked child of the process that opened its manager: open one "
-                "after the fork (for example in the worker's start-up hook)"
+                "after the fork (for example in the worker's start-up hook); a ticket moves a lease there"
             )  # fmt: skip
 
     def _check_thread(self, name: str) -> None:
@@ -277,14 +283,14 @@ class Portal:
 class _Thread:
     """Kept by a thread's own storage, and so collected when that thread ends."""
 
-    _pid = 0  # until it is made: a signal may interrupt that
+    _process: Process | None = None  # until it is made: a signal may interrupt that
 
     def __init__(self, task: ThreadTask) -> None:
         self.task = task
-        self._pid = os.getpid()
+        self._process = Process.current
 
     def __del__(self) -> None:
-        if self._pid == os.getpid():  # a forked child has lost all threads but one, and none of them has ended
+        if self._process is Process.current:  # a forked child has lost all threads but one, and none of them has ended
             with contextlib.suppress(RuntimeError):  # the loop has ended before
                 self.task.loop.call_soon_threadsafe(self.task.thread_ended)
 

@@ -22,7 +22,7 @@ from tests.support.locks import held, nothing_held
 from .conftest import ENOUGH, Worker, in_memory, until, waits
 
 FORKED = """
-    import os, sys, warnings
+    import contextlib, os, sys, warnings
     from aiolock import ConfigurationError
     from aiolock.sync import LockManager
 
@@ -38,17 +38,29 @@ FORKED = """
     with locks:
         lock = locks.lock("a")
         lease = lock.acquire()
+        stack = contextlib.ExitStack()
+        stack.enter_context(lock)
+        dropped = [lock.acquire()]
+        dropped[0].__enter__()
         child = os.fork()
         if not child:
+            uses = [lock.acquire, lock.release, lock.info, lease.release, lease.renew, lease.wait_lost, locks.open]
+            uses += [lease.ensure, lease.remaining, lease.detach, lease.__enter__, lock.owned, stack.close]
+            uses += [lambda look=look: getattr(lease, look) for look in ("lost", "reason", "wanted", "released")]
+            uses += [locks.semaphore("s", 1).acquire, locks.latch("l", 1).count_down, locks.rw_lock("r").read.acquire]
+            uses += [locks.condition(lock).notify, locks.multi_lock("a", "b").try_acquire, locks.fair_lock("a").info]
             seen = []
-            for use in (lock.acquire, lock.release, lock.info, lease.release, lease.renew, locks.open):
+            for use in uses:
                 try:
                     use()
                 except ConfigurationError as error:
                     seen.append("forked child" in str(error))
             locks.close()  # harmless
-            del lock, lease, locks
-            sys.exit(0 if seen == [True] * 6 else 1)
+            dropped.clear()
+            del lock, lease, locks, uses, use
+            sys.exit(0 if seen == [True] * 23 else 1)
+        stack.close()
+        dropped[0].release()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         lease.release()
         assert not lock.is_locked()
@@ -319,7 +331,7 @@ async def test_a_block_that_an_event_loop_leaves(memory_in_thread: LockManager) 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork on this platform")
 def test_a_fork() -> None:
-    """Open it afterwards. Kept by Portal._check_process."""
+    """Open it afterwards. Kept by Portal._check_process, Lease._own, and Lease.__del__."""
     assert script(FORKED) == "done\n"
 
 
