@@ -1,7 +1,5 @@
 """Distributed locks on Redis for asyncio: a guarded block is cancelled before another holder can enter."""
 
-import logging as _logging
-
 from .core.acquisition import Acquisition as Acquisition
 from .core.acquisition import Attempt as Attempt
 from .core.lease import Lease as Lease
@@ -70,5 +68,3 @@ __all__ = [
     "WaitTimeout",
 ]
 __version__ = "0.2.0"
-
-_logging.getLogger("aiolock").addHandler(_logging.NullHandler())

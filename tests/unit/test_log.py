@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +18,25 @@ WAYS: list[Callable[[Log], None]] = [
     lambda log: log.error("%s", "said", extra={"lock_name": "a"}),
     lambda log: log.exception("%s", "said"),
 ]
+
+
+UNCONFIGURED = """
+import asyncio
+from aiolock import LockLost, LockManager
+
+async def main():
+    async with LockManager("memory://") as locks:
+        for name in ("well", "lost"):
+            try:
+                async with locks.lock(name):
+                    if name == "lost":
+                        await locks.lock(name).force_release()
+                        await asyncio.sleep(60)
+            except LockLost:
+                pass
+
+asyncio.run(main())
+"""
 
 
 class Broken(logging.Handler):
@@ -45,3 +66,10 @@ def test_what_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO", "WARNING", "ERROR", "ERROR"]
     assert {(record.getMessage(), record.filename) for record in caplog.records} == {("said", "test_log.py")}
     assert vars(caplog.records[3])["lock_name"] == "a"
+
+
+def test_a_program_that_configures_nothing_sees_what_is_wrong() -> None:
+    """By Python's last resort: a WARNING once, and nothing of the normal course. Broken by a NullHandler."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", UNCONFIGURED], capture_output=True, text=True)
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == ["lost lock 'lost': REVOKED: force_release() was called"]
