@@ -206,16 +206,21 @@ class LockManager(LockFactory):
         nodes = [backend_of(source, patience, namespace, pushes=pushes, tell=tell) for source in sources]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
-    async def open(self) -> LockManager:
+    async def open(self, *, strict: bool = True) -> LockManager:
         """Connect, if you cannot use `async with manager:`, as in a framework's start-up hook. Pair it with `close()`.
 
         Another task may close it, on the same event loop.
+
+        Args:
+            strict: False for a service that does more than what needs a lock: if the server does not answer, the
+                manager is open all the same, with a WARNING, and goes on trying in the background. Until it has reached
+                the server, `connected` is False, and all that asks it raises `BackendError` at once.
 
         Returns:
             The manager.
 
         Raises:
-            BackendError: the server does not answer within `request_timeout`, or refuses.
+            BackendError: the server does not answer within `request_timeout`, if `strict`; or it refuses.
             ConfigurationError: open already, here or on another loop; still closing; closed meanwhile; no asyncio event
                 loop runs (trio); or the server is too old.
 
@@ -228,7 +233,7 @@ class LockManager(LockFactory):
             app.on_cleanup.append(lambda app: locks.close())
             ```
         """
-        await self._lifecycle.enter()
+        await self._lifecycle.enter(strict)
         self._short.check(self._policy)
         return self
 
@@ -250,6 +255,23 @@ class LockManager(LockFactory):
         Cancellation: closes without further waiting; what was written stays written. No task, connection or key stays.
         """
         await self._lifecycle.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is open, and the server could be reached when that was last tried: for a readiness probe.
+
+        On a quorum, a majority; on a cluster, each master that serves a name in use. No I/O: that a server has become
+        mute is noticed when the next request has had no answer for `request_timeout`. A held lock outlives an outage
+        that is shorter than its ttl, so this is no reason to stop a process.
+
+        Example:
+            ```python
+            @app.get("/ready")
+            async def ready(response: Response) -> None:
+                response.status_code = 200 if locks.connected else 503
+            ```
+        """
+        return self._runtime.binding.ready and self._runtime.backend.unreachable is None
 
     async def aclose(self) -> None:
         """The same as `close()`, by the name that `contextlib.aclosing` calls."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 
 from ..errors import ConfigurationError
 from ..manager import LockManager
@@ -17,7 +18,9 @@ LOCKS: web.AppKey[LockManager] = web.AppKey("LOCKS", LockManager)
 """Where an application has its manager: `app[LOCKS]`, or in a handler `request.config_dict[LOCKS]`."""
 
 
-def setup(app: web.Application, locks: LockManager, *, busy: int = 409, retry_after: int = 1) -> None:
+def setup(
+    app: web.Application, locks: LockManager, *, strict: bool = False, busy: int = 409, retry_after: int = 1
+) -> None:
     """Open the manager while the application runs, and answer to its errors: 409 if a lock is held, 503 if one is lost.
 
     Call it before you add what uses locks: start-up runs in this order, clean-up in the opposite one, and middlewares
@@ -26,6 +29,8 @@ def setup(app: web.Application, locks: LockManager, *, busy: int = 409, retry_af
     Args:
         app: the application. The manager is in `app[LOCKS]`.
         locks: the manager.
+        strict: True if the application must not start without Redis. Otherwise it starts with a WARNING, and what needs
+            a lock gets a 503 until Redis is there: see `LockManager.open()`.
         busy, retry_after: as for `aiolock.contrib.http.answer_to()`.
 
     Example:
@@ -35,7 +40,7 @@ def setup(app: web.Application, locks: LockManager, *, busy: int = 409, retry_af
         ```
     """
     app[LOCKS] = locks
-    app.cleanup_ctx.append(_opened)
+    app.cleanup_ctx.append(_opened(locks, strict))
     app.middlewares.append(_answering(busy, retry_after))
 
 
@@ -62,9 +67,12 @@ def get_locks(request: web.Request | web.View) -> LockManager:
     return locks
 
 
-async def _opened(app: web.Application) -> AsyncIterator[None]:
-    async with app[LOCKS]:
-        yield
+def _opened(locks: LockManager, strict: bool) -> Callable[[web.Application], AsyncIterator[None]]:
+    async def opened(app: web.Application) -> AsyncIterator[None]:
+        async with aclosing(await locks.open(strict=strict)):
+            yield
+
+    return opened
 
 
 def _answering(busy: int, retry_after: int) -> Middleware:

@@ -24,11 +24,13 @@ _running: ContextVar[bool] = ContextVar("aiolock.arq", default=False)
 """Whether the body of a job runs."""
 
 
-def startup(locks: LockManager) -> Callable[[dict[Any, Any]], Coroutine[object, object, None]]:
+def startup(locks: LockManager, *, strict: bool = False) -> Callable[[dict[Any, Any]], Coroutine[object, object, None]]:
     """Return a worker's `on_startup` that opens the manager, and keeps it in `ctx["locks"]`.
 
     Args:
         locks: the manager.
+        strict: True if the worker must not start without Redis. Otherwise it starts with a WARNING, and jobs that need
+            a lock are not run until Redis is there: see `LockManager.open()`.
 
     Example:
         ```python
@@ -40,7 +42,7 @@ def startup(locks: LockManager) -> Callable[[dict[Any, Any]], Coroutine[object, 
     """
 
     async def open_locks(ctx: dict[Any, Any]) -> None:
-        ctx["locks"] = await locks.open()
+        ctx["locks"] = await locks.open(strict=strict)
 
     return open_locks
 

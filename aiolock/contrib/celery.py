@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from datetime import timedelta
 from functools import wraps
 from typing import Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
-from weakref import WeakKeyDictionary
 
 from ..errors import BackendError, ConfigurationError
 from ..log import Log
@@ -17,7 +16,6 @@ from ..recipes.key import namer
 from ..recipes.not_run import NotRun, Unavailable
 from ..recipes.taking import take
 from ..sync import Lease, Lock, LockManager, LockOptions
-from .attempts import Attempts
 from .extra import needs
 
 with needs("celery"):
@@ -32,7 +30,6 @@ logger: Log = Log("aiolock.celery")
 _current: ContextVar[Lease | None] = ContextVar("aiolock.celery", default=None)
 _mutex = threading.Lock()
 _opened: list[LockManager] = []
-_attempts: WeakKeyDictionary[LockManager, Attempts] = WeakKeyDictionary()
 
 
 class Exclusive(Protocol):
@@ -52,7 +49,8 @@ class Skipping(Protocol):
 def opened(locks: LockManager) -> LockManager:
     """Open the manager if it is not, in this process; it is closed when the worker's process stops.
 
-    Call it in a task, never while the worker is imported: a prefork worker forks afterwards.
+    If Redis is away, it is open all the same: see `LockManager.open()`. Call it in a task, never while the worker is
+    imported: a prefork worker forks afterwards.
 
     Args:
         locks: the manager.
@@ -61,7 +59,7 @@ def opened(locks: LockManager) -> LockManager:
         The same.
 
     Raises:
-        BackendError: Redis is unreachable or refuses. Threads that wait for each other fail together.
+        BackendError: Redis refuses; the next call tries again.
         ConfigurationError: gevent or eventlet stands in for threads; or it was opened before a fork.
 
     Cost: none, if it is open.
@@ -74,12 +72,9 @@ def opened(locks: LockManager) -> LockManager:
         ```
     """
     if not locks._portal.ready:
-        attempts = _attempts.setdefault(locks, Attempts())
-        failed = attempts.failed
         with _mutex:
             if not locks._portal.ready:
-                with attempts.one(failed):
-                    _opened.append(locks.open())
+                _opened.append(locks.open(strict=False))
     return locks
 
 

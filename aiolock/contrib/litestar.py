@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
 from ..manager import LockManager
 from .extra import needs
 from .http import ANSWERED, answer_to
 
 with needs("litestar"):
-    from litestar import Request, Response
+    from litestar import Litestar, Request, Response
     from litestar.config.app import AppConfig
     from litestar.datastructures import State
     from litestar.di import NamedDependency, Provide
@@ -27,6 +30,8 @@ class LocksPlugin(InitPlugin):
 
     Args:
         locks: the manager. It is the dependency `locks`, and in `app.state.locks`.
+        strict: True if the application must not start without Redis. Otherwise it starts with a WARNING, and what needs
+            a lock gets a 503 until Redis is there: see `LockManager.open()`.
         busy, retry_after: as for `aiolock.contrib.http.answer_to()`.
 
     Example:
@@ -41,19 +46,25 @@ class LocksPlugin(InitPlugin):
         ```
     """
 
-    def __init__(self, locks: LockManager, *, busy: int = 409, retry_after: int = 1) -> None:
+    def __init__(self, locks: LockManager, *, strict: bool = False, busy: int = 409, retry_after: int = 1) -> None:
         self._locks = locks
+        self._strict = strict
         self._busy = busy
         self._retry_after = retry_after
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
         """Add the lifespan, the dependency and the exception handlers; those that you have given stay."""
-        app_config.lifespan.insert(0, self._locks)
+        app_config.lifespan.insert(0, self._opened)
         app_config.state["locks"] = self._locks
         app_config.dependencies.setdefault("locks", Provide(self._provide, sync_to_thread=False))
         for kind in ANSWERED:
             app_config.exception_handlers.setdefault(kind, self._answer)
         return app_config
+
+    @asynccontextmanager
+    async def _opened(self, app: Litestar) -> AsyncIterator[None]:
+        async with aclosing(await self._locks.open(strict=self._strict)):
+            yield
 
     def _provide(self) -> LockManager:
         return self._locks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 from ..errors import ConfigurationError
@@ -31,12 +31,14 @@ App = TypeVar("App", bound=Starlette)
 Handler = Callable[[Request, Exception], Coroutine[object, object, Response]]
 
 
-def lifespan(locks: LockManager, inner: Lifespan[App] | None = None) -> Lifespan[App]:
+def lifespan(locks: LockManager, inner: Lifespan[App] | None = None, *, strict: bool = False) -> Lifespan[App]:
     """Return a lifespan that opens the manager, and keeps it in `app.state.locks`.
 
     Args:
         locks: the manager.
         inner: your own lifespan. It runs while the manager is open.
+        strict: True if the application must not start without Redis. Otherwise it starts with a WARNING, and what needs
+            a lock gets a 503 until Redis is there: see `LockManager.open()`.
 
     Example:
         ```python
@@ -47,7 +49,7 @@ def lifespan(locks: LockManager, inner: Lifespan[App] | None = None) -> Lifespan
     @asynccontextmanager
     async def run(app: App) -> AsyncIterator[Any]:
         app.state.locks = locks
-        async with locks, nullcontext() if inner is None else inner(app) as state:
+        async with aclosing(await locks.open(strict=strict)), nullcontext() if inner is None else inner(app) as state:
             yield state
 
     return run

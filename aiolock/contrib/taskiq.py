@@ -12,7 +12,7 @@ with needs("taskiq"):
     from taskiq import AsyncBroker, TaskiqDepends, TaskiqEvents, TaskiqState
 
 
-def init(broker: AsyncBroker, locks: LockManager) -> None:
+def init(broker: AsyncBroker, locks: LockManager, *, strict: bool = False) -> None:
     """Open the manager while a worker of this broker runs; it is in the worker's `state.locks`.
 
     Call it before you add what uses locks at start-up. A task takes its lock by `exclusive(locks, key=…)` below
@@ -27,6 +27,8 @@ def init(broker: AsyncBroker, locks: LockManager) -> None:
     Args:
         broker: the broker.
         locks: the manager.
+        strict: True if the worker must not start without Redis. Otherwise it starts with a WARNING, and jobs that need
+            a lock are not run until Redis is there: see `LockManager.open()`.
 
     Example:
         ```python
@@ -42,7 +44,7 @@ def init(broker: AsyncBroker, locks: LockManager) -> None:
     """
 
     async def open_locks(state: TaskiqState) -> None:
-        state.locks = await locks.open()
+        state.locks = await locks.open(strict=strict)
 
     async def close_locks(state: TaskiqState) -> None:
         await locks.close()

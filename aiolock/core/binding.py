@@ -9,7 +9,7 @@ import secrets
 import socket
 import threading
 
-from ..errors import ConfigurationError
+from ..errors import AiolockError, BackendError, ConfigurationError
 from .process import Process
 
 
@@ -21,16 +21,29 @@ class Binding:
         holder: host:pid, for people.
         closing: no task may start anything more.
         loop: the loop it is bound to; None before entry and after closing.
+        awaited: why the manager is open without a server, which it goes on looking for; None if it is not.
         process: the one that entered it last.
     """
 
-    __slots__ = ("_entered", "_owners", "_thread", "_was_bound", "closing", "holder", "id", "loop", "process")
+    __slots__ = (
+        "_entered",
+        "_owners",
+        "_thread",
+        "_was_bound",
+        "awaited",
+        "closing",
+        "holder",
+        "id",
+        "loop",
+        "process",
+    )
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.id: str = ""
         self.holder: str = ""
         self.closing: bool = False
+        self.awaited: AiolockError | None = None
         self._entered: asyncio.AbstractEventLoop | None = None  # the loop, once locks can be used
         self.process: Process | None = None
         self._thread = 0
@@ -52,6 +65,11 @@ class Binding:
         """Bound in the process that this one was forked from: what it holds, this one does not."""
         return self.loop is not None and self.process is not Process.current
 
+    @property
+    def ready(self) -> bool:
+        """Whether locks can be used, in this process."""
+        return self._entered is not None and self.usable and not self.closing
+
     def begin(self) -> None:
         """Draw a fresh identity for the running loop and this process."""
         self.loop = asyncio.get_running_loop()
@@ -65,11 +83,11 @@ class Binding:
 
     def entered(self) -> None:
         """The manager has entered: its locks can be used from now on."""
-        self._entered = self.loop
+        self._entered, self.awaited = self.loop, None
 
     def end(self) -> None:
         """Forget the loop."""
-        self.loop = self._entered = None
+        self.loop = self._entered = self.awaited = None
 
     def new_owner(self, mark: str) -> str:
         """Return an owner id that was never used; its mark tells scripts how its kind waits."""
@@ -85,6 +103,7 @@ class Binding:
 
         Raises:
             ConfigurationError: before entry, after closing, in another thread or loop, or in a forked child.
+            BackendError: it is open, but has not reached the server yet.
         """
         loop = self._entered
         try:
@@ -97,6 +116,10 @@ class Binding:
             when = "after its manager was closed" if self._was_bound else "before its manager was entered"
             raise ConfigurationError(name, f"{_this(name)} was used {when}: use it inside `async with manager:`")
         self.check_process(name)
+        if self.awaited is not None and not self.closing:
+            why, transient = self.awaited, isinstance(self.awaited, BackendError) and self.awaited.transient
+            text = f"{_this(name)} cannot be used before its manager has reached Redis, which it keeps trying: {why}"
+            raise BackendError(name, text, transient) from why
         if loop is None:
             raise ConfigurationError(
                 name, f"{_this(name)} was used while its manager was still being entered: use it afterwards"

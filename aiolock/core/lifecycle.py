@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator
 
 import anyio
 
-from ..errors import ConfigurationError, LossReason
+from ..backends.worker import Worker
+from ..errors import AiolockError, BackendError, ConfigurationError, LossReason
+from ..log import Log
 from .draining import Draining
 from .manager_channel import ManagerChannel
 from .runtime import Runtime
 
+logger: Log = Log("aiolock.manager")
+
 LAST_TURNS = 10
 """Turns of the loop in which blocks that were cancelled together with the closing task may still leave."""
+PAUSE = 1.0
+"""Seconds between two attempts to connect, on average, of a manager that was opened without a server."""
 
 
 class Lifecycle:
@@ -29,8 +36,9 @@ class Lifecycle:
         self._entry: asyncio.Timeout | None = None  # while a task enters
         self._left: asyncio.Future[None] | None = None  # done when the entry is over
         self._with_loop: AsyncGenerator[None, None] | None = None
+        self._connecting: Worker[None] | None = None  # while it is open without a server
 
-    async def enter(self) -> None:
+    async def enter(self, strict: bool) -> None:
         """See `LockManager.open`."""
         runtime, loop = self._runtime, _running_loop()
         if runtime.binding.bound and not runtime.binding.usable:
@@ -50,7 +58,7 @@ class Lifecycle:
         left = self._left = loop.create_future()
         try:
             async with entry:
-                await self._open()
+                await self._open(strict)
         except TimeoutError:
             if not entry.expired():
                 raise
@@ -80,6 +88,9 @@ class Lifecycle:
             await asyncio.wait((self._left,))
             return
         try:
+            if self._connecting is not None:
+                self._connecting.stop()
+                await self._connecting.stopped()
             for gate in list(runtime.gates.values()):
                 gate.close()
             with runtime.observers:
@@ -92,6 +103,7 @@ class Lifecycle:
                     hold.listener.expel(hold)
                 await runtime.backend.aclose()
             finally:
+                self._connecting = None
                 runtime.unbind()
                 if self._with_loop is not None:
                     await self._with_loop.aclose()  # at once: there is nothing left for it to do
@@ -111,7 +123,26 @@ class Lifecycle:
         finally:
             runtime.draining = None
 
-    async def _open(self) -> None:
+    async def _open(self, strict: bool) -> None:
+        binding = self._runtime.binding
+        try:
+            await self._connect()
+        except BaseException as error:
+            try:
+                if strict or not (isinstance(error, BackendError) and error.transient):
+                    raise
+                if binding.closing:
+                    await asyncio.sleep(0)  # the closing task has this end in the loop's next turn
+            except BaseException:
+                self._runtime.unbind()
+                raise
+            binding.awaited = error
+            logger.warning("opened without a connection to Redis, which is tried again: %s", error)
+            self._connecting = Worker(self._keep_connecting, self._connected, "aiolock opening")
+        self._with_loop = self._close_with_loop()
+        await anext(self._with_loop)
+
+    async def _connect(self) -> None:
         runtime = self._runtime
         runtime.bind()
         anyio.CancelScope()  # the first scope of a process imports modules for 25 ms, and no lock may be held meanwhile
@@ -124,25 +155,39 @@ class Lifecycle:
                 await self._channel.listen()
             if runtime.binding.closing:
                 await asyncio.sleep(0)  # the closing task has this end in the loop's next turn
-            self._with_loop = self._close_with_loop(runtime.binding.id)
-            await anext(self._with_loop)
             runtime.binding.entered()
         except BaseException:
-            runtime.binding.closing = True
             try:
                 await runtime.backend.aclose()
             finally:
-                runtime.unbind()
                 runtime.scheduler.stop()
             raise
 
-    async def _close_with_loop(self, entered: str) -> AsyncGenerator[None, None]:
+    async def _keep_connecting(self) -> None:
+        told = {True}
+        while True:
+            await asyncio.sleep(random.uniform(0.0, 2 * PAUSE))
+            try:
+                return await self._connect()
+            except AiolockError as error:
+                passing = isinstance(error, BackendError) and error.transient
+                self._runtime.binding.awaited = error
+                tell = logger.debug if passing in told else logger.error
+                tell("still not connected to Redis: %s", error)
+                told.add(passing)
+
+    def _connected(self, _: None) -> None:
+        self._connecting = None
+        logger.info("connected to Redis")
+
+    async def _close_with_loop(self) -> AsyncGenerator[None, None]:
         # asyncio.run() and similar functions end async generators last, when all tasks are done. A manager that is open
         # until then is closed here.
+        mine = self._with_loop
         try:
             yield
         finally:
-            if self._runtime.binding.id == entered:
+            if self._with_loop is mine:
                 self._with_loop = None
                 await self.close()
 
@@ -151,7 +196,7 @@ class Lifecycle:
         if not self._runtime.binding.usable or loop is None or not loop.is_closed():
             return False
         self._runtime.unbind()
-        self._entry = self._left = self._with_loop = None
+        self._entry = self._left = self._with_loop = self._connecting = None
         return True
 
     def _needed(self) -> bool:

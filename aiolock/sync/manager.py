@@ -104,14 +104,17 @@ class LockManager:
         """
         return cls._of(AsyncLockManager.quorum(sources, **options))
 
-    def open(self) -> LockManager:
+    def open(self, *, strict: bool = True) -> LockManager:
         """Connect, if you cannot use `with manager:`. Pair it with `close()`; another thread may call that.
+
+        Args:
+            strict: as for `aiolock.LockManager.open()`: False to be open also if the server does not answer yet.
 
         Returns:
             The manager.
 
         Raises:
-            BackendError: the server does not answer within `request_timeout`, or refuses.
+            BackendError: the server does not answer within `request_timeout`, if `strict`; or it refuses.
             ConfigurationError: open already, or opened before a fork; closed meanwhile; this thread runs an event loop;
                 gevent or eventlet stands in for threads; or the server is too old.
 
@@ -119,10 +122,17 @@ class LockManager:
         """
 
         async def work() -> LockManager:
-            await self._core.open()
+            await self._core.open(strict=strict)
             return self
 
         return self._portal.open(work)
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is open, and the server could be reached when that was last tried; see
+        `aiolock.LockManager.connected`. No I/O.
+        """
+        return self._portal.ready and self._core.connected
 
     def close(self) -> None:
         """Close the manager. No acquire starts any more, and waiting threads get `NotAcquired`. Leases are lost with

@@ -201,10 +201,10 @@ def test_the_first_tasks_of_a_worker(locks: LockManager, monkeypatch: pytest.Mon
         def __exit__(self, *error: object) -> None:
             mutex.release()
 
-    async def slowly() -> None:
+    async def slowly(strict: bool) -> None:
         opens.set()
         await asyncio.to_thread(waits.wait, ENOUGH)
-        await connect()
+        await connect(strict=strict)
 
     mutex = threading.Lock()
     monkeypatch.setattr("aiolock.contrib.celery._mutex", Mutex())

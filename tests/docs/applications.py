@@ -109,6 +109,17 @@ async def shipping(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
+async def readiness(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines an `app` with a probe: it is asked while Redis is there."""
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    app = namespace["app"]
+    transport = httpx.ASGITransport(app=app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://shop") as asgi:
+        assert (await asgi.get("/ready")).json() == {"locks": True}
+
+
+@asynccontextmanager
 async def django_settings(url: str) -> AsyncIterator[Namespace]:
     """For a block with settings: Django takes them."""
     namespace: Namespace = {}

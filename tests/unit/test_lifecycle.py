@@ -13,7 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from aiolock import ConfigurationError, LockLost, LockManager
+from aiolock import BackendError, ConfigurationError, LockLost, LockManager
+from aiolock.core import lifecycle
 from aiolock.testing import MemoryBackend
 
 from .world import SlowBackend, lock_keys, runtime_of, turns
@@ -398,3 +399,123 @@ async def test_blocks_that_end_while_their_manager_closes() -> None:
     await asyncio.wait((owner, *bodies))
     assert lock_keys(backend) == []
     assert all(task.cancelled() or isinstance(task.exception(), LockLost) for task in bodies)
+
+
+# Opened without a server.
+
+
+class Away(SlowBackend):
+    """Cannot be opened, for some times."""
+
+    def __init__(self, times: int, transient: bool = True) -> None:
+        super().__init__()
+        self.times = times
+        self.transient = transient
+
+    async def open(self, **options: Any) -> None:
+        await super().open(**options)
+        if self.times:
+            self.times -= 1
+            raise BackendError("", "away", transient=self.transient)
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "PAUSE", 0.0)
+
+
+async def till_connected(manager: LockManager) -> None:
+    async with asyncio.timeout(60):
+        while not manager.connected:  # noqa: ASYNC110 - its background attempts announce nothing
+            await asyncio.sleep(0)
+
+
+async def test_opened_without_a_server(no_pause: None) -> None:
+    """Each use says why it cannot be, until there is one. Kept by Binding.check: `awaited`."""
+    manager = LockManager(backend := Away(3))
+    assert not manager.connected
+    assert await manager.open(strict=False) is manager
+    for use in (manager.lock("a").acquire(), manager.lock("a").info(), manager.latch("a", 1).wait()):
+        with pytest.raises(BackendError, match=r"before its manager has reached Redis.*: away") as away:
+            await use
+        assert away.value.transient
+    with pytest.raises(ConfigurationError, match="open already"):
+        await manager.open()
+    await till_connected(manager)
+    async with manager.lock("a"):
+        assert backend.times == 0
+    await manager.close()
+    assert not manager.connected
+    assert_nothing_left(manager, backend)
+
+
+@pytest.mark.parametrize(("strict", "transient"), [(True, True), (True, False), (False, False)])
+async def test_not_opened_without_a_server(strict: bool, transient: bool) -> None:
+    """Kept by Lifecycle._open: `transient`."""
+    manager = LockManager(backend := Away(1, transient))
+    with pytest.raises(BackendError, match="away"):
+        await manager.open(strict=strict)
+    assert_nothing_left(manager, backend)
+
+
+@pytest.mark.parametrize("count", range(24))
+async def test_closed_before_there_is_a_server(no_pause: None, count: int) -> None:
+    """At whatever await of the first attempt, between two, and of the second. Kept by Lifecycle.close: `stopped`."""
+    manager = LockManager(backend := Away(100))
+    opening = asyncio.create_task(manager.open(strict=False))
+    await turns(count)
+    await manager.close()
+    await asyncio.wait((opening,))
+    if count and isinstance(opening.exception(), ConfigurationError):
+        assert not manager.connected
+    else:
+        await manager.close()
+    assert_nothing_left(manager, backend)
+    backend.times = 0
+    async with manager, manager.lock("a"):
+        pass
+
+
+@pytest.mark.parametrize("count", range(24))
+async def test_a_stranger_cancels_the_attempts(no_pause: None, count: int) -> None:
+    """As a shutdown does that cancels all tasks: they go on. Kept by Lifecycle._connect: `aclose`."""
+    manager = LockManager(backend := Away(2))
+    await manager.open(strict=False)
+    await turns(count)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await till_connected(manager)
+    async with manager.lock("a"):
+        pass
+    await manager.close()
+    assert_nothing_left(manager, backend)
+
+
+async def test_a_refusal_after_an_outage(no_pause: None, caplog: pytest.LogCaptureFixture) -> None:
+    """It is no outage any more: an ERROR, once, and no use is worth another try."""
+    manager = LockManager(backend := Away(1000))
+    await manager.open(strict=False)
+    backend.transient = False
+    async with asyncio.timeout(60):
+        while "still not connected" not in caplog.text:  # noqa: ASYNC110 - the log is the announcement
+            await asyncio.sleep(0)
+    with pytest.raises(BackendError) as refused:
+        await manager.lock("a").acquire()
+    assert not refused.value.transient
+    backend.times = 0
+    await till_connected(manager)
+    await manager.close()
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+
+
+def test_a_loop_that_ends_before_there_is_a_server() -> None:
+    """Kept by Lifecycle._forget_dead_loop: `_connecting`."""
+    manager = LockManager(backend := Away(1))
+    asyncio.run(manager.open(strict=False))  # type: ignore[arg-type]
+
+    async def again() -> None:
+        async with manager, manager.lock("a"):
+            assert manager.connected
+
+    backend.times = 0
+    asyncio.run(again())

@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 
 from ...errors import ConfigurationError
 from ...manager import LockManager
-from ..attempts import Attempts
 from ..extra import needs
 
 with needs("django"):
@@ -23,16 +22,13 @@ class _Opening:
             raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
         self.manager = LockManager(**arguments)
         self._once = asyncio.Lock()
-        self._attempts = Attempts()
         self._opened = False
 
     async def opened(self) -> LockManager:
         if not self._opened:
-            failed = self._attempts.failed
             async with self._once:
                 if not self._opened:
-                    with self._attempts.one(failed):
-                        await self.manager.open()
+                    await self.manager.open(strict=False)
                     self._opened = True
         return self.manager
 
@@ -43,13 +39,13 @@ _openings: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opening] = WeakKeyDicti
 async def get_locks() -> LockManager:
     """Return the manager of the running event loop, open; the first call on a loop connects.
 
-    It is made of `settings.AIOLOCK`, and closed when `asyncio.run()` ends, as every manager. So it needs no lifespan,
-    which Django has not, and a test has one of its own. You may close it yourself; the loop cannot open it again.
+    If Redis is away then, it is open all the same: see `LockManager.open()`. It is made of `settings.AIOLOCK`, and
+    closed when `asyncio.run()` ends, as every manager. So it needs no lifespan, which Django has not, and a test has
+    one of its own. You may close it yourself; the loop cannot open it again.
 
     Raises:
         ConfigurationError: the settings cannot work.
-        BackendError: Redis is unreachable or refuses; the next call tries again. Calls that wait for each other fail
-            together.
+        BackendError: Redis refuses; the next call tries again.
 
     Cancellation: the manager may be open or not, and the next call goes on. Cost: none, but for the first one.
 

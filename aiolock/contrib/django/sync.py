@@ -7,7 +7,6 @@ from typing import Any
 
 from ...errors import ConfigurationError
 from ...sync import LockManager
-from ..attempts import Attempts
 from ..extra import needs
 
 with needs("django"):
@@ -15,20 +14,19 @@ with needs("django"):
 
 
 _mutex = threading.RLock()
-_attempts = Attempts()
 _opened: tuple[dict[str, Any], LockManager] | None = None
 
 
 def get_locks() -> LockManager:
     """Return this process's manager for threads, open; the first call of a process connects.
 
-    It is made of `settings.AIOLOCK`, as the manager of async views is, and closed when the process ends. After a fork
-    the child has one of its own; and so has a test that overrides the settings.
+    If Redis is away then, it is open all the same: see `LockManager.open()`. It is made of `settings.AIOLOCK`, as the
+    manager of async views is, and closed when the process ends. After a fork the child has one of its own; and so has a
+    test that overrides the settings.
 
     Raises:
         ConfigurationError: the settings cannot work; or this thread runs an event loop.
-        BackendError: Redis is unreachable or refuses; the next call tries again. Threads that wait for each other fail
-            together.
+        BackendError: Redis refuses; the next call tries again.
 
     Cost: none, but for the first one.
 
@@ -45,14 +43,12 @@ def get_locks() -> LockManager:
     arguments = getattr(settings, "AIOLOCK", None)
     if not isinstance(arguments, dict):
         raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
-    failed = _attempts.failed
     with _mutex:
         if _opened is not None:
             of, manager = _opened
             if of == arguments and manager._portal.here:
                 return manager
             manager.close()
-        with _attempts.one(failed):
-            manager = LockManager(**arguments).open()
+        manager = LockManager(**arguments).open(strict=False)
         _opened = dict(arguments), manager
         return manager
