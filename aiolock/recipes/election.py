@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -40,7 +41,7 @@ def leader(lock: Lock, *, backoff: float | timedelta = 1.0, max_backoff: float |
         The election: `run()` it, run it beside your service with `running()`, or enter it for a single term.
 
     Raises:
-        ConfigurationError: not a lock, or a duration that cannot work.
+        ConfigurationError: not a lock, one with `cancel_on_loss=False`, or a duration that cannot work.
 
     Example:
         ```python
@@ -56,6 +57,11 @@ def leader(lock: Lock, *, backoff: float | timedelta = 1.0, max_backoff: float |
     """
     if not isinstance(lock, Lock):
         raise ConfigurationError("", f"leader() needs a lock, as locks.lock(name, ttl=…) returns it, not {lock!r}")
+    if not lock._policy.cancel_on_loss:
+        raise ConfigurationError(
+            lock.name,
+            f"a leader must end with its term, or two would lead: leave cancel_on_loss=False of lock {lock.name!r} out",
+        )
     first = check_duration(lock.name, "backoff", backoff, least=0.001)
     return Election(lock, first, check_duration(lock.name, "max_backoff", max_backoff, least=first))
 
@@ -80,6 +86,7 @@ class Election:
         self._away = Poll(min(0.1, OUTAGE_PAUSE), OUTAGE_PAUSE)
         self._terms: list[Lease] = []
         self._entered = False
+        self._runs = 0
         self._block: Lease | None = None
 
     @property
@@ -91,6 +98,15 @@ class Election:
     def leading(self) -> bool:
         """True while a term of this election object lasts, by the clock. No I/O."""
         return any(not term.lost and not term.released for term in self._terms)
+
+    @property
+    def contending(self) -> bool:
+        """True while this election object leads or wants to lead: in `run()`, `running()`, or its block. No I/O.
+
+        It is False for good once `run()` has ended beside your service, by an error or because its function returned:
+        let a health check read it.
+        """
+        return self._entered or self._runs > 0
 
     async def current(self) -> LockInfo | None:
         """Return who leads: host and pid, the lock's `metadata`, and the fence of the term; None if no one does.
@@ -139,9 +155,11 @@ class Election:
     async def run(self, fn: Callable[[Lease], Awaitable[T]]) -> T:
         """Contend for ever, and run `fn(term)` while this process leads.
 
-        - If the term is lost, `fn` is cancelled. Once it has ended, however it ended, this process contends again.
-        - If another asks for it with `lock.request_release()`, `fn` is cancelled and leadership given up. This process
-          contends again, behind those that wait by then.
+        - If the term is lost, `fn` is cancelled, and each await of its clean-up again: use `term.shielded()` for what
+          must end properly. Once it has ended, however it ended, this process contends again.
+        - If another asks for it with `lock.request_release()`, `fn` is cancelled once, as by `task.cancel()`: it leads
+          until its clean-up has ended. Then leadership is given up, and this process contends again, behind those that
+          wait by then.
         - If `fn` fails, the error is logged, leadership is given up so that another process can try, and after the
           backoff this process contends again.
         - If `fn` returns, leadership is given up, and its result is returned. That is how `fn` resigns for good.
@@ -167,6 +185,28 @@ class Election:
         Cancellation: `fn` is cancelled, then leadership is given up; an error that `fn` raises then is raised here.
         Cost: what the lock costs; nothing more while it leads or waits.
         """
+        self._check(fn)
+        self._runs += 1
+        try:
+            return await self._contend(fn)
+        finally:
+            self._runs -= 1
+
+    def _check(self, fn: Callable[[Lease], Awaitable[object]]) -> None:
+        """Raise at once what would end a term, perhaps hours later: a mistake in the code."""
+        self._lock._runtime.binding.check(self.name)
+        try:
+            parameters = inspect.signature(fn)
+        except ValueError:  # of a builtin
+            return
+        try:
+            parameters.bind(None)
+        except TypeError as error:
+            raise TypeError(
+                f"a leader's function gets one argument, the term, but {fn!r} does not fit: {error}"
+            ) from None
+
+    async def _contend(self, fn: Callable[[Lease], Awaitable[T]]) -> T:
         task = asyncio.current_task()
         assert task is not None
         cancelled, row = task.cancelling(), 0
@@ -202,12 +242,15 @@ class Election:
         """Do `run(fn)` in a task of its own while the block lasts: for a service's lifespan.
 
         A lost term, a failure of `fn` and an outage do not disturb the block. At its end the task is cancelled and
-        awaited, and leadership given up.
+        awaited, and leadership given up. If `fn` returns, which is logged as a WARNING, this process has resigned for
+        good, and the block goes on: `contending` is False then.
 
         Args:
             fn: as for `run()`.
 
         Raises:
+            ConfigurationError: the manager is not entered yet: put it first, as below.
+            TypeError: `fn` takes no term.
             AiolockError: at the end of the block, if `run()` had ended with an error before, which was logged then.
                 An error of the block itself comes first.
 
@@ -219,8 +262,10 @@ class Election:
                 yield
             ```
         """
+        self._check(fn)
         task = asyncio.create_task(self._run_aside(fn), name=f"leader {self.name!r}")
         try:
+            await asyncio.sleep(0)  # it contends from now on
             yield self
         finally:
             task.cancel()
@@ -237,6 +282,11 @@ class Election:
                 "no longer contends for %r: %s", self.name, error, extra={"lock_name": self.name}, exception=error
             )
             raise
+        logger.warning(
+            "no longer contends for %r: the leader's function returned, which resigns for good",
+            self.name,
+            extra={"lock_name": self.name},
+        )
 
     async def _elected(self) -> Lease:
         """Wait until this process leads."""
@@ -278,7 +328,7 @@ class Election:
             tenure.failure = errors
         if tenure.wanted:
             if tenure.failure is None and tenure.cancelled:
-                raise asyncio.CancelledError  # before 4.16, anyio has swallowed that
+                raise asyncio.CancelledError  # the function has swallowed that
             logger.info("gives leadership of %r up, as it was asked to", self.name, extra={"lock_name": self.name})
 
     @contextmanager
@@ -317,4 +367,5 @@ class Election:
             self._entered = False
 
     def __repr__(self) -> str:
-        return f"<Election {self.name!r}{' leading' if self.leading else ''}>"
+        state = " leading" if self.leading else " contending" if self.contending else ""
+        return f"<Election {self.name!r}{state}>"

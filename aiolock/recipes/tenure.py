@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Generic, TypeVar
 
-import anyio
-
 from ..core.lease import Lease
 from ..core.losses import tells_of_losses
+from ..core.scope import Edge
 from ..errors import LockLost, NotOwned
 
 T = TypeVar("T")
@@ -29,6 +28,7 @@ class Tenure(Generic[T]):
     Attributes:
         results: what the function returned, if it came to its end by itself.
         failure: how it failed; None if it did not.
+        wanted: whether it was cancelled because another asked for the term.
     """
 
     def __init__(
@@ -40,12 +40,7 @@ class Tenure(Generic[T]):
         self._fn = fn
         self._task = task
         self._before = cancelled
-        self._wanted = anyio.CancelScope()
-
-    @property
-    def wanted(self) -> bool:
-        """Whether another has asked for the term."""
-        return self._wanted.cancel_called
+        self.wanted: bool = False
 
     @property
     def cancelled(self) -> bool:
@@ -90,21 +85,26 @@ class Tenure(Generic[T]):
                 term.ensure()
             self.failure = error
         else:
-            if not (self.wanted and self.cancelled):  # otherwise it took that for a reason to return
+            if not self.wanted:  # otherwise it took its cancellation for a reason to return
                 self.results.append(result)
 
     @asynccontextmanager
     async def _until_wanted(self) -> AsyncIterator[None]:
-        """Cancel the block as soon as another asks for the term."""
+        """Cancel the block, once, as soon as another asks for the term: it is still valid while the block cleans up."""
+        edge = Edge(self._task)
 
         async def watch() -> None:
             with suppress(LockLost, NotOwned):
                 await self._term.wait_wanted()
-                self._wanted.cancel()
+                self.wanted = True
+                edge.cancel(f"aiolock: {self._term.name!r} was requested")
 
-        with self._wanted:
-            watching = asyncio.create_task(watch())
-            try:
-                yield
-            finally:
-                watching.cancel()
+        watching = asyncio.create_task(watch())
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            if not edge.leave(type(error)):
+                raise
+        finally:
+            edge.leave(None)
+            watching.cancel()

@@ -2,7 +2,7 @@
 
 It starts a server and three instances. In each round it ends the one that leads by SIGTERM, SIGKILL or SIGSTOP, or asks
 it by `lock.request_release()` to step down, and waits until another one leads. A new instance takes the place of one
-that was killed.
+that was killed. Then it measures how long two lead after FLUSHALL.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import statistics
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+
+import redis
 
 from aiolock import Lease, Lock, LockManager
 from aiolock.recipes import leader
@@ -82,6 +84,7 @@ async def measure(ttl: float, rounds: int) -> None:
     with RedisServer.start(owned=True) as server:
         async with LockManager(server.url) as locks, Fleet(server.url, ttl) as fleet:
             await compare(fleet, locks.lock("feed"), ttl, rounds)
+            await forget(fleet, server.url, ttl, rounds)
 
 
 async def compare(fleet: Fleet, lock: Lock, ttl: float, rounds: int) -> None:
@@ -109,6 +112,19 @@ async def compare(fleet: Fleet, lock: Lock, ttl: float, rounds: int) -> None:
         way = "request_release()" if number is None else number.name
         print(f"{way}: median {statistics.median(without):.3f}, most {max(without):.3f}")
     print(f"the frozen one stopped after it woke: median {statistics.median(woken):.4f}, most {max(woken):.4f}")
+
+
+async def forget(fleet: Fleet, url: str, ttl: float, rounds: int) -> None:
+    overlaps = []
+    for _ in range(rounds):
+        await asyncio.sleep(ttl * random.uniform(0.5, 1.5))
+        redis.Redis.from_url(url).flushall()
+        at: dict[str, float] = {}
+        while len(at) < 2:
+            _, event, when = await fleet.said.get()
+            at[event] = when
+        overlaps.append(max(0.0, at["ended"] - at["leads"]))
+    print(f"FLUSHALL: two lead for: median {statistics.median(overlaps):.3f}, most {max(overlaps):.3f}")
 
 
 if __name__ == "__main__":

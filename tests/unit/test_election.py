@@ -387,12 +387,23 @@ async def test_a_call_that_fails_is_a_failure(
 async def test_a_function_that_takes_no_term_is_refused_at_once(
     locks: LockManager, crew: Crew, backend: MemoryBackend
 ) -> None:
-    """Or it would be an ERROR in the log for ever. Kept by Tenure._call."""
+    """Not when it leads, hours later. Kept by Election._check."""
 
     async def forgot() -> None: ...
 
+    backend.steal(NAME)
     task = await lead(crew, locks, backend, cast(Fn, forgot))
-    with pytest.raises(TypeError, match="0 positional arguments"):
+    with pytest.raises(TypeError, match="one argument, the term"):
+        await task
+    with pytest.raises(TypeError, match="one argument, the term"):
+        async with election(locks).running(cast(Fn, forgot)):
+            raise AssertionError("it has begun")
+
+
+async def test_a_callable_without_a_signature_may_lead(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
+    """Kept by Election._check: `except ValueError`."""
+    task = await lead(crew, locks, backend, cast(Fn, dict))
+    with pytest.raises(TypeError, match="not iterable"):
         await task
 
 
@@ -585,17 +596,47 @@ async def test_running_says_that_it_has_ended(
     error: type[Exception] | None,
     raised: type[Exception],
 ) -> None:
-    """At once in the log, and with an error at the end of the block, unless that has one of its own."""
+    """At once in the log and for a health check, and with an error at the end of the block, unless that has one of its
+    own.
+    """
 
     async def serve() -> None:
-        async with election(locks).running(cast(Fn, lambda term: None)):
+        async with election(locks).running(cast(Fn, lambda term: None)) as mine:
             await settle(backend)
             assert "no longer contends" in caplog.text
+            assert not mine.contending
             if error is not None:
                 raise error
 
     with pytest.raises(raised):
         await serve()
+
+
+async def test_running_beside_its_manager_is_refused_at_once(backend: MemoryBackend, feed: Feed) -> None:
+    """It would never contend, and the service would not hear of it until its end. Kept by Election._check."""
+    locks = LockManager(MemoryBackend(backend))
+    with pytest.raises(ConfigurationError, match="before its manager was entered"):
+        async with election(locks).running(feed), locks:
+            raise AssertionError("it has begun")
+
+
+async def test_running_tells_of_a_resignation(
+    locks: LockManager, backend: MemoryBackend, feed: Feed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody leads any more, though each service runs. Kept by Election._run_aside."""
+
+    async def forgot_to_loop(term: Lease) -> None: ...
+
+    feed.next = [fail, forgot_to_loop]
+    async with election(locks).running(feed) as mine:
+        assert mine.contending
+        await settle(backend)
+        assert mine.contending  # it failed, and pauses
+        assert repr(mine) == "<Election 'feed' contending>"
+        await backend.clock.advance(2.0)
+        assert not mine.contending
+        told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert told == ["no longer contends for 'feed': the leader's function returned, which resigns for good"]
 
 
 async def test_running_ends_with_its_block_if_that_is_cancelled(
@@ -748,6 +789,12 @@ def test_only_a_lock_elects_one(locks: LockManager) -> None:
     leader(locks.fair_lock(NAME))
 
 
+def test_a_lock_that_outlives_its_loss_elects_no_one(locks: LockManager) -> None:
+    """Two would lead."""
+    with pytest.raises(ConfigurationError, match="leave cancel_on_loss=False"):
+        leader(locks.lock(NAME, cancel_on_loss=False))
+
+
 @pytest.mark.parametrize("then", ["ends", "returns", "fails"])
 async def test_asked_for_it_steps_down_and_contends_again(
     locks: LockManager, peer: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed, there: Feed, then: str
@@ -767,10 +814,72 @@ async def test_asked_for_it_steps_down_and_contends_again(
     assert not task.done()
 
 
+async def test_asked_for_its_clean_up_has_its_time(
+    locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
+) -> None:
+    """The term is still valid. Kept by Tenure._until_wanted: broken by a scope, which cancels each await again."""
+    steps: list[str] = []
+
+    async def part() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            steps.append("part")
+
+    async def clean_up(term: Lease) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(part())
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not term.lost
+            steps.append("whole")
+
+    feed.next.append(clean_up)
+    task = await lead(crew, locks, backend, feed)
+    assert not await locks.lock(NAME).request_release()
+    await settle(backend)
+    assert steps == ["part", "whole"]
+    assert len(feed.terms) == 2
+    assert not task.done()
+    assert task.cancelling() == 0
+
+
+async def test_a_loss_cuts_the_clean_up_of_a_step_down_off(
+    locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
+) -> None:
+    """Another may lead by then. Kept by the scope around Tenure._until_wanted."""
+    cut_off: list[str] = []
+
+    async def clean_up(term: Lease) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(2):
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    cut_off.append("" if term.reason is None else term.reason.value)
+
+    feed.next.append(clean_up)
+    task = await lead(crew, locks, backend, feed)
+    assert not await locks.lock(NAME).request_release()
+    await settle(backend)
+    assert cut_off == []
+    assert await locks.lock(NAME).force_release()
+    await settle(backend)
+    assert cut_off == ["revoked", "revoked"]
+    assert len(feed.terms) == 2
+    assert not task.done()
+    assert task.cancelling() == 0
+
+
 async def test_asked_for_in_the_moment_in_which_it_resigns(
     locks: LockManager, crew: Crew, backend: MemoryBackend, feed: Feed
 ) -> None:
-    """It was never cancelled, so what it returned counts. Broken by running it a second time."""
+    """It was never cancelled, so what it returned counts. Broken by looking at `term.wanted`, which is true."""
     go = asyncio.Event()
 
     async def migrate(term: Lease) -> str:
@@ -779,8 +888,8 @@ async def test_asked_for_in_the_moment_in_which_it_resigns(
 
     feed.next.append(migrate)
     task = await lead(crew, locks, backend, feed)
-    feed.terms[0]._hold.want()
     go.set()
+    feed.terms[0]._hold.want()
     await settle(backend)
     assert task.done()
     assert await task == "done"
