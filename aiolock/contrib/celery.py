@@ -9,11 +9,11 @@ from datetime import timedelta
 from functools import wraps
 from typing import Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from ..errors import BackendError, ConfigurationError
+from ..errors import ConfigurationError
 from ..log import Log
 from ..primitives.options import DEFAULT, Default
 from ..recipes.key import namer
-from ..recipes.not_run import NotRun, Unavailable
+from ..recipes.not_run import NotRun, Unavailable, before_it_runs
 from ..recipes.taking import take
 from ..sync import Lease, Lock, LockManager, LockOptions
 from .extra import needs
@@ -192,10 +192,8 @@ def current_lease() -> Lease | None:
 def _take(
     locks: LockManager, lock: Lock, busy: Literal["skip", "wait", "raise"], timeout: float | timedelta | Default | None
 ) -> Lease | None:
-    try:
+    with before_it_runs():
         opened(locks)
-    except BackendError as error:
-        raise Unavailable(error.name, error.message, error.transient) from error.__cause__
     return lock._obtain_now(lambda: take(lock._core, busy, timeout))
 
 

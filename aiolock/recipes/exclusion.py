@@ -106,7 +106,8 @@ def exclusive(
     - `Busy` or `Unavailable`, both a `NotRun`: the function was not run.
     - `LockLost`: it ran, and was cancelled where it stood, because the lock was lost.
     - `BackendError`: it ran to its end, and Redis refused the release.
-    - `NotAcquired`, `ConfigurationError`: as for `acquire()`, before it ran.
+    - `NotAcquired`, `ConfigurationError`: as for `acquire()`, before it ran; also for a key that formats an object
+      without its own `__str__`, or a set: another process would have another key.
 
     Cancellation: as for `async with lock`: nothing is held once the undo, which is written at once, has arrived. Cost:
     what the lock costs, two round trips if it is free.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from string import Formatter
 
 from ..errors import ConfigurationError
+
+_ADDRESS = re.compile(r"<.+ at 0x[0-9a-fA-F]+")
 
 
 def fields(key: str, shown: str) -> set[str]:
@@ -37,13 +40,14 @@ def namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[
         key: a format string over its arguments, by their names; or a function of them.
 
     Raises:
-        ConfigurationError: a key that names no argument, or is none.
+        ConfigurationError: a key that names no argument, or is none. What is returned raises it for a key that another
+            process does not have: of a set, or with the address of an object.
     """
     shown = getattr(fn, "__qualname__", repr(fn))
     if not isinstance(key, str):
         if not callable(key) or inspect.iscoroutinefunction(key):
             raise ConfigurationError("", f"the key of {shown} must be text or a plain function, not {key!r}")
-        return key
+        return lambda *args, **kwargs: _lasting(key(*args, **kwargs), shown)
     signature = inspect.signature(fn)
     rest = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
     named = fields(key, shown)
@@ -60,6 +64,23 @@ def namer(fn: Callable[..., object], key: str | Callable[..., str]) -> Callable[
         values = {**(bound.arguments[rest] if rest else {}), **bound.arguments}
         if missing := named - values.keys():
             raise TypeError(f"{shown} needs the argument {min(missing)!r}, which its key {key!r} names")
-        return key.format_map(values)
+        unordered = next((field for field in named if isinstance(values[field], set | frozenset)), None)
+        if unordered is not None:
+            raise ConfigurationError(
+                key,
+                f"the key {key!r} of {shown} has the set {unordered!r}, whose order differs between processes: pass it "
+                "sorted, or a function as the key",
+            )
+        return _lasting(key.format_map(values), shown)
 
     return name_of
+
+
+def _lasting(name: str, shown: str) -> str:
+    if isinstance(name, str) and _ADDRESS.search(name):
+        raise ConfigurationError(
+            name,
+            f"the key of {shown} became {name!r}: with an address in memory it excludes nobody; name what identifies "
+            "the object, as in 'order:{order.id}'",
+        )
+    return name

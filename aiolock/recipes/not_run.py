@@ -7,6 +7,9 @@ NotRun                              it did not begin, so nothing of it happened
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ..errors import AcquireTimeout, AiolockError, BackendError
 
 
@@ -38,3 +41,12 @@ class Unavailable(NotRun, BackendError):
         message: what happened and what to do about it.
         transient: True if the same call may succeed later.
     """
+
+
+@contextmanager
+def before_it_runs() -> Iterator[None]:
+    """Make a `BackendError` of the block an `Unavailable`."""
+    try:
+        yield
+    except BackendError as error:
+        raise Unavailable(error.name, error.message, error.transient) from error.__cause__

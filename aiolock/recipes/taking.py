@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Literal, overload
 
 from ..core.lease import Lease
-from ..errors import AcquireTimeout, BackendError
+from ..errors import AcquireTimeout
 from ..primitives.lock import Lock
 from ..primitives.options import Default
-from .not_run import Busy, Unavailable
+from .not_run import Busy, Unavailable, before_it_runs
 
 
 @overload
@@ -37,16 +37,15 @@ async def take(
         Unavailable: Redis is unreachable or refuses.
     """
     try:
-        if busy == "wait":
-            return await lock.acquire(timeout=timeout)
-        attempt = lock.try_acquire()
-        lease = await attempt
+        with before_it_runs():
+            if busy == "wait":
+                return await lock.acquire(timeout=timeout)
+            attempt = lock.try_acquire()
+            lease = await attempt
     except AcquireTimeout as error:
         if error.holder is None:  # there was no answer in that time
             raise Unavailable(error.name, error.message, transient=True) from error.__cause__
         raise Busy(error.name, error.message, error.holder) from error.__cause__
-    except BackendError as error:
-        raise Unavailable(error.name, error.message, error.transient) from error.__cause__
     if lease is None and busy == "raise":
         holder = attempt.holder
         raise Busy(

@@ -18,10 +18,14 @@ from ..manager import LockManager
 from ..primitives.options import LockOptions
 from ..scripts.base import Call
 from ..scripts.once import KeptRun, OnceCalls
+from .not_run import before_it_runs
 
 T = TypeVar("T")
 
 logger: Log = Log("aiolock.once")
+
+HELD = "held"
+"""The status of who has the lock while no run is kept: one that outlasts its window, or has not begun."""
 
 STAYS = "a run of once() has it, and another one could begin if the run gave it up before its end"
 
@@ -57,8 +61,8 @@ class Run(Generic[T]):
         result: what the function returned, if your call ran it; otherwise None.
         by: host and pid of the process that ran it.
         fence: the fencing token under which it ran; 0 if it has only just taken its lock.
-        age: seconds since it began, by the server's clock.
-        left: seconds until its window is over, and the next call runs.
+        age: seconds since it began, by the server's clock; once it has outlasted its window, since it took its lock.
+        left: seconds until its window is over, and the next call runs; 0.0 while it outlasts that.
     """
 
     ran: bool
@@ -154,7 +158,8 @@ class Once:
             Exception: what `fn` raised. The run has failed.
             LockLost: the lock was lost while `fn` ran; the run was interrupted. If `fn` returned all the same, that is
                 kept as a success, unless another run has begun by then.
-            BackendError: Redis is unreachable or refuses, and `fn` was not run; or it refuses the release, after it.
+            Unavailable: Redis is unreachable or refuses, and `fn` was not run. It is a `BackendError` and a `NotRun`.
+            BackendError: no `NotRun`: `fn` has run, and its run has succeeded. Redis refuses the release.
             NotAcquired, ConfigurationError: as for `lock.acquire()`; `fn` was not run.
             TypeError: `fn` returns nothing that can be awaited. The run has failed.
 
@@ -165,19 +170,21 @@ class Once:
         undo, which is written at once, has arrived. Cost: one round trip if the window has had its run; otherwise five
         (look, lock, begin, end, release), or two more than the first if another one has the lock just now.
         """
-        kept = await self._ask(self._calls.last_run(), "looking at")
-        if kept is not None and kept.status not in self._repeatable:
-            return self._told(kept)
-        attempt = self._lock.try_acquire()
-        lease = await attempt
-        if lease is None:
+        with before_it_runs():
             kept = await self._ask(self._calls.last_run(), "looking at")
-            if kept is not None and kept.status not in self._repeatable:
+            if kept is not None and kept.status not in (*self._repeatable, HELD):
                 return self._told(kept)
-            holder = attempt.holder
-            return Run(False, RunStatus.RUNNING, None, holder.process if holder else "", 0, 0.0, self._window)
+            attempt = self._lock.try_acquire()
+            lease = await attempt
+            if lease is None:
+                kept = await self._ask(self._calls.last_run(), "looking at")
+                if kept is not None and kept.status not in self._repeatable:
+                    return self._told(kept)
+                holder = attempt.holder
+                return Run(False, RunStatus.RUNNING, None, holder.process if holder else "", 0, 0.0, self._window)
         async with lease:
-            kept = await self._begin(lease)
+            with before_it_runs():
+                kept = await self._begin(lease)
             if kept is None or not kept.mine:
                 return self._told(kept)
             began = self._runtime.clock.now()
@@ -186,7 +193,7 @@ class Once:
             return Run(True, RunStatus.SUCCEEDED, result, kept.by, kept.fence, age, max(0.0, self._window - age))
 
     async def last(self) -> Run[object] | None:
-        """Return the last run, if its window is not over; otherwise None: the next call runs.
+        """Return the last run, if its window is not over, or one that outlasts it; otherwise None: the next call runs.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
@@ -257,7 +264,8 @@ class Once:
     def _told(self, kept: KeptRun | None) -> Run[T]:
         if kept is None:  # its hold was ended before it could begin
             return Run(False, RunStatus.INTERRUPTED, None, "", 0, 0.0, 0.0)
-        return Run(False, RunStatus(kept.status), None, kept.by, kept.fence, kept.age / 1000, kept.left / 1000)
+        status = RunStatus.RUNNING if kept.status == HELD else RunStatus(kept.status)
+        return Run(False, status, None, kept.by, kept.fence, kept.age / 1000, kept.left / 1000)
 
     def __repr__(self) -> str:
         return f"<Once {self.key!r}>"

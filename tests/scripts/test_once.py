@@ -43,7 +43,6 @@ def begin(fence: int, *repeatable: str) -> Call[Any]:
 
 def test_a_run_begins_and_ends(side: Side) -> None:
     fence = held(side)
-    assert side.run(ONCE.last_run()) is None
     kept = side.run(begin(fence))
     assert kept is not None
     assert (kept.mine, kept.fence, kept.status, kept.by) == (True, fence, "running", "web:1")
@@ -52,6 +51,18 @@ def test_a_run_begins_and_ends(side: Side) -> None:
     assert side.run(ONCE.finish(fence, "succeeded"))
     assert status(side) == "succeeded"
     assert 0 < side.pttl(RECORD) <= WINDOW
+
+
+def test_who_has_the_lock_without_a_record(side: Side) -> None:
+    """It outlasts its window, or was forgotten. Guards `not lock.live`, and the time in the fence."""
+    grant = side.run(LOCK.acquire("m:1", TTL, 0, "web-3:4711\nnightly"))
+    assert isinstance(grant, Granted)
+    kept = side.run(ONCE.last_run())
+    assert kept is not None
+    assert (kept.mine, kept.fence, kept.status, kept.left, kept.by) == (False, grant.fence, "held", 0, "web-3:4711")
+    assert 0 <= kept.age < SLACK
+    side.run(LOCK.release("m:1", TTL, 0, "clean", False))
+    assert side.run(ONCE.last_run()) is None
 
 
 def test_copies(side: Side) -> None:

@@ -160,6 +160,31 @@ async def test_a_key_of_the_arguments(locks: LockManager, key: Any, name: str) -
     assert await function(Order(42), 7, 9, x=8) == name
 
 
+@pytest.mark.parametrize("key", ["order:{order}", "{order!r}", "{order.__init__}", "{lines}", lambda order: f"{order}"])
+async def test_an_address_is_no_key(locks: LockManager, backend: MemoryBackend, key: Any) -> None:
+    """Each call would have a lock of its own. Kept by `_lasting` in key.py."""
+
+    async def ship(order: Order) -> None: ...
+
+    async def ship_all(lines: list[Order]) -> None: ...
+
+    function = exclusive(locks, key=key)(ship_all if key == "{lines}" else ship)
+    with pytest.raises(ConfigurationError, match=r"address in memory.*order\.id"):
+        await function([Order(42)] if key == "{lines}" else Order(42))  # type: ignore[arg-type]
+    assert backend.calls == []
+
+
+async def test_a_set_is_no_key(locks: LockManager, backend: MemoryBackend) -> None:
+    """Each process has an order of its own. Kept by `unordered` in key.py."""
+
+    @exclusive(locks, key="{tags}")
+    async def publish(tags: frozenset[str]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="set 'tags'"):
+        await publish(frozenset({"new", "sale"}))
+    assert backend.calls == []
+
+
 async def test_methods_and_a_manager_that_they_have(locks: LockManager) -> None:
     class Shop:
         def __init__(self, name: str) -> None:

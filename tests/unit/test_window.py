@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager, LossReason
-from aiolock.recipes import Once, RunStatus, once
+from aiolock.recipes import Once, RunStatus, Unavailable, once
 from aiolock.testing import MemoryBackend
 
 from .world import Crew, SlowBackend, expect_loss, settle
@@ -58,11 +58,21 @@ async def test_the_window_passes(locks: LockManager, peer: LockManager, backend:
 async def test_a_run_that_is_longer_than_its_window_stays_alone(
     locks: LockManager, peer: LockManager, crew: Crew, backend: MemoryBackend, work: Work
 ) -> None:
+    """Kept by last_run and `HELD`: its record is gone, but not its lock."""
+    fences: list[int] = []
+
+    async def note(lease: Lease) -> str:
+        fences.append(lease.fence)
+        return await work(lease)
+
     work.go.clear()
-    task = crew.start(job(locks).run(work))
+    task = crew.start(job(locks).run(note))
     await backend.clock.advance(2 * WINDOW)
-    run = await job(peer).run(work)
-    assert (run.ran, run.status) == (False, RunStatus.RUNNING)
+    run, last = await job(peer).run(work), await job(peer).last()
+    assert run == last
+    assert (run.ran, run.status, run.left) == (False, RunStatus.RUNNING, 0.0)
+    assert run.fence == fences[0]
+    assert round(run.age) == 2 * WINDOW
     assert run.by
     work.go.set()
     await backend.clock.advance(0)
@@ -196,13 +206,41 @@ async def test_a_connection_that_dies_at_any_call(
     assert work.begun == 1
 
 
+@pytest.mark.parametrize("script", ["last_run", "acquire", "begin", "finish", "release"])
+async def test_an_outage_says_whether_the_function_ran(
+    locks: LockManager, backend: MemoryBackend, work: Work, script: str
+) -> None:
+    """An `Unavailable` says that it did not. Kept by `before_it_runs`."""
+    run = backend.run
+
+    def runs(request: Any) -> Any:
+        if request.script.name == script:
+            key = (
+                f"aiolock:once:{{{NAME}}}" if script in ("last_run", "begin", "finish") else f"aiolock:lock:{{{NAME}}}"
+            )
+            backend.store.delete(key)
+            backend.store.hset(key, {"another": "type"}) if key.startswith("aiolock:lock") else backend.store.set(
+                key, "a string", 1000
+            )
+        return run(request)
+
+    cast(Any, backend).run = runs
+    if script == "finish":  # the success may not be kept, which a WARNING says
+        assert (await job(locks).run(work)).ran
+    else:
+        with pytest.raises(BackendError) as caught:
+            await job(locks).run(work)
+        assert isinstance(caught.value, Unavailable) == (work.begun == 0)
+    assert work.begun == (script in ("finish", "release"))
+
+
 async def test_away_at_the_start(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, work: Work
 ) -> None:
     with backend.outage():
         task = crew.start(job(locks).run(work))
         await backend.clock.advance(6.0)
-        with pytest.raises(BackendError):
+        with pytest.raises(Unavailable):
             await task
     assert (await job(peer).run(work)).ran
 

@@ -11,7 +11,7 @@ from ..base import Reply, as_list, as_number, as_text
 class KeptRun(NamedTuple):
     """The last run of a window: how it is, how old, for how long it is kept (both in ms), and whose it is.
 
-    `mine`: the request began it.
+    `mine`: the request began it. A `status` of "held": no run is kept, and this one has the lock.
     """
 
     mine: bool

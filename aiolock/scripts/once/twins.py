@@ -10,7 +10,11 @@ from ..store import Store
 
 
 def last_run(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    return Record(store, keys).told(0)
+    record = Record(store, keys)
+    lock = record.lock
+    if record.fence or not lock.live:
+        return record.told(0)
+    return [0, str(lock.fence), "held", max(0, lock.now - lock.fence // 1000), 0, lock.metadata.partition("\n")[0]]
 
 
 def begin(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
