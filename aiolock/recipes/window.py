@@ -159,7 +159,7 @@ class Once:
             LockLost: the lock was lost while `fn` ran; the run was interrupted. If `fn` returned all the same, that is
                 kept as a success, unless another run has begun by then.
             Unavailable: Redis is unreachable or refuses, and `fn` was not run. It is a `BackendError` and a `NotRun`.
-            BackendError: no `NotRun`: `fn` has run, and its run has succeeded. Redis refuses the release.
+            BackendError: no `NotRun`: `fn` has run to its end, and Redis refuses the release.
             NotAcquired, ConfigurationError: as for `lock.acquire()`; `fn` was not run.
             TypeError: `fn` returns nothing that can be awaited. The run has failed.
 
