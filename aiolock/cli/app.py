@@ -8,6 +8,7 @@ import click
 
 from .doctor import doctor
 from .force_release import force_release
+from .forget import forget
 from .info import info
 from .ls import ls
 from .run import run
@@ -29,4 +30,4 @@ def _complete(commands: Sequence[click.Command]) -> None:
         app.add_command(command)
 
 
-_complete([run, ls, info, top, wait, force_release, doctor])
+_complete([run, ls, info, top, wait, force_release, forget, doctor])

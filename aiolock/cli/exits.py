@@ -31,6 +31,8 @@ class ExitCode(enum.IntEnum):
     """Another one has the lock, or the time to wait is over (EX_TEMPFAIL)."""
     LOST = 79
     """The lock was lost while the command ran, and the command was stopped if it had not just ended."""
+    OUTLIVED = 80
+    """The lock was lost while the command ran, and the command, which runs as another user, could not be stopped."""
     NOT_EXECUTABLE = 126
     """The command was found, but cannot be run."""
     NOT_FOUND = 127

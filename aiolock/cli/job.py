@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from ..clock import Clock, pause
 from ..core.lease import Lease
-from .exits import ExitCode, of_signal
+from ..errors import LockLost
+from .exits import ExitCode, of_signal, say
 from .keeper import Keeper
 from .signals import Signals
 from .terminal import Terminal
@@ -19,6 +20,11 @@ KILL_SHARE = 0.2
 """The part of the margin that is left when the command is killed: for the kernel, and for a busy machine."""
 _LOOK = 0.02
 """Seconds between two looks whether the rest of a group has ended: nothing tells us of processes that are not ours."""
+_LOOK_LATER = 1.0
+"""The same, once it is known that we may not end them."""
+
+
+_PRIVILEGED = "Run aiolock itself as that user: sudo aiolock run …"
 
 
 class Unstartable(Exception):
@@ -32,6 +38,10 @@ class Unstartable(Exception):
     def __init__(self, code: ExitCode, text: str) -> None:
         super().__init__(text)
         self.code: ExitCode = code
+
+
+class Outlived(LockLost):
+    """The lock was lost, and the command, or a process of its group, ran on: we may not end it."""
 
 
 class Job:
@@ -49,18 +59,23 @@ class Job:
         self._signals = signals
         self._group = 0
         self._ended: asyncio.Future[int] | None = None
+        self._stopping = False
+        self._outlived = False
 
     async def run(self, lease: Lease) -> int:
         """Run the command to its end, unless the lease is lost before.
 
         After a loss its group is asked to end (TERM), and what is left of it is killed when a fifth of the margin is
-        left: before the server would let another holder in. If that time is over already, it is killed at once.
+        left: before the server would let another holder in. If that time is over already, it is killed at once. If it
+        runs as another user, and we may not end it, that is said at once, and tried again until it has ended, or a
+        signal ends us.
 
         Returns:
             Its exit code.
 
         Raises:
             Unstartable: it was not started.
+            Outlived: it could not be stopped.
             LockLost: it was stopped.
 
         Cancellation: it is killed.
@@ -80,15 +95,18 @@ class Job:
             await asyncio.wait((self._ended, lost), return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 await self._stop(lease)
-                raise lease._hold.loss()
+                loss = lease._hold.loss()
+                raise Outlived(loss.name, loss.message, loss.reason) if self._outlived else loss
             return self._ended.result()
         finally:
             lost.cancel()
             loop.remove_signal_handler(signal.SIGCHLD)
             if process is not None:
                 if not self._ended.done():  # cancelled, or an error of ours: nothing may run on without the lock
+                    self._stopping = True
                     self._signal(signal.SIGKILL)
-                    process.wait()
+                    if not self._outlived:
+                        process.wait()
                 terminal.take_back(process.pid)
             self._group = 0
             keeper.end()
@@ -98,7 +116,7 @@ class Job:
         environment = {**os.environ, "AIOLOCK_NAME": lease.name, "AIOLOCK_FENCE": str(lease.fence)}
         program = self._command[0]
         try:
-            return subprocess.Popen(self._command, env=environment, process_group=0)
+            return subprocess.Popen(self._command, env=environment, process_group=0, close_fds=False)
         except FileNotFoundError:
             raise Unstartable(ExitCode.NOT_FOUND, f"{program}: not found") from None
         except (OSError, ValueError) as error:
@@ -147,32 +165,47 @@ class Job:
         now, hold = self._clock.now(), lease._hold
         margin = hold.expiry - hold.deadline
         until = min(now + margin, hold.expiry) - margin * KILL_SHARE
+        self._stopping = True
+        self._signals.ended_by = None
         if now < until:
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGCONT)  # a process that is stopped does not hear
-            while self._alive() and (now := self._clock.now()) < until:
+            while self._signal(0) and (now := self._clock.now()) < until:
                 await pause(self._clock, min(_LOOK, until - now))
-        self._signal(signal.SIGKILL)
         assert self._ended is not None
+        look = _LOOK
+        while self._signal(signal.SIGKILL):
+            if self._outlived:
+                if self._signals.ended_by is not None:
+                    return
+                look = min(2 * look, _LOOK_LATER)
+            elif self._ended.done() and self._clock.now() >= hold.expiry:  # dead, but nobody buries them
+                return
+            await pause(self._clock, look)
         await self._ended
 
-    def _alive(self) -> bool:
-        """Whether a process of the group is left."""
+    def _signal(self, number: int) -> bool:
+        """Send it to the whole group; return whether anything of that is left. 0 only looks."""
+        if not self._group:
+            return False
         try:
-            os.killpg(self._group, 0)
+            os.killpg(self._group, number)
         except ProcessLookupError:
             return False
-        except PermissionError:
-            pass
+        except PermissionError:  # we may signal none of those that are left
+            self._refused(number)
         return True
 
-    def _signal(self, number: int) -> None:
-        """Send it to the whole group, if there is one."""
-        if self._group:
-            try:
-                os.killpg(self._group, number)
-            except (ProcessLookupError, PermissionError):
-                return
+    def _refused(self, number: int) -> None:
+        program = self._command[0]
+        if not self._stopping:
+            say(f"{program} runs as another user, so {signal.Signals(number).name} does not reach it. {_PRIVILEGED}")
+        elif not self._outlived:
+            self._outlived = True
+            say(
+                f"{program} runs as another user and cannot be ended: it runs on WITHOUT THE LOCK, perhaps beside "
+                f"another holder. Ending it is tried until it has ended. {_PRIVILEGED}"
+            )
 
 
 def _is_init() -> bool:

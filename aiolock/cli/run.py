@@ -10,8 +10,9 @@ from typing import Literal, cast
 
 import click
 
+from ..clock import pause
 from ..core.lease import Lease
-from ..errors import AcquireTimeout, BackendError
+from ..errors import AcquireTimeout, AiolockError, BackendError
 from ..manager import LockManager
 from ..primitives.lock import Lock
 from ..recipes import once
@@ -19,11 +20,32 @@ from ..recipes.window import REPEATABLE
 from .connection import Connection, connected
 from .duration import Duration, in_words
 from .exits import ExitCode, errors_as_exits, leave, of_signal, say
-from .job import Job, Unstartable
+from .job import Job, Outlived, Unstartable
 from .signals import Signals
 
+PATIENCE = 2.0
+"""Seconds after which it says that it waits, and for whom."""
 
-@click.command(short_help="Run a command under a lock.")
+
+class Runner(click.Command):
+    """Takes options before NAME, and between NAME and COMMAND; whatever follows COMMAND is COMMAND's, also without --."""
+
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command`."""
+        options = click.Command(None, params=[one for one in self.params if isinstance(one, click.Option)])
+        parse = options.make_parser(ctx).parse_args  # it stops at the first word that is no option
+        _, words, _ = parse(list(args))
+        before = args[: len(args) - len(words)]
+        if words and before[-1:] != ["--"]:
+            name, *rest = words
+            _, command, _ = parse(list(rest))
+            args = [*before, *rest[: len(rest) - len(command)], name, *command]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=Runner, short_help="Run a command under a lock.")
 @click.option(
     "--ttl", type=Duration(), default="30s", show_default=True, help="How long a dead holder keeps others out."
 )
@@ -56,7 +78,7 @@ from .signals import Signals
     show_default=True,
     help="Exit code if the lock is not free in time.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Do not say why the command was not run.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not say that it waits, or why the command was not run.")
 @connected
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -84,7 +106,7 @@ def run(
         leave(ExitCode.USAGE, "run needs the process groups of Unix")
     if window is not None and (timeout is not None or skip_if_held):
         leave(ExitCode.USAGE, "--once never waits: leave out --timeout and --skip-if-held")
-    wanted = Wanted(name, command, 0.0 if skip_if_held else timeout, window, repeat)
+    wanted = Wanted(name, command, 0.0 if skip_if_held else timeout, window, repeat, quiet)
     with errors_as_exits():
         manager = connection.manager(ttl=ttl, margin=margin)
         try:
@@ -95,6 +117,8 @@ def run(
             leave(ExitCode.OK, "" if quiet else str(skipped))
         except Unstartable as error:
             leave(error.code, str(error))
+        except Outlived as lost:
+            leave(ExitCode.OUTLIVED, str(lost))
     leave(code)
 
 
@@ -108,6 +132,7 @@ class Wanted:
         timeout: seconds to wait; None for no limit.
         window: seconds in which it runs once; None to run it each time.
         repeat: see `aiolock.recipes.once`.
+        quiet: do not say that it waits.
     """
 
     name: str
@@ -115,6 +140,7 @@ class Wanted:
     timeout: float | None
     window: float | None
     repeat: str
+    quiet: bool = False
 
 
 class Busy(Exception):
@@ -150,7 +176,7 @@ async def _run(manager: LockManager, wanted: Wanted) -> int:
                 lock = manager.lock(wanted.name, cancel_on_loss=False, metadata=_program(wanted))
                 clock = lock.clock
                 if wanted.window is None:
-                    await _under(lock, wanted.timeout, work)
+                    await _under(lock, wanted, work)
                 else:
                     await _once(manager, wanted, work)
         except (Failed, Interrupted):
@@ -166,27 +192,42 @@ async def _run(manager: LockManager, wanted: Wanted) -> int:
     return code or 0
 
 
-async def _under(lock: Lock, timeout: float | None, work: Callable[[Lease], Awaitable[None]]) -> None:
+async def _under(lock: Lock, wanted: Wanted, work: Callable[[Lease], Awaitable[None]]) -> None:
     """Wait for the lock, and do it.
 
     Raises:
         Busy: another one has it.
     """
-    if timeout == 0:
+    if wanted.timeout == 0:
         attempt = lock.try_acquire()
         async with attempt as lease:
             if lease is None:
                 raise Busy(f"{lock.name!r} is held by {attempt.holder or 'another one'}: not run")
             await work(lease)
         return
+    telling = None if wanted.quiet else asyncio.ensure_future(_tell_who_holds(lock))
     try:
-        acquired = await lock.acquire(timeout=timeout)
+        acquired = await lock.acquire(timeout=wanted.timeout)
     except AcquireTimeout as error:
         if isinstance(error.__cause__, BackendError):
             raise error.__cause__ from None
         raise Busy(f"{error}: not run") from None
+    finally:
+        if telling is not None:
+            telling.cancel()
     async with acquired as lease:
         await work(lease)
+
+
+async def _tell_who_holds(lock: Lock) -> None:
+    """After a moment, so that a short wait is not worth a word."""
+    await pause(lock.clock, PATIENCE)
+    try:
+        info = await lock.info()
+        holder = f", held by {' '.join(filter(None, (info.holder, info.metadata)))}" if info else ""
+    except AiolockError as error:
+        holder = f": {error}"
+    say(f"waiting for {lock.name!r}{holder}")
 
 
 async def _once(manager: LockManager, wanted: Wanted, work: Callable[[Lease], Awaitable[None]]) -> None:

@@ -44,9 +44,13 @@ class CommandLine:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start one as a process."""
+        return self.start_python("-m", "aiolock", *words)
+
+    def start_python(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start an interpreter, in which something may be other than in a real command."""
         with (self.folder / "stderr").open("ab") as errors:
             process = subprocess.Popen(
-                [self.python, "-m", "aiolock", *words],
+                [self.python, *words],
                 env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
             )  # fmt: skip
         self.processes.append(process)
@@ -98,6 +102,15 @@ def until(check: Callable[[], object], seconds: float = 20.0) -> None:
     while not check():
         assert time.monotonic() < end, f"did not happen within {seconds} s"
         time.sleep(0.01)
+
+
+_killpg = os.killpg
+
+
+def protected(group: int, number: int) -> None:
+    """In place of `os.killpg`: as if the group ran as root, and we did not."""
+    _killpg(group, 0)
+    raise PermissionError
 
 
 def alive(pid: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -13,11 +15,12 @@ import pytest
 
 from aiolock import LockLost, LockManager, LossReason
 from aiolock.cli.plain import plain
-from aiolock.cli.run import Skipped, Wanted, _run
+from aiolock.cli.job import Outlived
+from aiolock.cli.run import Busy, Skipped, Wanted, _run
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 
-from .conftest import CommandLine, alive
+from .conftest import CommandLine, alive, protected
 
 pytestmark = pytest.mark.own_loop  # uvloop lets nobody else hear SIGCHLD
 
@@ -93,6 +96,31 @@ def test_what_was_ignored_stays_ignored(cli: CommandLine) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--ttl", "9s", "a"),
+        ("a", "--ttl", "9s"),
+        ("-q", "a", "--ttl=9s", "--"),
+        ("-q", "--", "a"),
+        ("a",),
+    ],
+)
+def test_options_after_the_command_are_the_commands(
+    cli: CommandLine, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with flock and timeout, also without `--`. Kept by Runner.parse_args."""
+    monkeypatch.chdir(cli.folder)
+    result = cli("run", *words, "sh", "-c", 'printf "%s\n" "$@" >> note', "sh", "-q", "--", "--timeout", "soon", "-h")
+    assert (result.exit_code, result.output) == (0, "")
+    assert cli.noted() == ["-q", "--", "--timeout", "soon", "-h"]
+
+
+def test_an_option_that_is_unknown(cli: CommandLine) -> None:
+    """Before the command it is no part of it."""
+    assert cli("run", "a", "--tll", "9s", "true").exit_code == 2
+
+
 def test_the_command_knows_its_lock(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by Job._start."""
     monkeypatch.chdir(cli.folder)
@@ -112,6 +140,25 @@ def test_a_lock_that_is_held(cli: CommandLine) -> None:
             assert "not run" in result.stderr
         silent = cli("run", "--skip-if-held", "-q", "-E", "0", "a", "--", "false")
         assert (silent.exit_code, silent.output) == (0, "")
+
+
+async def test_it_says_for_whom_it_waits(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is to be quiet. Kept by _tell_who_holds."""
+    said: list[str] = []
+    monkeypatch.setattr("aiolock.cli.run.say", said.append)
+    monkeypatch.setattr("aiolock.cli.run.PATIENCE", 0.0)
+    async with LockManager(redis_url) as locks, locks.lock("a", metadata="elsewhere"):
+        with pytest.raises(Busy):
+            await _run(LockManager(redis_url), Wanted("a", ("true",), 0.2, None, "never", quiet=True))
+        assert said == []
+        task = asyncio.create_task(_run(LockManager(redis_url), wanted("true")))
+        async with asyncio.timeout(20):
+            while not said:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert await asyncio.wait_for(task, 20) == 0
+    assert len(said) == 1
+    assert said[0].startswith("waiting for 'a', held by ")
+    assert said[0].endswith(" elsewhere")
 
 
 def test_a_server_that_is_away(cli: CommandLine) -> None:
@@ -188,6 +235,65 @@ async def test_who_wakes_late_kills_at_once(redis_url: str, tmp_path: Path, monk
     assert len(lines_of(note)) == 1
 
 
+async def test_a_command_that_we_may_not_end(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one of sudo: that is said at once, and the loss is not over before it has ended. Kept by Job._refused."""
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    monkeypatch.setattr("aiolock.cli.job.say", said.append)
+    monkeypatch.setattr(os, "killpg", protected)
+    note = tmp_path / "note"
+    command = wanted("echo $$ >> note; until [ -e end ]; do sleep 0.02; done")
+    async with LockManager(redis_url) as locks, running(LockManager(redis_url, ttl=0.5), command, note) as task:
+        await locks.lock("a").force_release()
+        async with asyncio.timeout(20):
+            while not said:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        async with locks.lock("a"):  # past the time in which it would have been killed
+            await asyncio.sleep(0.6)
+        assert not task.done()
+        assert alive(int(note.read_text()))
+        (tmp_path / "end").touch()
+        with pytest.raises(Outlived) as lost:
+            await asyncio.wait_for(task, 20)
+    assert lost.value.reason is LossReason.REVOKED
+    assert len(said) == 1
+    assert "WITHOUT THE LOCK" in said[0]
+
+
+async def test_what_is_left_of_a_command_that_we_may_not_end(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shell ends, and another process of its group goes on. Kept by Job._stop."""
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    monkeypatch.setattr("aiolock.cli.job.say", said.append)
+    killpg = os.killpg
+
+    def half_protected(group: int, number: int) -> None:
+        """The first process of the group can be ended."""
+        killpg(group, 0)
+        if not alive(group):
+            raise PermissionError
+        if number:
+            os.kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", half_protected)
+    note = tmp_path / "note"
+    child = "sh -c 'echo $$ >> note; until [ -e end ]; do sleep 0.02; done'"
+    async with (
+        LockManager(redis_url) as locks,
+        running(LockManager(redis_url), wanted(f"{child} & wait"), note) as task,
+    ):
+        await locks.lock("a").force_release()
+        async with asyncio.timeout(20):
+            while not said:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert alive(int(note.read_text()))
+        (tmp_path / "end").touch()
+        with pytest.raises(Outlived):
+            await asyncio.wait_for(task, 20)
+
+
 async def test_a_cancelled_run_leaves_nothing(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     note = tmp_path / "note"
@@ -209,6 +315,19 @@ async def test_once(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(Skipped, match="succeeded"):
         await _run(LockManager(redis_url), again)
     assert (tmp_path / "note").read_text().split() == ["ran", "ran"]
+
+
+def test_forget(cli: CommandLine) -> None:
+    """A run that exited 0, and did harm, can be repeated."""
+    once = ("run", "-q", "--once", "1h", "a", "--", "sh", "-c", "exit 0")
+    assert cli("forget", "a").exit_code == 1
+    assert cli(*once).exit_code == 0
+    assert "once a: succeeded" in cli("info", "a").stdout
+    told = cli("forget", "a")
+    assert (told.exit_code, told.stdout.partition(",")[0]) == (0, "forgot the run of a: succeeded")
+    assert "once a" not in cli("info", "a").stdout
+    assert cli("run", "--once", "1h", "a", "--", "sh", "-c", "exit 4").exit_code == 4
+    assert json.loads(cli("forget", "--json", "a").stdout) == {"name": "a", "forgotten": True, "status": "failed"}
 
 
 async def test_a_once_that_lost_its_lock_may_run_again(

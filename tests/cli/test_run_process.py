@@ -91,6 +91,36 @@ def test_a_frozen_runner_stops_its_command_when_it_wakes(cli: CommandLine) -> No
     assert "LOOP_BLOCKED" in cli.errors
 
 
+def test_a_command_that_no_signal_reaches(cli: CommandLine) -> None:
+    """It keeps its lock; if that is lost, a signal ends us without it, and the exit code says so. Kept by Job._stop."""
+    words = ["run", "a", "--", "sh", "-c", "echo $$ >> note; while :; do sleep 0.02; done"]
+    script = f"from tests.cli.conftest import *; os.killpg = protected; app({words!r})"
+    process = cli.start_python("-c", script)
+    until(cli.noted)
+    pid = int(cli.noted()[0])
+    try:
+        process.terminate()
+        until(lambda: "SIGTERM does not reach it" in cli.errors)
+        assert asyncio.run(locked(cli.url))
+        assert cli("force-release", "--yes", "a").exit_code == 0
+        until(lambda: "WITHOUT THE LOCK" in cli.errors)
+        process.terminate()
+        assert process.wait(20) == 80
+        assert alive(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_descriptors_are_inherited(cli: CommandLine) -> None:
+    """As those of make's job server, and of `<(…)` in a shell. Kept by Job._start."""
+    reading, writing = os.pipe()
+    words = [cli.python, "-m", "aiolock", "run", "a", "--", "sh", "-c", f"echo through > /dev/fd/{writing}"]
+    subprocess.run(words, env=cli.environment, pass_fds=[writing], check=True)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == "through\n"
+
+
 class Screen:
     """An interactive shell under a real terminal.
 
