@@ -24,7 +24,7 @@ _LOOK_LATER = 1.0
 """The same, once it is known that we may not end them."""
 
 
-_PRIVILEGED = "Run aiolock itself as that user: sudo aiolock run …"
+_REMEDY = "Run aiolock as that user"
 
 
 class Unstartable(Exception):
@@ -199,13 +199,10 @@ class Job:
     def _refused(self, number: int) -> None:
         program = self._command[0]
         if not self._stopping:
-            say(f"{program} runs as another user, so {signal.Signals(number).name} does not reach it. {_PRIVILEGED}")
+            say(f"{program} runs as another user: {signal.Signals(number).name} does not reach it. {_REMEDY}")
         elif not self._outlived:
             self._outlived = True
-            say(
-                f"{program} runs as another user and cannot be ended: it runs on WITHOUT THE LOCK, perhaps beside "
-                f"another holder. Ending it is tried until it has ended. {_PRIVILEGED}"
-            )
+            say(f"cannot end {program}, which runs as another user: it runs on WITHOUT THE LOCK. {_REMEDY}")
 
 
 def _is_init() -> bool:

@@ -28,7 +28,7 @@ PATIENCE = 2.0
 
 
 class Runner(click.Command):
-    """Takes options before NAME, and between NAME and COMMAND; whatever follows COMMAND is COMMAND's, also without --."""
+    """Takes options before NAME, and between NAME and COMMAND; what follows COMMAND is its own, also without `--`."""
 
     allow_interspersed_args = False
 

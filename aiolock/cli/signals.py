@@ -24,7 +24,7 @@ class Signals:
     def __init__(self) -> None:
         self.ended_by: int | None = None
         self._caught: list[int] = []
-        self._pass_on: Callable[[int], None] | None = None
+        self._pass_on: Callable[[int], object] | None = None
         self._waiting: asyncio.Task[object] | None = None
 
     def __enter__(self) -> Signals:
@@ -39,7 +39,7 @@ class Signals:
         for number in self._caught:
             loop.remove_signal_handler(number)
 
-    def pass_to(self, target: Callable[[int], None]) -> None:
+    def pass_to(self, target: Callable[[int], object]) -> None:
         """From now on they are for the command.
 
         Raises:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from aiolock import LockLost, LockManager, LossReason
-from aiolock.cli.plain import plain
 from aiolock.cli.job import Outlived
+from aiolock.cli.plain import plain
 from aiolock.cli.run import Busy, Skipped, Wanted, _run
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
