@@ -67,4 +67,4 @@ def backend_of(
     if replicas is None:
         return backend
     checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell)
-    return ReplicatedBackend(backend, checked)
+    return ReplicatedBackend(backend, checked, lambda: backend.run_id)

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ..clock import Clock
 from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
 from .base import Abilities, Backend, Wake, resolve
+from .releases import Releases
 from .spread import spread
 
 R = TypeVar("R")
@@ -82,6 +84,8 @@ class ReplicatedBackend:
     Args:
         plain: for everything else, and for messages.
         checked: for what grants or extends.
+        server: which one `plain` is connected to, if another may take its place at the same address. The next one gets
+            the latest releases once more.
 
     Attributes:
         clock: that of both.
@@ -91,13 +95,15 @@ class ReplicatedBackend:
 
     abilities: Abilities = Abilities(tells_grants=False)
 
-    def __init__(self, plain: Backend, checked: Backend) -> None:
+    def __init__(self, plain: Backend, checked: Backend, server: Callable[[], object] | None = None) -> None:
         self.clock: Clock = plain.clock
         self.db: int = plain.db
         self._plain = plain
         self._checked = checked
         self._lanes: dict[str, Lane] = {}
         self._closing = False
+        self._server = server
+        self._releases = Releases(lambda _: None if server is None else server(), self.post)
 
     @property
     def unreachable(self) -> AiolockError | None:
@@ -114,7 +120,7 @@ class ReplicatedBackend:
         until = self.clock.now() + timeout
         self._lanes = {}
         self._closing = False
-        await self._plain.open(timeout=timeout, reconnected=reconnected, needed=needed)
+        await self._plain.open(timeout=timeout, reconnected=partial(self._resumed, reconnected), needed=needed)
         try:
             await self._checked.open(timeout=max(0.0, until - self.clock.now()), reconnected=reconnected, needed=needed)
         except BaseException:
@@ -154,6 +160,8 @@ class ReplicatedBackend:
                 if told is not None:
                     told(result)
             finally:
+                if call.script.ends and self._server is not None:
+                    self._releases.add(call, result, self._server())
                 resolve(future, result)
 
         call.settle = settle
@@ -163,6 +171,10 @@ class ReplicatedBackend:
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
         self.run(call)
+
+    def _resumed(self, reconnected: Callable[[], None]) -> None:
+        self._releases.repeat()
+        reconnected()
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`."""
@@ -175,6 +187,7 @@ class ReplicatedBackend:
     async def aclose(self) -> None:
         """See `Backend.aclose`. The plain side goes last: an undo may have to wait for what it undoes."""
         self._closing = True
+        self._releases.clear()
         try:
             await self._checked.aclose()
         except BaseException:

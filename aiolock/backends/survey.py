@@ -8,11 +8,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
+from ..clock import SystemClock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.view import Command, Inspection, NameView
 from .cluster.slots import SlotMap, slot_of
 from .cluster.topology import Topology
 from .redis import Address, ErrorReply, Link, Seeds, Sentinels, ServerConnector, code_of, refused, unconnected
+from .sentinel.master import Master
 
 Source = str | Seeds | Sentinels
 BATCH = 500
@@ -182,8 +184,8 @@ class Survey:
                 self._by_address[address] = Reader(source.connector(address, self._pushes), self._timeout, shares=True)
             self.masters = list(self._by_address.values())
         elif isinstance(source, Sentinels):
-            newest = max(await source.ask(), key=lambda report: report.epoch)
-            self.masters = [Reader(source.server(newest.master, self._pushes), self._timeout)]
+            master = Master(SystemClock(), _nothing).choose(await source.ask(), len(source.connectors))
+            self.masters = [Reader(source.server(master, self._pushes), self._timeout)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self
@@ -221,3 +223,7 @@ class Survey:
         if owner is None:
             raise BackendError("", f"no node of the cluster serves slot {slot_of(key)}", transient=True)
         return self._by_address[owner]
+
+
+def _nothing() -> None:
+    pass

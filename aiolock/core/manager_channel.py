@@ -29,7 +29,7 @@ class ManagerChannel:
         runtime = self._runtime
         patience = runtime.limits.request_timeout
         told = runtime.backend.subscribe(runtime.keys.manager(runtime.binding.id), self.on_message)
-        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: _untold(patience))
+        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: self._untold(patience))
         try:
             await told
         except BackendError as error:
@@ -98,11 +98,12 @@ class ManagerChannel:
             case _:
                 runtime.fences.doubt()
 
-
-def _untold(patience: float) -> BackendError:
-    return BackendError(
-        "",
-        f"SUBSCRIBE got no answer within {format_seconds(patience)} s: is Redis reachable? If a proxy or server "
-        "without pub/sub hangs up on it, create the manager with waiting=Poll()",
-        transient=True,
-    )
+    def _untold(self, patience: float) -> BackendError:
+        known = self._runtime.backend.unreachable
+        why = known or (
+            "is Redis reachable? If a proxy or server without pub/sub hangs up on it, create the manager with "
+            "waiting=Poll()"
+        )
+        error = BackendError("", f"SUBSCRIBE got no answer within {format_seconds(patience)} s: {why}", transient=True)
+        error.__cause__ = known
+        return error

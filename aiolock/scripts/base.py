@@ -58,9 +58,11 @@ class Script(Generic[R]):
         prelude: names of Lua files that go in front of it; those of another family as `family/name`.
         unacknowledged: for a script that grants or extends: returns what its result is worth if too few replicas have
             it, with the error as the reason. None for one that does neither.
+        ends: it ends an owner for good, so that a late copy changes nothing: a new master gets one of what the old one
+            answered just before.
     """
 
-    __slots__ = ("_replicated", "_sharded", "decode", "lua", "name", "sha", "twin", "unacknowledged")
+    __slots__ = ("_replicated", "_sharded", "decode", "ends", "lua", "name", "sha", "twin", "unacknowledged")
 
     def __init__(
         self,
@@ -70,8 +72,10 @@ class Script(Generic[R]):
         decode: Callable[[Reply], R],
         unacknowledged: Callable[[R, BackendError], R | BackendError] | None = None,
         prelude: Sequence[str] = (),
+        ends: bool = False,
     ) -> None:
         self.name: str = name
+        self.ends: bool = ends
         self.lua: str = "".join(_read(package, part) for part in (*prelude, name))
         self.sha: str = _sha(self.lua)
         self.twin: Twin = twin

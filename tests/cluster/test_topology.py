@@ -285,3 +285,49 @@ async def test_a_node_that_is_cut_off_is_not_believed(make: Make, fakes: type[Fa
     fakes.maps[NODES[2]] = BackendError("", "away", transient=True)
     assert await ask(topology, 0, 1, 2) == NODES[0]
     assert fakes.open == {NODES[0]}
+
+
+def of(cluster: str, *addresses: Address) -> SlotMap:
+    """The map of a cluster, in which each node has an id of its own."""
+    ids = frozenset(f"{cluster} {address.port}" for address in addresses)
+    return SlotMap([addresses[0]] * SLOTS, frozenset(addresses), members=ids)
+
+
+async def test_another_cluster_at_a_nodes_address(
+    make: Make, fakes: type[FakeSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not believed, even if nobody else answers, and that is said once. Kept by Topology._ask: `strange`."""
+    topology = make([f"redis://{node}" for node in NODES])
+    fakes.maps = dict.fromkeys(NODES, of("ours", *NODES))
+    await ask(topology, 0, 1, 2)
+    fakes.maps[NODES[0]] = of("theirs", NODES[0])
+    for _ in range(3):
+        assert await ask(topology, 0, 1, 2) == NODES[1]
+    assert [record.getMessage() for record in caplog.records] == [
+        "node:1 answers for another cluster: it is ignored; leave it out of the URLs"
+    ]
+    fakes.maps[NODES[1]] = fakes.maps[NODES[2]] = BackendError("", "away", transient=True)
+    with pytest.raises(BackendError, match="node:1: it is part of another cluster; node:2: away"):
+        await ask(topology, 0, 1, 2)
+    fakes.maps[NODES[1]] = of("ours", NODES[1], Address("new", 4))
+    assert await ask(topology, 0, 1, 2) == NODES[1]
+    fakes.maps = {Address("new", 4): of("ours", Address("new", 4))}
+    topology._seeds.addresses = [Address("new", 4)]
+    topology._nodes = frozenset()
+    assert await ask_any(topology) == Address("new", 4)  # one node in common is enough
+
+
+async def ask_any(topology: Topology) -> Address:
+    _, answered = await topology._ask(lambda address: 0)
+    return answered
+
+
+async def test_a_cluster_that_was_set_up_anew(make: Make, fakes: type[FakeSource]) -> None:
+    """Most of the given addresses answer for it. Kept by Topology._ask: `given`."""
+    topology = make([f"redis://{node}" for node in NODES])
+    fakes.maps = dict.fromkeys(NODES, of("ours", *NODES))
+    await ask(topology, 0, 1, 2)
+    fakes.maps = {NODES[0]: of("anew", *NODES), NODES[1]: of("anew", *NODES), NODES[2]: BackendError("", "away")}
+    assert await ask(topology, 0, 1, 2) in NODES[:2]
+    fakes.maps[NODES[2]] = of("anew", *NODES)
+    assert await ask(topology, 2, 1, 0) == NODES[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -197,6 +198,21 @@ async def test_closing_while_a_master_is_silent(cluster: Cluster) -> None:
         ended, _ = await asyncio.wait((closing,), timeout=5)
         assert ended == {closing}
     cluster.calm()
+
+
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+async def test_opening_while_a_master_is_dead(own_cluster: Cluster, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever node it turns to first. Kept by ClusterBackend._try_homes."""
+    dead, alive, _ = own_cluster.masters
+    replica = own_cluster.replica_of(alive)
+    (name,) = own_cluster.names_on(alive)
+    dead.kill() if how == "kill" else dead.freeze()
+    first = Address(dead.address[0], int(dead.address[1]))
+    monkeypatch.setattr(random, "shuffle", lambda found: found.sort(key=lambda one: one != first))
+    async with asyncio.timeout(ENOUGH), LockManager.cluster([replica.url], request_timeout=5) as locks:
+        async with locks.lock(name) as lease:
+            assert lease.fence > 0
+        assert locks._runtime.backend._homes[0] == first  # type: ignore[attr-defined]
 
 
 def test_opening_again_after_its_loop_was_closed(cluster: Cluster) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +37,32 @@ async def test_a_failover_under_load(cluster: Cluster, how: str) -> None:
             await crowd.more(5)
         await crowd.end()
         assert how or crowd.lost == 0
+
+
+@pytest.mark.parametrize("how", ["FORCE", "TAKEOVER"])
+async def test_what_an_old_master_released_is_free_on_the_new_one(cluster: Cluster, how: str) -> None:
+    """It answers until it hears of the other, which has what was held then. Kept by Releases.repeat."""
+    old = cluster.masters[0]
+    names = cluster.names_on(old, 12)
+    counts, done = Counter[str](), False
+    async with managers(cluster, 1, ttl=60.0) as (locks,):
+
+        async def work(name: str) -> None:
+            while not done:
+                with contextlib.suppress(LockLost):
+                    async with locks.lock(name):
+                        await asyncio.sleep(0.002)
+                    counts[name] += 1
+
+        workers = [asyncio.ensure_future(work(name)) for name in names]
+        async with asyncio.timeout(ENOUGH):
+            for _ in range(3):
+                new = cluster.failover(old, how)  # type: ignore[arg-type]
+                await cluster.failed_over(old, new)
+                before, old = counts.copy(), new
+                await cluster.until(lambda: all(counts[name] > before[name] + 2 for name in names))  # noqa: B023
+            done = True
+            await asyncio.gather(*workers)
 
 
 async def test_a_killed_master(own_cluster: Cluster) -> None:

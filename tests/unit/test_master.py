@@ -8,7 +8,7 @@ import pytest
 
 from aiolock.backends.redis import Address, Desync, ErrorReply, Report
 from aiolock.backends.sentinel.master import Master
-from aiolock.backends.sentinel.witness import SETTLED, Witness
+from aiolock.backends.sentinel.witness import SETTLED, SPREAD, Witness
 from aiolock.errors import BackendError
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
@@ -18,7 +18,7 @@ OLD, NEW = Address("a", 1), Address("b", 1)
 
 
 def report(master: Address, epoch: int) -> Report:
-    return Report(master, epoch, replicas=1, others=2, failing_over=False)
+    return Report(master, epoch, replicas=1, others=2, failing_over=False, sentinel="s:1")
 
 
 @pytest.fixture
@@ -37,11 +37,32 @@ def master(changes: list[Address | None], clock: VirtualClock) -> Master:
     return master
 
 
-def test_the_newest_configuration_counts(master: Master, changes: list[Address | None]) -> None:
-    """One Sentinel may be the first to know: a majority has agreed."""
+def test_the_newest_configuration_counts_once_most_know_it(master: Master, changes: list[Address | None]) -> None:
+    """Kept by Master.choose."""
     assert master.choose([report(OLD, 1), report(OLD, 1)], 3) == OLD
-    assert master.choose([report(OLD, 1), report(NEW, 2), report(OLD, 1)], 3) == NEW
+    assert master.choose([report(OLD, 1), report(NEW, 2), report(OLD, 1)], 3) == OLD
+    assert master.choose([report(NEW, 2), report(NEW, 2), report(OLD, 1)], 3) == NEW
+    assert master.choose([report(OLD, 1), report(NEW, 2), report(OLD, 1)], 3) == NEW  # two were restarted
     assert changes == [NEW]
+
+
+def test_a_sentinel_of_other_servers(master: Master, caplog: pytest.LogCaptureFixture) -> None:
+    """However new what it says; and as long as most of those listed answer. Kept by Master.choose."""
+    foreign = report(NEW, 9)
+    with pytest.raises(BackendError, match=r"the Sentinels disagree about the master: a:1 \(s:1\) or b:1 \(s:1\)"):
+        master.choose([report(OLD, 1), foreign], 3)
+    for _ in range(3):
+        assert master.choose([report(OLD, 1), foreign, report(OLD, 1)], 3) == OLD
+        assert master.choose([report(OLD, 1), foreign], 3) == OLD
+    assert len(caplog.records) == 1
+    assert "take out whoever watches other servers" in caplog.text
+
+
+def test_a_failover_is_no_disagreement(master: Master, caplog: pytest.LogCaptureFixture) -> None:
+    """Kept by Master._compare."""
+    ahead = report(NEW, 2)._replace(failing_over=True)
+    assert master.choose([report(OLD, 1), ahead, report(OLD, 1)], 3) == OLD
+    assert not caplog.records
 
 
 def test_an_old_master_is_not_used_again(master: Master) -> None:
@@ -73,7 +94,9 @@ async def test_a_master_that_one_sentinel_has_left(master: Master, clock: Virtua
     master.leave(OLD)
     with pytest.raises(BackendError, match="replaced"):
         master.choose([report(OLD, 1), report(OLD, 1)], 3)
-    assert master.choose([report(OLD, 1), report(NEW, 2)], 3) == NEW
+    with pytest.raises(BackendError, match="replaced"):
+        master.choose([report(OLD, 1), report(NEW, 2)], 3)
+    assert master.choose([report(NEW, 2), report(NEW, 2)], 3) == NEW
     master.leave(OLD)  # a late message
     assert master.choose([report(NEW, 2)], 3) == NEW
     master.leave(NEW)
@@ -115,9 +138,9 @@ def test_what_a_master_with_its_replicas_says_counts(witness: Witness, asked: As
 def test_all_sentinels_confirm_it_at_once(witness: Witness, clock: VirtualClock) -> None:
     assert witness.undecided(role(0))
     lost_at = clock.now()
-    witness.confirm(lost_at - 0.1, unanimous=True, agreed=True)  # they were asked before it
+    witness.confirm(lost_at - 0.1, unanimous=True, agreed=True, disputed=False)  # they were asked before it
     assert witness.undecided(role(0))
-    witness.confirm(lost_at, unanimous=True, agreed=True)
+    witness.confirm(lost_at, unanimous=True, agreed=True, disputed=False)
     assert not witness.undecided(role(0))
 
 
@@ -133,12 +156,23 @@ def test_a_doubt_at_the_end_is_an_answer_that_does_not_count(witness: Witness) -
 
 async def test_a_majority_confirms_it_when_all_must_know(witness: Witness, clock: VirtualClock) -> None:
     assert witness.undecided(role(0))
-    witness.confirm(clock.now(), unanimous=False, agreed=True)
+    witness.confirm(clock.now(), unanimous=False, agreed=True, disputed=False)
     assert witness.undecided(role(0))
     await clock.advance(SETTLED)
-    witness.confirm(clock.now(), unanimous=False, agreed=False)
+    witness.confirm(clock.now(), unanimous=False, agreed=False, disputed=False)
     assert witness.undecided(role(0))
-    witness.confirm(clock.now(), unanimous=False, agreed=True)
+    witness.confirm(clock.now(), unanimous=False, agreed=True, disputed=False)
+    assert not witness.undecided(role(0))
+
+
+async def test_one_sentinel_that_names_another_may_be_the_first_to_know(witness: Witness, clock: VirtualClock) -> None:
+    """Kept by Witness.confirm: `disputed`."""
+    assert witness.undecided(role(0))
+    await clock.advance(SETTLED)
+    witness.confirm(clock.now(), unanimous=False, agreed=True, disputed=True)
+    assert witness.undecided(role(0))
+    await clock.advance(SPREAD)
+    witness.confirm(clock.now(), unanimous=False, agreed=True, disputed=True)
     assert not witness.undecided(role(0))
 
 

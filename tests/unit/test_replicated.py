@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
 
+from aiolock.backends import releases
 from aiolock.backends.base import Backend, Wake, resolve
 from aiolock.backends.replicated import ReplicatedBackend
 from aiolock.clock import SystemClock
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.manager import LockManager
-from aiolock.scripts.base import Call
+from aiolock.scripts import multi, once, queue
+from aiolock.scripts.base import Call, Ending
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import SCRIPTS, LockCalls
 from aiolock.scripts.outcomes import Granted, Released
@@ -41,6 +43,7 @@ class Side:
         if self.broken:
             raise BackendError("", "no server")
         self.open_now = True
+        self.reconnected = reconnected
 
     def run(self, call: Call[Any]) -> asyncio.Future[Any]:
         self.log.append(call)
@@ -256,3 +259,88 @@ def test_a_ttl_too_short_for_the_replicas() -> None:
 def test_memory_has_no_replicas(source: object) -> None:
     with pytest.raises(ConfigurationError, match="no replicas"):
         LockManager(cast(str, source), min_replicas=1)
+
+
+class Service:
+    """A backend whose server is replaced.
+
+    Attributes:
+        server: the one that answers.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[Call[Any]] = []
+        self.server = "old"
+        self.plain = Side(self.written)
+        self.backend = ReplicatedBackend(self.plain, Side(self.written), lambda: self.server)
+
+    async def released(self, owner: str, ending: Ending = "clean") -> None:
+        call = LockCalls(Keys("aiolock"), "n", 3_000).release(owner, 1000, 0, ending, False)
+        self.backend.post(call)
+        answer(call, RELEASED)
+
+    def connect(self, server: str) -> list[tuple[object, ...]]:
+        """Connect to a server; return what is written now."""
+        self.server, before = server, len(self.written)
+        self.plain.reconnected()
+        return [tuple(call.args) for call in self.written[before:]]
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    service = Service()
+    await service.backend.open(timeout=1.0, reconnected=lambda: None)
+    yield service
+    await service.backend.aclose()
+
+
+async def test_the_next_server_gets_the_latest_releases(service: Service) -> None:
+    """What the old one answered last may not have reached it. Kept by Releases.repeat."""
+    await service.released("m:1")
+    await service.released("m:2", "dirty")
+    assert service.connect("old") == []
+    first, second = service.connect("new")
+    assert (first[0], second[0], second[3]) == ("m:1", "m:2", "dirty")
+    answer(service.written[-2], RELEASED)
+    answer(service.written[-1], RELEASED)
+    assert service.connect("new") == []
+    assert len(service.connect("newest")) == 2
+
+
+async def test_only_what_was_released_is_told_again(service: Service) -> None:
+    """Kept by Releases.add: a release that failed is repeated by its maker."""
+    call = LockCalls(Keys("aiolock"), "n", 3_000).release("m:1", 1000, 0, "clean", False)
+    service.backend.post(call)
+    answer(call, BackendError("n", "away", transient=True))
+    assert service.connect("new") == []
+
+
+async def test_a_release_is_forgotten_in_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by Releases._age."""
+    monkeypatch.setattr(releases, "KEEP", 0.01)
+    await service.released("m:1")
+    kept = service.backend._releases
+    async with asyncio.timeout(20):
+        while kept._timer is not None:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)
+    assert service.connect("new") == []
+
+
+async def test_a_release_that_is_told_again_outlasts_its_connection(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And is given up after a while, with a warning. Kept by Releases._repeat."""
+    await service.released("m:1")
+    service.connect("new")
+    again = service.written[-1]
+    assert again.again()
+    answer(again, BackendError("n", "refused"))
+    assert "lock 'n' was released, but its new master could not be told" in caplog.text
+
+
+def test_which_scripts_end_an_owner() -> None:
+    """The next master gets these again; a late copy of another would do harm."""
+    families = {"lock": SCRIPTS, "multi": multi.SCRIPTS, "queue": queue.SCRIPTS, "once": once.SCRIPTS}
+    ends = {(family, script.name) for family, scripts in families.items() for script in scripts if script.ends}
+    assert ends == {("lock", "release"), ("multi", "release"), ("queue", "release")}
+    assert not multi.GIVE_BACK.ends

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,12 +16,13 @@ from ...scripts.base import Call
 from ...scripts.outcomes import awaits
 from ..base import Abilities, Wake
 from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
+from ..releases import Releases
 from ..spread import spread
 from .node import Node, NodeBackend
 from .router import Router
 from .slots import slot_of
 from .subscription import Subscription
-from .topology import Topology
+from .topology import HEAD_START, Topology
 from .watch import Watch
 
 R = TypeVar("R")
@@ -79,6 +80,7 @@ class ClusterBackend:
         self._subscriptions: dict[str, Subscription] = {}
         self._managers: dict[str, Subscription] = {}  # those without a hash tag
         self._watch = Watch(self._moved)
+        self._releases = Releases(self._owner, self.post)
         self._reconnected: Callable[[], None] = _nothing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed: asyncio.Future[None] | None = None
@@ -114,8 +116,9 @@ class ClusterBackend:
         self._router = Router(self._make, self._seeds.remap, self._topology.refresh, self._verify, self._joined, needed)
         self._router.learn(known)
         self._topology.begin(self._router)
-        masters = sorted({owner for owner in known.owners if owner is not None})
-        self._home = answered if answered in masters else random.choice(masters)
+        masters = list({owner for owner in known.owners if owner is not None})
+        random.shuffle(masters)
+        self._homes = sorted(masters, key=lambda master: master != answered)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
@@ -130,15 +133,14 @@ class ClusterBackend:
         if call.parts:
             spread(call, self.post)
             return
-        key = call.keys[0]
         call.script = call.script.sharded if self._replicas is None else call.script.replicated
-        call.settle = partial(self._settled, key, call.settle)
         router = self._router
         if router is None:
             asyncio.get_running_loop().call_soon(call.end, self._closed_error(call.name))
             return
         self._topology.watch()
-        slot = slot_of(key)
+        slot = slot_of(call.keys[0])
+        call.settle = partial(self._settled, call, router.owners[slot], call.settle)
         node = router.serving(slot)
         if node is not None:
             node.post(call)
@@ -158,12 +160,22 @@ class ClusterBackend:
             self._follow(subscription)
             return subscription.future
         self._managers[channel] = subscription
-        if not any(router.used()):
-            router.use(router.node(self._home))
         for node in router.used():
             subscription.join(node)
         self._watch_all(channel)
+        if not any(router.used()):
+            self._try_homes(subscription, iter(self._homes))
         return subscription.future
+
+    def _try_homes(self, subscription: Subscription, homes: Iterator[Address]) -> None:
+        """Listen on one master, and on the next if it does not answer soon: it may be dead, and not replaced yet."""
+        home = next(homes, None)
+        if self._router is None or home is None or subscription.future.done():
+            return
+        node = self._router.node(home)
+        if not node.used:
+            self._router.use(node)
+        asyncio.get_running_loop().call_later(HEAD_START, self._try_homes, subscription, homes)
 
     def unsubscribe(self, channel: str) -> None:
         """See `Backend.unsubscribe`."""
@@ -192,6 +204,7 @@ class ClusterBackend:
                 finished = True
             finally:
                 self._router = self._loop = None
+                self._releases.clear()
                 for subscription in self._subscriptions.values():
                     subscription.fail(self._closed_error(""))
                     subscription.sharded.end()
@@ -207,19 +220,25 @@ class ClusterBackend:
     async def _forget(self, router: Router) -> None:
         """Its loop was closed before it was: nothing of it runs any more, and no one waits."""
         self._router = self._loop = self._closed = None
+        self._releases.clear()
         self._topology.forget()
         self._subscriptions.clear()
         self._managers.clear()
         for node in router.used():
             await node.backend.aclose()
 
-    def _settled(self, key: str, told: Callable[[Any], None] | None, result: object) -> None:
+    def _settled(self, call: Call[Any], owner: Node | None, told: Callable[[Any], None] | None, result: object) -> None:
         try:
             if told is not None:
                 told(result)
         finally:
-            if awaits(result):
-                (self._companion or self)._attend(key)
+            if call.script.ends and self._router is not None:
+                self._releases.add(call, result, owner)
+            elif awaits(result):
+                (self._companion or self)._attend(call.keys[0])
+
+    def _owner(self, call: Call[Any]) -> Node | None:
+        return None if self._router is None else self._router.owners[slot_of(call.keys[0])]
 
     def _attend(self, key: str) -> None:
         """The manager waits for what happens to `key`."""
@@ -251,6 +270,8 @@ class ClusterBackend:
                 self._router.use(node)
 
     def _joined(self, node: Node | None) -> None:
+        if node is None:
+            self._releases.repeat()
         if self._companion is not None and node is not None:
             self._companion._listen(node.address)
         for subscription in list(self._subscriptions.values()):

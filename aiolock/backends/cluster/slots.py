@@ -50,6 +50,11 @@ class SlotMap(NamedTuple):
         """Whether the rest of the cluster would say the same, for all that this node knows."""
         return not self.isolated and any(self.owners)
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """What it calls the nodes that it knows; each is in one cluster only, and keeps its id at a new address."""
+        return self.members or frozenset(claim.id for claim in self.claims.values() if claim.id)
+
 
 def tag_of(key: str) -> str | None:
     """Return the part of a key that decides its slot, if it is only a part."""

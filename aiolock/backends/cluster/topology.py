@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ...clock import format_seconds
@@ -59,6 +59,8 @@ class Topology:
         self._seeds = seeds
         self._timeout = timeout
         self._nodes: frozenset[Address] = frozenset()
+        self._ids: frozenset[str] = frozenset()  # of the cluster's nodes
+        self._strangers: frozenset[Address] = frozenset()  # that answered for another cluster when it was last asked
         self._worker: Worker[None] | None = None
         self._told: Wants | None = None
         self._asked = False  # for a newer map than that which is on its way
@@ -73,6 +75,7 @@ class Topology:
             BackendError: no node answers, or none serves any slot.
             ConfigurationError: a server is not part of a cluster, or does not suit.
         """
+        self._ids = frozenset()
         try:
             async with asyncio.timeout(timeout):
                 known, answered = await self._ask(_equally)
@@ -188,6 +191,7 @@ class Topology:
         asking: dict[asyncio.Task[SlotMap], Source] = {}
         asked = [] if kept is None else [kept]
         best: tuple[SlotMap, Source] | None = None
+        strange: dict[Address, tuple[SlotMap, Source]] = {}
         try:
             while addresses or asking:
                 if addresses:
@@ -206,10 +210,16 @@ class Topology:
                     except AiolockError as error:
                         failures[source.address] = error
                         continue
-                    if best is None or known.reliable:
+                    if self._ids and known.ids.isdisjoint(self._ids):
+                        strange[source.address] = known, source
+                    elif best is None or known.reliable:
                         best = known, source
                 if best is not None and best[0].reliable:
                     break
+            self._complain(strange)
+            given = [address for address in self._seeds.addresses if address in strange]
+            if best is None and 2 * len(given) > len(self._seeds.addresses):
+                best = strange[given[0]]  # it was set up anew
         finally:
             self._source = None if best is None else best[1]
             for task in asking:
@@ -222,10 +232,17 @@ class Topology:
                     if source is not self._source:
                         source.drop()
         if best is None:
+            for address in strange:
+                failures[address] = BackendError("", "it is part of another cluster", transient=True)
             raise _failure(failures)
         known, source = best
-        self._nodes = known.nodes
+        self._nodes, self._ids = known.nodes, known.ids
         return known, source.address
+
+    def _complain(self, strange: Iterable[Address]) -> None:
+        for address in set(strange) - self._strangers:
+            logger.warning("%s answers for another cluster: it is ignored; leave it out of the URLs", address)
+        self._strangers = frozenset(strange)
 
 
 def _equally(address: Address) -> int:

@@ -27,6 +27,7 @@ class Report(NamedTuple):
         replicas: how many replicas it has, connected or not.
         others: how many Sentinels there are beside this one.
         failing_over: this Sentinel replaces the master at the moment.
+        sentinel: where it is.
     """
 
     master: Address
@@ -34,6 +35,7 @@ class Report(NamedTuple):
     replicas: int
     others: int
     failing_over: bool
+    sentinel: str
 
 
 class Sentinels:
@@ -125,7 +127,7 @@ class Sentinels:
             transient = isinstance(failure, BackendError) and failure.transient
             return BackendError("", f"the Sentinel at {connector.address} does not answer: {failure}", transient)
         if isinstance(address, list) and not isinstance(state, ErrorReply):
-            return _report(address, _fields(state))
+            return _report(connector.address, address, _fields(state))
         if address is None or "No such master" in str(state):
             return ConfigurationError(
                 "", f"the Sentinel at {connector.address} knows no master {self.service!r}: check service="
@@ -140,13 +142,14 @@ def _results(tasks: Iterable[asyncio.Future[Report | AiolockError]]) -> list[Rep
     return [task.result() for task in tasks if task.done() and not task.cancelled()]
 
 
-def _report(address: list[bytes], state: dict[bytes, bytes]) -> Report:
+def _report(sentinel: str, address: list[bytes], state: dict[bytes, bytes]) -> Report:
     return Report(
         Address(address[0].decode(), int(address[1])),
         int(state.get(b"config-epoch", 0)),
         int(state.get(b"num-slaves", 0)),
         int(state.get(b"num-other-sentinels", 0)),
         b"failover_in_progress" in state.get(b"flags", b""),
+        sentinel,
     )
 
 

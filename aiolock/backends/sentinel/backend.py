@@ -91,7 +91,7 @@ class SentinelBackend(ReplicatedBackend):
                 checked, clock=clock, request_timeout=request_timeout, replicas=replicas or witness, tell=tell
             ),
         )
-        super().__init__(*self._backends)
+        super().__init__(*self._backends, lambda: plain.at)
 
     def __repr__(self) -> str:
         return f"<SentinelBackend {self.address!r} master={self._master.address}>"
@@ -183,9 +183,11 @@ class SentinelBackend(ReplicatedBackend):
                 logger.debug("the Sentinels of %r do not say who the master is: %s", self.address, error)
             else:
                 agreeing = [report for report in reports if report.master == address == self._connectors[1].at]
-                everyone = 1 + max(report.others for report in reports)
+                everyone = 1 + max((report.others for report in agreeing), default=count)
                 unanimous = len(agreeing) >= everyone and not any(report.failing_over for report in agreeing)
-                self._witness.confirm(asked_at, unanimous, len(agreeing) >= min(everyone // 2 + 1, count))
+                disputed = any(report.master != address for report in reports)
+                agreed = len(agreeing) >= min(everyone // 2 + 1, count)
+                self._witness.confirm(asked_at, unanimous, agreed, disputed)
             if self._witness.since is not None:
                 await asyncio.sleep(_PAUSE)
 

@@ -41,7 +41,7 @@ class MasterConnector:
         reports = await self._sentinels.ask()
         address = self.at = self._master.choose(reports, len(self._sentinels.connectors))
         if self._witness is not None:
-            self._witness.begin(max(report.replicas for report in reports))
+            self._witness.begin(max((report.replicas for report in reports if report.master == address), default=0))
         link = await self._sentinels.server(address, self._pushes).connect()
         if self._master.address != address:
             link.reset()

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 from ...clock import Clock
 from ...errors import BackendError
+from ...log import Log
 from ..redis import Address, Report
+from .witness import SPREAD
 
-_HELLO = 3.0
-"""Seconds after which every Sentinel has told the others what it knows."""
+logger: Log = Log("aiolock.sentinel")
 
 
 class Master:
@@ -30,6 +31,7 @@ class Master:
         self._changed = changed
         self._left: Address | None = None
         self._until = 0.0
+        self._disputed: frozenset[Address] = frozenset()
         self.address: Address | None = None
         self.epoch: int = -1
 
@@ -44,29 +46,57 @@ class Master:
     def leave(self, address: Address) -> None:
         """A Sentinel has replaced the master there; the others hear of it within two seconds."""
         if address == self.address:
-            self._left, self._until = address, self._clock.now() + _HELLO
+            self._left, self._until = address, self._clock.now() + SPREAD
 
     def choose(self, reports: Sequence[Report], sentinels: int) -> Address:
         """Take note of what all say that answered, of so many.
 
-        The newest configuration counts: a majority of the Sentinels has agreed to each. An older one than was known,
-        or another server in the same one, counts only if a majority names it: they were set up anew.
+        Whom a majority names counts: of all, or of those that answer if these agree. So a Sentinel of other servers in
+        the list cannot lead away, and a new master counts once it is known to most, which takes a tenth of a second.
+        An older configuration than was known counts only if a majority names it, and no one knows the newer one: they
+        were set up anew.
 
         Raises:
-            BackendError: those that answer have an older configuration, or do not know yet.
+            BackendError: those that answer have an older configuration, disagree, or do not know yet.
         """
-        newest = max(report.epoch for report in reports)
-        named = Counter(report.master for report in reports if report.epoch == newest)
+        named = Counter(report.master for report in reports)
         address, votes = named.most_common(1)[0]
         agreed = votes * 2 > sentinels
-        if newest < self.epoch and not agreed:
-            raise BackendError("", "the Sentinels that answer only know an older master", transient=True)
-        if newest < self.epoch or (newest == self.epoch and agreed and address != self.address):
-            self.epoch = -1
-        self.learn(address, newest)
+        said = self._compare(reports)
+        if not agreed and len(named) > 1:
+            if self.address is None or self.address not in named:
+                raise BackendError("", said, transient=True)
+            address = self.address
+        epoch = max(report.epoch for report in reports if report.master == address)
+        if epoch >= self.epoch or not any(
+            report.master == self.address and report.epoch >= self.epoch for report in reports
+        ):
+            self._take(address, epoch, agreed)
         if self._left is not None and self._clock.now() < self._until:
             raise BackendError(
                 "", "the master was replaced, and the Sentinels that answer do not know it", transient=True
             )
         assert self.address is not None
         return self.address
+
+    def _take(self, address: Address, epoch: int, agreed: bool) -> None:
+        if epoch < self.epoch and not agreed:
+            raise BackendError("", "the Sentinels that answer only know an older master", transient=True)
+        if epoch < self.epoch or (epoch == self.epoch and agreed and address != self.address):
+            self.epoch = -1
+        self.learn(address, epoch)
+
+    def _compare(self, reports: Sequence[Report]) -> str:
+        """Say who names whom; and warn if they disagree though none is replacing the master."""
+        masters = sorted({report.master for report in reports})
+        each = [
+            f"{master} ({', '.join(report.sentinel for report in reports if report.master == master)})"
+            for master in masters
+        ]
+        said = f"the Sentinels disagree about the master: {' or '.join(each)}"
+        disputed = frozenset(masters) if len(masters) > 1 else frozenset()
+        if disputed - self._disputed and not any(report.failing_over for report in reports):
+            text = "%s; most of those that you listed decide. If this lasts, take out whoever watches other servers"
+            logger.warning(text, said)
+        self._disputed = disputed
+        return said

@@ -15,6 +15,8 @@ logger: Log = Log("aiolock.sentinel")
 
 SETTLED = 1.25
 """Seconds after a promotion in which all Sentinels hear of it: the one that ordered it asks every second."""
+SPREAD = 3.0
+"""Seconds in which every Sentinel has told the others what it knows: each does every two."""
 UNCONFIRMED = "the master has lost a replica, and the Sentinels have not said that it is still the master"
 _PAUSE_MS = 20
 
@@ -50,17 +52,17 @@ class Witness:
         self._expected = expected
         self.since = None
 
-    def confirm(self, asked_at: float, unanimous: bool, agreed: bool) -> None:
+    def confirm(self, asked_at: float, unanimous: bool, agreed: bool, disputed: bool) -> None:
         """The Sentinels were asked at this clock time, and named this master.
 
         Args:
             asked_at: clock time.
             unanimous: all did, and none of them is replacing it.
             agreed: a majority did.
+            disputed: one named another, and the others may not have heard of it.
         """
-        if self.since is not None and (
-            (unanimous and asked_at >= self.since) or (agreed and asked_at >= self.since + SETTLED)
-        ):
+        patience = 0.0 if unanimous else SPREAD if disputed else SETTLED
+        if self.since is not None and (unanimous or agreed) and asked_at >= self.since + patience:
             self._expected, self.since = self._counted, None
 
     def question(self, again: bool = False) -> bytes:

@@ -38,7 +38,12 @@ TRANSFER: Script[TransferOutcome] = Script(
     __name__, "transfer", twins.transfer, decode.transfer, no_grant, ("clock", "transfer_local", "transfer_pass", *JOIN)
 )
 RELEASE = Script(
-    __name__, "release", twins.release, decode.release, prelude=("release_free", "clock", "release_pass", *SETTLE)
+    __name__,
+    "release",
+    twins.release,
+    decode.release,
+    prelude=("release_free", "clock", "release_pass", *SETTLE),
+    ends=True,
 )
 NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, decode.nest, no_nesting, STATE)
 RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal, ("clock", "renew_one", "state"))

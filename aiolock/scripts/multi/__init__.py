@@ -41,13 +41,9 @@ ACQUIRE: Script[AcquireOutcome] = Script(
     no_grant,
     ("lock/clock", "acquire_free", *_of_lock(JOIN), "read", "take"),
 )
-RELEASE: Script[ReleaseOutcome] = Script(
-    __name__,
-    "release",
-    twins.release,
-    released,
-    prelude=("lock/clock", *_of_lock(SETTLE), "finish", "worse"),
-)
+FINISH = ("lock/clock", *_of_lock(SETTLE), "finish", "worse")
+RELEASE: Script[ReleaseOutcome] = Script(__name__, "release", twins.release, released, prelude=FINISH, ends=True)
+GIVE_BACK: Script[ReleaseOutcome] = Script(__name__, "release", twins.release, released, prelude=FINISH)
 NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, nested, no_nesting, (*_of_lock(STATE), "worse"))
 RENEW = Script(__name__, "renew", twins.renew, renewed, no_renewal, (*_of_lock(STATE), "worse"))
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=_of_lock(STATE))
@@ -160,21 +156,23 @@ class MultiCalls:
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         """Lower the owner's depth to `left`; at 0 it leaves all names and their queues."""
-        return self._release(owner, ttl_ms, left, ending, ttl_ms + GRACE_MS if tainted else 0)
+        return self._release(RELEASE, owner, ttl_ms, left, ending, ttl_ms + GRACE_MS if tainted else 0)
 
     def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
         """End what the owner has reserved, and leave all queues except that of the name `keep`.
 
         What it holds for good stays, so a late copy changes nothing. The answer means nothing.
         """
-        call = self._release(owner, ttl_ms, 0, "back", 0)
+        call = self._release(GIVE_BACK, owner, ttl_ms, 0, "back", 0)
         at = 1 + 3 * self.names.index(keep)
         call.keys = (*call.keys[:at], *call.keys[at + 3 :])
         return call
 
-    def _release(self, owner: str, ttl_ms: int, left: int, ending: str, dead_ms: int) -> Call[ReleaseOutcome]:
+    def _release(
+        self, script: Script[ReleaseOutcome], owner: str, ttl_ms: int, left: int, ending: str, dead_ms: int
+    ) -> Call[ReleaseOutcome]:
         args: tuple[Arg, ...] = (owner, ttl_ms + GRACE_MS, self._channel, ending, left, dead_ms)
-        return Call(self.name, RELEASE, (self._dead(owner), *self._keys), args)
+        return Call(self.name, script, (self._dead(owner), *self._keys), args)
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
         """Raise the depth of a hold in all names, and extend it."""

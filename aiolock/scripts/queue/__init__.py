@@ -32,7 +32,7 @@ ASK = (*BATCH, "ask")
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire_one, no_grant, ASK)
 REFRESH = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
-RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=NAME)
+RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=NAME, ends=True)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, NAME)
 RENEW = Script(__name__, "renew", twins.renew, lock.renew, no_renewal, BATCH)
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.force_release, prelude=NAME)

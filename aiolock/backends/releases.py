@@ -1,0 +1,85 @@
+"""The releases of the last seconds: whoever takes a master's place may not have them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import BackendError
+from ..log import Log
+from ..scripts.base import Call
+
+logger: Log = Log("aiolock.redis")
+
+KEEP = 3.0
+"""Seconds for which a release is kept, at most twice as long: an old master may answer until its clients have heard of
+the new one.
+"""
+
+
+class Releases:
+    """What servers have answered lately.
+
+    Without it a name that was released at an old master, after another was promoted, stays taken for its whole ttl.
+
+    Args:
+        server: who runs a request now; None if that is not known.
+        post: runs a request.
+    """
+
+    def __init__(self, server: Callable[[Call[Any]], object], post: Callable[[Call[Any]], None]) -> None:
+        self._server = server
+        self._post = post
+        self._recent: list[tuple[Call[Any], object]] = []
+        self._older: list[tuple[Call[Any], object]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, call: Call[Any], result: object, server: object) -> None:
+        """`call` has this result, and went to this server."""
+        if isinstance(result, BackendError):
+            return
+        if self._moved(call, server):
+            self._repeat(call)
+            return
+        self._recent.append((call, server))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(KEEP, self._age)
+
+    def repeat(self) -> None:
+        """Others may run requests now: send them what they may lack."""
+        kept, self._recent, self._older = [*self._older, *self._recent], [], []
+        for call, server in kept:
+            if self._moved(call, server):
+                self._repeat(call)
+            else:
+                self._recent.append((call, server))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._recent, self._older = [], []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _moved(self, call: Call[Any], server: object) -> bool:
+        now = self._server(call)
+        return now is not None and now != server
+
+    def _repeat(self, call: Call[Any]) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + KEEP
+        again = Call(call.name, call.script, call.keys, call.args, lambda: loop.time() < until)
+        again.settle = lambda result: _tell(call.name, result)
+        self._post(again)
+
+    def _age(self) -> None:
+        self._older, self._recent = self._recent, []
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(KEEP, self._age) if self._older else None
+
+
+def _tell(name: str, result: object) -> None:
+    if isinstance(result, BackendError):
+        text = "lock %r was released, but its new master could not be told; it expires by itself: %s"
+        logger.warning(text, name, result, extra={"lock_name": name})
