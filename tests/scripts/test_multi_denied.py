@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiolock.scripts.base import Call
-from aiolock.scripts.multi import SCRIPTS, renew
+from aiolock.scripts.multi import GIVE_BACK, SCRIPTS, renew
 from aiolock.scripts.outcomes import Failed, Granted, Kept, Queued, Released
 from tests.support.lock_calls import lasting
 from tests.support.multi import LIVENESS, Multi, Name, crash, granted, state, waiting
@@ -62,7 +62,7 @@ COMMANDS = sorted({word.lower() for script in SCRIPTS for word in re.findall(r"r
 
 
 def test_every_script_is_among_them() -> None:
-    assert {situation.call.script for situation in SITUATIONS.values()} == set(SCRIPTS)
+    assert {situation.call.script for situation in SITUATIONS.values()} == {*SCRIPTS, GIVE_BACK}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -116,8 +116,7 @@ def change(where: Where, name: str = NAME, keys: Keys = KEYS, **fields: object) 
     )
     assert fields.keys() <= parts.keys(), fields
     parts |= {field: str(value) for field, value in fields.items()}
-    kept = int(place.pttl(key))
-    place.set(key, " ".join(parts.values()), px=kept if kept > 0 else 24 * 3_600_000)
+    place.set(key, " ".join(parts.values()), px=24 * 3_600_000 + max(0, int(parts["expires"]) - _now_ms(place)))
 
 
 def held_names(where: Where) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..base import believable
-from ..keys import DIRTY_MS, GRACE_MS
+from ..keys import DIRTY_MS
 from ..store import Store, WrongType
 
 MOST_ENTRIES = 1000
@@ -63,6 +63,8 @@ class Name:
             raise WrongType
         self.holder, fence, before, depth, self.dirty, expires, self.metadata = state.groups()
         self.fence, self.before, self.depth, self.expires = int(fence), int(before), int(depth), int(expires)
+        if self.holder != "-" and not self.live:  # by another clock
+            self.expires = max(self.expires, self.now + store.pttl(self.key) - DIRTY_MS)
 
     @property
     def live(self) -> bool:
@@ -99,7 +101,7 @@ class Name:
         self.ended, self.holder, self.depth, self.expires, self.metadata = self.holder, "-", 0, 0, ""
 
     def write(self, px: int | None = None) -> None:
-        lasting = max(DIRTY_MS, self.expires - self.now + GRACE_MS)
+        lasting = DIRTY_MS + max(0, self.expires - self.now)
         facts = (self.holder, self.fence, self.before, self.depth, self.dirty, self.expires, self.metadata)
         self.store.set(self.key, " ".join(map(str, facts)), lasting if px is None else px)
 

@@ -8,11 +8,12 @@ if head and head ~= owner then
   local manager, last = string.match(head, '^[^:]*'), string.match(state, '^%S+ (%d+)')
   local known = string.match(redis.call('HGET', KEYS[3], manager) or '', '^(%d+)%+$')
   local left = (known or 0) - now
-  if left > 0 and left < 86340000 then
+  if left > 0 then
     local is_now = time[1] * 1000000 + time[2] > last + 1 -- as nearly always, and then the text is cheap
     local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', last + 1)
     local text, channel = head .. ' ' .. fence .. ' ' .. number .. ' 0 0 ' .. known .. ' ', ARGV[3] .. manager
-    if redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0 and not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
+    local px = string.format('%.0f', left + 86400000)
+    if redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0 and not redis.pcall('SET', KEYS[1], text, 'PX', px).err
       and redis.pcall('PUBLISH', channel, 'granted ' .. head .. ' ' .. fence .. ' 0 ' .. KEYS[1]) ~= 0 then
       redis.call('ZREM', KEYS[2], head)
       return 'released ' .. last

@@ -13,7 +13,7 @@ if type(state) == 'string' and string.sub(state, 1, #own) == own and ttl > 0 the
     if ARGV[4] ~= '' then metadata = ARGV[4] end
     if depth == '0' then depth = '1' end
     local left, text = expires - now, own .. before .. ' ' .. depth .. ' ' .. dirty .. string.format(' %.0f ', expires)
-    local px = left > 86340000 and string.format('%.0f', left + 60000) or '86400000'
+    local px = string.format('%.0f', left + 86400000)
     if not redis.pcall('SET', KEYS[1], text .. metadata, 'PX', px).err then return { left } end
   end
 end

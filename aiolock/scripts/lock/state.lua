@@ -1,12 +1,14 @@
--- state: a name as a table: what its state says, and how that changes. Follows clock.
--- KEYS    state; KEYS[at]
--- A name is `live` while a hold on it lasts. `text` is the answer of GET. Numbers stay text, except `expires`.
+-- state: a name as a table: what its state says, and how that changes. Follows clock. KEYS[at] is its key.
+-- A name is `live` while a hold on it lasts. `text` is the answer of GET. Numbers stay text, except `expires`: when the
+-- hold ends by the clock that it was written by. The key lasts a day longer, by that of whoever has it now.
 -- If a command is denied: a write raises, and the state is as it was.
 local function read(at, text)
   local name = { at = at }
   name.holder, name.fence, name.before, name.depth, name.dirty, name.expires, name.metadata =
     string.match(text or '- 0 0 0 0 0 ', '^(%S+) (%d+) (%d+) (%d+) (%d) (%d+) (.*)$')
   name.expires = tonumber(name.expires or error('WRONGTYPE the key holds text that is no state of a lock'))
+  local left = name.holder ~= '-' and name.expires <= now and tonumber(redis.pcall('PTTL', KEYS[at])) or 0
+  if left > 86400000 then name.expires = now + left - 86400000 end
   name.live = name.expires > now
   return name
 end
@@ -15,13 +17,13 @@ local function vacate(name, dirty)
   name.dirty = dirty or (name.holder ~= '-' and name.depth ~= '0' and '1') or name.dirty
   name.ended, name.holder, name.depth, name.expires, name.metadata, name.live = name.holder, '-', '0', 0, '', false
 end
-local function write(name, px)
-  local n, expires = name, string.format('%.0f', name.expires)
-  local text = table.concat({ n.holder, n.fence, n.before, n.depth, n.dirty, expires, n.metadata }, ' ')
-  px = string.format('%.0f', px or math.max(86400000, name.expires - now + 60000))
-  if redis.pcall('SET', KEYS[name.at], text, 'PX', px).err then
-    redis.call('PEXPIRE', KEYS[name.at], px) -- at the memory limit only the first write of a script is refused
-    redis.call('SET', KEYS[name.at], text, 'PX', px)
+local function write(n, px)
+  local text = { n.holder, n.fence, n.before, n.depth, n.dirty, string.format('%.0f', n.expires), n.metadata }
+  text, px = table.concat(text, ' '), string.format('%.0f', px or 86400000 + math.max(0, n.expires - now))
+  if redis.pcall('SET', KEYS[n.at], text, 'PX', px).err then
+    -- At the memory limit only the first write of a script is refused: one that changes nothing.
+    redis.call('PEXPIRE', KEYS[n.at], string.format('%.0f', redis.call('PTTL', KEYS[n.at])))
+    redis.call('SET', KEYS[n.at], text, 'PX', px)
   end
 end
 -- Gives a free name to an owner. Its fence is minted once, however many are tried. `number`: its queue number, which

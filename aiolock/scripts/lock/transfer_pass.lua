@@ -11,7 +11,7 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
   local left, ms, us = (known or 0) - now, math.max(60000, 20 * ARGV[9]), time[1] * 1000000 + time[2]
   local fence = math.max(ARGV[2], tonumber(ARGV[5]) < 2 ^ 53 and ARGV[5] or 0) + 1 -- no fence is greater
   local place = math.max(last + 1, us)
-  if left > 0 and left < 86340000 and math.floor(last / ms / 250) == math.floor(place / ms / 250) then
+  if left > 0 and math.floor(last / ms / 250) == math.floor(place / ms / 250) then
     local clock = string.format('%s%06d', time[1], time[2]) -- cheap text, as nearly always
     fence = us > fence and clock or string.format('%.0f', fence)
     local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')
@@ -19,7 +19,7 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
     local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 ' .. dirty .. ' ' .. known .. ' '
     local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. dirty .. ' ' .. KEYS[1]
     if redis.pcall('PUBSUB', 'NUMSUB', ARGV[8] .. manager)[2] ~= 0
-      and not redis.pcall('SET', KEYS[1], text, 'PX', '86400000').err
+      and not redis.pcall('SET', KEYS[1], text, 'PX', string.format('%.0f', left + 86400000)).err
       and redis.pcall('PUBLISH', ARGV[8] .. manager, told) ~= 0 then
       local alone, lives = last == number, string.format('%.0f', now + ARGV[9]) .. (ARGV[10] == '1' and '+' or '')
       if redis.call('HSET', alive, string.match(next, '^[^:]*'), lives) == 1 or alone then

@@ -15,12 +15,13 @@ for i, state in ipairs(states) do
   local holder, last, depth, dirty, expires = '-', '0', '0', '0', '0'
   if state then holder, last, depth, dirty, expires = string.match(state, '^(%S+) (%d+) %d+ (%d+) (%d) (%d+) ') end
   busy = busy or tonumber(expires) > now
+    or holder ~= '-' and redis.call('PTTL', KEYS[3 * i - 1]) > 86400000 -- see lock/state
   parts[i], least = { last, holder ~= '-' and depth ~= '0' and '1' or dirty }, math.max(least, last)
 end
 if not busy then
   local is_now = time[1] * 1000000 + time[2] > least + 1 -- as nearly always, and then the text is cheap
   local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', least + 1)
-  local px, abandoned = ttl > 86340000 and string.format('%.0f', ttl + 60000) or '86400000', '0'
+  local px, abandoned = string.format('%.0f', ttl + 86400000), '0'
   for i, part in ipairs(parts) do
     local text = string.format('%s %s %s 1 %s %.0f ', owner, fence, part[1], part[2], now + ttl)
     redis.call('SET', KEYS[3 * i - 1], text .. ARGV[4], 'PX', px)
