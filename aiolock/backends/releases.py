@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import BackendError
@@ -34,10 +35,15 @@ class Releases:
         self._recent: list[tuple[Call[Any], object]] = []
         self._older: list[tuple[Call[Any], object]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        """Servers can be reached from now on."""
+        self._over = False
 
     def add(self, call: Call[Any], result: object, server: object) -> None:
         """`call` has this result, and went to this server."""
-        if isinstance(result, BackendError):
+        if isinstance(result, BackendError) or self._over:
             return
         if self._moved(call, server):
             self._repeat(call)
@@ -55,9 +61,9 @@ class Releases:
             else:
                 self._recent.append((call, server))
 
-    def clear(self) -> None:
+    def end(self) -> None:
         """Forget all."""
-        self._recent, self._older = [], []
+        self._over, self._recent, self._older = True, [], []
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -70,16 +76,15 @@ class Releases:
         loop = asyncio.get_running_loop()
         until = loop.time() + KEEP
         again = Call(call.name, call.script, call.keys, call.args, lambda: loop.time() < until)
-        again.settle = lambda result: _tell(call.name, result)
+        again.settle = partial(self._repeated, call.name)
         self._post(again)
+
+    def _repeated(self, name: str, result: object) -> None:
+        if isinstance(result, BackendError) and not self._over:
+            text = "lock %r was released, but its new master could not be told; it expires by itself: %s"
+            logger.warning(text, name, result, extra={"lock_name": name})
 
     def _age(self) -> None:
         self._older, self._recent = self._recent, []
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(KEEP, self._age) if self._older else None
-
-
-def _tell(name: str, result: object) -> None:
-    if isinstance(result, BackendError):
-        text = "lock %r was released, but its new master could not be told; it expires by itself: %s"
-        logger.warning(text, name, result, extra={"lock_name": name})

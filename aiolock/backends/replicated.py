@@ -120,6 +120,7 @@ class ReplicatedBackend:
         until = self.clock.now() + timeout
         self._lanes = {}
         self._closing = False
+        self._releases.begin()
         await self._plain.open(timeout=timeout, reconnected=partial(self._resumed, reconnected), needed=needed)
         try:
             await self._checked.open(timeout=max(0.0, until - self.clock.now()), reconnected=reconnected, needed=needed)
@@ -187,13 +188,15 @@ class ReplicatedBackend:
     async def aclose(self) -> None:
         """See `Backend.aclose`. The plain side goes last: an undo may have to wait for what it undoes."""
         self._closing = True
-        self._releases.clear()
         try:
             await self._checked.aclose()
         except BaseException:
             await _close_at_once(self._plain)
             raise
-        await self._plain.aclose()
+        else:
+            await self._plain.aclose()
+        finally:
+            self._releases.end()
 
 
 async def _close_at_once(backend: Backend) -> None:

@@ -1,4 +1,4 @@
-"""What a hold is worth when its key has moved to a server with another clock: a slot was moved, or a backup restored."""
+"""What a hold is worth once its key is on a server with another clock: a slot was moved, or a backup restored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from aiolock.scripts import multi
 from aiolock.scripts.keys import DIRTY_MS
-from aiolock.scripts.outcomes import Granted, Kept, Queued, Refused, Released
+from aiolock.scripts.outcomes import Granted, Kept, Queued, Refused, Released, Renewed
 from tests.support.lock_calls import FENCE, HIGH, LIVENESS, TTL, Lock, change, state
 from tests.support.scripting import KEYS, Side
 
@@ -54,7 +54,7 @@ def test_its_holder_goes_on(side: Side) -> None:
     assert isinstance(answer, Granted)
     assert close(answer.pttl)
     assert isinstance(side.run(NAME.nest("m:1", FENCE, 1000, 2)), Kept)
-    assert side.run(NAME.renew_many([NAME.renewal("m:1", FENCE, TTL)])) == [TTL]
+    assert side.run(NAME.renew_many([NAME.renewal("m:1", FENCE, TTL)])) == [Renewed(TTL)]
     assert state(side, NAME).live
     assert side.run(NAME.release("m:1", TTL, 0, "clean", False)) == Released(FENCE)
 

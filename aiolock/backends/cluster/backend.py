@@ -113,6 +113,7 @@ class ClusterBackend:
         except BaseException:
             self._loop = None
             raise
+        self._releases.begin()
         self._router = Router(self._make, self._seeds.remap, self._topology.refresh, self._verify, self._joined, needed)
         self._router.learn(known)
         self._topology.begin(self._router)
@@ -204,7 +205,7 @@ class ClusterBackend:
                 finished = True
             finally:
                 self._router = self._loop = None
-                self._releases.clear()
+                self._releases.end()
                 for subscription in self._subscriptions.values():
                     subscription.fail(self._closed_error(""))
                     subscription.sharded.end()
@@ -220,7 +221,7 @@ class ClusterBackend:
     async def _forget(self, router: Router) -> None:
         """Its loop was closed before it was: nothing of it runs any more, and no one waits."""
         self._router = self._loop = self._closed = None
-        self._releases.clear()
+        self._releases.end()
         self._topology.forget()
         self._subscriptions.clear()
         self._managers.clear()
