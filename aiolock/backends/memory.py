@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import warnings
 from collections.abc import Callable
@@ -94,18 +95,20 @@ class MemoryBackend:
         loop = self._running()
 
         def deliver(payload: str) -> None:
-            loop.call_soon(self._deliver, channel, payload)
+            call_in(loop, self._deliver, channel, payload)
 
         self._wakes[channel] = wake
         self._deliveries[channel] = deliver
-        self.store.subscribe(channel, deliver)
+        with self.store.mutex:
+            self.store.subscribe(channel, deliver)
         future: asyncio.Future[None] = loop.create_future()
         loop.call_soon(self._confirm, channel, wake, future)
         return future
 
     def unsubscribe(self, channel: str) -> None:
         if self._wakes.pop(channel, None) is not None:
-            self.store.unsubscribe(channel, self._deliveries.pop(channel))
+            with self.store.mutex:
+                self.store.unsubscribe(channel, self._deliveries.pop(channel))
 
     async def aclose(self) -> None:
         for channel in list(self._wakes):
@@ -119,7 +122,8 @@ class MemoryBackend:
         call.writes += 1
         call.sent_at = self.clock.now()
         try:
-            reply = call.script.twin(self.store, call.keys, [str(arg) for arg in call.args])
+            with self.store.mutex:
+                reply = call.script.twin(self.store, call.keys, [str(arg) for arg in call.args])
         except WrongType as error:
             refusal = BackendError(call.name, f"the key of {call.name!r} holds another type: {error}; use another name")
             refusal.__cause__ = error
@@ -144,6 +148,15 @@ class MemoryBackend:
     def _running(self) -> asyncio.AbstractEventLoop:
         assert self._loop is not None, "open() comes first"
         return self._loop
+
+
+def call_in(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+    """Call back in the loop's next turn; from any thread. Nothing happens if the loop was closed."""
+    if asyncio._get_running_loop() is loop:
+        loop.call_soon(callback, *args)
+    else:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback, *args)
 
 
 def finish(call: Call[R], future: asyncio.Future[R], result: R | BackendError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from math import inf
@@ -49,10 +50,14 @@ class Store:
 
     Args:
         wall_us: the server's wall clock, in microseconds since the epoch.
+
+    Attributes:
+        mutex: whoever has it runs a script alone, if loops in several threads share the store.
     """
 
     def __init__(self, wall_us: Callable[[], int]) -> None:
         self.wall_us = wall_us
+        self.mutex: threading.RLock = threading.RLock()
         self._values: dict[str, str | dict[str, str] | Scores] = {}
         self._expiries: dict[str, int] = {}
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}

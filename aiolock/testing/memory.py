@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
@@ -35,7 +36,8 @@ HOUR_MS = 3_600_000
 class MemoryBackend(PlainMemoryBackend):
     """A server for tests: `LockManager(MemoryBackend())`.
 
-    You change locks by name, you move time with `backend.clock`, and nothing happens by itself.
+    You change locks by name, you move time with `backend.clock`, and nothing happens by itself. All of that works in
+    any thread: beside `aiolock.sync`, or a `TestClient`, whose event loop has a thread of its own.
 
     Args:
         peer: a backend whose store and clock this one shares, as another process would.
@@ -108,34 +110,37 @@ class MemoryBackend(PlainMemoryBackend):
             The thief's fence. No one is told; the holder finds out at its next renewal.
         """
         calls, stolen = self._calls(name, kind), 0
-        for number, (owner, fence) in enumerate(self._holders(name, kind).items(), 1):
-            moved = self._execute(calls.resume(owner, fence, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
-            assert isinstance(moved, Granted)
-            stolen = moved.fence
-        if not stolen:
-            grant = self._execute(calls.acquire(f"{THIEF}0", HOUR_MS, 0, "a thief"))
-            assert isinstance(grant, Granted)
-            stolen = grant.fence
+        with self.store.mutex:
+            for number, (owner, fence) in enumerate(self._holders(name, kind).items(), 1):
+                moved = self._execute(calls.resume(owner, fence, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
+                assert isinstance(moved, Granted)
+                stolen = moved.fence
+            if not stolen:
+                grant = self._execute(calls.acquire(f"{THIEF}0", HOUR_MS, 0, "a thief"))
+                assert isinstance(grant, Granted)
+                stolen = grant.fence
         return stolen
 
     def give_back(self, name: str, kind: Kind = "lock") -> None:
         """Release the thief's hold of `name`; waiters are told."""
         calls = self._calls(name, kind)
-        for owner in self._holders(name, kind):
-            if owner.startswith(THIEF):
-                self._execute(calls.release(owner, HOUR_MS, 0, "clean", False))
+        with self.store.mutex:
+            for owner in self._holders(name, kind):
+                if owner.startswith(THIEF):
+                    self._execute(calls.release(owner, HOUR_MS, 0, "clean", False))
 
     def expire(self, name: str, kind: Kind = "lock") -> None:
         """Let every hold of `name` expire now. No one is told, as on a real server."""
-        if kind == "lock":
-            found = self._lock(name)
-            if found.live:
-                found.vacate("1")
-                found.write()
-            return
-        _, order = self._keys.of(kind, name).queue
-        for owner in self._holders(name, kind):
-            self.store.zadd(order, 0, owner)
+        with self.store.mutex:
+            if kind == "lock":
+                found = self._lock(name)
+                if found.live:
+                    found.vacate("1")
+                    found.write()
+                return
+            _, order = self._keys.of(kind, name).queue
+            for owner in self._holders(name, kind):
+                self.store.zadd(order, 0, owner)
 
     def _holders(self, name: str, kind: Kind) -> dict[str, int]:
         """Return who holds it, and with which fence."""
@@ -156,7 +161,8 @@ class MemoryBackend(PlainMemoryBackend):
 
     def flush(self) -> None:
         """Delete every key: FLUSHALL, or a restart without persistence."""
-        self.store.flush()
+        with self.store.mutex:
+            self.store.flush()
 
     # What happens to the connection.
 
@@ -168,7 +174,7 @@ class MemoryBackend(PlainMemoryBackend):
             yield
         finally:
             self._away = False
-            self._reconnect()
+            self._on_loop(self._reconnect)
 
     def fail_next(self, lost: Lost = "reply") -> None:
         """Make the connection die on the next call.
@@ -205,6 +211,23 @@ class MemoryBackend(PlainMemoryBackend):
             self._reconnected()
         for wake in list(self._wakes.values()):
             self._running().call_soon(wake, None)
+
+    def _on_loop(self, change: Callable[[], None]) -> None:
+        """Return when `change` was done, in the thread of the loop."""
+        loop = self._loop
+        if loop is None or not loop.is_running() or asyncio._get_running_loop() is loop:
+            change()
+            return
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                change()
+            finally:
+                done.set_result(None)
+
+        loop.call_soon_threadsafe(run)
+        done.result()
 
     def _execute(self, call: Call[R]) -> R | BackendError:
         self.calls.append(call.script.name)
