@@ -106,10 +106,16 @@ async def test_a_script_is_one_step_for_all_threads() -> None:
     """As on a server. Kept by MemoryBackend._execute."""
     entered = list[bool]()
 
+    def enter() -> bool:
+        if not store.mutex.acquire(blocking=False):
+            return False
+        store.mutex.release()
+        return True
+
     def wall_us() -> int:
         """The server's clock, which scripts read: while one does, a thread tries to run another."""
         with ThreadPoolExecutor(1) as pool:
-            entered.append(pool.submit(store.mutex.acquire, blocking=False).result(60))
+            entered.append(pool.submit(enter).result(60))
         return 1_750_000_000_000_000
 
     store = Store(wall_us)
