@@ -45,13 +45,10 @@ def replicas_of(
     Raises:
         ConfigurationError: a number that cannot work.
     """
+    seconds = check_duration("", "replica_timeout", timeout, least=0.001)
     if least is None:
         return None
-    replicas = Replicas(
-        check_least("min_replicas", least, 1),
-        check_duration("", "replica_timeout", timeout, least=0.001),
-        f"{namespace}:replicated",
-    )
+    replicas = Replicas(check_least("min_replicas", least, 1), seconds, f"{namespace}:replicated")
     check_replica_timeout("", replicas.timeout, ttl)
     if replicas.timeout > request_timeout / 2:
         raise ConfigurationError(

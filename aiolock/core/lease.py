@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from ..clock import format_seconds, in_seconds
+from ..clock import format_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..events import Released
 from ..scripts.base import Ending
@@ -19,7 +19,7 @@ from .guard import Guard, running_task
 from .hold import Block, Hold
 from .kinds import KINDS
 from .owner import Owner
-from .policy import check_part, check_ttl, milliseconds
+from .policy import check_duration, check_part, check_ttl, milliseconds
 from .process import Process
 from .release import ReleaseResult
 from .releasing import Releasing
@@ -125,9 +125,11 @@ class Lease:
         Raises:
             LockLost: it is already lost, or has less time left (then for EXPIRED, and the lease itself lives on).
             NotOwned: it was released or detached.
+            ConfigurationError: not a number of seconds, or less than 0.
         """
+        seconds = check_duration(self.name, "ensure()", seconds)
         self._check_valid()
-        left, seconds = self.remaining(), in_seconds(seconds)
+        left = self.remaining()
         if left < seconds or not left:
             raise LockLost(
                 self.name,

@@ -100,6 +100,13 @@ def check_ttl(name: str, value: object) -> float:
     return ttl
 
 
+def check_flag(name: str, option: str, value: object) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(name, f"{_of(name, option)} must be True or False, not {value!r}")
+    return value
+
+
 def check_least(option: str, value: object, least: int) -> int:
     """Return `value` if it is a whole number from `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -20,7 +20,7 @@ from ..core.policy import Policy, check_timeout
 from ..core.refusal import Refusal
 from ..core.releasing import Releasing
 from ..core.runtime import Runtime
-from ..errors import NotOwned
+from ..errors import ConfigurationError, NotOwned
 from ..log import Log
 from .options import Default
 
@@ -109,6 +109,10 @@ class Primitive:
         limit = self._policy.acquire_timeout
         if not isinstance(timeout, Default):
             limit = check_timeout(self.name, "timeout", timeout)
+        if owner is not None and not isinstance(owner, Owner):
+            raise ConfigurationError(
+                self.name, f"the owner of lock {self.name!r} must be that of a lease, not {owner!r}"
+            )
 
         async def acquire() -> Lease:
             sharing = None if owner is None else owner._hold

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final, NoReturn, TypedDict
 
-from ..core.policy import Policy, check_duration, check_margin, check_metadata, check_timeout, check_ttl
+from ..core.policy import Policy, check_duration, check_flag, check_margin, check_metadata, check_timeout, check_ttl
 
 
 class Default:
@@ -93,9 +93,9 @@ def policy_of(name: str, default: Policy, margin: float | timedelta | None, opti
         acquire_timeout=default.acquire_timeout
         if isinstance(limit, Default)
         else check_timeout(name, "acquire_timeout", limit),
-        renew=default.renew if renew is None else bool(renew),
+        renew=default.renew if renew is None else check_flag(name, "renew", renew),
         max_hold=None if max_hold is None else check_duration(name, "max_hold", max_hold, least=0.001),
-        cancel_on_loss=bool(options.get("cancel_on_loss", True)),
+        cancel_on_loss=check_flag(name, "cancel_on_loss", options.get("cancel_on_loss", True)),
         metadata=check_metadata(name, options.get("metadata")),
     )
 

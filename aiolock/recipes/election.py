@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -17,6 +16,7 @@ from ..core.poll import Poll
 from ..errors import BackendError, ConfigurationError, LockLost, LossReason
 from ..log import Log
 from ..primitives.lock import Lock, LockInfo
+from .function import check_takes
 from .tenure import Tenure
 
 T = TypeVar("T")
@@ -195,16 +195,7 @@ class Election:
     def _check(self, fn: Callable[[Lease], Awaitable[object]]) -> None:
         """Raise at once what would end a term, perhaps hours later: a mistake in the code."""
         self._lock._runtime.binding.check(self.name)
-        try:
-            parameters = inspect.signature(fn)
-        except ValueError:  # of a builtin
-            return
-        try:
-            parameters.bind(None)
-        except TypeError as error:
-            raise TypeError(
-                f"a leader's function gets one argument, the term, but {fn!r} does not fit: {error}"
-            ) from None
+        check_takes(fn, "a leader's function", "the term")
 
     async def _contend(self, fn: Callable[[Lease], Awaitable[T]]) -> T:
         task = asyncio.current_task()

@@ -15,6 +15,7 @@ from ..core.policy import check_timeout
 from ..errors import ConfigurationError
 from ..log import Log
 from ..manager import LockManager
+from ..primitives.lock import Lock
 from ..primitives.options import DEFAULT, Default, LockOptions
 from .key import namer
 from .not_run import Unavailable
@@ -91,7 +92,9 @@ def exclusive(
         timeout: how many seconds `"wait"` waits before it raises `Busy`; None for no limit; by default the lock's
             `acquire_timeout`.
         outage: what a call does if Redis cannot be asked: `"raise"` raises `Unavailable`; `"run"` runs the function
-            without the lock, with a WARNING. That is for work that may run twice, but must not wait for Redis.
+            without the lock, with a WARNING. That is for work that may run twice, but must not wait for Redis. If a
+            `timeout` below the manager's `request_timeout` is over, and nothing says that Redis is away, another may
+            have the lock: it raises `Unavailable` all the same.
         options: as for `locks.lock()`.
 
     Returns:
@@ -155,7 +158,7 @@ def exclusive(
                     return None
                 guard = lease
             except Unavailable as error:
-                if outage == "raise":
+                if outage == "raise" or not _away(error, lock, busy, timeout):
                     raise
                 logger.warning("runs without lock %r: %s", lock.name, error, extra={"lock_name": lock.name})
             async with guard as held:  # nothing is awaited between the grant and this line
@@ -168,6 +171,16 @@ def exclusive(
         return call
 
     return decorate
+
+
+def _away(error: Unavailable, lock: Lock, busy: str, timeout: float | timedelta | Default | None) -> bool:
+    """Whether Redis is known to be away or to refuse, or was silent for a whole `request_timeout`.
+
+    If only a shorter timeout is over, another may have the lock.
+    """
+    limit = lock._policy.acquire_timeout if isinstance(timeout, Default) else check_timeout("", "timeout", timeout)
+    silent = busy != "wait" or not limit or limit >= lock._runtime.limits.request_timeout
+    return silent or error.__cause__ is not None
 
 
 def current_lease() -> Lease | None:

@@ -12,10 +12,9 @@ from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
 from ..backends.memory import MemoryBackend
-from ..clock import in_seconds
 from ..core.hold import Hold
 from ..core.lease import Lease
-from ..core.policy import milliseconds
+from ..core.policy import check_duration, milliseconds
 from ..errors import ConfigurationError, LockLost, NotOwned, note
 from ..primitives.rw_lock import FULL
 from ..scripts.base import Reply, Script
@@ -53,8 +52,8 @@ def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
             checked here and then sent as a plain command: enough for tests, but not atomic.
 
     Raises:
-        ConfigurationError: a lease that excludes no one (a semaphore's, a reader's); one of a quorum; a pipeline, a
-            blocking client, or one with another database.
+        ConfigurationError: no lease of an event loop; one that excludes no one (a semaphore's, a reader's), or of a
+            quorum; a pipeline, a blocking client, or one with another database.
 
     Cost: no I/O.
 
@@ -63,6 +62,8 @@ def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
             orders = guard(lease, client)
             await orders.hset("{order:42}:state", {"paid": 1})
     """
+    if not isinstance(lease, Lease):
+        raise ConfigurationError("", f"guard() needs the lease that `async with lock as lease:` gives, not {lease!r}")
     runtime, calls = lease._home.runtime, lease._calls
     runtime.backend.abilities.need_queues(lease.name, "guarded writes")
     if calls.kind not in ("lock", "multi") and not (calls.kind == "rw" and calls.weight >= FULL):
@@ -98,8 +99,9 @@ class GuardedWrites:
     - `LockLost`: the lease was lost, and nothing was written. If it was Redis that refused, a guarded block is
       cancelled, as after every loss.
     - `NotOwned`: the lease was released or detached; or it waited for a condition before this write had its turn.
-    - `ConfigurationError`: the client is of another server; a command has too many arguments; or in a cluster, a key is
-      not in the lock's slot: give it the lock's name in braces, as `{order:42}:state`. Nothing was written.
+    - `ConfigurationError`: a ttl that cannot be; the client is of another server; a command has too many arguments; or
+      in a cluster, a key is not in the lock's slot: give it the lock's name in braces, as `{order:42}:state`. Nothing
+      was written.
     - `BackendError`: Redis refused the write, and could not be asked why. Nothing was written.
     - What your client raises, such as `redis.exceptions.ResponseError` for a key of another type.
 
@@ -114,8 +116,8 @@ class GuardedWrites:
         self._permit: Permit = _permit(lease)
 
     async def set(self, key: str | bytes, value: Word, *, ttl: float | timedelta | None = None) -> None:
-        """Set a key; `ttl` is seconds until it expires."""
-        await self.write(("SET", key, value) if ttl is None else ("SET", key, value, "PX", _ms(ttl)))
+        """Set a key; `ttl` is seconds until it expires, from 0.001."""
+        await self.write(("SET", key, value) if ttl is None else ("SET", key, value, "PX", self._ms(ttl)))
 
     async def delete(self, *keys: str | bytes) -> int:
         """Delete keys; return how many there were."""
@@ -139,8 +141,8 @@ class GuardedWrites:
         return entry.decode() if isinstance(entry, bytes) else str(entry)
 
     async def expire(self, key: str | bytes, ttl: float | timedelta) -> bool:
-        """Let a key expire after `ttl` seconds; return False if there is none."""
-        return await self._number("PEXPIRE", key, _ms(ttl)) == 1
+        """Let a key expire after `ttl` seconds, from 0.001; return False if there is none."""
+        return await self._number("PEXPIRE", key, self._ms(ttl)) == 1
 
     async def write(self, *commands: Sequence[Word]) -> list[object]:
         """Do several writes in one script: all or, if the lease no longer holds, none.
@@ -271,6 +273,9 @@ class GuardedWrites:
                     f"cannot write it: begin it with {tag!r}",
                 )
 
+    def _ms(self, ttl: float | timedelta) -> int:
+        return milliseconds(check_duration(self._lease.name, "guard()'s ttl", ttl, least=0.001))
+
     def __repr__(self) -> str:
         return f"<GuardedWrites of {self._lease!r}>"
 
@@ -290,7 +295,3 @@ def _script(script: Script[Verdict], lua: str) -> tuple[str, str]:
 
 def _flat(fields: Mapping[str, Word]) -> list[Word]:
     return [word for field in fields.items() for word in field]
-
-
-def _ms(ttl: float | timedelta) -> int:
-    return milliseconds(in_seconds(ttl))

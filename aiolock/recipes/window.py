@@ -18,6 +18,7 @@ from ..manager import LockManager
 from ..primitives.options import LockOptions
 from ..scripts.base import Call
 from ..scripts.once import KeptRun, OnceCalls
+from .function import check_takes
 from .not_run import before_it_runs
 
 T = TypeVar("T")
@@ -106,6 +107,8 @@ def once(
             print(f"{run.status} by {run.by}, {run.age:.0f} s ago")
         ```
     """
+    if not isinstance(locks, LockManager):
+        raise ConfigurationError(str(key), f"once() needs an aiolock.LockManager, not {locks!r}")
     if repeat not in REPEATABLE:
         raise ConfigurationError(key, f"repeat of {key!r} must be one of {', '.join(REPEATABLE)}, not {repeat!r}")
     locks._runtime.backend.abilities.need_queues(key, "jobs that run once per window")
@@ -161,7 +164,8 @@ class Once:
             Unavailable: Redis is unreachable or refuses, and `fn` was not run. It is a `BackendError` and a `NotRun`.
             BackendError: no `NotRun`: `fn` has run to its end, and Redis refuses the release.
             NotAcquired, ConfigurationError: as for `lock.acquire()`; `fn` was not run.
-            TypeError: `fn` returns nothing that can be awaited. The run has failed.
+            TypeError: `fn` takes no lease, and was not run; or it returns nothing that can be awaited, and the run has
+                failed.
 
         If Redis is away when `fn` has returned, the run still counts as a success: that is written as soon as the
         connection is back, unless another run has begun by then.
@@ -170,6 +174,7 @@ class Once:
         undo, which is written at once, has arrived. Cost: one round trip if the window has had its run; otherwise five
         (look, lock, begin, end, release), or two more than the first if another one has the lock just now.
         """
+        check_takes(fn, "a job", "the lease")
         with before_it_runs():
             kept = await self._ask(self._calls.last_run(), "looking at")
             if kept is not None and kept.status not in (*self._repeatable, HELD):

@@ -107,6 +107,7 @@ class Lease:
         Raises:
             LockLost: it is already lost, or has less time left (then for EXPIRED, and the lease itself lives on).
             NotOwned: it was released or detached.
+            ConfigurationError: not a number of seconds, or less than 0.
 
         Cost: none, it looks at the clock.
         """

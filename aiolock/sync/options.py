@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypedDict, cast
 
+from ..errors import ConfigurationError
 from ..primitives.options import Default
 from ..primitives.options import LockOptions as AsyncLockOptions
 from .lease import Lease
@@ -40,6 +41,7 @@ def split(options: LockOptions) -> tuple[AsyncLockOptions, OnLost | None]:
     """Return the options that the core knows, and what is to be called.
 
     Raises:
+        ConfigurationError: an `on_lost` that cannot be called.
         TypeError: `cancel_on_loss`.
     """
     if "cancel_on_loss" in options:
@@ -49,4 +51,6 @@ def split(options: LockOptions) -> tuple[AsyncLockOptions, OnLost | None]:
         )
     known: dict[str, Any] = {**options, "cancel_on_loss": False}
     on_lost = known.pop("on_lost", None)
+    if on_lost is not None and not callable(on_lost):
+        raise ConfigurationError("", f"on_lost must be a function of the lease, not {on_lost!r}")
     return cast(AsyncLockOptions, known), on_lost

@@ -330,6 +330,40 @@ OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock")
 
 
 @asynccontextmanager
+async def driver(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines `pay(order)`, whose driver makes an error of its own of a cancellation."""
+    reconciled: list[str] = []
+    loses = False
+
+    class Driver:
+        async def execute(self, statement: str) -> None:
+            if not loses:
+                raise ZeroDivisionError
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ConnectionError("connection was closed in the middle of operation") from None
+
+    async def reconcile(order: str) -> None:
+        reconciled.append(order)
+
+    async with memory(url) as namespace:
+        backend = namespace["backend"]
+        shared = namespace | {"driver": Driver(), "reconcile": reconcile}
+        yield shared
+        pay: Handler = shared["pay"]
+        with pytest.raises(ZeroDivisionError):
+            await pay("broken")
+        loses = True
+        task = asyncio.ensure_future(pay("42"))
+        await backend.clock.advance(0)
+        backend.steal("order:42")
+        await backend.clock.advance(10.0)
+        assert await task == 503
+        assert reconciled == ["42"]
+
+
+@asynccontextmanager
 async def told_apart(url: str) -> AsyncIterator[Namespace]:
     """For a block that defines `pay(order)`, which takes no error of its block for "not acquired"."""
     async with memory(url) as namespace:

@@ -16,6 +16,7 @@ import valkey.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+import aiolock.sync
 from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason, NotOwned, WaitTimeout
 from aiolock.backends.cluster.slots import slot_of
 from aiolock.recipes import GuardedWrites, guard
@@ -363,3 +364,24 @@ async def test_with_the_memory_backend() -> None:
             await writes.incrby("n")
         assert backend.calls == []  # known here by now
         assert len(client.sent) == 2
+
+
+@pytest.mark.parametrize("ttl", [0, -1, 0.0001, float("nan"), float("inf"), "5", True], ids=str)
+async def test_a_ttl_that_cannot_be(lease: Lease, raw: redis.asyncio.Redis, ttl: Any) -> None:
+    """One of 0 would delete the key. Kept by `check_duration` in guard.py."""
+    writes = guard(lease, raw)
+    await writes.set("key", "old")
+    for call in (writes.set("key", "new", ttl=ttl), writes.expire("key", ttl)):
+        with pytest.raises(ConfigurationError, match=r"guard\(\)'s ttl"):
+            await call
+    assert await raw.get("key") in (b"old", "old")
+
+
+@pytest.mark.parametrize("what", ["lock", "sync", None])
+async def test_only_a_lease_guards(locks: LockManager, raw: redis.asyncio.Redis, what: Any) -> None:
+    leases: dict[Any, Any] = {
+        "lock": locks.lock("order:42"),
+        "sync": aiolock.sync.LockManager(MemoryBackend()).lock("x"),
+    }
+    with pytest.raises(ConfigurationError, match="needs the lease"):
+        guard(leases.get(what), raw)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
+
+import pytest
 
 import aiolock
 import aiolock.sync
@@ -90,3 +93,10 @@ def test_a_keyword_that_threads_do_not_have() -> None:
     except TypeError as error:
         told = str(error)
     assert "on_lost=" in told
+
+
+@pytest.mark.parametrize("on_lost", ["kill", 0, []])
+def test_what_on_lost_calls_is_a_function(on_lost: Any) -> None:
+    """Or nobody hears of a loss. Kept by `split()`."""
+    with pytest.raises(aiolock.ConfigurationError, match="on_lost must be a function"):
+        in_memory().lock("a", on_lost=on_lost)

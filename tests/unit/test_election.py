@@ -401,7 +401,7 @@ async def test_a_function_that_takes_no_term_is_refused_at_once(
 
 
 async def test_a_callable_without_a_signature_may_lead(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
-    """Kept by Election._check: `except ValueError`."""
+    """Kept by check_takes: `except ValueError`."""
     task = await lead(crew, locks, backend, cast(Fn, dict))
     with pytest.raises(TypeError, match="not iterable"):
         await task

@@ -8,16 +8,18 @@ import inspect
 import logging
 import pickle
 from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason
 from aiolock.recipes import Busy, NotRun, Unavailable, current_lease, exclusive
+from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 
 from .world import Crew, expect_loss, settle
 
+R = TypeVar("R")
 OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock"), ZeroDivisionError()]
 
 
@@ -340,6 +342,34 @@ async def test_a_timeout_without_an_answer_is_an_outage(
         else:
             with pytest.raises(Unavailable):
                 await task
+
+
+class Silent(MemoryBackend):
+    """Answers no acquire, and has no connection that could fail."""
+
+    def run(self, call: Call[R]) -> asyncio.Future[R]:
+        if call.script.name == "acquire":
+            return asyncio.get_running_loop().create_future()
+        return super().run(call)
+
+
+@pytest.mark.parametrize(("busy", "timeout", "runs"), [("wait", 1.0, False), ("wait", 6.0, True), ("skip", None, True)])
+async def test_a_short_timeout_proves_no_outage(
+    crew: Crew, work: Work, busy: str, timeout: float | None, runs: bool
+) -> None:
+    """The answer may be on its way, and say that another runs. Kept by `_away`."""
+    backend = Silent()
+    options = {} if timeout is None else {"timeout": timeout}
+    async with LockManager(backend) as locks:
+        work.go.set()
+        task = crew.start(decorated(locks, work, busy=busy, outage="run", **options)("a"))
+        await backend.clock.advance(6.0)
+        if runs:
+            assert await task == "did a"
+        else:
+            with pytest.raises(Unavailable):
+                await task
+            assert work.begun == []
 
 
 async def test_run_goes_on_without_the_lock(

@@ -17,6 +17,7 @@ from aiolock.testing import MemoryBackend
 from .world import assert_empty, runtime_of
 
 NUMBERS_NEVER = [math.nan, math.inf, -math.inf, -1.0, -0.001, "3", b"3", True, [], Decimal(3), 1j, 10**400]
+FLAGS_NEVER = [0, 1, 1.0, "yes", "", []]
 
 
 def refused(options: dict[str, Any]) -> list[Any]:
@@ -35,6 +36,8 @@ MANAGER = refused(
         "request_timeout": [*NUMBERS_NEVER, None, 0],
         "recheck": [*NUMBERS_NEVER, None, 0],
         "handoff_limit": [-1, 1.5, None, True, "16"],
+        "renew": FLAGS_NEVER,
+        "replica_timeout": [*NUMBERS_NEVER, 0],  # also if no replica must acknowledge
     }
 )
 LOCK = refused(
@@ -42,6 +45,8 @@ LOCK = refused(
         "ttl": [*NUMBERS_NEVER, 0, 0.0999, 30 * 86400 + 1],
         "acquire_timeout": NUMBERS_NEVER,
         "max_hold": [*NUMBERS_NEVER, 0],
+        "renew": FLAGS_NEVER,
+        "cancel_on_loss": [*FLAGS_NEVER, None],
         "metadata": [b"bytes", 3, "x" * 4097, "é" * 2049, "\ud800"],
     }
 )
@@ -68,6 +73,23 @@ async def test_acquire_refuses(locks: LockManager, backend: MemoryBackend, value
     with pytest.raises(ConfigurationError, match="timeout of lock 'order:42'"):
         locks.lock("order:42").acquire(timeout=value)  # type: ignore[arg-type]
     assert backend.calls == []
+
+
+async def test_acquire_refuses_what_is_no_owner(locks: LockManager, backend: MemoryBackend) -> None:
+    async with locks.lock("a") as lease:
+        with pytest.raises(ConfigurationError, match="must be that of a lease"):
+            locks.lock("a").acquire(owner=lease)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [*NUMBERS_NEVER, None], ids=lambda value: str(value)[:12])
+async def test_ensure_refuses(locks: LockManager, value: object) -> None:
+    """`ensure(nan)` would pass, whatever is left. Also of a lease that is lost or released."""
+    async with locks.lock("order:42") as lease:
+        with pytest.raises(ConfigurationError, match=r"ensure\(\) of lock 'order:42'"):
+            lease.ensure(value)  # type: ignore[arg-type]
+        lease.ensure(timedelta(seconds=1))
+    with pytest.raises(ConfigurationError):
+        lease.ensure(value)  # type: ignore[arg-type]
 
 
 async def test_renew_refuses(locks: LockManager, backend: MemoryBackend) -> None:

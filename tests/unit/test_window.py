@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+import aiolock.sync
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager, LossReason
 from aiolock.recipes import Once, RunStatus, Unavailable, once
 from aiolock.testing import MemoryBackend
@@ -158,6 +159,13 @@ async def test_an_error_of_the_function_is_its_failure(
 async def test_a_plain_function_is_refused(locks: LockManager) -> None:
     with pytest.raises(TypeError, match="coroutine function"):
         await job(locks).run(cast(Any, lambda lease: None))
+
+
+async def test_a_function_without_a_parameter_keeps_no_window(locks: LockManager, backend: MemoryBackend) -> None:
+    """Kept by check_takes: a mistake that shows at two o'clock would cost the night's run."""
+    with pytest.raises(TypeError, match="one argument, the lease"):
+        await job(locks).run(cast(Any, lambda: None))
+    assert backend.calls == []
 
 
 @pytest.mark.parametrize("thief", [False, True], ids=["has run", "runs"])
@@ -393,6 +401,12 @@ async def test_who_has_the_lock_already_keeps_it_too(locks: LockManager) -> None
 def test_options_that_cannot_work(locks: LockManager, options: Any) -> None:
     with pytest.raises(ConfigurationError):
         once(locks, NAME, **options)
+
+
+@pytest.mark.parametrize("what", ["redis://localhost:6379/0", None, aiolock.sync.LockManager(MemoryBackend())], ids=str)
+def test_only_a_manager_makes_one(what: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"needs an aiolock\.LockManager"):
+        job(what)
 
 
 def test_the_choice_must_be_made(locks: LockManager) -> None:
