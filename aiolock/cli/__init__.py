@@ -19,8 +19,10 @@ def main() -> int:
     """
     try:
         from .app import app
+        from .exits import errors_as_exits
 
-        app(prog_name="aiolock")  # raises SystemExit
+        with errors_as_exits():  # of help, which no command writes
+            app(prog_name="aiolock")  # raises SystemExit
     except ModuleNotFoundError as missing:
         if missing.name not in EXTRA:
             raise

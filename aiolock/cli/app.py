@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from .doctor import doctor
+from .exits import errors_as_exits
 from .force_release import force_release
 from .forget import forget
 from .info import info
@@ -16,7 +17,16 @@ from .top import top
 from .wait import wait
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class App(click.Group):
+    """Turns errors of any command into exit codes."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """See `click.Command`."""
+        with errors_as_exits():
+            return super().invoke(ctx)
+
+
+@click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="aiolock-redis", prog_name="aiolock")
 def app() -> None:
     """Distributed locks on Redis: run commands under them, look at them, end them.

@@ -15,7 +15,7 @@ from ..errors import AiolockError
 from ..scripts.keys import Keys
 from .connection import Connection, connected
 from .examination import examine, fields_of
-from .exits import ExitCode, errors_as_exits, leave, message_of
+from .exits import ExitCode, leave, message_of
 from .finding import Finding, Level
 from .measurement import Measurement, judge_line, measure
 from .output import columns, json_option, print_json
@@ -36,9 +36,8 @@ def doctor(connection: Connection, as_json: bool, server: str | None) -> None:
     """
     if server is not None:
         connection = dataclasses.replace(connection, urls=(server,))
-    with errors_as_exits():
-        report = asyncio.run(_examine(connection))
-        print_json(report.facts()) if as_json else click.echo(report.text())
+    report = asyncio.run(_examine(connection))
+    print_json(report.facts()) if as_json else click.echo(report.text())
     leave(ExitCode.NO if any(found.level is Level.PROBLEM for _, found in report.findings) else ExitCode.OK)
 
 

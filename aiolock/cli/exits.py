@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import signal
 import sys
@@ -27,6 +28,8 @@ class ExitCode(enum.IntEnum):
     """It cannot work as it was written, or the extra is not installed."""
     UNREACHABLE = 69
     """Redis is unreachable or refuses (EX_UNAVAILABLE)."""
+    UNWRITTEN = 74
+    """What it found could not be written, as on a disk that is full (EX_IOERR)."""
     BUSY = 75
     """Another one has the lock, or the time to wait is over (EX_TEMPFAIL)."""
     LOST = 79
@@ -39,6 +42,7 @@ class ExitCode(enum.IntEnum):
     """The command was not found."""
 
 
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _IN_PYTHON = {
     "use LockManager.cluster([url, …])": "add --cluster",
     "use LockManager.sentinel([(host, port), …], service=…)": "add --sentinel and --service",
@@ -82,8 +86,18 @@ def errors_as_exits() -> Iterator[None]:
     except KeyboardInterrupt:
         leave(of_signal(signal.SIGINT))
     except BrokenPipeError:  # as in `aiolock ls | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
+        _forget_output()
         leave(of_signal(signal.SIGPIPE))
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _forget_output()
+        leave(ExitCode.UNWRITTEN, f"the output cannot be written: {error.strerror}")
+
+
+def _forget_output() -> None:
+    """Python writes what is left of it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def message_of(error: AiolockError) -> str:

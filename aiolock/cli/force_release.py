@@ -10,7 +10,7 @@ import click
 from ..manager import LockManager
 from ..scripts.view import NameView
 from .connection import Connection, connected
-from .exits import ExitCode, errors_as_exits, leave
+from .exits import ExitCode, leave
 from .info import describe
 from .output import json_option, print_json
 from .plain import plain
@@ -32,19 +32,18 @@ def force_release(connection: Connection, name: str, yes: bool, kind: str, as_js
 
     Exit code 1 if nobody held it, or if you say no.
     """
-    with errors_as_exits():
-        view = asyncio.run(_look(connection, name, kind))
-        if view is None or not view.taken:
-            if as_json:
-                print_json({"name": name, "kind": kind, "released": False})
-            leave(ExitCode.NO, f"nobody holds {kind} {name!r}")
-        if not yes:
-            _confirm(view)
-        released = asyncio.run(_end(connection.manager(), view))
+    view = asyncio.run(_look(connection, name, kind))
+    if view is None or not view.taken:
         if as_json:
-            print_json({"name": name, "kind": kind, "released": released})
-        elif released:
-            click.echo(f"released {kind} {plain(name)}, fence {view.fence}")
+            print_json({"name": name, "kind": kind, "released": False})
+        leave(ExitCode.NO, f"nobody holds {kind} {name!r}")
+    if not yes:
+        _confirm(view)
+    released = asyncio.run(_end(connection.manager(), view))
+    if as_json:
+        print_json({"name": name, "kind": kind, "released": released})
+    elif released:
+        click.echo(f"released {kind} {plain(name)}, fence {view.fence}")
     meanwhile = f"it was released meanwhile, and another one may have it: {name!r}"
     leave(ExitCode.OK if released else ExitCode.NO, "" if released else meanwhile)
 

@@ -9,7 +9,7 @@ import click
 from ..recipes import Run, once
 from .connection import Connection, connected
 from .duration import in_words
-from .exits import ExitCode, errors_as_exits, leave
+from .exits import ExitCode, leave
 from .output import json_option, print_json
 from .plain import plain
 
@@ -25,14 +25,11 @@ def forget(connection: Connection, name: str, as_json: bool) -> None:
 
     Exit code 1 if no run is known, or its window is over.
     """
-    with errors_as_exits():
-        run = asyncio.run(_forget(connection, name))
-        if as_json:
-            print_json({"name": name, "forgotten": run is not None, "status": run.status.value if run else None})
-        elif run is not None:
-            click.echo(
-                f"forgot the run of {plain(name)}: {run.status.value}, begun {in_words(run.age)} ago by {run.by}"
-            )
+    run = asyncio.run(_forget(connection, name))
+    if as_json:
+        print_json({"name": name, "forgotten": run is not None, "status": run.status.value if run else None})
+    elif run is not None:
+        click.echo(f"forgot the run of {plain(name)}: {run.status.value}, begun {in_words(run.age)} ago by {run.by}")
     leave(ExitCode.OK if run else ExitCode.NO, "" if run or as_json else f"no run of {name!r} is known")
 
 

@@ -10,7 +10,7 @@ import click
 from ..scripts.view import NameView
 from .connection import Connection, connected
 from .duration import in_words
-from .exits import ExitCode, errors_as_exits, leave
+from .exits import ExitCode, leave
 from .output import columns, facts_of, holder_of, json_option, print_json
 from .plain import plain
 
@@ -29,12 +29,11 @@ def info(connection: Connection, name: str, as_json: bool) -> None:
 
     Exit code 1 if the server knows nothing of it.
     """
-    with errors_as_exits():
-        views = asyncio.run(_look(connection, name))
-        if as_json:
-            print_json([facts_of(view, deep=True) for view in views])
-        for view in [] if as_json else views:
-            click.echo("\n".join(describe(view)))
+    views = asyncio.run(_look(connection, name))
+    if as_json:
+        print_json([facts_of(view, deep=True) for view in views])
+    for view in [] if as_json else views:
+        click.echo("\n".join(describe(view)))
     leave(ExitCode.OK if views else ExitCode.NO, "" if views or as_json else f"nothing is known of {name!r}")
 
 

@@ -8,7 +8,7 @@ import click
 
 from ..scripts.inspections import INSPECTED_KINDS
 from .connection import Connection, connected
-from .exits import ExitCode, errors_as_exits, leave, say
+from .exits import ExitCode, leave, say
 from .namespace import Found
 from .output import HEADINGS, columns, facts_of, json_option, print_json, row_of
 
@@ -27,15 +27,14 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
     Exit code 1 if there are none. If a node of a cluster cannot be read, it lists what the others have, and the code is
     69.
     """
-    with errors_as_exits():
-        found = asyncio.run(_find(connection, pattern, kind))
-        shown = [view for view in found.views if everything or view.taken or view.waiting]
-        if as_json:
-            print_json([facts_of(view) for view in shown])
-        elif shown:
-            click.echo(columns([HEADINGS, *map(row_of, shown)]))
-        for text in found.unseen:
-            say(f"the list is not complete: {text}")
+    found = asyncio.run(_find(connection, pattern, kind))
+    shown = [view for view in found.views if everything or view.taken or view.waiting]
+    if as_json:
+        print_json([facts_of(view) for view in shown])
+    elif shown:
+        click.echo(columns([HEADINGS, *map(row_of, shown)]))
+    for text in found.unseen:
+        say(f"the list is not complete: {text}")
     leave(ExitCode.UNREACHABLE if found.failed else ExitCode.OK if shown else ExitCode.NO)
 
 

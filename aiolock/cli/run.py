@@ -19,7 +19,7 @@ from ..recipes import once
 from ..recipes.window import REPEATABLE
 from .connection import Connection, connected
 from .duration import Duration, in_words
-from .exits import ExitCode, errors_as_exits, leave, of_signal, say
+from .exits import ExitCode, leave, of_signal, say
 from .job import Job, Outlived, Unstartable
 from .signals import Signals
 
@@ -107,18 +107,17 @@ def run(
     if window is not None and (timeout is not None or skip_if_held):
         leave(ExitCode.USAGE, "--once never waits: leave out --timeout and --skip-if-held")
     wanted = Wanted(name, command, 0.0 if skip_if_held else timeout, window, repeat, quiet)
-    with errors_as_exits():
-        manager = connection.manager(ttl=ttl, margin=margin)
-        try:
-            code = asyncio.run(_run(manager, wanted))
-        except Busy as busy:
-            leave(busy_code, "" if quiet else str(busy))
-        except Skipped as skipped:
-            leave(ExitCode.OK, "" if quiet else str(skipped))
-        except Unstartable as error:
-            leave(error.code, str(error))
-        except Outlived as lost:
-            leave(ExitCode.OUTLIVED, str(lost))
+    manager = connection.manager(ttl=ttl, margin=margin)
+    try:
+        code = asyncio.run(_run(manager, wanted))
+    except Busy as busy:
+        leave(busy_code, "" if quiet else str(busy))
+    except Skipped as skipped:
+        leave(ExitCode.OK, "" if quiet else str(skipped))
+    except Unstartable as error:
+        leave(error.code, str(error))
+    except Outlived as lost:
+        leave(ExitCode.OUTLIVED, str(lost))
     leave(code)
 
 

@@ -11,7 +11,7 @@ import click
 from ..errors import AiolockError, ConfigurationError
 from .connection import Connection, connected
 from .duration import Duration, in_words
-from .exits import ExitCode, errors_as_exits, leave, message_of, of_signal
+from .exits import ExitCode, leave, message_of, of_signal
 from .frame import PAUSE, Frame, Watched
 from .output import HEADINGS, columns, json_option, print_json, row_of
 
@@ -36,15 +36,14 @@ def top(connection: Connection, pattern: str, interval: float, once: bool, as_js
     It reads only. Five times a second it looks at what it knows, in one request for 500 names, and searches 5000 keys
     of the server for more.
     """
-    with errors_as_exits():
-        try:
-            if once or as_json or not sys.stdout.isatty():
-                frame = asyncio.run(_once(connection, pattern))
-                print_json(frame.facts()) if as_json else click.echo(_text(frame))
-            else:
-                leave(asyncio.run(_live(connection, pattern, interval)))
-        except KeyboardInterrupt:
-            leave(ExitCode.OK)
+    try:
+        if once or as_json or not sys.stdout.isatty():
+            frame = asyncio.run(_once(connection, pattern))
+            print_json(frame.facts()) if as_json else click.echo(_text(frame))
+        else:
+            leave(asyncio.run(_live(connection, pattern, interval)))
+    except KeyboardInterrupt:
+        leave(ExitCode.OK)
 
 
 async def _once(connection: Connection, pattern: str) -> Frame:

@@ -8,7 +8,7 @@ import click
 
 from .connection import Connection, connected
 from .duration import Duration
-from .exits import ExitCode, errors_as_exits, leave
+from .exits import ExitCode, leave
 from .namespace import Namespace
 from .output import holder_of
 
@@ -29,8 +29,7 @@ def wait(connection: Connection, name: str, timeout: float | None, kind: str) ->
 
     Exit code 75 if the time is over.
     """
-    with errors_as_exits():
-        asyncio.run(_wait(connection, name, timeout, kind))
+    asyncio.run(_wait(connection, name, timeout, kind))
 
 
 async def _wait(connection: Connection, name: str, timeout: float | None, kind: str) -> None:

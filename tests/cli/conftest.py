@@ -46,12 +46,13 @@ class CommandLine:
         """Start one as a process."""
         return self.start_python("-m", "aiolock", *words)
 
-    def start_python(self, *words: str) -> subprocess.Popen[bytes]:
+    def start_python(self, *words: str, **variables: str) -> subprocess.Popen[bytes]:
         """Start an interpreter, in which something may be other than in a real command."""
         with (self.folder / "stderr").open("ab") as errors:
             process = subprocess.Popen(
                 [self.python, *words],
-                env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                env={**self.environment, **variables}, cwd=self.folder,
+                stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
             )  # fmt: skip
         self.processes.append(process)
         return process

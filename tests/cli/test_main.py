@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from aiolock.cli.duration import Duration, in_words
 from aiolock.cli.exits import message_of
 from tests.support import redis_cli
 
-from .conftest import ROOT, CommandLine
+from .conftest import ROOT, CommandLine, until
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +30,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     said = capsys.readouterr().err
     assert f"pip install '{project['name']}[cli]'" in said
     assert said.count("\n") == 1
-    assert project["scripts"] == {"aiolock": "aiolock.cli:main"}
+    assert project["scripts"] == {"aiolock": "aiolock_entry:main"}
 
 
 def test_remedies_are_those_of_the_command_line() -> None:
@@ -50,6 +51,46 @@ def test_a_pipe_that_is_closed_early(cli: CommandLine) -> None:
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+@pytest.mark.parametrize("words", [("ls",), ("top", "--once", "--json"), ("--help",)])
+def test_a_full_disk(cli: CommandLine, words: tuple[str, ...]) -> None:
+    """One line, no traceback, and a code that means nothing else. Kept by errors_as_exits."""
+    with redis_cli.client(cli.url) as link, open("/dev/full", "wb") as full:
+        link.set("aiolock:lock:{a}", "owner:1 1 0 1 1 99999999999999 host:1")
+        command = [cli.python, "-m", "aiolock", *words]
+        ended = subprocess.run(command, stdout=full, stderr=-1, env=cli.environment, check=False)
+    assert (ended.returncode, ended.stderr) == (74, b"aiolock: the output cannot be written: No space left on device\n")
+
+
+def test_the_first_process_of_a_container_hears_signals_while_it_starts(cli: CommandLine) -> None:
+    """The kernel drops them if there is no handler. Kept by aiolock/cli/entry.py."""
+    (cli.folder / "aiolock").mkdir()
+    endless = "import pathlib, time; pathlib.Path('note').touch(); time.sleep(60)"
+    (cli.folder / "aiolock" / "__init__.py").write_text(endless)
+    entry = ROOT / "aiolock" / "cli" / "entry.py"
+    first = f"import os, runpy; os.getpid = lambda: 1; runpy.run_path({str(entry)!r}, run_name='__main__')"
+    process = cli.start_python("-c", first, PYTHONPATH="")
+    until((cli.folder / "note").exists)
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
+
+
+def test_the_first_process_of_a_container_hears_signals_while_it_looks(cli: CommandLine) -> None:
+    """Also those that no command catches itself."""
+    entry = ROOT / "aiolock" / "cli" / "entry.py"
+    words = ["aiolock", "wait", "a"]
+    first = f"import os, runpy, sys; os.getpid = lambda: 1; sys.argv = {words}; "
+    first += f"runpy.run_path({str(entry)!r}, run_name='__main__')"
+    with redis_cli.client(cli.url) as link:
+        link.set("aiolock:lock:{a}", "owner:1 1 0 1 1 99999999999999 host:1")
+        before = link.info("stats")["total_commands_processed"]
+        process = cli.start_python("-c", first)
+        until(lambda: link.info("stats")["total_commands_processed"] > before + 20)
+    process.terminate()
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert "Traceback" not in cli.errors
 
 
 def test_version(cli: CommandLine) -> None:

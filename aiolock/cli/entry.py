@@ -1,0 +1,37 @@
+"""The script `aiolock`. It is installed as a module of its own, `aiolock_entry`: it must not wait for the whole package.
+
+The kernel drops signals to the first process of a container for which that has no handler, as it has none by default. A
+container that is stopped while the package is imported would then be killed only after its grace.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+_ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")
+
+
+def main() -> int:
+    """Run the command in `sys.argv`.
+
+    Returns:
+        See `aiolock.cli.main`.
+    """
+    if os.getpid() == 1:
+        for name in _ENDING:
+            if signal.getsignal(number := getattr(signal, name)) is signal.SIG_DFL:
+                signal.signal(number, _end)
+    from aiolock.cli import main
+
+    return main()
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
