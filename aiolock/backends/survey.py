@@ -10,10 +10,22 @@ from types import TracebackType
 
 from ..clock import SystemClock
 from ..errors import AiolockError, BackendError, ConfigurationError
-from ..scripts.view import Command, Inspection, NameView
+from ..scripts.view import Command, Inspection, NameView, pairs_of
 from .cluster.slots import SlotMap, slot_of
 from .cluster.topology import Topology
-from .redis import Address, ErrorReply, Link, Seeds, Sentinels, ServerConnector, code_of, refused, unconnected
+from .redis import (
+    MISTAKEN,
+    REPLICA,
+    Address,
+    ErrorReply,
+    Link,
+    Seeds,
+    Sentinels,
+    ServerConnector,
+    code_of,
+    refused,
+    unconnected,
+)
 from .sentinel.master import Master
 
 Source = str | Seeds | Sentinels
@@ -83,14 +95,28 @@ class Reader:
         """Return the replies, and take note of the server's clock. Raises and costs what `ask` does.
 
         Raises:
+            ConfigurationError: it is no master.
             BackendError: also if it refuses one of them.
         """
-        (clock, *replies) = await self.ask([("TIME",), *commands])
+        if self._link is None:
+            (hello, *replies) = await self.ask([("HELLO",), ("TIME",), *commands])  # no user can be denied HELLO
+            self._judge(hello)
+        else:
+            replies = await self.ask([("TIME",), *commands])
+        clock, *replies = replies
         for command, reply in zip([("TIME",), *commands], [clock, *replies], strict=True):
             if isinstance(reply, ErrorReply) and not self._concerns_a_key(reply):
                 raise self._named(self._refused(command, reply))
         self._set(clock)
         return replies
+
+    def _judge(self, hello: object) -> None:
+        """See what it is; some servers do not say."""
+        said = dict(pairs_of(hello))
+        if said.get("mode") == "sentinel":
+            raise ConfigurationError("", MISTAKEN["sentinel"])
+        if said.get("role") in ("replica", "slave"):
+            raise self._named(ConfigurationError("", REPLICA))
 
     def _concerns_a_key(self, reply: ErrorReply) -> bool:
         """Other keys can be read all the same."""

@@ -109,9 +109,10 @@ async def _examine(connection: Connection) -> Report:
                     found.append(_DOWN)
                 if speaks is not None:
                     found.append(speaks)
-                report.measured[master.address] = measured = await measure(master)
-                found += judge_line(measured)
                 report.findings += [(master.address, one) for one in found]
+                if not any(one.topic == "topology" and one.level is Level.PROBLEM for one in found):
+                    report.measured[master.address] = measured = await measure(master)
+                    report.findings += [(master.address, one) for one in judge_line(measured)]
         if not any(found.topic == "topology" and found.level is Level.PROBLEM for _, found in report.findings):
             with report.unreachable("the cluster"):
                 master = survey.serving(Keys(connection.namespace).of("lock", PROBED).lock)

@@ -1,7 +1,7 @@
-"""The script `aiolock`. It is installed as a module of its own, `aiolock_entry`: it must not wait for the whole package.
+"""The script `aiolock`. It is installed as a module of its own, `aiolock_entry`, which needs not the whole package.
 
-The kernel drops signals to the first process of a container for which that has no handler, as it has none by default. A
-container that is stopped while the package is imported would then be killed only after its grace.
+The kernel drops signals to the first process of a container for which that has no handler, and by default it has none.
+A container that is stopped while the package is imported would be killed only after its grace.
 """
 
 from __future__ import annotations

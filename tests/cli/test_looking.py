@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from aiolock import Lease, LockManager, LossReason
 from aiolock.cli.output import columns
 from aiolock.recipes import once
+from aiolock.testing.server import RedisServer
 from tests.docs.test_acl import rules
 from tests.support import redis_cli
 
@@ -209,6 +211,15 @@ async def test_a_server_that_is_away_hides_no_other(cli: CommandLine, monkeypatc
     assert [line.split()[1] for line in result.stdout.splitlines()] == ["NAME", "a"]
     assert result.stderr.startswith("aiolock: the list is not complete: ")
     assert "127.0.0.1:1" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("ls",), ("info", "a"), ("wait", "a"), ("top", "--once")])
+def test_a_replica_is_recognised(own_server: RedisServer, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """What it has is late, and `wait` would say too early that a name is free. Kept by Reader._judge."""
+    with redis_cli.client(own_server.url) as link:
+        link.execute_command("REPLICAOF", "127.0.0.1", "1")
+    told = CommandLine(own_server.url, tmp_path)(*words)
+    assert (told.exit_code, "the server is a replica" in told.stderr) == (2, True)
 
 
 def test_a_pattern_that_is_no_text(cli: CommandLine) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import aiolock.cli
 from aiolock import ConfigurationError
-from aiolock.backends.redis.handshake import _MISTAKEN
+from aiolock.backends.redis.handshake import MISTAKEN
 from aiolock.cli.duration import Duration, in_words
 from aiolock.cli.exits import message_of
 from tests.support import redis_cli
@@ -35,7 +35,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 def test_remedies_are_those_of_the_command_line() -> None:
     """No error that it can show says what to write in Python."""
-    for text in _MISTAKEN.values():
+    for text in MISTAKEN.values():
         assert "LockManager" in text
         assert "LockManager" not in message_of(ConfigurationError("", text))
 

@@ -26,3 +26,16 @@ async def test_the_master_is_asked(sentinels: SentinelSet, tmp_path: Path) -> No
         again = await asyncio.to_thread(cli, "force-release", "--yes", *words, "--service", sentinels.service, "a")
         assert again.exit_code == 0
         assert not await locks.lock("a").is_locked()
+
+
+@pytest.mark.takes_long
+def test_a_sentinel_is_recognised(sentinels: SentinelSet, tmp_path: Path) -> None:
+    """Whoever gives its URL is told what to write instead. Kept by Reader._judge."""
+    cli = CommandLine(sentinels.sentinels[0].url, tmp_path)
+    for words in (("ls",), ("info", "a"), ("wait", "a"), ("force-release", "--yes", "a"), ("run", "a", "--", "true")):
+        told = cli(*words)
+        assert (told.exit_code, "add --sentinel and --service" in told.stderr) == (2, True), told.output
+    examined = cli("doctor")
+    assert examined.exit_code == 1
+    assert "this is a Sentinel" in examined.stdout
+    assert "TIME" not in examined.stdout

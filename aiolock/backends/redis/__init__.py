@@ -18,6 +18,8 @@ from .failures import code_of as code_of
 from .failures import refused as refused
 from .failures import unconnected as unconnected
 from .failures import without_frames as without_frames
+from .handshake import MISTAKEN as MISTAKEN
+from .handshake import REPLICA as REPLICA
 from .handshake import Handshake as Handshake
 from .refusals import Elsewhere as Elsewhere
 from .replicas import Replicas as Replicas

@@ -26,13 +26,14 @@ _RIGHTS = (
 )
 """Commands of the greeting, in its order: the right, and what is lost without it."""
 Mode = Literal["standalone", "cluster", "sentinel"]
-_MISTAKEN = {
+MISTAKEN = {
     "standalone": "the server is neither a Sentinel nor part of a cluster: use LockManager(url)",
     "cluster": "the server is part of a cluster: use LockManager.cluster([url, …])",
     "sentinel": "this is the address of a Sentinel, which keeps no locks: use LockManager.sentinel([(host, port), …], "
     "service=…)",
 }
 """By what the server is, although something else is needed: what to do."""
+REPLICA = "the server is a replica (READONLY), and the master keeps the locks: give the master's address"
 
 
 class Identity(NamedTuple):
@@ -121,12 +122,10 @@ class Handshake:
 
     def _judge_kind(self, role: bytes, mode: bytes) -> None:
         found = (b"sentinel" if role == b"sentinel" else mode).decode(errors="replace")
-        if found in _MISTAKEN and found != self._mode:
-            raise ConfigurationError("", _MISTAKEN[found])
+        if found in MISTAKEN and found != self._mode:
+            raise ConfigurationError("", MISTAKEN[found])
         if role in (b"slave", b"replica"):
-            raise Misplaced(
-                "the server is a replica (READONLY), and the master keeps the locks: give the master's address"
-            )
+            raise Misplaced(REPLICA)
 
     def _judge_rights(self, replies: Sequence[object]) -> None:
         """Say in one WARNING what is lost."""
