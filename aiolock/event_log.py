@@ -17,11 +17,14 @@ from .events import (
     Granted,
     HoldEvent,
     Lost,
+    Passed,
+    Ran,
     Reconnected,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
     WokeLate,
 )
 from .log import Log
@@ -52,10 +55,13 @@ class Line(NamedTuple):
 
 
 LINES: dict[type[Event], Line] = {
+    Waiting: Line(LOCK, logging.DEBUG, "waits for %(kind)s %(lock_name)r"),
+    Passed: Line(LOCK, logging.DEBUG, "waited for %(kind)s %(lock_name)r for %(waited).3f s"),
     Acquired: Line(LOCK, logging.DEBUG, "acquired lock %(lock_name)r after %(waited).3f s, fence %(fence)d"),
     Refused: Line(LOCK, logging.DEBUG, "lock %(lock_name)r is not free, held by %(holder)s"),
     TimedOut: Line(LOCK, logging.DEBUG, "gave up on lock %(lock_name)r after %(waited).3f s, held by %(holder)s"),
     AcquireFailed: Line(LOCK, logging.DEBUG, "did not acquire lock %(lock_name)r after %(waited).3f s: %(error)s"),
+    Ran: Line(LOCK, logging.DEBUG, "the run of %(lock_name)r is %(status)s"),
     Granted: Line(QUEUE, logging.DEBUG, "lock %(lock_name)r was granted to this process, fence %(fence)d"),
     Renewed: Line(HOLD, logging.DEBUG, "renewed lock %(lock_name)r %(headroom).3f s before it would have been lost"),
     Released: Line(LOCK, logging.DEBUG, "released lock %(lock_name)r after %(held).3f s"),

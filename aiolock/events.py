@@ -18,11 +18,14 @@ __all__ = [
     "LockEvent",
     "Lost",
     "Observer",
+    "Passed",
+    "Ran",
     "Reconnected",
     "Refused",
     "Released",
     "Renewed",
     "TimedOut",
+    "Waiting",
     "WokeLate",
 ]
 
@@ -59,6 +62,32 @@ class HoldEvent(LockEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting(LockEvent):
+    """A task has to wait: for a lock that it did not get at once, a latch that is not open, or a condition.
+
+    Its end is an `Acquired`, `TimedOut`, `AcquireFailed` or `Passed` with the same number.
+
+    Attributes:
+        wait: the number of this wait; no other one of this process has it.
+    """
+
+    wait: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed(LockEvent):
+    """A wait for a latch or a condition is over: the latch is open, or the task was notified; told in the task.
+
+    Attributes:
+        waited: how long it waited.
+        wait: the number of its `Waiting`; 0 if nobody listened when it began.
+    """
+
+    waited: float
+    wait: int
+
+
+@dataclass(frozen=True, slots=True)
 class Acquired(HoldEvent):
     """A task got the lock; told in that task, before its block begins.
 
@@ -70,6 +99,7 @@ class Acquired(HoldEvent):
         requests: how many answers of the server it took; 0 if another task of this process handed the lock on.
         contended: whether it had to wait for another owner.
         abandoned: whether its last holder died without releasing it.
+        wait: the number of its `Waiting`; 0 if there was none.
     """
 
     depth: int
@@ -77,6 +107,7 @@ class Acquired(HoldEvent):
     requests: int
     contended: bool
     abandoned: bool
+    wait: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +131,13 @@ class TimedOut(LockEvent):
         waited: how long it waited.
         requests: how many answers of the server it got.
         holder: who has it, if known.
+        wait: the number of its `Waiting`; 0 if there was none.
     """
 
     waited: float
     requests: int
     holder: Holder | None
+    wait: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +147,25 @@ class AcquireFailed(LockEvent):
     Attributes:
         waited: how long it waited.
         error: what it raises.
+        wait: the number of its `Waiting`; 0 if there was none.
     """
 
     waited: float
     error: BaseException
+    wait: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ran(LockEvent):
+    """A call of `once().run()` was decided; told in its task.
+
+    Attributes:
+        ran: whether this call ran the function. Otherwise its window had had its run, or another call runs it.
+        status: how the run of the window is: `succeeded`, `failed`, `interrupted` or `running`.
+    """
+
+    ran: bool
+    status: str
 
 
 @dataclass(frozen=True, slots=True)

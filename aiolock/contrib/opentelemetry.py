@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from time import time_ns
+from time import monotonic, time_ns
 
 from .. import __version__
 from ..events import (
@@ -14,11 +15,14 @@ from ..events import (
     Event,
     LockEvent,
     Lost,
+    Passed,
+    Ran,
     Reconnected,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
     WokeLate,
 )
 from .extra import needs
@@ -29,15 +33,27 @@ from .measurement import (
     HEADROOM,
     HEADROOM_SECONDS,
     LATENESS,
+    PASSED,
     REFUSED,
     ROUND_TRIPS,
+    SKIPPED,
     TIMEOUT,
     Label,
+    Waits,
     how_it_failed,
 )
 
 with needs("otel", "opentelemetry"):
-    from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider, UpDownCounter, get_meter
+    from opentelemetry.metrics import (
+        CallbackOptions,
+        Counter,
+        Histogram,
+        Meter,
+        MeterProvider,
+        Observation,
+        UpDownCounter,
+        get_meter,
+    )
     from opentelemetry.trace import Link, Span, StatusCode, Tracer, TracerProvider, get_tracer
 
 Attributes = dict[str, str | bool | int | float]
@@ -87,12 +103,26 @@ class OpenTelemetryObserver:
     ) -> None:
         self._label: Label | None = label
         self._tracer: Tracer = get_tracer("aiolock", __version__, tracer_provider)
-        self._instruments: _Instruments = _Instruments(get_meter("aiolock", __version__, meter_provider))
+        meter = get_meter("aiolock", __version__, meter_provider)
+        self._instruments: _Instruments = _Instruments(meter)
+        self._waits: Waits[frozenset[tuple[str, str | bool | int | float]]] = Waits()
+        meter.create_observable_gauge(
+            "aiolock.wait.longest", [self._longest], "s", "How long the oldest wait has lasted."
+        )
         self._holds: dict[str, _OpenHold] = {}
 
     def __call__(self, event: Event, /) -> None:
         """Take one event."""
         match event:
+            case Waiting():
+                attributes = self._attributes(event)
+                self._waits.begin(event.wait, frozenset(attributes.items()), monotonic())
+                self._instruments.waiting.add(1, attributes)
+            case Passed():
+                self._passed(event)
+            case Ran():
+                outcome = event.status if event.ran else SKIPPED
+                self._instruments.runs.add(1, {**self._attributes(event), "aiolock.run.outcome": outcome})
             case Acquired():
                 self._acquired(event)
             case Released():
@@ -120,6 +150,10 @@ class OpenTelemetryObserver:
                 pass
 
     # How acquires end. This is told in their tasks, so the current span is the caller's.
+
+    def _passed(self, event: Passed) -> None:
+        now = time_ns()
+        self._waited(event, event.waited, self._attributes(event), PASSED, now).end(now)
 
     def _acquired(self, event: Acquired) -> None:
         if event.depth > 1:
@@ -173,9 +207,14 @@ class OpenTelemetryObserver:
             wait.set_status(StatusCode.ERROR, str(event.error))
         wait.end(now)
 
+    def _longest(self, options: CallbackOptions) -> Iterable[Observation]:
+        now = monotonic()
+        for attributes, since in self._waits.oldest():
+            yield Observation(max(0.0, now - since), dict(attributes))
+
     def _waited(
         self,
-        event: LockEvent,
+        event: Acquired | Refused | TimedOut | AcquireFailed | Passed,
         waited: float,
         attributes: Attributes,
         outcome: str,
@@ -183,6 +222,8 @@ class OpenTelemetryObserver:
         error_type: str | None = None,
     ) -> Span:
         """Measure how long an acquire took, and return its span."""
+        if not isinstance(event, Refused) and self._waits.end(event.wait) is not None:
+            self._instruments.waiting.add(-1, attributes)
         ended: Attributes = {**attributes, "aiolock.acquire.outcome": outcome}
         if error_type is not None:
             ended["error.type"] = error_type
@@ -255,6 +296,10 @@ class _Instruments:
             return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
 
         self.acquire: Histogram = histogram("aiolock.acquire.duration", "s", DURATIONS, "How long acquires took.")
+        self.waiting: UpDownCounter = meter.create_up_down_counter(
+            "aiolock.wait.active", "{wait}", "Tasks that wait now."
+        )
+        self.runs: Counter = meter.create_counter("aiolock.run", "{run}", "Calls of once().run(), by outcome.")
         self.contended: Counter = meter.create_counter(
             "aiolock.acquire.contended", "{acquire}", "Acquires that met another owner."
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from time import time
 
 from ..errors import LossReason
 from ..events import (
@@ -13,11 +15,14 @@ from ..events import (
     Event,
     LockEvent,
     Lost,
+    Passed,
+    Ran,
     Reconnected,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
     WokeLate,
 )
 from .extra import needs
@@ -30,8 +35,10 @@ from .measurement import (
     OUTCOMES,
     REFUSED,
     ROUND_TRIPS,
+    SKIPPED,
     TIMEOUT,
     Label,
+    Waits,
     how_it_failed,
 )
 
@@ -69,11 +76,20 @@ class PrometheusObserver:
         self._metrics: _Metrics = _Metrics(() if label is None else ("lock",), registry)
         self._series: dict[tuple[str, ...], _Series] = {}
         self._holds: dict[str, _Series] = {}  # by owner
+        self._waits: Waits[tuple[str, ...]] = Waits()
 
     def __call__(self, event: Event, /) -> None:
         """Take one event."""
         match event:
+            case Waiting():
+                self._waiting(event)
+            case Passed():
+                self._passed(event.wait)
+                self._of(event).acquire.observe(event.waited)
+            case Ran():
+                self._metrics.runs.labels(*self._labels(event), event.status if event.ran else SKIPPED).inc()
             case Acquired():
+                self._passed(event.wait)
                 if event.depth == 1:
                     self._acquired(event)
             case Released():
@@ -107,6 +123,20 @@ class PrometheusObserver:
             case _:
                 pass
 
+    def _waiting(self, event: Waiting) -> None:
+        series, labels = self._of(event), self._labels(event)
+        self._waits.begin(event.wait, labels, time())
+        series.waiting.inc()
+        series.oldest.set(self._waits.oldest_of(labels))
+
+    def _passed(self, wait: int) -> None:
+        """A wait is over, if there was one."""
+        labels = self._waits.end(wait)
+        if labels is not None:
+            series = self._series[labels]
+            series.waiting.dec()
+            series.oldest.set(self._waits.oldest_of(labels))
+
     def _acquired(self, event: Acquired) -> None:
         self._holds[event.owner] = series = self._of(event)
         series.held.inc()
@@ -118,6 +148,7 @@ class PrometheusObserver:
             series.recovered.inc()
 
     def _not_acquired(self, event: TimedOut | AcquireFailed, outcome: str) -> _Series:
+        self._passed(event.wait)
         series = self._of(event)
         series.outcomes[outcome].inc()
         series.acquire.observe(event.waited)
@@ -137,8 +168,11 @@ class PrometheusObserver:
             series.held.dec()
             series.hold.observe(held)
 
+    def _labels(self, event: LockEvent) -> tuple[str, ...]:
+        return (event.kind,) if self._label is None else (event.kind, str(self._label(event.name)))
+
     def _of(self, event: LockEvent) -> _Series:
-        labels = (event.kind,) if self._label is None else (event.kind, str(self._label(event.name)))
+        labels = self._labels(event)
         series = self._series.get(labels)
         if series is None:
             series = self._series[labels] = self._metrics.of(labels)
@@ -151,6 +185,8 @@ class _Series:
 
     outcomes: dict[str, Counter]
     acquire: Histogram
+    waiting: Gauge
+    oldest: Gauge
     contended: Counter
     recovered: Counter
     hold: Histogram
@@ -183,6 +219,17 @@ class _Metrics:
         self.acquire: Histogram = histogram(
             "acquire_seconds", DURATIONS, "How long acquires waited, unless they were refused."
         )
+        self.waiting: Gauge = Gauge(
+            "aiolock_waiting", "Tasks that wait now.", by, registry=registry, multiprocess_mode="livesum"
+        )
+        self.oldest: Gauge = Gauge(
+            "aiolock_oldest_wait_timestamp_seconds",
+            "When the longest wait of now began; +Inf if there is none.",
+            by,
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self.runs: Counter = counter("runs", "Calls of once().run(), by what became of them.", (*by, "outcome"))
         self.contended: Counter = counter("contended", "Acquires that met another owner.")
         self.recovered: Counter = counter("recovered", "Acquires of a lock whose last holder never released it.")
         self.hold: Histogram = histogram("hold_seconds", DURATIONS, "How long locks were held.")
@@ -203,9 +250,12 @@ class _Metrics:
 
     def of(self, labels: tuple[str, ...]) -> _Series:
         """Those of one set of labels; from now on they are exported."""
+        self.oldest.labels(*labels).set(math.inf)
         return _Series(
             outcomes={outcome: self.acquires.labels(*labels, outcome) for outcome in OUTCOMES},
             acquire=self.acquire.labels(*labels),
+            waiting=self.waiting.labels(*labels),
+            oldest=self.oldest.labels(*labels),
             contended=self.contended.labels(*labels),
             recovered=self.recovered.labels(*labels),
             hold=self.hold.labels(*labels),

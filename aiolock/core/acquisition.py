@@ -24,7 +24,7 @@ from .ondemand import OnDemand
 from .policy import Policy
 from .queue_entry import QueueEntry, TaskWaiter
 from .refusal import Refusal, unanswered_in_time
-from .telling import answers, tell_failed, tell_nested, tell_refused
+from .telling import answers, tell_failed, tell_nested, tell_refused, tell_waiting
 from .waiter import Expired, Unanswered
 
 L = TypeVar("L", bound="Lease | None")
@@ -148,6 +148,8 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         tell_failed(runtime, calls, error)
         raise error
     waiter = gate.join(calls, policy, timeout)
+    if not waiter.asked:
+        waiter.wait = tell_waiting(runtime, calls)
     try:
         while True:
             outcome = await waiter.outcome
@@ -205,7 +207,7 @@ def _give_up(gate: Gate, waiter: TaskWaiter, error: BaseException) -> None:
     """Stop waiting, because of `error`."""
     requests = answers(gate.queue.entry_of(waiter))
     gate.leave_queue(waiter)
-    tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests)
+    tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests, waiter.wait)
 
 
 def _refused(gate: Gate, calls: Calls, refusal: Refusal, began: float | None = None) -> Refusal:

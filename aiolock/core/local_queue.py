@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import BackendError, ConfigurationError, NotAcquired
+from ..events import Waiting
 from ..scripts.base import Call
 from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
 from .calls import Calls
@@ -18,7 +20,9 @@ from .race import Race
 from .release import PendingRelease
 from .runtime import Runtime
 from .scheduler import NEVER
+from .telling import tell_waiting
 from .turn import Turn
+from .wait import Wait
 
 TOGETHER = 250
 """The maximum of entries that one request may queue."""
@@ -210,6 +214,18 @@ class LocalQueue:
         runtime.queue_entries[entry.owner] = entry
         self.entries[entry] = None
         return entry
+
+    def begin_wait(self, entry: QueueEntry) -> Wait:
+        """The first answer about the entry lets no task in. Observers hear of that once it has been dealt with."""
+        if self.runtime.observers.wants(Waiting):
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._tell_waiting, entry.waiter, context=self.runtime.context)
+        return Wait()
+
+    def _tell_waiting(self, own: TaskWaiter | None) -> None:
+        for waiter in list(self.waiters) if own is None else (own,):
+            if waiter.queues and not (waiter.wait or waiter.outcome.done()):
+                waiter.wait = tell_waiting(self.runtime, waiter.calls)
 
     def first_queued(self) -> QueueEntry | None:
         return next((entry for entry in self.entries if entry.state is QUEUED), None)

@@ -39,6 +39,9 @@ class Queue(Protocol):
     def ask(self, entry: QueueEntry) -> None:
         """It is time for the entry to ask."""
 
+    def begin_wait(self, entry: QueueEntry) -> Wait:
+        """Its first answer lets no task in."""
+
     def granted(self, entry: QueueEntry, grant: Grant) -> None:
         """The entry has the name."""
 
@@ -135,8 +138,7 @@ class QueueEntry:
 
     def waits(self) -> Wait:
         """The state of its wait, which begins now if it had not begun."""
-        if self.wait is None:
-            self.wait = Wait()
+        self.wait = self.wait or self.queue.begin_wait(self)
         return self.wait
 
     @property
@@ -359,8 +361,7 @@ class QueueEntry:
         state, call = self.state, self._call
         if state is ENDED:
             return
-        idle = state is IDLE
-        self.state = ENDED
+        idle, self.state = state is IDLE, ENDED
         self.queue.runtime.queue_entries.pop(self.owner, None)
         if state is not GRANTED:
             self.queue.left(self)
@@ -388,8 +389,7 @@ class QueueEntry:
         """A request of the owner went unanswered, and may still reach the server: its end leaves a tombstone."""
         for entry in self.more:
             entry.taint()
-        hold = self.queue.runtime.holds.get(self.owner)
-        self.tainted = True
+        self.tainted, hold = True, self.queue.runtime.holds.get(self.owner)
         if self._release is not None:
             self._release.taint()  # it may still be unwritten
         elif hold is not None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from typing import Protocol
 
-from ..errors import AcquireTimeout, Holder
+from ..errors import AcquireTimeout, Holder, WaitTimeout
 from ..events import (
     Abandoned,
     Acquired,
     AcquireFailed,
     Granted,
     Lost,
+    Passed,
+    Ran,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
 )
 from .calls import Calls
 from .entry_state import GRANTED, State
@@ -22,6 +28,19 @@ from .grant import Asker, Grant
 from .hold import Hold
 from .runtime import Runtime
 from .wait import Wait
+
+_numbers = count(1)
+"""Of waits; an observer may serve several managers."""
+
+
+class Named(Protocol):
+    """What is waited for, or run."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
 
 
 class Told(Protocol):
@@ -54,6 +73,35 @@ class Waiter(Protocol):
 
     asked: bool
     began: float
+    wait: int
+
+
+def tell_waiting(runtime: Runtime, what: Named) -> int:
+    """A task waits; return the number of its wait, 0 if nobody wants to know."""
+    if not runtime.observers.wants(Waiting):
+        return 0
+    number = next(_numbers)
+    runtime.observers.tell(Waiting(what.name, what.kind, number))
+    return number
+
+
+@contextmanager
+def told_of(runtime: Runtime, what: Named) -> Iterator[None]:
+    """Tell of a wait, which is the block, and gives nothing to hold."""
+    began, number = runtime.clock.now(), tell_waiting(runtime, what)
+    try:
+        yield
+    except BaseException as error:
+        tell_failed(runtime, what, error, began, wait=number)
+        raise
+    if runtime.observers.wants(Passed):
+        runtime.observers.tell(Passed(what.name, what.kind, _since(runtime, began), number))
+
+
+def tell_ran(runtime: Runtime, what: Named, ran: bool, status: str) -> None:
+    """A call of a job has run it, or not."""
+    if runtime.observers.wants(Ran):
+        runtime.observers.tell(Ran(what.name, what.kind, ran, status))
 
 
 def answers(entry: Entry | None) -> int:
@@ -66,7 +114,7 @@ def answers(entry: Entry | None) -> int:
 def tell_admitted(runtime: Runtime, hold: Hold, waiter: Waiter, entry: Entry, now: float) -> None:
     """A waiter has what its entry was granted. The caller has asked whether anyone wants to know."""
     contended = not waiter.asked or (entry.wait is not None and entry.wait.refusal is not None)
-    _tell_acquired(runtime, hold, now - waiter.began, answers(entry), contended)
+    _tell_acquired(runtime, hold, now - waiter.began, answers(entry), contended, waiter.wait)
 
 
 def tell_nested(runtime: Runtime, hold: Hold, began: float) -> None:
@@ -75,23 +123,29 @@ def tell_nested(runtime: Runtime, hold: Hold, began: float) -> None:
         _tell_acquired(runtime, hold, runtime.clock.now() - began, 1, contended=False)
 
 
-def _tell_acquired(runtime: Runtime, hold: Hold, waited: float, requests: int, contended: bool) -> None:
-    name, kind = hold.calls.name, hold.calls.kind
-    event = Acquired(name, kind, hold.owner, hold.fence, hold.depth, waited, requests, contended, hold.abandoned)
+def _tell_acquired(runtime: Runtime, hold: Hold, waited: float, requests: int, contended: bool, wait: int = 0) -> None:
+    name, kind, depth = hold.calls.name, hold.calls.kind, hold.depth
+    event = Acquired(name, kind, hold.owner, hold.fence, depth, waited, requests, contended, hold.abandoned, wait)
     runtime.observers.tell(event)
 
 
 def tell_failed(
-    runtime: Runtime, calls: Calls, error: BaseException, began: float | None = None, requests: int = 0
+    runtime: Runtime,
+    what: Named,
+    error: BaseException,
+    began: float | None = None,
+    requests: int = 0,
+    wait: int = 0,
 ) -> None:
-    """A task has no lock, because of `error`; it has waited since clock time `began`, if at all."""
-    observers, name, kind = runtime.observers, calls.name, calls.kind
+    """A task does not get what it wants, because of `error`; it has waited since clock time `began`, if at all."""
+    observers, name, kind = runtime.observers, what.name, what.kind
     waited = _since(runtime, began)
-    if not isinstance(error, AcquireTimeout):
+    if not isinstance(error, AcquireTimeout | WaitTimeout):
         if observers.wants(AcquireFailed):
-            observers.tell(AcquireFailed(name, kind, waited, error))
+            observers.tell(AcquireFailed(name, kind, waited, error, wait))
     elif observers.wants(TimedOut):
-        observers.tell(TimedOut(name, kind, waited, requests, error.holder))
+        holder = error.holder if isinstance(error, AcquireTimeout) else None
+        observers.tell(TimedOut(name, kind, waited, requests, holder, wait))
 
 
 def tell_refused(runtime: Runtime, calls: Calls, refusal: Refusal, began: float | None) -> None:

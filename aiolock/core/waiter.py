@@ -57,6 +57,7 @@ class Waiter(Generic[E]):
         asked: its process asked for it when it came.
         began: clock time at which it came.
         outcome: done with the entry's grant; or with the refusal.
+        wait: its number, if observers were told that it waits; otherwise 0.
     """
 
     __slots__ = (
@@ -73,6 +74,7 @@ class Waiter(Generic[E]):
         "policy",
         "queues",
         "replies",
+        "wait",
     )
 
     def __init__(self, queue: Queue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
@@ -86,6 +88,7 @@ class Waiter(Generic[E]):
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False
         self.began: float = 0.0
+        self.wait: int = 0
         self.entry: E | None = None
         self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.Future()
         self.due: float = NEVER

@@ -18,6 +18,7 @@ from ..core.lease import Lease
 from ..core.policy import check_timeout
 from ..core.reacquire import reacquire
 from ..core.runtime import Runtime
+from ..core.telling import told_of
 from ..errors import AiolockError, ConfigurationError, NotOwned, WaitTimeout
 from ..scripts.condition import ConditionCalls
 from .condition_waiter import ConditionWaiter
@@ -224,6 +225,10 @@ class Condition:
             runtime.scheduler.forget(limit)
 
     async def _notified(self, waiter: ConditionWaiter, timeout: float | None) -> None:
+        with told_of(self._runtime, self._calls):
+            await self._told(waiter, timeout)
+
+    async def _told(self, waiter: ConditionWaiter, timeout: float | None) -> None:
         if timeout is None:
             await waiter.notified
             return

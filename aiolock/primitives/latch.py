@@ -9,6 +9,7 @@ from typing import cast
 from ..clock import format_seconds
 from ..core.policy import check_timeout, check_ttl, milliseconds
 from ..core.runtime import Runtime
+from ..core.telling import told_of
 from ..errors import BackendError, ConfigurationError, WaitTimeout
 from ..log import Log
 from ..scripts.keys import check_name
@@ -142,9 +143,10 @@ class Latch:
                     await watcher.change(expires, lambda: self._late(None, limit))
                 else:
                     await watcher.change(patience, lambda: runtime.unanswered(name, "waiting for"))
-            self._agree(watcher.seen)
-            while watcher.seen.left > 0:
-                await watcher.change(expires, lambda: self._late(watcher.seen, limit))
+            if self._agree(watcher.seen):
+                with told_of(runtime, self._calls):
+                    while watcher.seen.left > 0:
+                        await watcher.change(expires, lambda: self._late(watcher.seen, limit))
         finally:
             watcher.leave()
 

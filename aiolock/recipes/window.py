@@ -12,6 +12,7 @@ from typing import Generic, Literal, TypeVar, Unpack
 from ..core.lease import Lease
 from ..core.losses import tells_of_losses
 from ..core.policy import check_duration, milliseconds
+from ..core.telling import tell_ran
 from ..errors import BackendError, ConfigurationError
 from ..log import Log
 from ..manager import LockManager
@@ -175,6 +176,12 @@ class Once:
         (look, lock, begin, end, release), or two more than the first if another one has the lock just now.
         """
         check_takes(fn, "a job", "the lease")
+        run = await self._run(fn)
+        if not run.ran:
+            tell_ran(self._runtime, self._calls, False, run.status)
+        return run
+
+    async def _run(self, fn: Callable[[Lease], Awaitable[T]]) -> Run[T]:
         with before_it_runs():
             kept = await self._ask(self._calls.last_run(), "looking at")
             if kept is not None and kept.status not in (*self._repeatable, HELD):
@@ -236,15 +243,20 @@ class Once:
             raise
 
     async def _call(self, fn: Callable[[Lease], Awaitable[T]], lease: Lease) -> T:
+        status = RunStatus.INTERRUPTED
         try:
             work = fn(lease)
             if not inspect.isawaitable(work):
                 raise TypeError(f"a job must be a coroutine function, but {fn!r} returned {work!r}")
             result = await work
+            status = RunStatus.SUCCEEDED
         except Exception as error:
             if not (lease.lost and tells_of_losses(error)):  # otherwise it was interrupted
+                status = RunStatus.FAILED
                 self._runtime.backend.post(self._calls.finish(lease.fence, RunStatus.FAILED))
             raise
+        finally:
+            tell_ran(self._runtime, self._calls, True, status)
         await self._succeed(lease)
         return result
 

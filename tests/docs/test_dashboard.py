@@ -14,7 +14,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from aiolock import LossReason
 from aiolock.contrib.prometheus import PrometheusObserver
-from aiolock.events import Disconnected
+from aiolock.events import Disconnected, Ran
+from aiolock.scripts.condition import ConditionCalls
+from aiolock.scripts.latch import LatchCalls
 from tests.unit.happenings import acquired
 
 from .blocks import ROOT
@@ -37,6 +39,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     registry = CollectorRegistry()
     observer = PrometheusObserver(registry=registry, label=lambda name: name.partition(":")[0])
     observer(acquired())
+    observer(Ran("nightly", "once", True, "succeeded"))
     observer(Disconnected("redis:6379", ConnectionResetError(), ""))
     found: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):
@@ -63,7 +66,7 @@ def test_every_query_asks_for_what_is_exported(exported: dict[str, dict[str, set
             if operator == "=":
                 assert value in exported[name][label], (name, label, value)
             elif not value.startswith("$"):
-                assert set(value.split("|")) <= set(LossReason)
+                assert set(value.split("|")) <= {*LossReason, LatchCalls.kind, ConditionCalls.kind}
     for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", text):
         for label in labels.split(", "):
             known = any(label in of for of in exported.values())

@@ -19,11 +19,14 @@ from aiolock.events import (
     Event,
     Granted,
     Lost,
+    Passed,
+    Ran,
     Reconnected,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
     WokeLate,
 )
 from aiolock.testing import MemoryBackend
@@ -34,6 +37,9 @@ OWNER = "0123456789abcdef:f7"
 HOLD = ("a", "lock", OWNER, 42)
 EVENTS: list[tuple[Event, str, int, str]] = [
     (Acquired(*HOLD, 1, 0.25, 1, False, False), "lock", logging.DEBUG, "acquired lock 'a' after 0.250 s, fence 42"),
+    (Waiting("a", "latch", 7), "lock", logging.DEBUG, "waits for latch 'a'"),
+    (Passed("a", "latch", 0.25, 7), "lock", logging.DEBUG, "waited for latch 'a' for 0.250 s"),
+    (Ran("a", "once", True, "failed"), "lock", logging.DEBUG, "the run of 'a' is failed"),
     (Refused("a", "lock", 0.1, Holder("a", "web:1")), "lock", logging.DEBUG, "lock 'a' is not free, held by web:1"),
     (
         TimedOut("a", "lock", 1.5, 2, None),

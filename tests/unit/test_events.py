@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, LockManager, LossReason, NotAcquired, NotOwned, Owner
+from aiolock import (
+    AcquireTimeout,
+    BackendError,
+    Lease,
+    LockManager,
+    LossReason,
+    NotAcquired,
+    NotOwned,
+    Owner,
+    WaitTimeout,
+)
 from aiolock.errors import Holder as Occupant
 from aiolock.events import (
     Abandoned,
@@ -17,12 +27,16 @@ from aiolock.events import (
     AcquireFailed,
     Event,
     Lost,
+    Passed,
+    Ran,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
     WokeLate,
 )
+from aiolock.recipes import once
 from aiolock.testing import MemoryBackend
 
 from .world import DEADLINE, MARGIN, TTL, Crew, Holder, SlowBackend, assert_empty, expect_loss, settle
@@ -45,9 +59,17 @@ async def locks(backend: MemoryBackend, told: Told) -> AsyncIterator[LockManager
         assert_empty(manager)
 
 
+def ended(told: Told) -> Told:
+    """All but the beginnings of waits, each of which has one end, with its number."""
+    begun = [event.wait for event in told if isinstance(event, Waiting)]
+    ends = [getattr(event, "wait", 0) for event in told if not isinstance(event, Waiting)]
+    assert sorted(filter(None, ends)) == begun
+    return [event for event in told if not isinstance(event, Waiting)]
+
+
 def kinds(told: Told) -> list[str]:
-    """Which events there were."""
-    return [type(event).__name__ for event in told]
+    """Which events there were, but for the beginnings of waits."""
+    return [type(event).__name__ for event in told if not isinstance(event, Waiting)]
 
 
 def facts(event: Event, *but: str) -> dict[str, Any]:
@@ -62,7 +84,7 @@ async def test_a_pair(locks: LockManager, backend: MemoryBackend, told: Told) ->
     taken, given = told
     assert isinstance(taken, Acquired)
     assert facts(taken) == hold | {
-        "depth": 1, "waited": 0.0, "requests": 1, "contended": False, "abandoned": False
+        "depth": 1, "waited": 0.0, "requests": 1, "contended": False, "abandoned": False, "wait": 0
     }  # fmt: skip
     assert isinstance(given, Released)
     assert facts(given) == hold | {"depth": 0, "held": 5.0, "handed_on": False, "detached": False}
@@ -98,7 +120,7 @@ async def test_a_handoff_inside_the_process(locks: LockManager, backend: MemoryB
     await first.end()
     await second.entered
     assert kinds(told) == ["Acquired", "Released", "Acquired"]
-    _, given, taken = told
+    _, given, taken = ended(told)
     assert isinstance(given, Released)
     assert given.handed_on
     assert isinstance(taken, Acquired)
@@ -119,7 +141,7 @@ async def test_a_grant_out_of_the_queue(
     lease = await holder.entered
     await settle(backend)
     assert kinds(told) == ["Granted", "Acquired"]
-    granted, taken = told
+    granted, taken = ended(told)
     assert facts(granted) == {"name": "a", "kind": "lock", "fence": lease.fence, "owner": lease.owner._hold.owner}
     assert isinstance(taken, Acquired)
     assert (taken.waited, taken.requests, taken.contended) == (0.5, 1, True)
@@ -166,7 +188,8 @@ async def test_a_quorum(told: Told, crew: Crew) -> None:
                     node.flush()
                 await nodes[0].clock.advance(TTL)
     assert kinds(told) == ["Acquired", "Released", "Acquired", "Lost"]
-    assert (facts(told[0])["requests"], facts(told[0])["contended"]) == (asked, True)
+    taken = ended(told)[0]
+    assert (facts(taken)["requests"], facts(taken)["contended"]) == (asked, True)
 
 
 async def test_a_dead_holder(locks: LockManager, backend: MemoryBackend, told: Told, crew: Crew) -> None:
@@ -179,7 +202,8 @@ async def test_a_dead_holder(locks: LockManager, backend: MemoryBackend, told: T
     lease = await holder.entered
     assert kinds(told) == ["Acquired"]
     assert lease.abandoned
-    assert (facts(told[0])["abandoned"], facts(told[0])["requests"]) == (True, 2)
+    (taken,) = ended(told)
+    assert (facts(taken)["abandoned"], facts(taken)["requests"]) == (True, 2)
     await holder.end()
 
 
@@ -203,7 +227,7 @@ async def test_a_refusal_without_a_request(locks: LockManager, backend: MemoryBa
         await locks.lock("a").acquire(timeout=0)
     assert len(backend.calls) == asked
     assert kinds(told) == ["Acquired", "Refused", "TimedOut"]
-    assert facts(told[2], "holder") == {"name": "a", "kind": "lock", "waited": 0.0, "requests": 0}
+    assert facts(told[2], "holder") == {"name": "a", "kind": "lock", "waited": 0.0, "requests": 0, "wait": 0}
     await holder.end()
 
 
@@ -214,9 +238,14 @@ async def test_a_timeout(locks: LockManager, backend: MemoryBackend, told: Told,
     await backend.clock.advance(1.5)
     with pytest.raises(AcquireTimeout):
         await waiting
-    (event,) = told
+    (event,) = ended(told)
     assert isinstance(event, TimedOut)
-    assert facts(event, "requests") == {"name": "a", "kind": "lock", "waited": 1.5, "holder": Occupant("a", "a thief")}
+    assert facts(event, "requests", "wait") == {
+        "name": "a",
+        "kind": "lock",
+        "waited": 1.5,
+        "holder": Occupant("a", "a thief"),
+    }
     assert event.requests >= 2
 
 
@@ -232,9 +261,9 @@ async def test_a_cancelled_wait(locks: LockManager, backend: MemoryBackend, told
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    (event,) = told
+    (event,) = ended(told)
     assert isinstance(event, AcquireFailed)
-    assert facts(event, "error") == {"name": "a", "kind": "lock", "waited": 1.0}
+    assert facts(event, "error", "wait") == {"name": "a", "kind": "lock", "waited": 1.0}
     assert isinstance(event.error, asyncio.CancelledError)
 
 
@@ -462,3 +491,130 @@ async def test_waking_late(locks: LockManager, backend: MemoryBackend, told: Tol
         await settle(backend)
     assert kinds(told) == ["Acquired", "WokeLate", "Released"]
     assert facts(told[1])["late"] == pytest.approx(2.0)  # the manager looks for silence after `request_timeout`
+
+
+# The beginnings of waits.
+
+
+def begun(told: Told) -> list[tuple[str, str]]:
+    """Kind and name of each wait."""
+    return [(event.kind, event.name) for event in told if isinstance(event, Waiting)]
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "rw_lock", "semaphore", "multi_lock"])
+async def test_waits(locks: LockManager, peer: LockManager, backend: MemoryBackend, told: Told, kind: str) -> None:
+    """Told while they last, once each, also of those whose process has asked already. Kept by obtain(): `tell_waiting`,
+    and LocalQueue.begin_wait.
+    """
+
+    def lock(manager: LockManager) -> Any:
+        match kind:
+            case "rw_lock":
+                return manager.rw_lock("a").write
+            case "semaphore":
+                return manager.semaphore("a", 1)
+            case "multi_lock":
+                return manager.multi_lock("a", "b")
+        return getattr(manager, kind)("a")
+
+    async def use() -> None:
+        async with lock(locks):
+            pass
+
+    async with lock(peer):
+        tasks = [asyncio.create_task(use()) for _ in range(3)]
+        await settle(backend)
+        assert len(begun(told)) == len(told) == 3
+        await backend.clock.advance(2)
+        assert len(told) == 3
+        tasks.pop().cancel()
+        await settle(backend)
+        assert kinds(told) == ["AcquireFailed"]
+    await asyncio.gather(*tasks)
+    assert kinds(ended(told)).count("Acquired") == 2
+
+
+async def test_no_wait(locks: LockManager, backend: MemoryBackend, told: Told) -> None:
+    """A free lock is got at once, and an attempt does not wait."""
+    async with locks.lock("a"):
+        pass
+    backend.steal("a")
+    async with locks.lock("a").try_acquire() as lease:
+        assert lease is None
+    with pytest.raises(AcquireTimeout):
+        await locks.lock("a").acquire(timeout=0)
+    assert begun(told) == []
+
+
+async def test_an_outage_is_a_wait(locks: LockManager, backend: MemoryBackend, told: Told, crew: Crew) -> None:
+    """Of a task that waits behind another of its process, whatever that waits for."""
+    with backend.outage():
+        waiting = [crew.start(_entered(locks, timeout=None)) for _ in range(2)]
+        await settle(backend)
+        assert begun(told) == [("lock", "a")]
+    await asyncio.gather(*waiting)
+    assert kinds(ended(told)).count("Acquired") == 2
+
+
+async def test_waits_for_a_latch(locks: LockManager, backend: MemoryBackend, told: Told, crew: Crew) -> None:
+    """Kept by Latch.wait: `told_of`."""
+    latch = locks.latch("a", 1)
+    waiting, late = crew.start(latch.wait()), crew.start(latch.wait(1.0))
+    await settle(backend)
+    assert begun(told) == [("latch", "a")] * 2
+    await backend.clock.advance(1.0)
+    with pytest.raises(WaitTimeout):
+        await late
+    await latch.count_down()
+    await waiting
+    await latch.wait()  # it is open: no wait
+    out, through = ended(told)
+    assert isinstance(out, TimedOut)
+    assert isinstance(through, Passed)
+    assert (out.waited, out.holder, through.kind) == (1.0, None, "latch")
+
+
+async def test_waits_for_a_condition(locks: LockManager, backend: MemoryBackend, told: Told, crew: Crew) -> None:
+    """Then it waits for its lock. Kept by Condition._notified: `told_of`."""
+    lock = locks.lock("a")
+    changed = locks.condition(lock)
+
+    async def consume() -> None:
+        async with lock:
+            await changed.wait()
+
+    waiting = crew.start(consume())
+    await settle(backend)
+    assert begun(told) == [("condition", "a")]
+    async with lock:
+        await changed.notify()
+        await settle(backend)
+        assert kinds(told).count("Passed") == 1
+    await waiting
+    assert begun(ended(told) + told) == [("condition", "a"), ("lock", "a")]
+
+
+async def test_runs_of_a_job(locks: LockManager, backend: MemoryBackend, told: Told) -> None:
+    """Each call once, whatever became of it. Kept by Once._call: `tell_ran`."""
+    nightly = once(locks, "nightly", window=60.0, repeat="both")
+
+    async def well(lease: Lease) -> None: ...
+
+    async def badly(lease: Lease) -> None:
+        raise ValueError
+
+    async def cut_off(lease: Lease) -> None:
+        raise asyncio.CancelledError
+
+    for work, error in ((badly, ValueError), (cut_off, asyncio.CancelledError)):
+        with pytest.raises(error):
+            await nightly.run(work)
+    for _ in range(2):
+        await nightly.run(well)
+    runs = [(event.kind, event.name, event.ran, event.status) for event in told if isinstance(event, Ran)]
+    assert runs == [
+        ("once", "nightly", True, "failed"),
+        ("once", "nightly", True, "interrupted"),
+        ("once", "nightly", True, "succeeded"),
+        ("once", "nightly", False, "succeeded"),
+    ]

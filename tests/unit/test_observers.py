@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from aiolock import AcquireTimeout, ConfigurationError, Lease, LockLost, LockManager, LossReason
-from aiolock.events import Acquired, AcquireFailed, Event, Granted, Lost, Observer, Released, Renewed, TimedOut
+from aiolock.events import Acquired, AcquireFailed, Event, Granted, Lost, Observer, Released, Renewed, TimedOut, Waiting
 from aiolock.testing import MemoryBackend
 
 from .world import TTL, Crew, Holder, assert_empty, lock_keys, runtime_of, settle
 
-KINDS: list[type[Event]] = [Acquired, AcquireFailed, Granted, Lost, Released, Renewed, TimedOut]
+KINDS: list[type[Event]] = [Acquired, AcquireFailed, Granted, Lost, Released, Renewed, TimedOut, Waiting]
 """What `scenario` makes happen."""
 
 
@@ -329,12 +329,13 @@ async def test_an_observer_delays_no_other_loss(reason: LossReason, backend: Mem
 
 
 async def test_the_task_is_told(backend: MemoryBackend, peer: LockManager, crew: Crew) -> None:
-    """A trace finds its parent: what a task does is told in it, with its context."""
+    """A trace finds its parent: what a task does is told in it, with its context; only that it waits, by the answer."""
     request: ContextVar[str] = ContextVar("request", default="")
     told: list[tuple[type[Event], str, asyncio.Task[Any] | None]] = []
 
     def observer(event: Event) -> None:
-        told.append((type(event), request.get(), asyncio.current_task()))
+        if not isinstance(event, Waiting):
+            told.append((type(event), request.get(), asyncio.current_task()))
 
     async def use() -> None:
         request.set("one")

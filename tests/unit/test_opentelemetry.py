@@ -18,11 +18,14 @@ from aiolock.events import (
     Disconnected,
     Granted,
     Lost,
+    Passed,
+    Ran,
     Reconnected,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
     WokeLate,
 )
 from tests.support.telemetry import Telemetry
@@ -61,6 +64,30 @@ def test_a_wait_and_a_hold_are_spans_of_the_caller(telemetry: Telemetry) -> None
     assert hold.attributes is not None
     assert hold.attributes["aiolock.lock.fence"] == 7
     assert telemetry.value("aiolock.acquire.contended") == telemetry.value("aiolock.acquire.recovered") == 1
+
+
+def test_who_waits_and_for_how_long(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they wait, whatever ends each. Kept by OpenTelemetryObserver._waited: `end`."""
+    for wait in (1, 2, 3, 4):
+        monkeypatch.setattr("aiolock.contrib.opentelemetry.monotonic", lambda now=100.0 * wait: now)
+        telemetry.tell(Waiting("order:42", "lock", wait))
+    seen = [(telemetry.value("aiolock.wait.active"), telemetry.value("aiolock.wait.longest"))]
+    for end in (
+        AcquireFailed("order:42", "lock", 1.0, asyncio.CancelledError(), 2),
+        acquired(wait=1),
+        TimedOut("order:42", "lock", 1.0, 1, None, 3),
+        Passed("order:42", "lock", 1.0, 4),
+    ):
+        telemetry.tell(end)
+        seen.append((telemetry.value("aiolock.wait.active"), telemetry.value("aiolock.wait.longest")))
+    assert seen == [(4, 300.0), (3, 300.0), (2, 100.0), (1, 0.0), (0, 0.0)]
+
+
+def test_runs(telemetry: Telemetry) -> None:
+    telemetry.tell(Ran("nightly", "once", True, "failed"))
+    telemetry.tell(Ran("nightly", "once", False, "failed"))
+    outcomes = {point.attributes["aiolock.run.outcome"]: point.value for point in telemetry.points("aiolock.run")}
+    assert outcomes == {"failed": 1, "skipped": 1}
 
 
 def test_a_span_has_its_smallest_headroom(telemetry: Telemetry) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from aiolock.events import (
     Disconnected,
     Granted,
     Lost,
+    Passed,
+    Ran,
     Reconnected,
     Refused,
     Released,
     Renewed,
     TimedOut,
+    Waiting,
     WokeLate,
 )
 from tests.support.telemetry import Exported
@@ -46,6 +50,31 @@ def test_a_wait_and_a_hold(exported: Exported) -> None:
     assert exported("acquires_total", outcome="acquired") == 1
     assert exported("contended_total") == exported("recovered_total") == 1
     assert (exported("acquire_seconds_sum"), exported("hold_seconds_sum")) == (0.25, 1.5)
+
+
+def test_who_waits_and_since_when(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they wait, whatever ends each, and in whatever order. Kept by Waits."""
+    for wait in (1, 2, 3, 4):
+        monkeypatch.setattr("aiolock.contrib.prometheus.time", lambda now=100.0 * wait: now)
+        exported.tell(Waiting("order:42", "lock", wait))
+    seen = [(exported("waiting"), exported("oldest_wait_timestamp_seconds"))]
+    for end in (
+        AcquireFailed("order:42", "lock", 1.0, asyncio.CancelledError(), 2),
+        acquired(wait=1),
+        TimedOut("order:42", "lock", 1.0, 1, HOLDER, 3),
+        Passed("order:42", "lock", 1.0, 4),
+        Passed("order:42", "lock", 1.0, 0),  # nobody listened when it began
+    ):
+        exported.tell(end)
+        seen.append((exported("waiting"), exported("oldest_wait_timestamp_seconds")))
+    assert seen == [(4, 100.0), (3, 100.0), (2, 300.0), (1, 400.0), (0, math.inf), (0, math.inf)]
+    assert exported.tell._waits._labels == {}
+
+
+def test_runs(exported: Exported) -> None:
+    exported.tell(Ran("nightly", "lock", True, "failed"))
+    exported.tell(Ran("nightly", "lock", False, "failed"))
+    assert (exported("runs_total", outcome="failed"), exported("runs_total", outcome="skipped")) == (1, 1)
 
 
 def test_headroom_shows_how_near_a_loss_was(exported: Exported) -> None:
