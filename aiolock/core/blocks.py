@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sys import _getframe
 from types import CodeType, FrameType
 
-from .caller import GENERATOR
+from .caller import BETWEEN, GENERATOR, instance
 from .guard import Guard
 
 
@@ -15,15 +15,22 @@ class Blocks(dict[int, Guard]):
     """Open blocks by the frame that entered them: the innermost of each, the last entered at the end.
 
     `async with` leaves in the frame in which it entered, so that is certain, whatever task runs it. If `__aenter__` and
-    `__aexit__` are called in other ways, the task decides. A block that may still run is never ended instead of
-    another.
+    `__aexit__` are called in other ways, the object that calls them decides, such as an exit stack, and then the task.
+    A block that may still run is never ended instead of another.
     """
 
     __slots__ = ()
 
-    def enter(self, frame: int, code: CodeType, guard: Guard) -> None:
-        """A block begins in the frame with this id and code."""
+    def enter(self, frame: int, code: CodeType, guard: Guard, several: bool) -> None:
+        """A block begins in the frame with this id and code; called by the `__aenter__` of the lock object.
+
+        Args:
+            frame, code: of its caller.
+            guard: the block.
+            several: its task has others on the name, so that it may be unclear which of them is left.
+        """
         guard.frame, guard.code = frame, code
+        guard.via = instance(_getframe(2)) if frame and (several or code.co_name in BETWEEN) else 0
         guard.outer = self.pop(frame, None) if self else None
         self[frame] = guard
 
@@ -38,32 +45,39 @@ class Blocks(dict[int, Guard]):
             if guard.task is task and guard.outer is None:
                 return guard
             self[frame] = guard
+        via = 0
         try:
             caller = _getframe(2)
         except ValueError:  # no Python frame around
             pass
         else:
-            frame, code = id(caller), caller.f_code
+            frame, code, via = id(caller), caller.f_code, instance(caller)
             known = self.get(frame)
             # Ids of ended frames are reused. A coroutine ends in its task; a generator may be closed by another.
             if known is not None and known.code is code and (known.task is task or code.co_flags & GENERATOR):
                 self._remove(known)
                 return known
-        known = self._of(task)
+        known = self._of(task, via)
         if known is not None:
             self._remove(known)
         return known
 
-    def _of(self, task: asyncio.Task[object] | None) -> Guard | None:
+    def _of(self, task: asyncio.Task[object] | None, via: int) -> Guard | None:
+        running = set(_stack())  # their blocks run on, unless they are left in an odd way
+        idle = [guard for guard in self.all() if (guard.frame, guard.code) not in running]
+        for guard in idle:
+            if via and guard.via == via:
+                return guard
         mine = [guard for guard in self.all() if guard.task is task]
         others = [guard for guard in self.all() if guard.task is not task]
         if not mine:
             ended = all(guard.task is None or guard.task.done() for guard in others)
             return others[0] if len(others) == 1 or (others and ended) else None
-        if not others:
-            return mine[0]
-        running = set(_stack())  # their blocks run on, unless they are left in an odd way
-        return next((guard for guard in mine if (guard.frame, guard.code) not in running), None)
+        # Rather one that no object is known to have entered: another object's may still be in use.
+        known = sorted((guard for guard in mine if guard in idle), key=lambda guard: guard.via > 0)
+        if known:
+            return known[0]
+        return None if others else mine[0]
 
     def all(self) -> Iterator[Guard]:
         """Innermost first."""

@@ -10,7 +10,7 @@ from sys import _getframe
 from types import CodeType, FrameType
 
 GENERATOR = inspect.CO_ASYNC_GENERATOR
-BETWEEN = frozenset({"__aenter__", "enter_async_context"})
+BETWEEN = frozenset({"__aenter__", "enter_async_context", "__enter__", "enter_context"})
 """Functions that enter a block on behalf of others: those of `contextlib`, and users' own."""
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -31,6 +31,14 @@ def caller(name: str) -> tuple[int, CodeType, bool]:
     if code.co_flags & GENERATOR or code.co_name in BETWEEN:
         return id(frame), code, _spans(frame, name)
     return id(frame), code, False
+
+
+def instance(frame: FrameType) -> int:
+    """Return the id of the object whose method runs in `frame`, as an exit stack's; 0 if none's does."""
+    code = frame.f_code
+    if code.co_argcount and code.co_varnames[0] == "self":
+        return id(frame.f_locals.get("self"))
+    return 0
 
 
 def _spans(frame: FrameType | None, name: str) -> bool:

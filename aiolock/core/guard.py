@@ -35,13 +35,15 @@ class Guard:
         frame: id of the frame that entered it, if its lock object must identify it; unique while that frame lives.
         code: what runs in that frame.
         outer: the block around it in the same frame.
+        via: id of the object whose method entered it, if its lock object must know that; otherwise 0.
     """
 
-    __slots__ = ("_cancelling", "_outermost", "_scope", "code", "frame", "lease", "outer", "task")
+    __slots__ = ("_cancelling", "_outermost", "_scope", "code", "frame", "lease", "outer", "task", "via")
 
     frame: int
     code: CodeType
     outer: Guard | None
+    via: int
 
     def __init__(self, lease: OpenLease, spans_yield: bool) -> None:
         self.lease: OpenLease = lease

@@ -88,9 +88,11 @@ class Primitive:
         frame, code, spans_yield = caller(self._calls.name)
         policy = self._policy
         lease = await obtain(self._gate(), self._calls, policy, policy.acquire_timeout)
+        several = len(lease._hold.leases) > 1
         if self.contention.divisible:
             self._obtained(lease)
-        self._blocks.enter(frame, code, Guard(lease, spans_yield))
+            several = len(lease._home.of_task(lease._task)) > 1
+        self._blocks.enter(frame, code, Guard(lease, spans_yield), several)
         return lease
 
     async def __aexit__(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from ..core.caller import BETWEEN, instance
 from .lease import Lease
 
 
@@ -18,19 +19,22 @@ class Block(NamedTuple):
         code: what runs in that frame.
         thread: the one that entered it.
         lease: what it holds.
+        via: id of the object whose method entered it, if it may be unclear which block is left; otherwise 0.
     """
 
     frame: int
     code: CodeType
     thread: int
     lease: Lease
+    via: int
 
 
 class Blocks:
     """Open blocks, the last entered at the end.
 
     `with` leaves in the frame in which it entered, so that is certain, whatever thread runs it: a generator may be
-    continued by another. If `__enter__` and `__exit__` are called in other ways, the thread decides.
+    continued by another. If `__enter__` and `__exit__` are called in other ways, the object that calls them decides,
+    such as an exit stack, and then the thread.
     """
 
     __slots__ = ("_mutex", "_open")
@@ -48,7 +52,10 @@ class Blocks:
         """A block begins in this frame."""
         with self._mutex:
             self._forget_left()
-            self._open.append(Block(id(frame), frame.f_code, threading.get_ident(), lease))
+            code, thread = frame.f_code, threading.get_ident()
+            several = any(block.thread == thread for block in self._open)
+            via = instance(frame) if several or code.co_name in BETWEEN else 0
+            self._open.append(Block(id(frame), code, thread, lease, via))
 
     def find(self, frame: FrameType) -> Lease | None:
         """A block is left in this frame; return its lease, or None if it is unclear which it is, or none is open."""
@@ -64,11 +71,14 @@ class Blocks:
         for block in reversed(self._open):
             if block.frame == id(frame) and block.code is frame.f_code:
                 return block
-        running = set(_stack(frame))  # their blocks run on
+        running, via = set(_stack(frame)), instance(frame)  # the blocks of what runs go on
         others = [block for block in self._open if (block.frame, block.code) not in running]
+        for block in reversed(others):
+            if via and block.via == via:
+                return block
         mine = [block for block in others if block.thread == threading.get_ident()]
-        if mine:
-            return mine[-1]
+        if mine:  # rather one that no object is known to have entered: another object's may still be in use
+            return next((block for block in reversed(mine) if not block.via), mine[-1])
         return others[0] if len(others) == 1 else None
 
 
