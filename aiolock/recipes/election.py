@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import TypeVar
@@ -194,7 +194,8 @@ class Election:
 
     def _check(self, fn: Callable[[Lease], Awaitable[object]]) -> None:
         """Raise at once what would end a term, perhaps hours later: a mistake in the code."""
-        self._lock._runtime.binding.check(self.name)
+        with suppress(BackendError):  # a manager that has not reached Redis yet: it contends when that is back
+            self._lock._runtime.binding.check(self.name)
         check_takes(fn, "a leader's function", "the term")
 
     async def _contend(self, fn: Callable[[Lease], Awaitable[T]]) -> T:

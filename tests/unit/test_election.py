@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from aiolock import BackendError, ConfigurationError, Lease, LockLost, LockManager, LossReason, NotAcquired
+from aiolock.core import lifecycle
 from aiolock.recipes import Election, leader
 from aiolock.testing import MemoryBackend
 
@@ -618,6 +619,33 @@ async def test_running_beside_its_manager_is_refused_at_once(backend: MemoryBack
     with pytest.raises(ConfigurationError, match="before its manager was entered"):
         async with election(locks).running(feed), locks:
             raise AssertionError("it has begun")
+
+
+class Away(MemoryBackend):
+    """Cannot be opened while it is away."""
+
+    away = True
+
+    async def open(self, **options: Any) -> None:
+        if self.away:
+            raise BackendError("", "away", transient=True)
+        await super().open(**options)
+
+
+async def test_running_beside_a_manager_that_has_not_reached_redis(monkeypatch: pytest.MonkeyPatch, feed: Feed) -> None:
+    """It contends, and leads when Redis is back. Kept by Election._check: `suppress(BackendError)`."""
+    monkeypatch.setattr(lifecycle, "PAUSE", 0.0)
+    locks = LockManager(backend := Away())
+    await locks.open(strict=False)
+    async with election(locks).running(feed) as mine:
+        await backend.clock.advance(1.0)
+        assert mine.contending
+        assert feed.terms == []
+        backend.away = False
+        async with asyncio.timeout(60):
+            while not feed.terms:
+                await backend.clock.advance(1.0)
+    await locks.close()
 
 
 async def test_running_tells_of_a_resignation(
