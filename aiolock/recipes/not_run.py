@@ -1,4 +1,4 @@
-"""Why a decorated function was not run.
+"""Why a decorated function, or the job of a window, was not run.
 
 NotRun                              it did not begin, so nothing of it happened
 ├─ Busy(AcquireTimeout)             another one runs; `holder` says who
