@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 
-EXTRA = ("click", "rich")
-
 
 def main() -> int:
     """Run the command in `sys.argv`.
@@ -24,7 +22,7 @@ def main() -> int:
         with errors_as_exits():  # of help, which no command writes
             app(prog_name="aiolock")  # raises SystemExit
     except ModuleNotFoundError as missing:
-        if missing.name not in EXTRA:
+        if missing.name != "click":
             raise
         print("aiolock: the command line needs an extra: pip install 'aiolock-redis[cli]'", file=sys.stderr)
         return 2

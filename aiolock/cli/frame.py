@@ -13,12 +13,10 @@ from ..scripts.view import NameView
 from .namespace import Namespace
 from .output import facts_of
 
-PAUSE = 0.2
-"""Seconds between two looks."""
-SCANS = 5
+SCANS = 25
 """Steps of the scan between two looks: each finds the names among 1000 keys."""
 WINDOW = 5.0
-"""Seconds over which hand-offs are counted."""
+"""Seconds over which hand-offs are counted, if the looks are not further apart."""
 KEPT = 10.0
 """Seconds that a name is still looked at when nobody holds it."""
 
@@ -88,21 +86,30 @@ class Watched:
     Args:
         names: where to look.
         pattern: which names.
+        interval: seconds between two looks.
     """
 
-    def __init__(self, names: Namespace, pattern: str) -> None:
+    def __init__(self, names: Namespace, pattern: str, interval: float = 1.0) -> None:
         self._names = names
         self._pattern = pattern
+        self._interval = interval
         self._began = time.monotonic()
         self._scans: dict[Reader, AsyncIterator[set[Name]]] = {}
         self._known: dict[Reader, dict[Name, float]] = {}  # until when each is looked at
         self._fences: dict[Name, int] = {}
         self._changes: deque[tuple[float, Name]] = deque()  # when the fence of which name was seen to change
 
+    async def first_frame(self) -> Frame:
+        """Search for all names, and look once at each. Cost: as `Namespace.find`."""
+        for master in self._names.survey.masters:
+            while await self._search(master):
+                pass
+        return await self.next_frame()
+
     async def next_frame(self) -> Frame:
         """Look once at all known names, and search on for others.
 
-        Cost: on each master a round trip for 500 names, and at most 5 more to search.
+        Cost: on each master a round trip for 500 names, and at most 25 more to search.
         """
         masters = self._names.survey.masters
         views = [view for each in await asyncio.gather(*map(self._inspect, masters)) for view in each]
@@ -112,13 +119,14 @@ class Watched:
             if self._fences.setdefault(name, view.fence) != view.fence:
                 self._fences[name] = view.fence
                 self._changes.append((now, name))
-        while self._changes and self._changes[0][0] < now - WINDOW:
+        window = max(WINDOW, self._interval)
+        while self._changes and self._changes[0][0] < now - window:
             self._changes.popleft()
         self._fences = {
             name: fence for name, fence in self._fences.items() if any(name in known for known in self._known.values())
         }
         counted = Counter(name for _, name in self._changes)
-        passed = max(PAUSE, min(WINDOW, now - self._began))
+        passed = max(0.1, min(window, now - self._began))
         rows = [Row(view, counted[view.kind, view.name] / passed) for view in views]
         shown = [row for row in rows if row.view.taken or row.view.waiting or row.hand_offs]
         shown.sort(key=lambda row: (-row.view.waiting, -row.hand_offs, row.view.name, row.view.kind))
@@ -126,7 +134,9 @@ class Watched:
 
     async def _inspect(self, master: Reader) -> list[NameView]:
         known = self._known.setdefault(master, {})
-        await self._search(master, known)
+        for _ in range(SCANS):
+            if not await self._search(master):
+                break
         views = await self._names.inspect(master, known)
         now = time.monotonic()
         for view in views:
@@ -136,12 +146,14 @@ class Watched:
             del known[name]  # the next scan finds it again, and it is looked at once more
         return views
 
-    async def _search(self, master: Reader, known: dict[Name, float]) -> None:
-        for _ in range(SCANS):
-            scan = self._scans.setdefault(master, self._names.names(master, self._pattern))
-            found = await anext(scan, None)
-            if found is None:
-                del self._scans[master]
-                return
-            for name in found:
-                known.setdefault(name, 0.0)
+    async def _search(self, master: Reader) -> bool:
+        """Take a step of the scan; return whether there is another one before it begins anew."""
+        scan = self._scans.setdefault(master, self._names.names(master, self._pattern))
+        found = await anext(scan, None)
+        if found is None:
+            del self._scans[master]
+            return False
+        known = self._known.setdefault(master, {})
+        for name in found:
+            known.setdefault(name, 0.0)
+        return True

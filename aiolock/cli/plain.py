@@ -19,3 +19,14 @@ def width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
     )
+
+
+def fitted(text: str, columns: int, right: bool = False) -> str:
+    """The text in just as many columns, plain; what does not fit is cut off, and that is shown."""
+    text = plain(text)
+    if width(text) > columns:
+        while text and width(text) > columns - 1:
+            text = text[:-1]
+        text = f"{text}…" if columns > 0 else ""
+    space = " " * (columns - width(text))
+    return space + text if right else text + space

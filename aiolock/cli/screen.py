@@ -5,58 +5,92 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import shutil
 import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
 
 from .duration import in_words
 from .frame import Frame, Row
 from .output import holder_of
-from .plain import plain
+from .plain import fitted, plain, width
 
-WIDE, NARROW = 72, 44
-"""Columns from which it is shown who holds a name, and below which only who waits."""
-_LEAVING = (b"q", b"Q", b"\x03")
-_ESCAPE = b"\x1b"
-"""Alone it is this key; arrows, and the wheel of a mouse, begin with it."""
+_KEYS = re.compile(r"\x1b(?:\[[\d;]*|O)[A-Za-z~]|.", re.DOTALL)
+"""A key as a terminal sends it: those without a sign of their own begin with Escape."""
+_UP, _DOWN = ("\x1b[A", "\x1bOA", "k"), ("\x1b[B", "\x1bOB", "j")
+_PAGE_UP, _PAGE_DOWN = ("\x1b[5~",), ("\x1b[6~", " ")
+_HOME, _END = ("\x1b[H", "\x1b[1~", "g"), ("\x1b[F", "\x1b[4~", "G")
+_LEAVE, _ESCAPE, _ENTER, _BACK = ("q", "Q", "\x03"), "\x1b", ("\r", "\n"), ("\x7f", "\b")
+_TAKEN, _GIVEN_BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_BOLD, _RED, _REVERSE, _DIM, _NORMAL = "\x1b[1m", "\x1b[1;31m", "\x1b[7m", "\x1b[2m", "\x1b[0m"
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+SORTS: dict[str, Callable[[Row], object]] = {
+    "waiting": lambda row: (-row.view.waiting, -row.hand_offs),
+    "oldest": lambda row: -(row.view.oldest_wait or 0.0),
+    "per s": lambda row: -row.hand_offs,
+    "ttl": lambda row: float("inf") if row.view.ttl is None else row.view.ttl,
+    "holder": lambda row: holder_of(row.view),
+    "name": lambda row: row.view.name,
+}
+"""How rows can be sorted."""
+PRIORITY = ("WAITING", "HOLDER", "STATE", "OLDEST", "PER S", "TTL")
+"""Which columns a narrow terminal shows beside the name: the first."""
+COLUMNS = ("NAME", "STATE", "HOLDER", "TTL", "WAITING", "OLDEST", "PER S")
+
+
+@dataclass(slots=True)
+class Look:
+    """How someone wants to see a frame.
+
+    Attributes:
+        sort: one of `SORTS`.
+        only: shows only names and holders with this text.
+        top: how many rows are above the first that is shown.
+    """
+
+    sort: str = "waiting"
+    only: str = ""
+    top: int = 0
+
+    def rows(self, frame: Frame | None) -> list[Row]:
+        """All that may be shown, in order."""
+        rows = [row for row in (frame.rows if frame else ()) if self.only in f"{row.view.name}\n{holder_of(row.view)}"]
+        return sorted(rows, key=lambda row: (SORTS[self.sort](row), row.view.name, row.view.kind))
 
 
 class Screen:
     """Shows frames until someone presses q; `with` begins and restores the terminal.
-
-    Args:
-        console: where.
 
     Attributes:
         left: someone pressed q, or a signal came.
         ended_by: that signal; None if there was none.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console()
-        self._live = Live(console=self._console, screen=True, auto_refresh=False)
-        self._drawn: Group = picture(None, self._console.width, self._console.height)
+    def __init__(self) -> None:
         self.left: asyncio.Event = asyncio.Event()
         self.ended_by: int | None = None
+        self._frame: Frame | None = None
+        self._trouble = ""
+        self._look = Look()
+        self._sorts = cycle([*list(SORTS)[1:], self._look.sort])
+        self._typing = False
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
         """Take the terminal, and give it back as it was."""
         with self._signals(), self._keys():
-            self._live.start()
+            self._write(_TAKEN)
+            self._draw()
             try:
                 yield
             finally:
-                with contextlib.suppress(OSError):  # it hung up
-                    self._live.stop()
+                self._write(_GIVEN_BACK)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -64,10 +98,11 @@ class Screen:
         caught = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         for number in caught:
             loop.add_signal_handler(number, self._end, number)
+        loop.add_signal_handler(signal.SIGWINCH, self._draw)
         try:
             yield
         finally:
-            for number in caught:
+            for number in (*caught, signal.SIGWINCH):
                 loop.remove_signal_handler(number)
 
     @contextlib.contextmanager
@@ -81,16 +116,16 @@ class Screen:
         def stop() -> None:
             """As Ctrl-Z does: the shell gets the terminal as it was; when it continues us, we take it again."""
             loop.remove_signal_handler(signal.SIGTSTP)
-            self._live.stop()
+            self._write(_GIVEN_BACK)
             termios.tcsetattr(stdin, termios.TCSADRAIN, before)
             os.killpg(os.getpgrp(), signal.SIGTSTP)
             loop.add_signal_handler(signal.SIGTSTP, stop)
             tty.setcbreak(stdin)
-            self._live.start()
-            self._live.update(self._drawn, refresh=True)
+            self._write(_TAKEN)
+            self._draw()
 
         tty.setcbreak(stdin)
-        loop.add_reader(stdin, self._pressed, stdin)
+        loop.add_reader(stdin, self._read, stdin)
         loop.add_signal_handler(signal.SIGTSTP, stop)
         try:
             yield
@@ -100,55 +135,112 @@ class Screen:
             with contextlib.suppress(termios.error):  # it hung up
                 termios.tcsetattr(stdin, termios.TCSADRAIN, before)
 
-    def _pressed(self, stdin: int) -> None:
+    def _read(self, stdin: int) -> None:
         try:
-            keys = os.read(stdin, 16)
+            keys = os.read(stdin, 1024).decode(errors="ignore")
         except OSError:  # it hung up
-            keys = b""
-        if not keys or keys == _ESCAPE or keys[:1] in _LEAVING:
+            keys = _LEAVE[0]
+        for key in _KEYS.findall(keys) or _LEAVE[:1]:
+            self._pressed(key)
+        self._draw()
+
+    def _pressed(self, key: str) -> None:
+        look, page = self._look, max(1, shutil.get_terminal_size().lines - 3)
+        if key == _ESCAPE and (self._typing or look.only):
+            self._typing, look.only = False, ""
+        elif self._typing:
+            if key in _ENTER:
+                self._typing = False
+            elif key in _BACK:
+                look.only = look.only[:-1]
+            elif key.isprintable():
+                look.only += key
+        elif key in _LEAVE or key == _ESCAPE:
             self.left.set()
+        elif key == "s":
+            look.sort, look.top = next(self._sorts), 0
+        elif key == "/":
+            self._typing, look.top = True, 0
+        else:
+            steps = {_UP: -1, _DOWN: 1, _PAGE_UP: -page, _PAGE_DOWN: page, _HOME: -look.top, _END: 10**9}
+            look.top += sum(step for keys, step in steps.items() if key in keys)
 
     def _end(self, number: int) -> None:
         self.ended_by = number
         self.left.set()
 
-    def show(self, frame: Frame | None, trouble: str = "") -> None:
-        """Show a frame; `trouble` says why there is no newer one."""
-        self._drawn = picture(frame, self._console.width, self._console.height, trouble)
-        self._live.update(self._drawn, refresh=True)
+    def show(self, frame: Frame) -> None:
+        """Show a frame."""
+        self._frame, self._trouble = frame, ""
+        self._draw()
+
+    def trouble(self, text: str) -> None:
+        """Say why there is no newer frame."""
+        self._trouble = text
+        self._draw()
+
+    def _draw(self) -> None:
+        size = shutil.get_terminal_size()
+        head, *rows, foot = picture(self._frame, self._look, size.columns, size.lines, self._trouble, self._typing)
+        styles = [_RED if self._trouble else _BOLD, *([_REVERSE] if rows else []), *([""] * (len(rows) - 1)), _DIM]
+        lines = [f"\x1b[2K{style}{line}{_NORMAL}" for style, line in zip(styles, (head, *rows, foot), strict=True)]
+        self._write("\x1b[H" + "\r\n".join(lines) + "\x1b[J")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # it hung up
+            sys.stdout.buffer.write(text.encode(sys.stdout.encoding, "replace"))
+            sys.stdout.buffer.flush()
 
 
-def picture(frame: Frame | None, width: int, height: int, trouble: str = "") -> Group:
+def picture(
+    frame: Frame | None, look: Look, columns: int, lines: int, trouble: str = "", typing: bool = False
+) -> list[str]:
     """Draw a frame.
 
     Args:
         frame: None if there is none yet.
-        width: columns.
-        height: lines.
+        look: what of it; scrolled back if there is nothing so far down.
+        columns: how wide it gets.
+        lines: how high at most; from 2.
         trouble: shown in place of the summary.
+        typing: the text of the look is being typed.
+
+    Returns:
+        The lines: a summary, headings, rows, and what keys do.
     """
-    head = Text(trouble or (_summary(frame) if frame else "looking …"), "bold red" if trouble else "bold")
-    head.truncate(width, overflow="ellipsis")
-    rows = frame.rows if frame else ()
-    room = max(0, height - 3)
-    table = Table(box=None, pad_edge=False, expand=True, header_style="reverse")
-    table.add_column("NAME", no_wrap=True, overflow="ellipsis", ratio=3, min_width=8)
-    shown = {"STATE": NARROW, "HOLDER": WIDE, "TTL": WIDE, "WAITING": 0, "OLDEST": NARROW, "PER S": NARROW}
-    columns = [heading for heading, least in shown.items() if width >= least]
-    for heading in columns:
-        left = heading in ("STATE", "HOLDER")
-        table.add_column(
-            heading, no_wrap=True, overflow="ellipsis", justify="left" if left else "right",
-            ratio=2 if heading == "HOLDER" else None, width=None if heading == "HOLDER" else 9 if left else 7,
-        )  # fmt: skip
-    for row in rows[:room]:
-        cells = _cells(row)
-        table.add_row(*(Text(plain(cells[heading])) for heading in ("NAME", *columns)))
-    hidden = len(rows) - room
-    foot = Text(f"{hidden} more  " if hidden > 0 else "", "dim")
-    foot.append("q: leave", "dim")
-    foot.truncate(width, overflow="ellipsis")
-    return Group(head, table, foot)
+    rows, room = look.rows(frame), max(0, lines - 3)
+    look.top = max(0, min(look.top, len(rows) - room))
+    shown = [_cells(row) for row in rows[look.top : look.top + room]]
+    widths = _widths(shown, columns)
+    table = [
+        " ".join(fitted(cells[name], most, name in COLUMNS[3:]) for name, most in widths.items()) for cells in shown
+    ]
+    heading = " ".join(fitted(name, most, name in COLUMNS[3:]) for name, most in widths.items())
+    where = f"{look.top + 1}-{look.top + len(shown)} of {len(rows)}" if 0 < len(shown) < len(rows) else f"{len(rows)}"
+    only = f"/{look.only}{'_' if typing else ''}" if look.only or typing else "/: filter"
+    foot = f"q: leave  {where}  s: by {look.sort}  {only}"
+    head = trouble or (_summary(frame) if frame else "looking …")
+    return [fitted(line, columns) for line in (head, *([heading] if lines > 2 else []), *table, foot)]
+
+
+def _widths(rows: list[dict[str, str]], columns: int) -> dict[str, int]:
+    """Which columns are shown, and how wide."""
+    needs = {name: max([width(name), *(width(plain(cells[name])) for cells in rows)]) for name in COLUMNS}
+    least = {**needs, "NAME": min(needs["NAME"], max(8, columns // 5))}
+    processes = [cells["HOLDER"].partition(" ")[0] + " …" for cells in rows]  # who it is, without all that it says
+    holder = max([width("HOLDER"), *(width(plain(process)) for process in processes)])
+    least["HOLDER"] = min(needs["HOLDER"], holder, columns // 2 + 2)
+    taken, left = {"NAME": least["NAME"]}, columns - least["NAME"]
+    for name in PRIORITY:
+        if left > least[name]:
+            taken[name] = least[name]
+            left -= least[name] + 1
+    for name in ("NAME", "HOLDER"):
+        more = max(0, min(left, needs[name] - taken.get(name, needs[name])))
+        if name in taken:
+            taken[name] += more
+            left -= more
+    return {name: taken[name] for name in COLUMNS if name in taken}
 
 
 def _summary(frame: Frame) -> str:

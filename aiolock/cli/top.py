@@ -12,33 +12,38 @@ from ..errors import AiolockError, ConfigurationError
 from .connection import Connection, connected
 from .duration import Duration, in_words
 from .exits import ExitCode, leave, message_of, of_signal
-from .frame import PAUSE, Frame, Watched
+from .frame import Frame, Watched
 from .output import HEADINGS, columns, json_option, print_json, row_of
 
 if TYPE_CHECKING:
     from .screen import Screen
 
-LOOKS = 6
-"""For one frame: fewer would see no hand-offs."""
+LEAST = 0.1
+"""Seconds between two looks, at least."""
+AGAIN = 0.2
+"""Seconds after which a server that did not answer is asked again."""
 
 
 @click.command(short_help="Watch locks live.")
-@click.option("--interval", type=Duration(), default="1s", show_default=True, help="Between two pictures.")
-@click.option("--once", is_flag=True, help="Print one picture, of one second, and leave.")
+@click.option("--interval", type=Duration(), default="1s", show_default=True, help="Between two looks.")
+@click.option("--once", is_flag=True, help="Print one picture, of one interval, and leave.")
 @json_option
 @connected
 @click.argument("pattern", default="*")
 def top(connection: Connection, pattern: str, interval: float, once: bool, as_json: bool) -> None:
     """Show the names that match PATTERN and are held or waited for, until you press q. Most waiters come first.
 
+    Arrows and page keys scroll, s sorts by another column, / shows only names and holders with a text.
+
     PER S is how many hand-offs a second were seen, by the fence; what happens between two looks is not.
 
-    It reads only. Five times a second it looks at what it knows, in one request for 500 names, and searches 5000 keys
-    of the server for more.
+    It reads only. It begins as ls does. Then it looks once in an interval at what it knows, in one request for 500
+    names, and searches 25000 keys of the server for more.
     """
+    interval = max(LEAST, interval)
     try:
         if once or as_json or not sys.stdout.isatty():
-            frame = asyncio.run(_once(connection, pattern))
+            frame = asyncio.run(_once(connection, pattern, interval))
             print_json(frame.facts()) if as_json else click.echo(_text(frame))
         else:
             leave(asyncio.run(_live(connection, pattern, interval)))
@@ -46,14 +51,13 @@ def top(connection: Connection, pattern: str, interval: float, once: bool, as_js
         leave(ExitCode.OK)
 
 
-async def _once(connection: Connection, pattern: str) -> Frame:
+async def _once(connection: Connection, pattern: str, interval: float) -> Frame:
     async with connection.names() as names:
         await names.check(pattern)
-        watched = Watched(names, pattern)
-        for _ in range(LOOKS - 1):
-            await watched.next_frame()
-            await asyncio.sleep(PAUSE)
-        return await watched.next_frame()
+        watched = Watched(names, pattern, interval)
+        await watched.first_frame()
+        await asyncio.sleep(interval)
+        return await watched.next_frame()  # one look would see no hand-offs
 
 
 def _text(frame: Frame) -> str:
@@ -83,21 +87,17 @@ async def _live(connection: Connection, pattern: str, interval: float) -> int:
 
 
 async def _watch(connection: Connection, pattern: str, interval: float, screen: Screen) -> None:
-    frame, loop = None, asyncio.get_running_loop()
-    screen.show(None)
     while True:
         try:
             async with connection.names() as names:
                 await names.check(pattern)
-                watched, due = Watched(names, pattern), loop.time()
+                watched = Watched(names, pattern, interval)
+                screen.show(await watched.first_frame())
                 while True:
-                    frame = await watched.next_frame()
-                    if loop.time() >= due:
-                        screen.show(frame)
-                        due = loop.time() + interval
-                    await asyncio.sleep(PAUSE)
+                    await asyncio.sleep(interval)
+                    screen.show(await watched.next_frame())
         except ConfigurationError:
             raise
         except AiolockError as error:  # it may come back, or another may become the master
-            screen.show(frame, message_of(error))
-            await asyncio.sleep(PAUSE)
+            screen.trouble(message_of(error))
+            await asyncio.sleep(AGAIN)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import signal
 import subprocess
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
-from rich.console import Console
 
 from aiolock import LockManager
 from aiolock.backends.survey import Survey
+from aiolock.cli.connection import Connection
 from aiolock.cli.frame import Frame, Row, Watched
 from aiolock.cli.namespace import Namespace
-from aiolock.cli.screen import picture
+from aiolock.cli.plain import width as width_of
+from aiolock.cli.screen import SORTS, Look, picture
+from aiolock.cli.screen import Screen as Live
+from aiolock.cli.top import _watch
 from aiolock.scripts.view import NameView
+from tests.support import redis_cli
 
 from .conftest import CommandLine
 from .test_looking import scene
@@ -50,26 +55,110 @@ async def test_a_name_that_appears_is_found(cli: CommandLine) -> None:
         assert [row.view.name for row in frames[-1].rows] == ["late"]
 
 
-async def test_json(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiolock.cli.frame.PAUSE", 0.0)
+async def test_the_first_frame_has_all_names(cli: CommandLine) -> None:
+    """However many other keys the server has. Kept by Watched.first_frame."""
+    with redis_cli.client(cli.url) as link:
+        link.mset({f"key:{number}": 1 for number in range(40_000)})
+    async with LockManager(cli.url) as locks, Survey(cli.url) as survey, AsyncExitStack() as held:
+        for name in "abcdefgh":
+            await held.enter_async_context(locks.lock(name))
+        frame = await Watched(Namespace(survey, "aiolock"), "*").first_frame()
+        assert {row.view.name for row in frame.rows} == set("abcdefgh")
+
+
+async def test_the_interval_is_that_of_asking(cli: CommandLine) -> None:
+    """A long one spares the server. Kept by _watch."""
+
+    class Shown:
+        frames = 0
+
+        def show(self, frame: Frame) -> None:
+            self.frames += 1
+
+        def trouble(self, text: str) -> None:
+            raise AssertionError(text)
+
+    async with LockManager(cli.url) as locks, locks.lock("a"):
+        connection, shown = Connection((cli.url,), False, (), "", "aiolock"), Shown()
+        with redis_cli.client(cli.url) as link:
+            asked: Any = link.info("commandstats")
+            watching = asyncio.create_task(_watch(connection, "*", 3600.0, shown))  # type: ignore[arg-type]
+            while not shown.frames:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)
+            now: Any = link.info("commandstats")
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert shown.frames == 1
+    assert now["cmdstat_zcard"]["calls"] - asked.get("cmdstat_zcard", {"calls": 0})["calls"] <= 2
+
+
+async def test_json(cli: CommandLine) -> None:
     async with scene(cli.url):
-        said = json.loads((await asyncio.to_thread(cli, "top", "--json", "order:*")).stdout)
-        text = (await asyncio.to_thread(cli, "top", "order:*")).stdout
+        said = json.loads((await asyncio.to_thread(cli, "top", "--interval", "0", "--json", "order:*")).stdout)
+        text = (await asyncio.to_thread(cli, "top", "--interval", "0", "order:*")).stdout
     assert (said["held"], said["waiting"], [name["name"] for name in said["names"]]) == (1, 2, ["order:42"])
     assert text.startswith("1 held, 2 waiting, the oldest for ")
 
 
-@pytest.mark.parametrize(("width", "height"), [(100, 30), (60, 8), (30, 5), (20, 3)])
+def frame_of(*names: str, process: str = "", **facts: Any) -> Frame:
+    views = [NameView("lock", name, "held", process, **facts) for name in names]
+    return Frame(tuple(Row(view, 0.0) for view in views), ("localhost:6379",))
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 30), (60, 8), (30, 5), (20, 3), (9, 2)])
 def test_a_small_terminal(width: int, height: int) -> None:
     """Nothing is wider or higher than that, and what does not fit is counted."""
-    rows = tuple(Row(NameView("semaphore", f"name {number} " + "x" * 50, "held"), 0.0) for number in range(20))
-    console = Console(width=width, height=height, record=True, file=io.StringIO())
-    console.print(picture(Frame(rows, ("localhost:6379",)), width, height))
-    lines = console.export_text().splitlines()
+    frame = frame_of(*(f"name {number:02} " + "名" * 50 for number in range(20)), process="host:1")
+    lines = picture(frame, Look(), width, height)
     assert len(lines) <= height
-    assert all(len(line) <= width for line in lines)
-    assert ("more" in lines[-1]) == (height < 20 + 3)
+    assert {width_of(line) for line in lines} == {width}
+    assert ("of 20" in lines[-1]) == (height < 20 + 3 and width >= 30)
     assert ("name 0" in "".join(lines)) == (height > 3)
+
+
+def test_the_name_of_a_pod_fits() -> None:
+    """In a terminal of the usual width. Kept by _widths."""
+    pod = "checkout-worker-7d9f8b6c5d-x2x4q:12345"
+    frame = frame_of(
+        "order:42", "customer:" + "9" * 50, process=pod, metadata="charge", ttl=27.9, waiting=12, oldest_wait=3.5
+    )
+    lines = picture(frame, Look(), 80, 24)
+    assert [pod in line for line in lines[2:4]] == [True, True]
+    assert lines[1].split()[:3] == ["NAME", "STATE", "HOLDER"]
+
+
+def test_scroll_sort_filter() -> None:
+    """Kept by Screen._pressed and Look.rows."""
+    live = Live()
+    views = [
+        NameView("lock", f"name {number:02}", "held", f"host:{number % 3}", ttl=float(-number)) for number in range(20)
+    ]
+    frame = Frame(tuple(Row(view, 0.0) for view in views), ("localhost:6379",))
+
+    def names(*keys: str) -> list[str]:
+        for key in keys:
+            live._pressed(key)
+        lines = picture(frame, live._look, 60, 8, typing=live._typing)
+        return [line[5:7] for line in lines[2:-1]]
+
+    assert names() == ["00", "01", "02", "03", "04"]
+    assert names("\x1b[B", "j") == ["02", "03", "04", "05", "06"]
+    assert names("G") == names("G", "j") == ["15", "16", "17", "18", "19"]
+    assert names("k") == ["14", "15", "16", "17", "18"]
+    assert names("g", "k") == ["00", "01", "02", "03", "04"]
+    while live._look.sort != "ttl":
+        names("s")
+    assert names() == ["19", "18", "17", "16", "15"]
+    assert names("/", *"t:2!", "\x7f", "\r") == ["17", "14", "11", "08", "05"]
+    assert names("j") == ["14", "11", "08", "05", "02"]
+    assert not live.left.is_set()
+    assert names("\x1b", "g") == ["19", "18", "17", "16", "15"]
+    names("/", "q", "\r")
+    assert not live.left.is_set()
+    names("q")
+    assert live.left.is_set()
+    assert all(picture(frame, Look(sort), 60, 8) for sort in SORTS)
 
 
 LEFT = "\x1b[?1049l"

@@ -37,11 +37,8 @@ def constant(text: str) -> list[str]:
     return [line for line in lines if not any(word in f" {line} " for word in OF_THE_MACHINE)]
 
 
-def test_every_output_is_real(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_output_is_real(redis_url: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Each command of the page, in its order: `python docs/examples/command_line.py` writes it anew."""
-    monkeypatch.setattr("aiolock.cli.frame.PAUSE", 0.01)
 
     def run(command: str) -> str:
         command, _, pretty = command.partition(" | ")

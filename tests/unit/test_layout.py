@@ -97,7 +97,7 @@ def test_runtime_dependencies() -> None:
         if path.relative_to(PACKAGE).parts[0] == "contrib":
             optional |= OF_FRAMEWORKS.get(path.relative_to(PACKAGE).with_suffix("").parts[1], set())
         if path.relative_to(PACKAGE).parts[0] == "cli":
-            optional |= {"click", "rich"}
+            optional |= {"click"}
         assert {name[0] for name in names} - known <= optional, name_of(path)
 
 
