@@ -16,6 +16,7 @@ Contention, outage and loss are three different errors, never one `False`.
 from __future__ import annotations
 
 import contextlib
+import copy
 import enum
 from dataclasses import dataclass
 from typing import Any
@@ -185,6 +186,13 @@ class QuorumError(BackendError):
     def __init__(self, name: str, message: str, transient: bool = False, outcomes: tuple[str, ...] = ()) -> None:
         super().__init__(name, message, transient)
         self.outcomes = outcomes
+
+
+def repeated(error: BackendError) -> BackendError:
+    """Return a copy of `error` for one more task: each adds its own frames to what it raises."""
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 def note(error: BaseException, text: str) -> None:

@@ -23,18 +23,21 @@ class Lane:
     """The unsettled calls about one name: those on their way, all by one side, and those that wait for them.
 
     Without it an undo could overtake the grant that it undoes, and the next acquire the release before it.
+
+    Attributes:
+        under_way: those on their way.
     """
 
     def __init__(self) -> None:
         self._side: Backend | None = None
-        self._under_way: set[Call[Any]] = set()
+        self.under_way: set[Call[Any]] = set()
         self._waiting: deque[tuple[Backend, Call[Any]]] = deque()
         self._instead: list[tuple[Backend, Call[Any]]] | None = None
 
     @property
     def empty(self) -> bool:
         """Whether nothing is unsettled."""
-        return not self._under_way and not self._waiting
+        return not self.under_way and not self._waiting
 
     def put(self, side: Backend, call: Call[Any]) -> None:
         """Run `call` on `side`, after all others; or, while the maker of a settled call is told, in its place."""
@@ -53,13 +56,18 @@ class Lane:
         finally:
             self._waiting.extendleft(reversed(self._instead))
             self._instead = outer
-            self._under_way.discard(call)
+            self.under_way.discard(call)
             self._advance()
 
+    def away(self, known: AiolockError) -> None:
+        """The server cannot be reached: those that wait here wait for that, too."""
+        for _, call in list(self._waiting):
+            call.unreachable(known)
+
     def _advance(self) -> None:
-        while self._waiting and (not self._under_way or self._waiting[0][0] is self._side):
+        while self._waiting and (not self.under_way or self._waiting[0][0] is self._side):
             self._side, call = self._waiting.popleft()
-            self._under_way.add(call)
+            self.under_way.add(call)
             self._side.run(call)
 
     def _drop_withdrawn(self) -> None:
@@ -165,6 +173,13 @@ class ReplicatedBackend:
                     self._releases.add(call, result, self._server())
                 resolve(future, result)
 
+        def away(known: AiolockError) -> None:
+            if own is not None:
+                own(known)
+            if call in lane.under_way:
+                lane.away(known)
+
+        own, call.away = call.away, away
         call.settle = settle
         lane.put(side, call)
         return future

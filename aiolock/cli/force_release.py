@@ -79,4 +79,4 @@ async def _end(manager: LockManager, view: NameView) -> bool:
                 return await manager.semaphore(view.name, max(1, view.capacity)).force_release()
         # Only the hold that was shown: while someone thinks about the answer, another may have come in.
         lock = manager.lock(view.name)
-        return await lock._runtime.ask(lock._calls.force_release(view.fence), "force-releasing")
+        return await lock._runtime.ask(lock._calls.force_release(view.fence), "force-releasing", again=False)

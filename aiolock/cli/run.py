@@ -208,8 +208,6 @@ async def _under(lock: Lock, wanted: Wanted, work: Callable[[Lease], Awaitable[N
     try:
         acquired = await lock.acquire(timeout=wanted.timeout)
     except AcquireTimeout as error:
-        if isinstance(error.__cause__, BackendError):
-            raise error.__cause__ from None
         raise Busy(f"{error}: not run") from None
     finally:
         if telling is not None:

@@ -57,7 +57,7 @@ def answer_to(error: Exception, *, busy: int = 409, retry_after: int = 1) -> Ans
     again = {"Retry-After": str(retry_after)}
     if isinstance(error, LockLost):
         return Answer(503, LOST)
-    if isinstance(error, AcquireTimeout) and error.holder is not None:
+    if isinstance(error, AcquireTimeout):
         return Answer(busy, BUSY, again)
     if isinstance(error, NotAcquired) and error.transient:
         return Answer(503, AWAY, again)

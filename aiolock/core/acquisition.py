@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..errors import AcquireTimeout, AiolockError, Holder, LossReason, NotAcquired, NotOwned
+from ..backends.base import resolve
+from ..errors import AcquireTimeout, AiolockError, BackendError, Holder, LossReason, NotAcquired, NotOwned
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
 from .caller import caller
 from .calls import Calls
@@ -23,9 +25,9 @@ from .leases_by_task import TaskLeases, lineage
 from .ondemand import OnDemand
 from .policy import Policy
 from .queue_entry import QueueEntry, TaskWaiter
-from .refusal import Refusal, unanswered_in_time
+from .refusal import Refusal
 from .telling import answers, tell_failed, tell_nested, tell_refused, tell_waiting
-from .waiter import Expired, Unanswered
+from .waiter import Expired
 
 L = TypeVar("L", bound="Lease | None")
 
@@ -144,7 +146,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
     if timeout == 0 and not gate.open:
-        error = _timeout(gate, gate.queue.common, timeout)
+        error = _late(gate, gate.queue.common, timeout)
         tell_failed(runtime, calls, error)
         raise error
     waiter = gate.join(calls, policy, timeout)
@@ -154,7 +156,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         while True:
             outcome = await waiter.outcome
             if not isinstance(outcome, Grant):
-                raise _timeout(gate, gate.queue.entry_of(waiter), timeout)
+                raise _late(gate, gate.queue.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
             if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
                 await checkpoint_if_cancelled()
@@ -162,12 +164,8 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             if lease is not None:
                 return lease
             gate.ask_again(waiter)
-    except Unanswered:
-        silence = runtime.unanswered(calls.name, "acquiring")
-        _give_up(gate, waiter, silence)
-        raise silence from silence.__cause__
-    except Expired:
-        error = _timeout(gate, gate.queue.entry_of(waiter), timeout)
+    except Expired as late:
+        error = _late(gate, gate.queue.entry_of(waiter), timeout, late.away)
         _give_up(gate, waiter, error)
         raise error from error.__cause__
     except BaseException as failure:
@@ -189,8 +187,8 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
     try:
         outcome = await waiter.outcome
         lease = gate.admit(waiter, task) if isinstance(outcome, Grant) else None
-    except Unanswered:
-        silence = runtime.unanswered(calls.name, "acquiring")
+    except Expired as late:
+        silence = runtime.unanswered(calls.name, "acquiring", away=late.away)
         _give_up(gate, waiter, silence)
         raise silence from silence.__cause__
     except BaseException as error:
@@ -282,12 +280,11 @@ async def _nest(
         return wanted
 
     call.unanswered = unanswered
+    reply: asyncio.Future[Any]
+    call.away = lambda known: resolve(reply, runtime.unanswered(name, "nesting in", away=known))
     reply, began = runtime.backend.run(call), runtime.clock.now()
-    seconds = runtime.limits.request_timeout
-    if timeout and timeout < seconds:
-        limit = runtime.limit(reply, runtime.clock.now() + timeout, lambda: unanswered_in_time(gate, timeout))
-    else:
-        limit = runtime.limit(reply, runtime.clock.now() + seconds, lambda: runtime.unanswered(name, "nesting in"))
+    seconds = min(timeout or math.inf, runtime.limits.request_timeout)
+    limit = runtime.limit(reply, began + seconds, lambda: runtime.unanswered(name, "nesting in", seconds))
     try:
         outcome = await reply
         if not isinstance(outcome, Kept | Granted):
@@ -327,9 +324,14 @@ def _check_nesting(gate: Gate, calls: Calls, hold: Hold) -> None:
         )
 
 
-def _timeout(gate: Gate, entry: QueueEntry | None, timeout: float | None) -> AcquireTimeout:
+def _late(
+    gate: Gate, entry: QueueEntry | None, timeout: float | None, away: AiolockError | None = None
+) -> AcquireTimeout | BackendError:
+    """Why a wait is over: another has the name, or no server has answered, or will."""
+    if away is not None:
+        return gate.runtime.unanswered(gate.calls.name, "acquiring", away=away)
     inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()) if gate.contention.reentrant)
     ancestor = next((lease._hold for lease in inherited if lease._hold.reason is None), None)
     if ancestor is None:
         ancestor = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
-    return Refusal(gate, entry, ancestor).timeout(timeout)
+    return Refusal(gate, entry, ancestor).error(timeout)

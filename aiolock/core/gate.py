@@ -89,8 +89,7 @@ class Gate:
         queue, runtime = self.queue, self.runtime
         runtime.gates[self._key] = self
         # A waiter survives an outage, but not behind others that never had an answer either.
-        others = queue.taken or queue.waiters or queue.common is not None
-        patient = bool(others) and queue.replies > 0 and timeout != 0 and self.contention.exclusive
+        patient = self.contention.exclusive and timeout != 0 and queue.held
         waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
         waiter.began = began = queue.join(waiter) or runtime.clock.now()
         if not patient:

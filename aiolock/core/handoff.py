@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import BackendError
 from ..scripts.base import Call
-from ..scripts.outcomes import Finished, Granted, Missing, Passed, Released, TransferOutcome
+from ..scripts.outcomes import Granted, Missing, Passed, Released, TransferOutcome
 from .calls import TransferCalls
 from .entry_state import ASKING, REVOKED
 from .hold import Hold
@@ -126,7 +126,7 @@ class _Transfer:
             )
         if not self._wanted:
             return
-        if isinstance(outcome, Missing | Finished):
-            queue.renew_owner(heir)
-        else:
+        if isinstance(outcome, BackendError) and outcome.transient:
             queue.failed(heir, outcome)
+        else:
+            queue.renew_owner(heir)  # if it is refused what it asks for itself, too, all that wait are told

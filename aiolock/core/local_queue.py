@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import BackendError, ConfigurationError, NotAcquired
+from ..errors import AiolockError, BackendError, ConfigurationError, NotAcquired, repeated
 from ..events import Waiting
 from ..scripts.base import Call
 from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
@@ -23,6 +23,7 @@ from .scheduler import NEVER
 from .telling import tell_waiting
 from .turn import Turn
 from .wait import Wait
+from .waiter import Expired
 
 TOGETHER = 250
 """The maximum of entries that one request may queue."""
@@ -94,6 +95,12 @@ class LocalQueue:
     def empty(self) -> bool:
         """Whether no task of this process waits for the name."""
         return not (self.waiters or self.entries)
+
+    @property
+    def held(self) -> bool:
+        """Whether a task of this process has the name, or waits for it and was told that another has it."""
+        common = self.common
+        return self.taken > 0 or (common is not None and common.wait is not None and common.wait.refusal is not None)
 
     @property
     def foremost(self) -> str:
@@ -293,13 +300,15 @@ class LocalQueue:
             self._turn_away(entry, refusal)
 
     def failed(self, entry: QueueEntry, error: BackendError) -> None:
-        """The server gave no verdict, or refuses: those that still wait for a first answer get that error."""
+        """The server gave no verdict: those that still wait for a first answer get that error. Or it refuses: all do,
+        as it would refuse each of them.
+        """
         if self.runtime.binding.closing:
             return
         waiting = [entry.waiter] if entry.waiter is not None else list(self.waiters)
-        told = waiting[:1] if not error.transient else [waiter for waiter in waiting if waiter.impatient]
+        told = [waiter for waiter in waiting if waiter.impatient] if error.transient else self._all()
         for waiter in told:
-            waiter.fail(error)
+            waiter.fail(repeated(error))
             self.waiters.pop(waiter, None)
         self.renew_owner(entry, asks=False)
         entry.waits().failure = error
@@ -307,6 +316,12 @@ class LocalQueue:
             entry.pause()
         elif entry is self.common:
             entry.end()
+
+    def away(self, known: AiolockError) -> None:
+        """The server cannot be reached: those that still wait for a first answer need not wait for it."""
+        for waiter in self._all():
+            if waiter.impatient:
+                waiter.fail(Expired(known))
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """Its id can get nothing any more: undo what it may have, and continue with another."""

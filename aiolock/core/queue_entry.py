@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..errors import BackendError
+from ..errors import AiolockError, BackendError
 from ..log import Log
 from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued, Refused
@@ -50,6 +50,9 @@ class Queue(Protocol):
 
     def failed(self, entry: QueueEntry, error: BackendError) -> None:
         """The server gave no verdict, or refuses."""
+
+    def away(self, known: AiolockError) -> None:
+        """The server cannot be reached."""
 
     def renew_owner(self, entry: QueueEntry) -> None:
         """Its id was ended: it needs another."""
@@ -172,11 +175,10 @@ class QueueEntry:
 
     def request(self, call: Call[Any]) -> None:
         """Write a request that may grant or queue the owner."""
-        self.state = ASKING
+        self.state, self._call = ASKING, call
         for entry in self.more:
             entry.state, entry._states = ASKING, self._states
-        self._call = call
-        call.unanswered, call.settle = self._unanswered, self._answered
+        call.unanswered, call.settle, call.away = self._unanswered, self._answered, self.queue.away
         self.queue.runtime.backend.post(call)
         self.asked_at = call.sent_at
 
@@ -358,11 +360,11 @@ class QueueEntry:
 
     def end(self) -> None:
         """Give up: undo whatever the server has granted or queued, or will."""
-        state, call = self.state, self._call
+        state, call, runtime = self.state, self._call, self.queue.runtime
         if state is ENDED:
             return
         idle, self.state = state is IDLE, ENDED
-        self.queue.runtime.queue_entries.pop(self.owner, None)
+        runtime.queue_entries.pop(self.owner, None)
         if state is not GRANTED:
             self.queue.left(self)
         if call is not None and state is ASKING and call.withdraw():
@@ -371,10 +373,8 @@ class QueueEntry:
             idle = not self.known
         if idle and not self.tainted:  # no server has anything of it
             return
-        self.queue.runtime.ending.add(self.owner)
-        self._release = PendingRelease(
-            self.queue.runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
-        )
+        runtime.ending.add(self.owner)
+        self._release = PendingRelease(runtime, self.begun, self.owner, self.ttl_ms, 0, self.undoing, self.tainted)
 
     def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
         """No answer will come that these entries wait for, or those that are unsent."""

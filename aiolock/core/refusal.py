@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..clock import format_seconds
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder
 from ..scripts.outcomes import Queued, Refused
@@ -51,9 +53,16 @@ class Refusal:
         """Why Redis cannot be reached, if it cannot."""
         return self._failure or self._gate.runtime.backend.unreachable
 
-    def timeout(self, timeout: float | None) -> AcquireTimeout:
-        """Return the error for a wait of this many seconds."""
-        return _timeout(self._gate, timeout, self._why(), self.holder, self.cause)
+    def error(self, timeout: float | None) -> AcquireTimeout | BackendError:
+        """Return the error for a wait of this many seconds: another has the name, or no server has answered."""
+        name, runtime, seen = self._gate.calls.name, self._gate.runtime, self._seen
+        if not self._busy and self._ancestor is None and seen is None:
+            seconds = min(timeout or math.inf, runtime.limits.request_timeout)
+            return runtime.unanswered(name, "acquiring", seconds, self._failure)
+        why, waited = self._why(), format_seconds(timeout or 0.0)
+        error = AcquireTimeout(name, f"lock {name!r} was not acquired within {waited} s: {why}", self.holder)
+        error.__cause__ = self.cause
+        return error
 
     def _why(self) -> str:
         seen, known = self._seen, self.cause
@@ -63,10 +72,7 @@ class Refusal:
             return f"a task that started this one holds {self._ancestor.calls.name!r}, which overlaps with it"
         if self._busy:
             return f"held by another task of this process ({self._gate.runtime.binding.holder})"
-        if self._failure is not None:
-            return str(self._failure)
-        if seen is None:
-            return _unanswered(known)
+        assert seen is not None
         part = f"{seen.part!r} is " if seen.part else ""
         rank = f", and this was number {seen.rank} in the queue" if isinstance(seen, Queued) else ""
         since = "" if known is None else f"; since then {known}"
@@ -76,22 +82,3 @@ class Refusal:
 def _said(gate: Gate, seen: Refused | Queued) -> Holder:
     process, _, metadata = seen.holder.partition("\n")
     return Holder(seen.part or gate.calls.name, process, metadata or None)
-
-
-def unanswered_in_time(gate: Gate, timeout: float) -> AcquireTimeout:
-    """Return the error if Redis did not answer an owner that already has the name for this many seconds."""
-    known = gate.runtime.backend.unreachable
-    return _timeout(gate, timeout, _unanswered(known), None, known)
-
-
-def _unanswered(known: AiolockError | None) -> str:
-    return "Redis has not answered yet" if known is None else f"Redis has not answered yet: {known}"
-
-
-def _timeout(
-    gate: Gate, timeout: float | None, why: str, holder: Holder | None, cause: AiolockError | None
-) -> AcquireTimeout:
-    name, seconds = gate.calls.name, format_seconds(timeout or 0.0)
-    error = AcquireTimeout(name, f"lock {name!r} was not acquired within {seconds} s: {why}", holder)
-    error.__cause__ = cause
-    return error

@@ -15,7 +15,7 @@ from .policy import Policy
 from .runtime import Runtime
 from .telling import tell_failed
 from .ticket import Ticket
-from .waiter import Unanswered
+from .waiter import Expired
 
 
 def check_kind(ticket: Ticket) -> None:
@@ -58,9 +58,9 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
                 "released again; acquire it anew, with a longer ttl",
             )
         return lease
-    except Unanswered:
+    except Expired as late:
         gate.leave_queue(waiter)
-        silence = runtime.unanswered(ticket.name, "resuming")
+        silence = runtime.unanswered(ticket.name, "resuming", away=late.away)
         tell_failed(runtime, calls, silence, waiter.began, requests=0)
         raise silence from silence.__cause__
     except BaseException as error:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from ..backends.base import Backend
+from ..backends.base import Backend, resolve
 from ..clock import Clock, format_seconds
-from ..errors import BackendError
-from ..scripts.base import Call
+from ..errors import AiolockError, BackendError
+from ..scripts.base import Call, drop
 from ..scripts.keys import Keys
 from .binding import Binding
 from .fences import Fences
@@ -149,20 +149,34 @@ class Runtime:
         self.scheduler.schedule(limit, due)
         return limit
 
-    def unanswered(self, name: str, doing: str) -> BackendError:
-        """Return the error for a request that took longer than `request_timeout`."""
-        patience, known = self.limits.request_timeout, self.backend.unreachable
+    def unanswered(
+        self, name: str, doing: str, seconds: float | None = None, away: AiolockError | None = None
+    ) -> BackendError:
+        """Return the error for a request that no server has answered in time.
+
+        Args:
+            name: the lock's.
+            doing: what it was for.
+            seconds: how long it has waited; None for `request_timeout`.
+            away: why it need not wait: the server cannot be reached.
+        """
+        known = away or self.backend.unreachable
+        within = "" if away else f" within {format_seconds(seconds or self.limits.request_timeout)} s"
         error = BackendError(
             name,
-            f"{doing} lock {name!r} got no answer within {format_seconds(patience)} s: "
-            f"{'is Redis reachable?' if known is None else known}",
+            f"{doing} lock {name!r} got no answer{within}: {'is Redis reachable?' if known is None else known}",
             transient=known is None or (isinstance(known, BackendError) and known.transient),
         )
         error.__cause__ = known
         return error
 
-    async def ask(self, call: Call[R], doing: str) -> R:
+    async def ask(self, call: Call[R], doing: str, again: bool = True) -> R:
         """Run `call` and wait for its answer, for at most `request_timeout`.
+
+        Args:
+            call: the request.
+            doing: what it is for, for errors.
+            again: it may run twice, so it is written again if the connection died under it, while someone waits.
 
         Raises:
             BackendError: unreachable or refused.
@@ -170,11 +184,17 @@ class Runtime:
         Cancellation: what was written stays written. Cost: one round trip.
         """
         self.binding.check(call.name)
+        reply: asyncio.Future[R]
+        waiting = True
+        if again and call.unanswered is drop:
+            call.unanswered = lambda: waiting
+        call.away = lambda known: resolve(reply, self.unanswered(call.name, doing, away=known))
         reply = self.backend.run(call)
         patience = self.clock.now() + self.limits.request_timeout
         limit = self.limit(reply, patience, lambda: self.unanswered(call.name, doing))
         try:
             return await reply
         finally:
+            waiting = False
             self.scheduler.forget(limit)
             call.withdraw()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..errors import AiolockError
 from ..scripts.outcomes import AcquireOutcome
 from .calls import Calls
 from .grant import Grant
@@ -20,11 +21,14 @@ FINAL_REFRESH = 0.1
 
 
 class Expired(Exception):
-    """The time to wait is over."""
+    """The time to wait, or for a first answer, is over; or there will be no answer.
 
+    Args:
+        away: why not: the server cannot be reached.
+    """
 
-class Unanswered(Expired):
-    """The time for a first answer is over."""
+    def __init__(self, away: AiolockError | None = None) -> None:
+        self.away: AiolockError | None = away
 
 
 class Queue(Protocol):
@@ -125,7 +129,7 @@ class Waiter(Generic[E]):
     def overdue(self) -> None:
         """The server had its time for a first answer."""
         if self.impatient:
-            self.fail(Unanswered())
+            self.fail(Expired())
 
     def on_due(self, now: float, late: float) -> None:
         if now >= self._expires:

@@ -180,7 +180,7 @@ class Condition:
         notified = 0
         while notified < n:
             asked = min(n - notified, AT_ONCE)
-            found = await self._runtime.ask(self._calls.notify(asked), "notifying the waiters of")
+            found = await self._runtime.ask(self._calls.notify(asked), "notifying the waiters of", again=False)
             notified += found
             if found < asked:
                 break

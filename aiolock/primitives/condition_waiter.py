@@ -7,7 +7,7 @@ import random
 
 from ..core.runtime import Runtime
 from ..core.scheduler import NEVER
-from ..errors import BackendError, NotAcquired
+from ..errors import AiolockError, BackendError, NotAcquired
 from ..scripts.base import Call
 from ..scripts.condition import ConditionCalls, Waiting
 from ..scripts.outcomes import Granted
@@ -85,7 +85,7 @@ class ConditionWaiter:
         looks = joins or random.random() * self._waiters < LOOKS  # if all did, it would be the square of their number
         call = self._call = self._calls.wait(self._owner, joins, looks)
         call.unanswered = lambda: not self._over
-        call.settle = self._settle
+        call.settle, call.away = self._settle, self._away
         self._runtime.backend.post(call)
 
     def _settle(self, outcome: Waiting | BackendError) -> None:
@@ -107,6 +107,10 @@ class ConditionWaiter:
             runtime = self._runtime
             pause = runtime.waiting.pause(min(runtime.limits.liveness / 3, runtime.limits.recheck), 1)
             runtime.scheduler.schedule(self, runtime.clock.now() + pause)
+
+    def _away(self, known: AiolockError) -> None:
+        if not self.joined.done():
+            self._fail(self._runtime.unanswered(self._calls.name, "waiting for", away=known))
 
     def _fail(self, error: BaseException) -> None:
         future = self.notified if self.joined.done() else self.joined

@@ -105,7 +105,7 @@ class Latch:
 
         Cancellation: it may still happen. Cost: one round trip.
         """
-        return await self._runtime.ask(self._calls.delete(), "deleting")
+        return await self._runtime.ask(self._calls.delete(), "deleting", again=False)
 
     async def wait(self, timeout: float | timedelta | None = None) -> None:
         """Wait until it is open.
@@ -134,19 +134,16 @@ class Latch:
         runtime.binding.check(name)
         began = runtime.clock.now()
         expires = math.inf if limit is None else began + limit
-        patience = began + runtime.limits.request_timeout
+        patience = min(limit or math.inf, runtime.limits.request_timeout)
         watcher = self._watcher()
         watcher.join(self._calls)
         try:
             while watcher.seen is None:
-                if expires < patience:
-                    await watcher.change(expires, lambda: self._late(None, limit))
-                else:
-                    await watcher.change(patience, lambda: runtime.unanswered(name, "waiting for"))
+                await watcher.change(began + patience, lambda: runtime.unanswered(name, "waiting for", patience))
             if self._agree(watcher.seen):
                 with told_of(runtime, self._calls):
                     while watcher.seen.left > 0:
-                        await watcher.change(expires, lambda: self._late(watcher.seen, limit))
+                        await watcher.change(expires, lambda: self._late(cast(LatchState, watcher.seen), limit))
         finally:
             watcher.leave()
 
@@ -179,9 +176,9 @@ class Latch:
             )
         return state.left
 
-    def _late(self, state: LatchState | None, timeout: float | None) -> WaitTimeout:
+    def _late(self, state: LatchState, timeout: float | None) -> WaitTimeout:
         known = self._runtime.backend.unreachable
-        why = "Redis has not answered yet" if state is None else f"{state.left} of {state.total} counts are missing"
+        why = f"{state.left} of {state.total} counts are missing"
         if known is not None:
             why += f": {known}"
         error = WaitTimeout(

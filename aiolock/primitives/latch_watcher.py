@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ..core.release_listener import ReleaseListener
 from ..core.runtime import Runtime
 from ..core.waiter import FINAL_REFRESH
-from ..errors import BackendError, NotAcquired
+from ..errors import AiolockError, BackendError, NotAcquired, repeated
 from ..scripts.base import Call
 from ..scripts.latch import LatchCalls, LatchState
 
@@ -80,7 +80,7 @@ class LatchWatcher:
         if self._runtime.binding.closing:
             raise NotAcquired(name, f"latch {name!r} had not opened when its manager was closed; end this task")
         if self._refused is not None:
-            raise self._refused
+            raise repeated(self._refused)
         if self.seen is not None:
             self._listener.listen()
             # A message may have been missed, or denied: look a last time.
@@ -124,7 +124,7 @@ class LatchWatcher:
         self._attempts += 1
         call = self._call = self._calls.query()
         call.unanswered = lambda: self._waiters > 0
-        call.settle = self._settle
+        call.settle, call.away = self._settle, self._away
         self._runtime.backend.post(call)
 
     def _settle(self, result: LatchState | BackendError) -> None:
@@ -143,6 +143,11 @@ class LatchWatcher:
             self._query()
         else:
             self._runtime.scheduler.schedule(self, self._next_query(failed))
+
+    def _away(self, known: AiolockError) -> None:
+        if self.seen is None:
+            self._refused = self._runtime.unanswered(self._calls.name, "waiting for", away=known)
+            self._wake()
 
     def on_due(self, now: float, late: float) -> None:
         self.signal()

@@ -128,7 +128,7 @@ class Lock(Reentrant):
 
         Cost: one round trip.
         """
-        return await self._runtime.ask(self._calls.force_release(), "force-releasing")
+        return await self._runtime.ask(self._calls.force_release(), "force-releasing", again=False)
 
 
 def lock_calls(runtime: Runtime, name: str, ordered: bool = False) -> LockCalls:

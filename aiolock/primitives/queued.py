@@ -31,7 +31,7 @@ class Queueing(Primitive):
         """
         held = False
         while True:
-            outcome = await self._runtime.ask(self._calls.force_release(), "force-releasing")
+            outcome = await self._runtime.ask(self._calls.force_release(), "force-releasing", again=False)
             held = held or outcome.ended > 0
             if not outcome.left:
                 return held

@@ -43,8 +43,6 @@ async def take(
             attempt = lock.try_acquire()
             lease = await attempt
     except AcquireTimeout as error:
-        if error.holder is None:  # there was no answer in that time
-            raise Unavailable(error.name, error.message, transient=True) from error.__cause__
         raise Busy(error.name, error.message, error.holder) from error.__cause__
     if lease is None and busy == "raise":
         holder = attempt.holder

@@ -17,7 +17,6 @@ from ..errors import BackendError, ConfigurationError
 from ..log import Log
 from ..manager import LockManager
 from ..primitives.options import LockOptions
-from ..scripts.base import Call
 from ..scripts.once import KeptRun, OnceCalls
 from .function import check_takes
 from .not_run import before_it_runs
@@ -183,13 +182,13 @@ class Once:
 
     async def _run(self, fn: Callable[[Lease], Awaitable[T]]) -> Run[T]:
         with before_it_runs():
-            kept = await self._ask(self._calls.last_run(), "looking at")
+            kept = await self._runtime.ask(self._calls.last_run(), "looking at")
             if kept is not None and kept.status not in (*self._repeatable, HELD):
                 return self._told(kept)
             attempt = self._lock.try_acquire()
             lease = await attempt
             if lease is None:
-                kept = await self._ask(self._calls.last_run(), "looking at")
+                kept = await self._runtime.ask(self._calls.last_run(), "looking at")
                 if kept is not None and kept.status not in self._repeatable:
                     return self._told(kept)
                 holder = attempt.holder
@@ -212,7 +211,7 @@ class Once:
 
         Cancellation: nothing changes. Cost: one round trip, read-only.
         """
-        kept = await self._ask(self._calls.last_run(), "looking at")
+        kept = await self._runtime.ask(self._calls.last_run(), "looking at")
         return None if kept is None else self._told(kept)
 
     async def forget(self) -> bool:
@@ -226,18 +225,15 @@ class Once:
 
         Cancellation: it may still happen. Cost: one round trip.
         """
-        return await self._ask(self._calls.forget(), "forgetting the last run of")
+        return await self._runtime.ask(self._calls.forget(), "forgetting the last run of", again=False)
 
     async def _begin(self, lease: Lease) -> KeptRun | None:
         """Begin a run; if this does not return, the run is undone."""
         holder = self._runtime.binding.holder
         call = self._calls.begin(lease.fence, milliseconds(self._window), self._repeatable, holder)
-        wanted = True
-        call.unanswered = lambda: wanted
         try:
-            return await self._ask(call, "beginning a run of")
+            return await self._runtime.ask(call, "beginning a run of")
         except BaseException:
-            wanted = False
             if call.writes:
                 self._runtime.backend.post(self._calls.undo(lease.fence))
             raise
@@ -274,9 +270,6 @@ class Once:
             say("%r has run, but that may not be kept: %s", self.key, error, extra={"lock_name": self.key})
         finally:
             runtime.scheduler.forget(limit)
-
-    async def _ask(self, call: Call[T], doing: str) -> T:
-        return await self._runtime.ask(call, doing)
 
     def _told(self, kept: KeptRun | None) -> Run[T]:
         if kept is None:  # its hold was ended before it could begin

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
-from ..errors import BackendError
+from ..errors import AiolockError, BackendError
 from ..log import Log
 from .store import Store
 
@@ -157,11 +157,14 @@ class Call(Generic[R]):
         future: its result, if it is awaited; others may cancel it or fail it at any time.
         refused: gets the server's error reply, and decides what becomes of the call; set by whoever writes it.
         misses: how often it was refused without having run, and written again.
+        away: told why, each time an attempt to connect to its server has failed while it waits for that; None if it can
+            wait. It may `withdraw` the call; otherwise that is written all the same when the server is back.
     """
 
     parts: Sequence[Call[Any]] = ()
     __slots__ = (
         "args",
+        "away",
         "future",
         "keys",
         "misses",
@@ -195,6 +198,7 @@ class Call(Generic[R]):
         self.future: asyncio.Future[R] | None = None
         self.refused: Callable[[Call[Any], Exception], None] = refuse
         self.misses: int = 0
+        self.away: Callable[[AiolockError], None] | None = None
 
     @property
     def doing(self) -> str:
@@ -219,6 +223,14 @@ class Call(Generic[R]):
         except Exception:
             logger.exception("the callback of an unanswered request failed")
             return False
+
+    def unreachable(self, known: AiolockError) -> None:
+        """Tell its maker that its server cannot be reached."""
+        if self.away is not None and not self.withdrawn:
+            try:
+                self.away(known)
+            except Exception:
+                logger.exception("the callback of a request that cannot be written failed")
 
     def answer(self, reply: Any, doubt: BackendError | None = None) -> None:
         """Take the server's reply, or its error reply; `doubt` says why it may not outlast the server."""
@@ -251,7 +263,8 @@ class Call(Generic[R]):
                 self.settle(result)
             except Exception:
                 logger.exception("the callback of a finished request failed")
-        self.settle, self.unanswered = None, drop  # they may refer to the call: avoid a reference cycle
+        self.settle = self.away = None  # they may refer to the call: avoid a reference cycle
+        self.unanswered = drop
         future = self.future
         if future is not None and not future.done():
             if isinstance(result, BackendError):

@@ -66,7 +66,7 @@ class MemoryBackend(PlainMemoryBackend):
         """Names of the scripts that ran, in order; clear it when you like."""
         self._keys = Keys(namespace)
         self._faults: deque[Lost] = deque()
-        self._away = False
+        self._away = self._silent = False
         self._backlog: list[tuple[Call[Any], asyncio.Future[Any]]] = []
         self._reconnected: Callable[[], None] | None = None
 
@@ -85,7 +85,9 @@ class MemoryBackend(PlainMemoryBackend):
     @property
     def unreachable(self) -> AiolockError | None:
         """Why the server cannot be reached, during an `outage()`; else None."""
-        return BackendError("", "the server is away, in MemoryBackend.outage()", transient=True) if self._away else None
+        if self._away and not self._silent:
+            return BackendError("", "the server is away, in MemoryBackend.outage()", transient=True)
+        return None
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         reconnecting = bool(self._backlog)
@@ -93,7 +95,9 @@ class MemoryBackend(PlainMemoryBackend):
             return super().run(call)
         future: asyncio.Future[R] = self._running().create_future()
         self._backlog.append((call, future))
-        if not self._away and not reconnecting:
+        if self._away:
+            self._running().call_soon(self._tell_away, call)
+        elif not reconnecting:
             self._lose_connection(self._faults.popleft())
         return future
 
@@ -167,9 +171,13 @@ class MemoryBackend(PlainMemoryBackend):
     # What happens to the connection.
 
     @contextmanager
-    def outage(self) -> Iterator[None]:
-        """Make the server unreachable inside the block; at its end the connection is back."""
-        self._away = True
+    def outage(self, silent: bool = False) -> Iterator[None]:
+        """Make the server unreachable inside the block; at its end the connection is back.
+
+        Args:
+            silent: the server refuses no connection, but answers nothing: an attempt fails only when its time is over.
+        """
+        self._away, self._silent = True, silent
         try:
             yield
         finally:
@@ -199,6 +207,10 @@ class MemoryBackend(PlainMemoryBackend):
             error = BackendError(call.name, f"the connection died before {call.name!r} was answered", transient=True)
             finish(call, future, error)
         self._running().call_soon(self._reconnect)
+
+    def _tell_away(self, call: Call[Any]) -> None:
+        if (known := self.unreachable) is not None:
+            call.unreachable(known)
 
     def _reconnect(self) -> None:
         if self._away or self._loop is None:

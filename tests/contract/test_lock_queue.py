@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from aiolock import AcquireTimeout, Lock, LockLost, LockManager, LossReason
+from aiolock import AcquireTimeout, BackendError, Lock, LockLost, LockManager, LossReason
 from tests.support.locks import let_expire, nothing_held
 from tests.support.proxy import FaultProxy
 
@@ -114,7 +114,7 @@ async def test_under_both_rules_no_two_are_inside_at_once(locks: LockManager, ot
                     fences.append(lease.fence)
                     await asyncio.sleep(0.001)
                     inside -= 1
-            except AcquireTimeout:
+            except (AcquireTimeout, BackendError):  # on a busy machine no server has answered in that time
                 pass
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:

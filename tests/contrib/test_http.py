@@ -26,7 +26,6 @@ ERRORS = [
     (LockLost("order:42", "lost", LossReason.TAKEN_OVER), 503, False),
     (AcquireTimeout("order:42", "held by web-3:4711", SECRET), 409, True),
     (Busy("order:42", "held by web-3:4711", SECRET), 409, True),
-    (AcquireTimeout("order:42", "no answer from Redis"), 503, True),
     (Unavailable("order:42", "away", transient=True), 503, True),
     (NotAcquired("order:42", "closing"), 503, True),
     (NotAcquired("order:42", "would wait for itself", transient=False), None, False),

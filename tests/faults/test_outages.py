@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 import redis.asyncio
 
-from aiolock import AcquireTimeout, BackendError, Lock, LockLost, LockManager, LossReason
+from aiolock import AcquireTimeout, BackendError, Lease, Lock, LockLost, LockManager, LossReason
 from aiolock.scripts.lock import ACQUIRE
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
@@ -67,7 +68,7 @@ async def test_a_known_outage_is_the_cause(proxy: FaultProxy, opened: Opener, th
         await until(lambda: any(entry.wait and entry.wait.refusal for entry in locks._runtime.queue_entries.values()))
         proxy.refuse()
         proxy.reset()
-        with pytest.raises(BackendError, match=r"no answer within 1 s: Redis cannot be reached: .+") as first:
+        with pytest.raises(BackendError, match=r"got no answer: Redis cannot be reached: .+") as first:
             await locks.lock("another").acquire()
         with pytest.raises(AcquireTimeout, match=r"in the queue; since then Redis cannot be reached: .+") as second:
             await waiting
@@ -78,6 +79,57 @@ async def test_a_known_outage_is_the_cause(proxy: FaultProxy, opened: Opener, th
         proxy.heal()
         await enter_eventually(locks.lock("another"))
         assert locks._runtime.backend.unreachable is None
+
+
+@pytest.mark.parametrize("patient", [False, True], ids=["try_acquire", "acquire"])
+async def test_a_refused_connection_is_told_at_once(proxy: FaultProxy, opened: Opener, patient: bool) -> None:
+    """To all who ask, long before `request_timeout`, and long before their own. Kept by Call.unreachable."""
+    locks = await opened(proxy.url, request_timeout=600.0)
+    lock = locks.lock(NAME)
+    async with lock:
+        pass
+    proxy.refuse()
+    proxy.reset()
+    attempts = [lock.acquire(timeout=300.0) if patient else lock.try_acquire() for _ in range(5)]
+    calls = [locks.semaphore("s", 2).available(), locks.latch("l", 2).wait(), lock.info(), lock.force_release()]
+    async with asyncio.timeout(ENOUGH):
+        told = await asyncio.gather(*attempts, *calls, return_exceptions=True)
+        for error in (*told, *await asyncio.gather(lock.acquire(), return_exceptions=True)):
+            assert isinstance(error, BackendError) or (error is None and not patient)  # or one asks for all
+            assert error is None or error.transient
+    assert isinstance(told[0], BackendError)
+    proxy.heal()
+    await enter_eventually(lock)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda locks, lease: locks.lock(NAME).info(),
+        lambda locks, lease: locks.lock(NAME).is_locked(),
+        lambda locks, lease: locks.fair_lock(NAME).info(),
+        lambda locks, lease: locks.lock(NAME).request_release(),
+        lambda locks, lease: locks.rw_lock(NAME).info(),
+        lambda locks, lease: locks.multi_lock(NAME, "b").info(),
+        lambda locks, lease: locks.semaphore(NAME, 2).available(),
+        lambda locks, lease: locks.semaphore(NAME, 2).set_permits(3),
+        lambda locks, lease: locks.latch(NAME, 2).count(),
+        lambda locks, lease: locks.latch(NAME, 2).count_down(),
+        lambda locks, lease: lease.renew(),
+        lambda locks, lease: lease.detach(),
+    ],
+)
+async def test_what_may_run_twice_survives_a_dead_connection(
+    proxy: FaultProxy, opened: Opener, ask: Callable[[LockManager, Lease], Awaitable[object]]
+) -> None:
+    """It is written again, as an acquire is. Kept by Runtime.ask: `again`."""
+    locks = await opened(proxy.url)
+    lease = await locks.lock(NAME).acquire()
+    cut = proxy.cut()
+    async with asyncio.timeout(ENOUGH):
+        await ask(locks, lease)
+        await cut.hit()
+        await lease.release()
 
 
 async def test_what_was_never_sent_is_never_sent(proxy: FaultProxy, opened: Opener, server: Server) -> None:

@@ -99,7 +99,9 @@ async def test_a_waiter_that_gives_up_is_told_why(
     await until(lambda: len(server.waiting()) == 1)
     replicated.replica.freeze()
     await held.release()
-    with pytest.raises(AcquireTimeout, match=r"within 1.5 s: acquire of lock .* acknowledged by 0 of 1 replicas"):
+    with pytest.raises(
+        AcquireTimeout, match=r"within 1.5 s: held by .*; since then acquire of lock .* acknowledged by 0 of 1 replicas"
+    ):
         await waiting
     await until(lambda: not server.locked())
 

@@ -268,7 +268,7 @@ async def test_a_cancelled_wait(locks: LockManager, backend: MemoryBackend, told
 
 
 async def test_an_acquire_without_an_answer(locks: LockManager, backend: MemoryBackend, told: Told, crew: Crew) -> None:
-    with backend.outage():
+    with backend.outage(silent=True):
         attempts = [crew.start(_entered(locks, timeout=None)), crew.start(_tried(locks))]
         await backend.clock.advance(5)
         for attempt in attempts:
@@ -306,12 +306,12 @@ async def test_an_acquire_that_cannot_be(locks: LockManager, told: Told) -> None
 
 async def test_a_nested_acquire_that_fails(locks: LockManager, backend: MemoryBackend, told: Told) -> None:
     async with locks.lock("a") as lease:
-        with backend.outage():
+        with backend.outage(silent=True):
             nested = asyncio.ensure_future(locks.lock("a").acquire(owner=lease.owner, timeout=1.0))
             await backend.clock.advance(1)
-            with pytest.raises(AcquireTimeout):
+            with pytest.raises(BackendError):
                 await nested
-    assert kinds(told) == ["Acquired", "TimedOut", "Released"]
+    assert kinds(told) == ["Acquired", "AcquireFailed", "Released"]
     assert facts(told[1])["waited"] == 1.0
 
 
@@ -341,8 +341,7 @@ async def test_a_fixed_lease(locks: LockManager, backend: MemoryBackend, told: T
     async with locks.lock("a", renew=False) as lease:
         await backend.clock.advance(1)
         backend.fail_next()
-        with pytest.raises(BackendError):
-            await locks.lock("b").info()
+        await locks.lock("b").info()
         await settle(backend)
         assert backend.calls.count("renew") == 1
         assert kinds(told) == ["Acquired"]

@@ -260,7 +260,7 @@ async def test_a_reconnect_is_a_reason_to_ask(latch: Latch, crew: Crew, backend:
 
 async def test_a_first_query_without_an_answer_raises(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
     """Also for a second waiter, and even if both have a longer timeout."""
-    with backend.outage():
+    with backend.outage(silent=True):
         first = await waiting(crew, backend, latch, timeout=60.0)
         await backend.clock.advance(1.0)
         second = await waiting(crew, backend, latch, timeout=60.0)

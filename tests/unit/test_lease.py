@@ -141,7 +141,7 @@ async def test_renew_of_a_released_lease(locks: LockManager) -> None:
 
 async def test_renew_in_an_outage(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
     lease = await locks.lock("a", renew=False).acquire()
-    with backend.outage():
+    with backend.outage(silent=True):
         task = crew.start(lease.renew())
         await backend.clock.advance(5)
         with pytest.raises(BackendError, match="renewing lock 'a' got no answer within 5 s"):

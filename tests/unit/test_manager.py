@@ -335,7 +335,7 @@ async def test_a_first_request_without_an_answer_while_the_manager_closes(
     """The error says that it was closed, not that Redis is silent. `_attempt`: `runtime.binding.closing`, twice."""
     manager = LockManager(backend)
     await enter(manager)
-    with backend.outage():
+    with backend.outage(silent=True):
         acquiring = crew.start(use(manager))
         await settle(backend)
         closing = crew.start(manager.aclose())

@@ -216,7 +216,7 @@ async def test_patience_is_not_forgotten(polling: LockManager, peer: LockManager
         async with peer.lock("a"):
             began = backend.clock.now()
             waiter = Holder(crew, polling.lock("a"))
-            with server.outage():
+            with server.outage(silent=True):
                 await backend.clock.advance(1.0)
             await backend.clock.advance(1.0)
             later = [when - began for when in server.attempts()]

@@ -97,7 +97,7 @@ async def test_calls_that_stay_on_their_side_do_not_wait(both: Both) -> None:
 
 
 async def test_calls_that_change_sides_wait(both: Both) -> None:
-    """Kept by Lane._advance: `not self._under_way or …`."""
+    """Kept by Lane._advance: `not self.under_way or …`."""
     first, granted = both.acquire()
     second, _ = both.acquire()
     undo, released = both.release()

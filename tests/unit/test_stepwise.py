@@ -232,7 +232,7 @@ async def test_the_first_is_lost_while_it_waits_for_the_next(world: World, crew:
 async def test_one_attempt_that_loses_the_first(world: World, crew: Crew) -> None:
     """Kept by LocalQueue.lost_part: `entry.waiter`."""
     last = world.node("c")
-    with last.outage():
+    with last.outage(silent=True):
         trying = crew.start(tried(world.locks.multi_lock("a", "b", "c")))
         await settle(world.node("a"))
         assert await world.others.lock("a").force_release()
@@ -280,7 +280,7 @@ async def test_a_request_is_lost(
 
 async def test_an_outage_of_a_later_place(world: World, crew: Crew) -> None:
     """A first attempt ends with it; what it had is given back. Kept by Stepwise._step: `replies`."""
-    with world.node("b").outage():
+    with world.node("b").outage(silent=True):
         waiting = crew.start(world.locks.multi_lock("a", "b").acquire())
         await settle(world.node("a"))
         assert world.held() == "a"
@@ -395,7 +395,7 @@ async def test_a_loss_does_not_wait_for_another_place(world: World, refused: str
         async with world.locks.multi_lock("a", "b", "c"):
             world.node("b").steal("b")
             world.backend.refuse = refused
-            with nullcontext() if refused else world.node("a").outage():
+            with nullcontext() if refused else world.node("a").outage(silent=True):
                 await world.clock.advance(TTL / 3)
                 await asyncio.sleep(TTL)
     world.backend.refuse = ""
@@ -409,7 +409,7 @@ async def test_an_answer_that_it_is_lost_does_not_wait_for_another_place(world: 
     lock = world.locks.multi_lock("a", "b", "c")
     lease = await lock.acquire()
     world.node("b").steal("b")
-    with world.node("a").outage():
+    with world.node("a").outage(silent=True):
         asking = crew.start(lock.acquire(owner=lease.owner) if nests else lease.renew())
         await settle(world.node("a"))
         assert asking.done()
@@ -440,7 +440,7 @@ async def test_a_silent_place_ends_it_at_the_deadline(world: World) -> None:
     """And what remains is the least. Kept by JointRenewal.judged: `left`."""
     with expect_loss(LossReason.UNREACHABLE):
         async with world.locks.multi_lock("a", "b", "c") as lease:
-            with world.node("b").outage():
+            with world.node("b").outage(silent=True):
                 await world.clock.advance(DEADLINE - 1.0)
                 assert lease.remaining() == pytest.approx(1.0)
                 await world.clock.advance(1.0)

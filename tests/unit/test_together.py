@@ -108,7 +108,7 @@ async def test_the_first_gives_up_before_its_request_is_written(
 ) -> None:
     """Its request is not written at all, and those behind it were to be sent with its answer."""
     lease = await peer.fair_lock("a").acquire()
-    with slow.outage():
+    with slow.outage(silent=True):
         holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
         await turns(3)
         holders.pop(0).task.cancel()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from ...clock import Timer
-from ...errors import BackendError, QuorumError
+from ...errors import AiolockError, BackendError, QuorumError
 from ...scripts.base import Arg, Call
 from ..memory import finish
 from .majority import Rule, Tally
@@ -70,6 +70,7 @@ class QuorumRequest(Generic[R]):
         for request in self.requests:
             request.settle = partial(self._heard, request)
             request.unanswered = partial(self.again, request)
+            request.away = None if self.whole.away is None else partial(self._unreachable, request)
             request.node.run(request)
         self.watch(self._patience)
         return self.future
@@ -179,6 +180,11 @@ class QuorumRequest(Generic[R]):
     def _late(self) -> None:
         clock = self.members.clock
         self._timer = clock.call_at(clock.now() + LATECOMERS, self.overdue)
+
+    def _unreachable(self, request: MemberRequest[R], known: AiolockError) -> None:
+        if request.pending and request.withdraw():
+            request.settle = None
+            self._heard(request, BackendError(request.name, str(known), transient=True))
 
     def _heard(self, request: MemberRequest[R], result: R | BackendError) -> None:
         request.said = (result,)

@@ -23,7 +23,7 @@ from .connection import Connector, Link, ServerConnector
 from .credentials import Authenticate
 from .dialer import Dialer
 from .ending import Ending
-from .failures import disconnected, fate, lost, without_frames
+from .failures import Misplaced, Unready, disconnected, fate, lost, without_frames
 from .handshake import Handshake
 from .outbox import Asking, Outbox
 from .refusals import Elsewhere, Refusals
@@ -96,6 +96,7 @@ class RedisBackend:
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
         self.unreachable: AiolockError | None = None
+        self._failure: AiolockError | None = None  # of the last attempt to connect, if no server was reached
         self._timeout = request_timeout
         self._replicas = replicas
         self._state = _State.CLOSED
@@ -252,6 +253,8 @@ class RedisBackend:
         """Connect until there is a connection."""
         if self._state is _State.OPEN:
             self._outbox.put(request)
+            if self._failure is not None:
+                asyncio.get_running_loop().call_soon(request.unreachable, self._failure)
         else:
             asyncio.get_running_loop().call_soon(request.end, self._closed_error(request.name))
 
@@ -261,7 +264,7 @@ class RedisBackend:
         session = Session(
             link, self._outbox, self._channels, self.clock, self._timeout, lost, self._refused, self._replicas
         )
-        self._session, self.post, self.unreachable = session, session.put, None
+        self._session, self.post, self.unreachable, self._failure = session, session.put, None, None
         return session
 
     def _begin(self) -> None:
@@ -274,7 +277,7 @@ class RedisBackend:
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
         self._backoff = Backoff()
-        self._resumes = False
+        self._resumes, self._failure = False, None
 
     def _opened(self, reconnected: Callable[[], None]) -> None:
         self._state = _State.OPEN
@@ -286,14 +289,13 @@ class RedisBackend:
         session, loop = self._session, asyncio.get_running_loop()
         if session is None:
             return  # closed meanwhile
-        self._session, self.post = None, self._put_by
+        self._session, self.post, self._resumes = None, self._put_by, True
         self.unreachable = without_frames(disconnected(cause))
         if loop.time() - began > LASTED:
             self._backoff.reset()
         self._outbox.disconnected()
         for request in session.replies.requests():
             self._outbox.unanswered(request, lost(request.name, request.doing, cause))
-        self._resumes = True
         self._keep_connecting()
         self._disconnected()
         self._tell(Disconnected(self.address, cause, fate(cause)))
@@ -313,12 +315,15 @@ class RedisBackend:
                 link = await self._dialer.dial(self._timeout)
             except AiolockError as error:
                 self.unreachable = without_frames(error)
+                self._failure = None if isinstance(error.__cause__, Misplaced | Unready) else error  # it will be ready
                 self._attempted()
                 passing = isinstance(error, BackendError) and error.transient
                 tell = logger.debug if passing in told else logger.warning if passing else logger.error
                 tell("still not connected to Redis: %s", error)
                 told.add(passing)
-                self._disconnected()
+                self._disconnected()  # it may take back what another server can run
+                for request in list(self._outbox.requests()) if self._failure is not None else ():
+                    request.unreachable(error)
             else:
                 again = self._resumes
                 self._resume(link)

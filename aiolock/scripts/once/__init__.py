@@ -35,7 +35,7 @@ class OnceCalls:
         self._keys = (keys.of("lock", name).lock, keys.of(self.kind, name).lock)
 
     def last_run(self) -> Call[KeptRun | None]:
-        return Call(self.name, LAST_RUN, self._keys, (), unanswered=lambda: True)
+        return Call(self.name, LAST_RUN, self._keys, ())
 
     def begin(self, fence: int, window_ms: int, repeatable: Sequence[str], by: str) -> Call[KeptRun | None]:
         """Begin a run under the hold with this fence, however often this is executed."""
