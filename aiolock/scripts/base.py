@@ -230,7 +230,7 @@ class Call(Generic[R]):
             try:
                 self.away(known)
             except Exception:
-                logger.exception("the callback of a request that cannot be written failed")
+                logger.exception("the callback of an unanswered request failed")
 
     def answer(self, reply: Any, doubt: BackendError | None = None) -> None:
         """Take the server's reply, or its error reply; `doubt` says why it may not outlast the server."""

@@ -65,7 +65,7 @@ async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ..
 
     Kept by QueueEntry._leave_asking_to.
     """
-    with world.backend.outage():
+    with world.backend.outage(silent=True):
         tasks = world.start(4)
         await turns(3)
         for number in cancelled:
@@ -81,7 +81,7 @@ async def test_before_the_request_that_queues_them_together_could_be_written(wor
     lease = await world.peer.lock("a").acquire()
     tasks = world.start(4)
     await turns(4)  # the first request was executed; its answer comes in an outage
-    with world.backend.outage():
+    with world.backend.outage(silent=True):
         await turns(6)
         tasks[cancelled].cancel()
         await turns(2)
