@@ -114,15 +114,16 @@ class Holder:
 
 
 class AcquireTimeout(NotAcquired, TimeoutError):
-    """Another owner held the lock for the whole timeout, or Redis did not answer in that time.
+    """Your timeout is over, and another owner held the lock when Redis last answered.
 
-    If Redis cannot be reached, its error is `__cause__`.
+    If Redis cannot be reached since then, its error is `__cause__`. If no server has answered at all, the error is a
+    `BackendError`.
 
     Attributes:
         name: the lock's name.
         message: what happened and what to do about it.
         transient: True.
-        holder: who had the lock when Redis last answered; None if Redis has not answered.
+        holder: who had the lock when Redis last answered; None if no majority of a quorum agreed on one.
     """
 
     def __init__(self, name: str, message: str, holder: Holder | None = None) -> None:

@@ -115,7 +115,7 @@ class Latch:
 
         Raises:
             WaitTimeout: it did not open in time; the message says how many counts are missing.
-            BackendError: Redis did not answer the first query within `request_timeout`, or refuses. A task that already
+            BackendError: Redis cannot be reached, did not answer the first query in time, or refuses. A task that already
                 waits keeps waiting through an outage.
             NotAcquired: the manager was closed meanwhile.
             ConfigurationError: as for `count_down()`.

@@ -36,11 +36,12 @@ class Reentrant(Primitive):
             lost.
 
         Raises:
-            AcquireTimeout: the timeout is over; the message names the holder, or says that Redis has not answered yet.
+            AcquireTimeout: the timeout is over, and another has it; the message names the holder.
             NotAcquired: this task would wait for itself: it reads and wants to write, or holds part of it through
                 another lock; or the manager closes.
-            BackendError: Redis did not answer within `request_timeout`, or refuses, or too few replicas acknowledged
-                (`min_replicas`). A task that already waits keeps waiting through an outage.
+            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses;
+                or too few replicas acknowledged (`min_replicas`). A task that already waits keeps waiting through an
+                outage.
             LockLost: nested, and the hold was lost.
             NotOwned: `owner` no longer holds it.
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.

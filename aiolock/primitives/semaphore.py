@@ -80,8 +80,8 @@ class Semaphore(Queueing):
                 `acquire_timeout`.
 
         Raises:
-            AcquireTimeout: the timeout is over; the message says who holds permits, or that Redis has not answered yet.
-            BackendError: Redis did not answer within `request_timeout`, or refuses. A task that already waits keeps
+            AcquireTimeout: the timeout is over, and others have them; the message says who.
+            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses. A task that already waits keeps
                 waiting through an outage.
             ConfigurationError: more than there are; or as for `Lock.acquire()`.
 

@@ -9,7 +9,7 @@ from ..core.lease import Lease
 from ..errors import AcquireTimeout
 from ..primitives.lock import Lock
 from ..primitives.options import Default
-from .not_run import Busy, Unavailable, before_it_runs
+from .not_run import Busy, before_it_runs
 
 
 @overload

@@ -78,7 +78,7 @@ class Latch:
 
         Raises:
             WaitTimeout: it did not open in time; the message says how many counts are missing.
-            BackendError: Redis did not answer the first query within `request_timeout`, or refuses. A thread that
+            BackendError: Redis cannot be reached, did not answer the first query in time, or refuses. A thread that
                 already waits keeps waiting through an outage.
             NotAcquired: the manager was closed meanwhile.
 

@@ -39,10 +39,11 @@ class Reentrant(Primitive):
             its `release()`, or the lock's in this thread.
 
         Raises:
-            AcquireTimeout: the timeout is over; the message names the holder, or says that Redis has not answered yet.
+            AcquireTimeout: the timeout is over, and another has it; the message names the holder.
             NotAcquired: this thread would wait for itself: it reads and wants to write, or holds part of it through
                 another lock; or the manager closes.
-            BackendError: Redis did not answer within `request_timeout`, or refuses, or too few replicas acknowledged.
+            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses;
+                or too few replicas acknowledged.
                 A thread that already waits keeps waiting through an outage.
             LockLost: nested, and the hold was lost.
             NotOwned: `owner` no longer holds it.

@@ -166,8 +166,8 @@ async def test_a_refused_refresh_keeps_the_place(
 async def test_who_is_refused_for_longer_than_it_counts_as_alive_is_told(
     locks: LockManager, peer: LockManager, backend: Refusing, crew: Crew, make: Callable[..., Any]
 ) -> None:
-    """Its place is gone by then, and it asks for another. Kept by `QueueEntry.unknown`: `error.transient`. All others of
-    its process are told at the same time: kept by `LocalQueue.failed`, `self._all()`.
+    """Its place is gone by then, and it asks for another. Kept by `QueueEntry.unknown`: `error.transient`. All others
+    of its process are told at the same time: kept by `LocalQueue.failed`, `self._all()`.
     """
     lease = await make(peer).acquire()
     waiters = await queue_up(crew, make(locks), 5, backend)
