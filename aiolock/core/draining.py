@@ -10,6 +10,10 @@ from .runtime import Runtime
 logger: Log = Log("aiolock.manager")
 
 
+LAST_TURNS = 10
+"""Turns of the loop in which blocks that were cancelled together with the closing task may still leave."""
+
+
 class Draining:
     """Waits until only the closing task waits or is inside a guarded block.
 
@@ -35,6 +39,13 @@ class Draining:
             logger.warning("closing while guarded blocks still run: their locks stay until they expire")
         finally:
             runtime.scheduler.forget(limit)
+
+    async def last_turns(self) -> None:
+        """Wait no more, except for what ends by itself now."""
+        for _ in range(LAST_TURNS):
+            if not self.occupied:
+                break
+            await asyncio.sleep(0)
 
     def progress(self) -> None:
         """A task left: it may have been the last one."""

@@ -17,8 +17,6 @@ from .runtime import Runtime
 
 logger: Log = Log("aiolock.manager")
 
-LAST_TURNS = 10
-"""Turns of the loop in which blocks that were cancelled together with the closing task may still leave."""
 PAUSE = 1.0
 """Seconds between two attempts to connect, on average, of a manager that was opened without a server."""
 
@@ -67,8 +65,12 @@ class Lifecycle:
             self._entry = self._left = None
             left.set_result(None)
 
-    async def close(self) -> None:
-        """See `LockManager.close`."""
+    async def close(self, waits: bool = True) -> None:
+        """See `LockManager.close`.
+
+        Args:
+            waits: for blocks to end; False if no thread that is inside one runs any more.
+        """
         runtime, loop = self._runtime, _running_loop()
         if self._forget_dead_loop():
             await runtime.backend.aclose()
@@ -96,7 +98,7 @@ class Lifecycle:
             with runtime.observers:
                 for hold in list(runtime.holds.values()):
                     hold.lose(LossReason.CLOSED)
-            await self._drain()
+            await self._drain(waits)
         finally:
             try:
                 for hold in list(runtime.holds.values()):
@@ -109,16 +111,16 @@ class Lifecycle:
                     await self._with_loop.aclose()  # at once: there is nothing left for it to do
                 runtime.scheduler.stop()
 
-    async def _drain(self) -> None:
+    async def _drain(self, waits: bool) -> None:
         runtime = self._runtime
         draining = runtime.draining = Draining(runtime)
         try:
-            await draining.wait()
+            if waits:
+                await draining.wait()
+            else:
+                await draining.last_turns()
         except asyncio.CancelledError:
-            for _ in range(LAST_TURNS):
-                if not draining.occupied:
-                    break
-                await asyncio.sleep(0)
+            await draining.last_turns()
             raise
         finally:
             runtime.draining = None

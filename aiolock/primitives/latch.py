@@ -115,8 +115,8 @@ class Latch:
 
         Raises:
             WaitTimeout: it did not open in time; the message says how many counts are missing.
-            BackendError: Redis cannot be reached, did not answer the first query in time, or refuses. A task that already
-                waits keeps waiting through an outage.
+            BackendError: Redis cannot be reached, did not answer the first query in time, or refuses. A task that
+                already waits keeps waiting through an outage.
             NotAcquired: the manager was closed meanwhile.
             ConfigurationError: as for `count_down()`.
 

@@ -81,8 +81,8 @@ class Semaphore(Queueing):
 
         Raises:
             AcquireTimeout: the timeout is over, and others have them; the message says who.
-            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses. A task that already waits keeps
-                waiting through an outage.
+            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses.
+                A task that already waits keeps waiting through an outage.
             ConfigurationError: more than there are; or as for `Lock.acquire()`.
 
         Cancellation: at each await, once or twice: nothing is held once the undo, which is written at once, has

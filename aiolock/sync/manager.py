@@ -59,7 +59,7 @@ class LockManager:
 
     def _begin(self, core: AsyncLockManager) -> None:
         self._core = core
-        self._portal = Portal(self.close)
+        self._portal = Portal(self._close_at_exit)
 
     @classmethod
     def _of(cls, core: AsyncLockManager) -> LockManager:
@@ -148,9 +148,16 @@ class LockManager:
 
         If Ctrl-C interrupts it, it closes without further waiting.
         """
+        self._close()
+
+    def _close_at_exit(self) -> None:
+        """The interpreter exits: only daemon threads can still be inside blocks, and they do not end any more."""
+        self._close(waits=False)
+
+    def _close(self, waits: bool = True) -> None:
         try:
             if self._portal.begin_closing():
-                self._portal.call("", self._core.close, certain=True)
+                self._portal.call("", lambda: self._core._lifecycle.close(waits), certain=True)
                 self._portal.close()
         except BaseException:
             if self._portal.closing_here:

@@ -39,8 +39,8 @@ class Semaphore(Primitive):
 
         Raises:
             AcquireTimeout: the timeout is over, and others have them; the message says who.
-            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses. A thread that already waits keeps
-                waiting through an outage.
+            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses.
+                A thread that already waits keeps waiting through an outage.
             ConfigurationError: more than there are; or as for `Lock.acquire()`.
 
         If Ctrl-C interrupts it, nothing is held. Cost: that of `aiolock.Semaphore.acquire()`, and two switches of

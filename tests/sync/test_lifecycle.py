@@ -70,7 +70,7 @@ LEFT_OPEN = """
     import sys, threading
     from aiolock.sync import LockManager
 
-    locks = LockManager(sys.argv[1], request_timeout=0.3).open()
+    locks = LockManager(sys.argv[1], request_timeout=600).open()
     lease = locks.lock("plain").acquire()
     inside = threading.Event()
 
@@ -336,9 +336,10 @@ def test_a_fork() -> None:
 
 
 def test_an_interpreter_that_exits_closes_it(redis_url: str) -> None:
-    """After its other threads, which can still connect; only what a daemon thread holds is left to expire.
+    """After its other threads, which can still connect; only what a daemon thread holds is left to expire, and nothing
+    waits for that thread, which does not run any more.
 
-    Kept by Portal.open, and by Executor.submit.
+    Kept by Portal.open, by Executor.submit, and by Lifecycle.close: `waits`.
     """
     assert script(LEFT_OPEN, redis_url) == "main ends\n"
     with redis_cli.client(redis_url) as client:

@@ -253,7 +253,7 @@ class RedisBackend:
         """Connect until there is a connection."""
         if self._state is _State.OPEN:
             self._outbox.put(request)
-            if self._failure is not None:
+            if self._failure is not None and not self._backoff.need():
                 asyncio.get_running_loop().call_soon(request.unreachable, self._failure)
         else:
             asyncio.get_running_loop().call_soon(request.end, self._closed_error(request.name))
@@ -308,7 +308,7 @@ class RedisBackend:
     async def _reconnect(self, began: float, told: set[bool]) -> None:
         loop = asyncio.get_running_loop()
         while self._session is None:
-            await asyncio.sleep(self._backoff.next())
+            await self._backoff.pause()
             if self._attempt is None:
                 self._attempt = loop.create_future()
             try:
