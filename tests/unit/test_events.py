@@ -547,7 +547,7 @@ async def test_no_wait(locks: LockManager, backend: MemoryBackend, told: Told) -
 
 async def test_an_outage_is_a_wait(locks: LockManager, backend: MemoryBackend, told: Told, crew: Crew) -> None:
     """Of a task that waits behind another of its process, whatever that waits for."""
-    with backend.outage():
+    with backend.outage(silent=True):
         waiting = [crew.start(_entered(locks, timeout=None)) for _ in range(2)]
         await settle(backend)
         assert begun(told) == [("lock", "a")]
