@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Generic, Literal, TypeVar, Unpack
 
 from ..core.lease import Lease
-from ..core.losses import tells_of_losses
 from ..core.policy import check_duration, milliseconds
 from ..core.telling import tell_ran
 from ..errors import BackendError, ConfigurationError
@@ -158,7 +157,7 @@ class Once:
             The run of this window. Whether your call ran the function is in `ran`.
 
         Raises:
-            Exception: what `fn` raised. The run has failed.
+            Exception: what `fn` raised. The run has failed; if the lock was lost before, it was interrupted.
             LockLost: the lock was lost while `fn` ran; the run was interrupted. If `fn` returned all the same, that is
                 kept as a success, unless another run has begun by then.
             Unavailable: Redis is unreachable or refuses, and `fn` was not run. It is a `BackendError` and a `NotRun`.
@@ -246,8 +245,8 @@ class Once:
                 raise TypeError(f"a job must be a coroutine function, but {fn!r} returned {work!r}")
             result = await work
             status = RunStatus.SUCCEEDED
-        except Exception as error:
-            if not (lease.lost and tells_of_losses(error)):  # otherwise it was interrupted
+        except Exception:
+            if not lease.lost:  # otherwise it was interrupted, whatever a driver makes of its cancellation
                 status = RunStatus.FAILED
                 self._runtime.backend.post(self._calls.finish(lease.fence, RunStatus.FAILED))
             raise

@@ -143,6 +143,27 @@ async def test_ensure_tells_an_interruption_not_a_failure(
     assert await status(peer) == "interrupted"
 
 
+async def test_a_driver_that_hides_the_loss_hides_no_interruption(
+    locks: LockManager, peer: LockManager, crew: Crew, backend: MemoryBackend
+) -> None:
+    """Kept by `not lease.lost` in Once._call: some drivers make an error of their own of a cancellation."""
+
+    async def query(lease: Lease) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionError("closed in the middle of operation") from None
+
+    task = crew.start(job(locks).run(query))
+    await settle(backend)
+    backend.steal(NAME)
+    await backend.clock.advance(10.0)
+    with pytest.raises(ConnectionError):
+        await task
+    await settle(backend)
+    assert await status(peer) == "interrupted"
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError(), BackendError("", "refused"), AcquireTimeout("", "of another")])
 async def test_an_error_of_the_function_is_its_failure(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, error: Exception
