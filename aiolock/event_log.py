@@ -13,6 +13,7 @@ from .events import (
     Acquired,
     AcquireFailed,
     Disconnected,
+    Dropped,
     Event,
     Granted,
     HoldEvent,
@@ -68,6 +69,12 @@ LINES: dict[type[Event], Line] = {
     Lost: Line(HOLD, logging.ERROR, "lost lock %(lock_name)r: %(explanation)s"),
     Abandoned: Line(
         LEASE, logging.ERROR, "a task ended inside `async with` on lock %(lock_name)r without leaving it: released"
+    ),
+    Dropped: Line(
+        LEASE,
+        logging.WARNING,
+        "nothing refers to a lease of lock %(lock_name)r after %(held).1f s: renewed until its task or thread calls "
+        "lock.release(), or ends",
     ),
     Disconnected: Line(REDIS, logging.WARNING, "the connection to Redis %(explanation)s, connecting again"),
     Reconnected: Line(REDIS, logging.INFO, "connected to Redis after %(after).1f s"),

@@ -12,6 +12,7 @@ __all__ = [
     "AcquireFailed",
     "Acquired",
     "Disconnected",
+    "Dropped",
     "Event",
     "Granted",
     "HoldEvent",
@@ -250,6 +251,18 @@ class Abandoned(HoldEvent):
     depth: int
     held: float
     collected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped(HoldEvent):
+    """Nothing refers to a lease that was not released, but its task or thread lives on, which may call
+    `lock.release()`: the hold is still renewed. Told once for a hold, by a renewal.
+
+    Attributes:
+        held: how long its owner has held it.
+    """
+
+    held: float
 
 
 @dataclass(frozen=True, slots=True)

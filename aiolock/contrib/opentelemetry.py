@@ -12,6 +12,7 @@ from ..events import (
     Acquired,
     AcquireFailed,
     Disconnected,
+    Dropped,
     Event,
     LockEvent,
     Lost,
@@ -140,6 +141,8 @@ class OpenTelemetryObserver:
                 self._lost(event)
             case Abandoned():
                 self._abandoned(event)
+            case Dropped():
+                self._instruments.dropped.add(1, self._attributes(event))
             case WokeLate():
                 self._instruments.lag.record(event.late)
             case Disconnected():
@@ -311,6 +314,9 @@ class _Instruments:
         self.losses: Counter = meter.create_counter("aiolock.hold.losses", "{hold}", "Locks lost while they were held.")
         self.abandoned: Counter = meter.create_counter(
             "aiolock.hold.abandoned", "{hold}", "Locks whose task ended without releasing them."
+        )
+        self.dropped: Counter = meter.create_counter(
+            "aiolock.hold.dropped", "{hold}", "Locks whose lease was dropped while its task or thread lived on."
         )
         self.headroom: Histogram = histogram(
             "aiolock.renewal.headroom", "s", HEADROOM_SECONDS, "How long before the loss of its lease a renewal came."

@@ -12,6 +12,7 @@ from ..events import (
     Acquired,
     AcquireFailed,
     Disconnected,
+    Dropped,
     Event,
     LockEvent,
     Lost,
@@ -114,6 +115,8 @@ class PrometheusObserver:
                 if event.depth == 0:
                     self._ended(event.owner, event.held)
                 self._of(event).abandoned.inc()
+            case Dropped():
+                self._of(event).dropped.inc()
             case WokeLate():
                 self._metrics.lag.observe(event.late)
             case Disconnected():
@@ -193,6 +196,7 @@ class _Series:
     held: Gauge
     losses: dict[LossReason, Counter]
     abandoned: Counter
+    dropped: Counter
     headroom: Histogram
     headroom_ratio: Histogram
     renewal: Histogram
@@ -237,6 +241,7 @@ class _Metrics:
         self.held: Gauge = Gauge("aiolock_held", "Locks held now.", by, registry=registry, multiprocess_mode="livesum")
         self.losses: Counter = counter("losses", "Locks lost while they were held, by reason.", (*by, "reason"))
         self.abandoned: Counter = counter("abandoned", "Locks whose task ended without releasing them.")
+        self.dropped: Counter = counter("dropped", "Locks whose lease was dropped while its task or thread lived on.")
         self.headroom: Histogram = histogram(
             "renewal_headroom_seconds", HEADROOM_SECONDS, "How long before the loss of its lease a renewal came."
         )
@@ -262,6 +267,7 @@ class _Metrics:
             held=self.held.labels(*labels),
             losses={reason: self.losses.labels(*labels, reason.value) for reason in LossReason},
             abandoned=self.abandoned.labels(*labels),
+            dropped=self.dropped.labels(*labels),
             headroom=self.headroom.labels(*labels),
             headroom_ratio=self.headroom_ratio.labels(*labels),
             renewal=self.renewal.labels(*labels),

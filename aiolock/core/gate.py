@@ -24,7 +24,7 @@ from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
 from .scheduler import NEVER
 from .stepwise import Stepwise
-from .telling import tell_abandoned, tell_admitted, tell_lost, tell_released, tell_renewed
+from .telling import tell_abandoned, tell_admitted, tell_dropped, tell_lost, tell_released, tell_renewed
 from .waiter import Waiter
 
 logger: Log = Log("aiolock.gate")
@@ -287,8 +287,11 @@ class Gate:
         tell_lost(self.runtime, hold)
 
     def tell_renewed(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
-        """See `LossListener`."""
+        """See `LossListener`. Here is the time to look whether it is still in use."""
         tell_renewed(self.runtime, hold, deadline, pttl, sent_at)
+        if not hold.dropped and self.runtime.leases.dropped(hold):
+            hold.dropped = True
+            tell_dropped(self.runtime, hold)
 
     def tell_left(self, lease: Lease, result: ReleaseResult, abandoned: bool = False) -> None:
         """Tell observers that it has ended, by its release or because its task has ended."""

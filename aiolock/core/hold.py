@@ -124,6 +124,7 @@ class Hold(Term):
         "began",
         "capacity",
         "depth",
+        "dropped",
         "leases",
         "listener",
         "nesting",
@@ -152,6 +153,7 @@ class Hold(Term):
         self.tainted: bool = entry.tainted
         self.depth: int = 1
         self.told: bool = False  # the loss was reported
+        self.dropped: bool = False  # it was told that its user dropped a lease of it
         self.wanted: bool = False  # another asked its holder to finish
         self.leases: tuple[OpenLease, ...] = ()  # not released, of tasks that still run
         self.strays: tuple[weakref.ref[OpenLease], ...] = ()  # not released, of tasks that have ended

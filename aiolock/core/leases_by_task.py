@@ -7,8 +7,9 @@ import contextvars
 import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
+from sys import getrefcount
 
-from .hold import LossListener, OpenLease
+from .hold import Hold, LossListener, OpenLease
 
 
 class TaskLeases:
@@ -117,6 +118,19 @@ class LeasesByTask:
             del self._by_task[task]
             task.remove_done_callback(self._on_end)
 
+    def dropped(self, hold: Hold) -> bool:
+        """Whether its user has dropped one of its leases: only `lock.release()` in its task can release that.
+
+        A lease is kept here all the same, as that task may do so. So this counts who else refers to it.
+        """
+        for lease in hold.leases:
+            if lease._guard is None and lease._task is not None:
+                own = self._by_task[lease._task]
+                kept = (hold.leases, own.leases[hold.listener], own.overlapping)
+                if _references(lease, kept) <= _UNUSED:
+                    return True
+        return False
+
     def _end(self, task: asyncio.Task[object]) -> None:
         """The task ended, and has leases. From now on only its user can release one that it acquired by hand."""
         holds = self._by_task.pop(task, None)
@@ -133,6 +147,22 @@ class LeasesByTask:
             else:
                 lease._guard.abandon()
                 lease._give_up("dirty", abandoned=True)
+
+
+def _references(thing: object, kept: tuple[tuple[object, ...], ...]) -> int:
+    """How many references there are to `thing`, without those of the different tuples of `kept`."""
+    return getrefcount(thing) - len({id(things) for things in kept if thing in things})
+
+
+def _unused() -> int:
+    """What `_references()` says of something that only tuples, and a loop that looks at them, refer to."""
+    things = (object(),)
+    for thing in things:
+        return _references(thing, (things,))
+    return 0
+
+
+_UNUSED = _unused()
 
 
 def _without(leases: tuple[OpenLease, ...], lease: OpenLease) -> tuple[OpenLease, ...]:

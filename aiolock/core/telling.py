@@ -12,6 +12,7 @@ from ..events import (
     Abandoned,
     Acquired,
     AcquireFailed,
+    Dropped,
     Granted,
     Lost,
     Passed,
@@ -189,6 +190,12 @@ def tell_abandoned(runtime: Runtime, hold: Hold, collected: bool = False) -> Non
     held = runtime.clock.now() - hold.began
     name, kind = hold.calls.name, hold.calls.kind
     runtime.observers.tell(Abandoned(name, kind, hold.owner, hold.fence, hold.depth, held, collected))
+
+
+def tell_dropped(runtime: Runtime, hold: Hold) -> None:
+    """A lease of a hold that is renewed was dropped."""
+    held, calls = runtime.clock.now() - hold.began, hold.calls
+    runtime.observers.tell(Dropped(calls.name, calls.kind, hold.owner, hold.fence, held))
 
 
 def tell_lost(runtime: Runtime, hold: Hold) -> None:

@@ -162,6 +162,7 @@ class Portal:
             self._post(name, task.loop, task.give, call)
             call.wait()
             if call.error is None:
+                task.call = None  # so that it does not keep a lease that the thread drops
                 return call.result[0]
         except BaseException:
             call.abandoned = True

@@ -16,6 +16,7 @@ from aiolock.events import (
     Acquired,
     AcquireFailed,
     Disconnected,
+    Dropped,
     Event,
     Granted,
     Lost,
@@ -63,6 +64,12 @@ EVENTS: list[tuple[Event, str, int, str]] = [
         *("lease", logging.ERROR, "a task ended inside `async with` on lock 'a' without leaving it: released"),
     ),
     (Abandoned(*HOLD, 0, 1.0, True), "lease", logging.WARNING, "a lease of lock 'a' was garbage collected: released"),
+    (
+        Dropped(*HOLD, 10.0),
+        *("lease", logging.WARNING),
+        "nothing refers to a lease of lock 'a' after 10.0 s: renewed until its task or thread calls lock.release(), or "
+        "ends",
+    ),
     (
         Disconnected("localhost:6379", OSError(), "was lost (OSError: )"),
         *("redis", logging.WARNING, "the connection to Redis was lost (OSError: ), connecting again"),

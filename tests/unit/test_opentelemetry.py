@@ -16,6 +16,7 @@ from aiolock.events import (
     Abandoned,
     AcquireFailed,
     Disconnected,
+    Dropped,
     Granted,
     Lost,
     Passed,
@@ -211,6 +212,8 @@ def test_a_nested_level_is_no_hold_of_its_own(telemetry: Telemetry) -> None:
     telemetry.tell(acquired(depth=3))
     telemetry.tell(Released(**LOCK, depth=2, held=1.0, handed_on=False, detached=False))
     telemetry.tell(Abandoned(**LOCK, depth=1, held=1.0, collected=True))
+    telemetry.tell(Dropped(**LOCK, held=10.0))
+    assert telemetry.value("aiolock.hold.dropped") == 1
     assert telemetry.value("aiolock.hold.active") == 1
     telemetry.tell(Abandoned(**LOCK, depth=0, held=1.0, collected=False))
     assert [span.name for span in telemetry.spans.get_finished_spans()] == ["acquire lock", "hold lock"]

@@ -18,6 +18,7 @@ from aiolock.events import (
     Abandoned,
     AcquireFailed,
     Disconnected,
+    Dropped,
     Granted,
     Lost,
     Passed,
@@ -107,6 +108,9 @@ def test_every_loss_can_be_seen_to_happen(exported: Exported) -> None:
     exported.tell(acquired())
     assert [exported("losses_total", reason=reason.value) for reason in LossReason] == [0] * len(LossReason)
     assert exported("acquires_total", outcome="timeout") == exported("abandoned_total") == 0
+    assert exported("dropped_total") == 0
+    exported.tell(Dropped(**LOCK, held=10.0))
+    assert (exported("dropped_total"), exported("held")) == (1, 1)
     exported.tell(Lost(**LOCK, reason=LossReason.UNREACHABLE, held=27.0, late=0.0, explanation=""))
     assert exported("losses_total", reason="unreachable") == 1
 
