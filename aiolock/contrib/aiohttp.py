@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 from ..errors import ConfigurationError
 from ..manager import LockManager
+from ..recipes.client import FINDERS
 from .extra import needs
 from .http import ANSWERED, answer_to
 
@@ -73,6 +74,21 @@ def _opened(locks: LockManager, strict: bool) -> Callable[[web.Application], Asy
             yield
 
     return opened
+
+
+class _Client:
+    """The client of a request."""
+
+    def __init__(self, request: web.Request | web.View) -> None:
+        self._request = request.request if isinstance(request, web.View) else request
+
+    async def gone(self) -> bool:
+        """See `Client`."""
+        transport = self._request.transport
+        return transport is None or transport.is_closing()
+
+
+FINDERS[get_locks] = _Client
 
 
 def _answering(busy: int, retry_after: int) -> Middleware:

@@ -11,6 +11,7 @@ from ..core.lease import Lease
 from ..errors import ConfigurationError
 from ..manager import LockManager
 from ..primitives.options import DEFAULT, Default, LockOptions
+from ..recipes.client import Service
 from ..recipes.key import fields
 from ..recipes.taking import take
 from .extra import needs
@@ -19,6 +20,7 @@ with needs("fastapi"):
     from fastapi import Depends, params
     from starlette.requests import HTTPConnection
 
+from .starlette import _client_of
 from .starlette import exception_handlers as exception_handlers
 from .starlette import get_locks as get_locks
 from .starlette import lifespan as lifespan
@@ -58,7 +60,7 @@ def locked(
             that does not exist, an option that cannot work, an application without locks, or an operation that yields:
             FastAPI runs that while it sends the response.
 
-    In a request: `Busy` or `Unavailable`, both a `NotRun`, if the path operation was not run; and `LockLost`.
+    In a request: `Busy`, `Unavailable` or `Gone`, all a `NotRun`, if the path operation was not run; and `LockLost`.
 
     Cancellation: as for `async with lock`. Cost: what the lock costs, two round trips if it is free.
 
@@ -78,7 +80,9 @@ def locked(
 
     async def lease(connection: HTTPConnection, locks: Locks, name: str = Depends(name_of)) -> AsyncIterator[Lease]:
         _check_operation(connection.scope["endpoint"])
-        async with await take(locks.lock(name, **options), busy, timeout) as held:
+        lock = locks.lock(name, **options)
+        async with Service(lock, _client_of(connection)) as service, await take(lock, busy, timeout) as held:
+            await service.begin()
             yield held
 
     return params.Depends(lease, scope="function")

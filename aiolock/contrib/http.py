@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..errors import AcquireTimeout, AiolockError, BackendError, LockLost, NotAcquired
-from ..recipes.not_run import NotRun
+from ..recipes.not_run import Gone, NotRun
 
 ANSWERED: tuple[type[AiolockError], ...] = (LockLost, NotAcquired, BackendError)
 """The errors that `answer_to()` may have an answer to."""
 BUSY = "Another request is at it: try again later."
 LOST = "The lock was lost while your request ran: part of it may have been done."
+GONE = "You did not wait for the answer."
 AWAY = "The lock service is not available."
 
 
@@ -34,6 +35,7 @@ def answer_to(error: Exception, *, busy: int = 409, retry_after: int = 1) -> Ans
 
     - Another one has the lock: `busy`, with `Retry-After`.
     - Redis is away, or this process shuts down, and nothing was done: 503, with `Retry-After`.
+    - The client has gone, and nothing was done: 499, as nginx has it, for your logs.
     - The lock was lost while the handler ran: 503, without it, as you cannot know how far the handler came.
 
     Args:
@@ -57,6 +59,8 @@ def answer_to(error: Exception, *, busy: int = 409, retry_after: int = 1) -> Ans
     again = {"Retry-After": str(retry_after)}
     if isinstance(error, LockLost):
         return Answer(503, LOST)
+    if isinstance(error, Gone):
+        return Answer(499, GONE)
     if isinstance(error, AcquireTimeout):
         return Answer(busy, BUSY, again)
     if isinstance(error, NotAcquired) and error.transient:

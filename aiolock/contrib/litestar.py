@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from ..manager import LockManager
+from ..recipes.client import current_client
+from .client import AsgiClient
 from .extra import needs
 from .http import ANSWERED, answer_to
 
@@ -14,9 +16,11 @@ with needs("litestar"):
     from litestar.config.app import AppConfig
     from litestar.datastructures import State
     from litestar.di import NamedDependency, Provide
+    from litestar.enums import ScopeType
     from litestar.exceptions import HTTPException
     from litestar.exceptions.responses import create_exception_response
     from litestar.plugins import InitPlugin
+    from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 Locks = NamedDependency[LockManager]
 """A parameter for the application's manager: `async def ship(order_id: int, locks: Locks)`. Name it `locks`."""
@@ -55,6 +59,7 @@ class LocksPlugin(InitPlugin):
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
         """Add the lifespan, the dependency and the exception handlers; those that you have given stay."""
         app_config.lifespan.insert(0, self._opened)
+        app_config.middleware.append(_with_client)
         app_config.state["locks"] = self._locks
         app_config.dependencies.setdefault("locks", Provide(self._provide, sync_to_thread=False))
         for kind in ANSWERED:
@@ -74,3 +79,23 @@ class LocksPlugin(InitPlugin):
         if answer is not None:
             error = HTTPException(answer.detail, status_code=answer.status, headers=answer.headers)
         return create_exception_response(request, error)
+
+
+def _with_client(app: ASGIApp) -> ASGIApp:
+    """A middleware: what a handler locks is not run if its client goes while it waits."""
+
+    async def with_client(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await app(scope, receive, send)
+            return
+        client = AsgiClient(receive)
+
+        async def answer(message: Message) -> None:
+            current_client.set(None)  # what runs after the answer is for no client
+            client.answered = True
+            await send(message)
+
+        current_client.set(client)
+        await app(scope, client, answer)
+
+    return with_client

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from ..errors import ConfigurationError
 from ..manager import LockManager
+from ..recipes.client import FINDERS
+from .client import AsgiClient
 from .extra import needs
 from .http import ANSWERED, answer_to
 
@@ -108,3 +110,15 @@ def get_locks(request: HTTPConnection | HTTPEndpoint | WebSocketEndpoint) -> Loc
             "application needs its own `app.state.locks = locks`",
         )
     return locks
+
+
+def _client_of(request: HTTPConnection | HTTPEndpoint | WebSocketEndpoint) -> AsgiClient | None:
+    """The client of a request; None of a web socket, whose messages the handler awaits."""
+    if not isinstance(request, Request):
+        return None
+    if not isinstance(request._receive, AsgiClient):
+        request._receive = AsgiClient(request._receive)
+    return request._receive
+
+
+FINDERS[get_locks] = _client_of

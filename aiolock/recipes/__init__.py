@@ -12,6 +12,7 @@ from .exclusion import exclusive as exclusive
 from .guard import GuardedWrites as GuardedWrites
 from .guard import guard as guard
 from .not_run import Busy as Busy
+from .not_run import Gone as Gone
 from .not_run import NotRun as NotRun
 from .not_run import Unavailable as Unavailable
 from .window import Once as Once
@@ -23,6 +24,7 @@ __all__ = [
     "Busy",
     "Election",
     "Exclusive",
+    "Gone",
     "GuardedWrites",
     "NotRun",
     "Once",

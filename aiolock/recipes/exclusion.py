@@ -17,6 +17,7 @@ from ..log import Log
 from ..manager import LockManager
 from ..primitives.lock import Lock
 from ..primitives.options import DEFAULT, Default, LockOptions
+from .client import Service, client_of
 from .key import namer
 from .not_run import Unavailable
 from .taking import take
@@ -106,7 +107,7 @@ def exclusive(
 
     The decorated function raises what the function raises, and:
 
-    - `Busy` or `Unavailable`, both a `NotRun`: the function was not run.
+    - `Busy` or `Unavailable`, both a `NotRun`: the function was not run. In a request of a web framework also `Gone`.
     - `LockLost`: it ran, and was cancelled where it stood, because the lock was lost.
     - `BackendError`: it ran to its end, and Redis refused the release.
     - `NotAcquired`, `ConfigurationError`: as for `acquire()`, before it ran; also for a key that formats an object
@@ -145,28 +146,28 @@ def exclusive(
 
         @wraps(fn)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            if isinstance(locks, LockManager):
-                manager = locks
-            else:
-                manager = locks(*args[:1]) if args or first not in kwargs else locks(kwargs[first])
+            subject = args[:1] if args or first not in kwargs else (kwargs[first],)
+            manager = locks if isinstance(locks, LockManager) else locks(*subject)
             lock = manager.lock(name_of(*args, **kwargs), **options)
             guard: AbstractAsyncContextManager[Lease | None] = nullcontext()
-            try:
-                lease = await take(lock, busy, timeout)
-                if lease is None:
-                    logger.debug("%r is busy: skipped", lock.name, extra={"lock_name": lock.name})
-                    return None
-                guard = lease
-            except Unavailable as error:
-                if outage == "raise" or not _away(error, lock, busy, timeout):
-                    raise
-                logger.warning("runs without lock %r: %s", lock.name, error, extra={"lock_name": lock.name})
-            async with guard as held:  # nothing is awaited between the grant and this line
-                token = _current.set(held)
+            async with Service(lock, client_of(locks, *subject)) as service:
                 try:
-                    return await fn(*args, **kwargs)
-                finally:
-                    _current.reset(token)
+                    lease = await take(lock, busy, timeout)
+                    if lease is None:
+                        logger.debug("%r is busy: skipped", lock.name, extra={"lock_name": lock.name})
+                        return None
+                    guard = lease
+                except Unavailable as error:
+                    if outage == "raise" or not _away(error, lock, busy, timeout):
+                        raise
+                    logger.warning("runs without lock %r: %s", lock.name, error, extra={"lock_name": lock.name})
+                async with guard as held:  # nothing is awaited between the grant and this line
+                    await service.begin()
+                    token = _current.set(held)
+                    try:
+                        return await fn(*args, **kwargs)
+                    finally:
+                        _current.reset(token)
 
         return call
 

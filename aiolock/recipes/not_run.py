@@ -2,7 +2,8 @@
 
 NotRun                              it did not begin, so nothing of it happened
 ├─ Busy(AcquireTimeout)             another one runs; `holder` says who
-└─ Unavailable(BackendError)        Redis could not be asked
+├─ Unavailable(BackendError)        Redis could not be asked
+└─ Gone(NotAcquired)                the client of the request does not wait for it any more
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import AcquireTimeout, AiolockError, BackendError
+from ..errors import AcquireTimeout, AiolockError, BackendError, NotAcquired
 
 
 class NotRun(AiolockError):
@@ -40,6 +41,16 @@ class Unavailable(NotRun, BackendError):
         name: the lock's name.
         message: what happened and what to do about it.
         transient: True if the same call may succeed later.
+    """
+
+
+class Gone(NotRun, NotAcquired):
+    """The client of the request went while this waited for its lock, so nobody wants the result.
+
+    Attributes:
+        name: the lock's name.
+        message: what happened and what to do about it.
+        transient: True.
     """
 
 

@@ -19,7 +19,7 @@ from aiolock import (
 )
 from aiolock.contrib.extra import needs
 from aiolock.contrib.http import ANSWERED, answer_to
-from aiolock.recipes import Busy, Unavailable
+from aiolock.recipes import Busy, Gone, Unavailable
 
 SECRET = Holder("order:42", "web-3:4711", "nightly")
 ERRORS = [
@@ -28,6 +28,7 @@ ERRORS = [
     (Busy("order:42", "held by web-3:4711", SECRET), 409, True),
     (Unavailable("order:42", "away", transient=True), 503, True),
     (NotAcquired("order:42", "closing"), 503, True),
+    (Gone("order:42", "nobody waits"), 499, False),
     (NotAcquired("order:42", "would wait for itself", transient=False), None, False),
     (BackendError("order:42", "away", transient=True), 503, False),  # perhaps at the end of a block
     (Unavailable("order:42", "NOPERM"), None, False),
