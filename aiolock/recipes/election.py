@@ -96,7 +96,8 @@ class Election:
 
     @property
     def leading(self) -> bool:
-        """True while a term of this election object lasts, by the clock. No I/O."""
+        """True while a term of this election object lasts, by the clock. No I/O; raises in a forked child."""
+        self._check_process()
         return any(not term.lost and not term.released for term in self._terms)
 
     @property
@@ -104,8 +105,9 @@ class Election:
         """True while this election object leads or wants to lead: in `run()`, `running()`, or its block. No I/O.
 
         It is False for good once `run()` has ended beside your service, by an error or because its function returned:
-        let a health check read it.
+        let a health check read it. Raises in a forked child.
         """
+        self._check_process()
         return self._entered or self._runs > 0
 
     async def current(self) -> LockInfo | None:
@@ -358,6 +360,11 @@ class Election:
             self._terms.remove(term)
             self._entered = False
 
+    def _check_process(self) -> None:
+        self._lock._runtime.binding.check_process(self.name)
+
     def __repr__(self) -> str:
+        if self._lock._runtime.binding.inherited:
+            return f"<Election {self.name!r} of the parent process>"
         state = " leading" if self.leading else " contending" if self.contending else ""
         return f"<Election {self.name!r}{state}>"

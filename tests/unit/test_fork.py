@@ -43,6 +43,7 @@ ENTERED_BEFORE = """
 LOOKED_AT = """
     import asyncio, gc, os, sys, warnings
     from aiolock import ConfigurationError, LockManager
+    from aiolock.recipes import leader
     from aiolock.testing import MemoryBackend
 
     LOOKS = {
@@ -51,6 +52,15 @@ LOOKED_AT = """
         "permits": lambda lease: lease.permits, "remaining": lambda lease: lease.remaining(),
         "ensure": lambda lease: lease.ensure(5), "shielded": lambda lease: lease.shielded(None),
     }
+
+    def of_an_election(feed):
+        vouched = [] if "parent" in repr(feed) else [repr(feed)]
+        for look in ("leading", "contending"):
+            try:
+                vouched.append((look, getattr(feed, look)))
+            except ConfigurationError as error:
+                assert "forked child" in str(error)
+        return vouched
 
     def foreign(error):
         return type(error) is ConfigurationError and "forked child" in str(error) and "'order:42'" in str(error)
@@ -80,6 +90,9 @@ LOOKED_AT = """
         backend = MemoryBackend()
         async with LockManager(backend) as locks:
             lock = locks.lock("order:42")
+            feed = leader(locks.lock("feed"))
+            await feed.__aenter__()
+            backend.calls.clear()
             box = [await lock.acquire()]
             await lock.__aenter__()
             attempt = lock.acquire()
@@ -88,6 +101,11 @@ LOOKED_AT = """
             if not child:
                 vouched = [] if foreign_block(lock) else ["left without a loop"]
                 vouched += asyncio.Runner().run(leave(attempt)) + look(box[0], box)
+                vouched += of_an_election(feed)
+                try:
+                    locks.close().send(None)  # no loop runs here
+                except StopIteration:  # harmless, as its docstring says
+                    pass
                 print(vouched, file=sys.stderr)
                 sys.stderr.flush()
                 os._exit(1 if vouched or backend.calls != ["acquire", "nest", "nest"] else 0)
@@ -98,6 +116,8 @@ LOOKED_AT = """
             await attempt.__aexit__(None, None, None)
             await lock.__aexit__(None, None, None)
             await box[0].release()
+            assert feed.leading and feed.contending
+            await feed.__aexit__(None, None, None)
 
     def foreign_block(block):
         try:
@@ -138,7 +158,7 @@ ENTERED_AFTER = """
 def test_forked_children(program: str) -> None:
     """C1, review a: `Binding.check` compares the process, `Binding.begin` draws the identity.
 
-    What its parent has, a child does not vouch for: `Lease._own`.
+    What its parent has, a child does not vouch for: `Lease._own`, `Lifecycle.close`, `Election._check_process`.
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", textwrap.dedent(program)],
