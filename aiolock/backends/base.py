@@ -68,7 +68,7 @@ class Backend(Protocol):
         db: the database's number, 0 if there are none.
         abilities: what it can do beyond running the lock's scripts.
         unreachable: why the server cannot be reached at the moment, as the last attempt found; None if it can, or if
-            nothing is known. On a quorum: why no majority can.
+            nothing is known. On a quorum: why no majority can; on a cluster: why one of its masters cannot.
     """
 
     clock: Clock
@@ -101,6 +101,9 @@ class Backend(Protocol):
         """The slot of `key` in a cluster, the same for all processes and for good; 0 without a cluster. One request can
         have only keys of one slot.
         """
+
+    def away(self, key: str) -> AiolockError | None:
+        """Why the server that has `key` cannot be reached: in a cluster only one of them may be away."""
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """Write `call` now, in the order of these calls: awaiting only observes the reply.

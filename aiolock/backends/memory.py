@@ -78,6 +78,10 @@ class MemoryBackend:
         """See `Backend.slot`."""
         return 0
 
+    def away(self, key: str) -> AiolockError | None:
+        """See `Backend.away`."""
+        return self.unreachable
+
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()

@@ -140,6 +140,10 @@ class ReplicatedBackend:
         """See `Backend.slot`."""
         return self._plain.slot(key)
 
+    def away(self, key: str) -> AiolockError | None:
+        """See `Backend.away`."""
+        return self._plain.away(key) or self._checked.away(key)
+
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`; in order for each name, and at once unless a call about it is unsettled on the other
         side.

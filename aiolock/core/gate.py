@@ -271,7 +271,7 @@ class Gate:
     @property
     def unreachable(self) -> AiolockError | None:
         """See `LossListener`."""
-        return self.runtime.backend.unreachable
+        return self.runtime.away(*(self.calls.names or (self.calls.name,)))
 
     def check_here(self, name: str, remedy: str) -> None:
         """See `LossListener`."""

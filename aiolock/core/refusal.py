@@ -51,14 +51,14 @@ class Refusal:
     @property
     def cause(self) -> AiolockError | None:
         """Why Redis cannot be reached, if it cannot."""
-        return self._failure or self._gate.runtime.backend.unreachable
+        return self._failure or self._gate.unreachable
 
     def error(self, timeout: float | None) -> AcquireTimeout | BackendError:
         """Return the error for a wait of this many seconds: another has the name, or no server has answered."""
         name, runtime, seen = self._gate.calls.name, self._gate.runtime, self._seen
         if not self._busy and self._ancestor is None and seen is None:
             seconds = min(timeout or math.inf, runtime.limits.request_timeout)
-            return runtime.unanswered(name, "acquiring", seconds, self._failure)
+            return runtime.unanswered(name, "acquiring", seconds, self._failure, self._gate.calls.names)
         why, waited = self._why(), format_seconds(timeout or 0.0)
         error = AcquireTimeout(name, f"lock {name!r} was not acquired within {waited} s: {why}", self.holder)
         error.__cause__ = self.cause

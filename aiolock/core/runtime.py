@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -149,8 +149,19 @@ class Runtime:
         self.scheduler.schedule(limit, due)
         return limit
 
+    def away(self, *names: str) -> AiolockError | None:
+        """Why no server answers requests about these names at the moment; None if one does, or if nothing is known."""
+        keys = (self.keys.of("lock", name).lock for name in names)  # those of other kinds are on the same server
+        failures = (self.backend.away(key) for key in keys)
+        return next((failure for failure in failures if failure is not None), None)
+
     def unanswered(
-        self, name: str, doing: str, seconds: float | None = None, away: AiolockError | None = None
+        self,
+        name: str,
+        doing: str,
+        seconds: float | None = None,
+        away: AiolockError | None = None,
+        names: Sequence[str] = (),
     ) -> BackendError:
         """Return the error for a request that no server has answered in time.
 
@@ -159,8 +170,9 @@ class Runtime:
             doing: what it was for.
             seconds: how long it has waited; None for `request_timeout`.
             away: why it need not wait: the server cannot be reached.
+            names: what the request was about, if several names.
         """
-        known = away or self.backend.unreachable
+        known = away or self.away(*(names or (name,)))
         within = "" if away else f" within {format_seconds(seconds or self.limits.request_timeout)} s"
         error = BackendError(
             name,

@@ -177,7 +177,7 @@ class Latch:
         return state.left
 
     def _late(self, state: LatchState, timeout: float | None) -> WaitTimeout:
-        known = self._runtime.backend.unreachable
+        known = self._runtime.away(self.name)
         why = f"{state.left} of {state.total} counts are missing"
         if known is not None:
             why += f": {known}"

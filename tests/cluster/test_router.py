@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from aiolock.backends.cluster import router as routers
 from aiolock.backends.cluster import transit as transits
+from aiolock.backends.cluster.slots import slot_of
 from tests.support.generated import examples
 
 from .world import NAMES, Work, World
@@ -288,13 +289,13 @@ async def test_a_request_that_no_node_runs_can_be_withdrawn() -> None:
     for _ in range(3):
         serve(world, A)
         await asyncio.sleep(0)
-    assert "CLUSTERDOWN" in str(world.router.unreachable)
+    assert "CLUSTERDOWN" in str(world.router.away(slot_of("a")))
     serve(world, A)
     assert work.withdraw()
     await heal(world)
     assert work.runs == []
     assert "withdrawn" in str(work.results)
-    assert world.router.unreachable is None
+    assert world.router.away(slot_of("a")) is None
 
 
 async def test_a_slot_that_no_one_serves() -> None:
@@ -305,7 +306,7 @@ async def test_a_slot_that_no_one_serves() -> None:
     works = [world.call("a") for _ in range(3)]
     for _ in range(3):
         await asyncio.sleep(0)
-    assert "no node serves" in str(world.router.unreachable)
+    assert "no node serves" in str(world.router.away(slot_of("a")))
     assert works[1].withdraw()
     for _ in range(3):
         await asyncio.sleep(0)

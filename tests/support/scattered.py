@@ -48,6 +48,9 @@ class Scattered:
         """The node of a lock's name."""
         return self.nodes[ord(name[0]) % len(self.nodes)]
 
+    def away(self, key: str) -> AiolockError | None:
+        return self.unreachable
+
     def slot(self, key: str) -> int:
         found = _NAME.search(key)
         assert found is not None, key

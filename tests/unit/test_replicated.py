@@ -12,7 +12,7 @@ from aiolock.backends import releases
 from aiolock.backends.base import Backend, Wake, resolve
 from aiolock.backends.replicated import ReplicatedBackend
 from aiolock.clock import SystemClock
-from aiolock.errors import BackendError, ConfigurationError
+from aiolock.errors import AiolockError, BackendError, ConfigurationError
 from aiolock.manager import LockManager
 from aiolock.scripts import multi, once, queue
 from aiolock.scripts.base import Call, Ending
@@ -44,6 +44,9 @@ class Side:
             raise BackendError("", "no server")
         self.open_now = True
         self.reconnected = reconnected
+
+    def away(self, key: str) -> AiolockError | None:
+        return None
 
     def run(self, call: Call[Any]) -> asyncio.Future[Any]:
         self.log.append(call)

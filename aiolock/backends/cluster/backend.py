@@ -90,6 +90,14 @@ class ClusterBackend:
         """See `Backend`: a node that is used, a slot, or the whole cluster."""
         return (self._router.unreachable if self._router is not None else None) or self._topology.failure
 
+    def away(self, key: str) -> AiolockError | None:
+        """See `Backend.away`: its slot, the node that has it, or the whole cluster."""
+        if self._router is None:
+            return self._topology.failure
+        slot = slot_of(key)
+        known = self._router.away(slot)
+        return known if known is not None or self._router.connected(slot) else self._topology.failure
+
     def __repr__(self) -> str:
         used = len(list(self._router.used())) if self._router is not None else 0
         return f"<ClusterBackend nodes={used}>"

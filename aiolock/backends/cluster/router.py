@@ -72,7 +72,6 @@ class Router:
         self._nodes: dict[Address, Node] = {}
         self._closing: set[Worker[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
-        self._down: BackendError | None = None  # why some slots are in transit
         self._calm: asyncio.Future[None] | None = None  # while it is awaited: nothing is in transit
         self._over = False
 
@@ -98,23 +97,31 @@ class Router:
             transit = self.transits[slot] = Transit(slot, self)
         return transit
 
+    def away(self, slot: int) -> AiolockError | None:
+        """Why requests about a slot cannot be answered at the moment, as the last attempt found; None if they can."""
+        transit, node = self.transits.get(slot), self.owners[slot]
+        if transit is not None and transit.failure is not None:
+            return transit.failure
+        if node is None:
+            return BackendError("", "the cluster is down: no node serves this slot (CLUSTER SHARDS)", transient=True)
+        return _away(node)
+
     @property
     def unreachable(self) -> AiolockError | None:
-        """Why a slot, or a node that is used, cannot be reached at the moment."""
-        if self._down is not None:
-            return self._down
-        for node in self.used():
-            if (known := node.backend.unreachable) is not None:
-                transient = isinstance(known, BackendError) and known.transient
-                failure = BackendError("", f"the cluster's node {node.address} is away: {known}", transient=transient)
-                failure.__cause__ = known
-                return failure
-        return None
+        """Why a slot that is wanted, or a node that is used, cannot be reached at the moment."""
+        failures = (*(self.away(slot) for slot in self.transits), *(_away(node) for node in self.used()))
+        return next((failure for failure in failures if failure is not None), None)
+
+    def connected(self, slot: int) -> bool:
+        """Whether its master is used, and answers."""
+        node = self.owners[slot]
+        return node is not None and node.used and not node.away
 
     @property
     def unsettled(self) -> bool:
         """Whether the map is in doubt: a node with slots is away, or requests have nowhere to go."""
-        return bool(self._down) or any(node.away and node.idle_at is None for node in self._nodes.values())
+        nowhere = any(transit.failure or self.owners[slot] is None for slot, transit in self.transits.items())
+        return nowhere or any(node.away and node.idle_at is None for node in self._nodes.values())
 
     @property
     def in_use(self) -> bool:
@@ -139,14 +146,11 @@ class Router:
         """The slot is no longer in transit."""
         if self.transits.get(transit.slot) is transit:
             del self.transits[transit.slot]
-        if not self.transits:
-            self._down = None
-            if self._calm is not None and not self._calm.done():
-                self._calm.set_result(None)
+        if not self.transits and self._calm is not None and not self._calm.done():
+            self._calm.set_result(None)
 
     def lost(self) -> None:
         """No one serves a slot that is wanted."""
-        self._down = BackendError("", "the cluster is down: no node serves this slot (CLUSTER SHARDS)", transient=True)
         self._refresh()
 
     def use(self, node: Node) -> None:
@@ -228,7 +232,7 @@ class Router:
             self._watch(node, self.transit(slot), slot)
         transit = self.transits[slot]
         if code in LATER:
-            self._down = refused("", "requests", error)
+            transit.failure = refused("", "requests", error)
             transit.refuse(request, pause=True)
             if code != "TRYAGAIN":
                 self._refresh()
@@ -336,6 +340,16 @@ class Router:
         finally:
             for worker in list(self._closing):
                 await worker.stopped()
+
+
+def _away(node: Node) -> BackendError | None:
+    known = node.backend.unreachable if node.used else None
+    if known is None:
+        return None
+    transient = isinstance(known, BackendError) and known.transient
+    failure = BackendError("", f"the cluster's node {node.address} is away: {known}", transient=transient)
+    failure.__cause__ = known
+    return failure
 
 
 def _busy(node: Node) -> bool:

@@ -49,11 +49,13 @@ class Transit:
     Attributes:
         slot: as given.
         attempts: how many flights in a row had refusals.
+        failure: why no server runs its requests for the time being, as the last of them said.
     """
 
     def __init__(self, slot: int, routes: Routes) -> None:
         self.slot: int = slot
         self.attempts: int = 0
+        self.failure: BackendError | None = None
         self._routes = routes
         self._loop = asyncio.get_running_loop()
         self._flight: dict[Call[Any], Node] = {}

@@ -98,6 +98,10 @@ class QuorumBackend:
         """See `Backend.slot`."""
         return 0
 
+    def away(self, key: str) -> AiolockError | None:
+        """See `Backend.away`."""
+        return self.unreachable
+
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
         if not self._open:

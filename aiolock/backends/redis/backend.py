@@ -159,6 +159,10 @@ class RedisBackend:
         self._opened(reconnected)
         self._keep_connecting()
 
+    def away(self, key: str) -> AiolockError | None:
+        """See `Backend.away`."""
+        return self.unreachable
+
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
         future = call.future = asyncio.get_running_loop().create_future()

@@ -108,6 +108,10 @@ class SentinelBackend(ReplicatedBackend):
             None if self._witness.since is None else BackendError("", UNCONFIRMED, transient=True)
         )
 
+    def away(self, key: str) -> AiolockError | None:
+        """See `Backend.away`."""
+        return self.unreachable
+
     async def open(
         self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
     ) -> None:
