@@ -298,6 +298,19 @@ async def test_a_request_that_no_node_runs_can_be_withdrawn() -> None:
     assert world.router.away(slot_of("a")) is None
 
 
+async def test_only_the_node_of_a_name_explains_its_silence() -> None:
+    """Kept by Router.away."""
+    world = World()
+    world.owner["b"] = world.addresses[B]
+    world.learn()
+    for name in NAMES:
+        world.call(name)
+    world.links[world.addresses[A]].lose(0)
+    assert "node:0 is away" in str(world.router.away(slot_of("a")))
+    assert world.router.away(slot_of("b")) is None
+    assert "node:0 is away" in str(world.router.unreachable)
+
+
 async def test_a_slot_that_no_one_serves() -> None:
     """Requests wait, and can be withdrawn. Kept by Transit._advance and Transit._queue."""
     world = World()

@@ -22,6 +22,7 @@ class Attempt:
     Attributes:
         events: all that the journal says about it, in order.
         granted: when it surely had it; `NEVER` if it was not granted.
+        abandoned: it was told that the last holder had vanished.
         left: when it still had it for the last time that is known.
         ended: when its call was over; `NEVER` if its process died before.
         how: "done", "lost", "cancelled", "missed", or "" if it did not end.
@@ -46,6 +47,7 @@ class Attempt:
     granted: float = NEVER
     fence: int = 0
     lost_at_once: bool = False
+    abandoned: bool = False
     left: float = NEVER
     detached: Event | None = None
     counted: int | None = None
@@ -74,6 +76,7 @@ class Attempt:
                 self.queued = max(at, self.began)
             case "granted":
                 self.granted, self.fence, self.lost_at_once = at, event["fence"], bool(event.get("lost"))
+                self.abandoned = bool(event.get("abandoned"))
             case "kept":
                 self.kept.append((at, event["weight"]))
             case "write":

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.stepped_clock import POSSIBLE
+
 from .kinds import Kind
 from .places import PLACES, Place
 from .plan import Fault, Plan, draw
@@ -27,6 +29,17 @@ async def test_a_short_round(tmp_path: Path) -> None:
     assert outcome.counts["faults"] == {"cut": 1, "kill": 1, "restart": 1, "cancel": 1}
     assert outcome.counts["grants"] > 50
     assert {use: len(times) for use, times in outcome.recoveries.items()} == dict.fromkeys(ALL, 1 + len(FAULTS))
+
+
+@pytest.mark.skipif(not POSSIBLE, reason="it needs Linux and a C compiler")
+async def test_a_round_with_steps_of_the_clock(tmp_path: Path) -> None:
+    """Back, and far ahead, and to the right time each time. Fences rise all the same."""
+    options = {"ttl": 3.0, "recheck": 1.0, "request_timeout": 1.5, "liveness": 1.0}
+    faults = tuple((Fault("place", "step_clock", number, 0.3, 0.1),) for number in (1, 3))
+    outcome = await run(Plan("steps", "server", 2, options, ALL, faults), tmp_path)
+    assert outcome.violations == []
+    assert outcome.unfinished == ""
+    assert outcome.counts["faults"] == {"step_clock": 2}
 
 
 def test_a_seed_draws_the_same_plan_again() -> None:

@@ -52,7 +52,7 @@ class Held:
     """
 
     def __init__(self, operation: Operation, lease: Lease) -> None:
-        operation.note("granted", fence=lease.fence, lost=lease.lost)
+        operation.note("granted", fence=lease.fence, lost=lease.lost, abandoned=lease.abandoned)
         self.lease = lease
         self._operation = operation
         self._inside = True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .history import History
-from .models import endings, exclusion, fencing, latch, order, reentrancy, tickets
+from .models import endings, exclusion, fencing, latch, order, reentrancy, release, tickets
 from .violation import Violation
 
-MODELS = (exclusion, reentrancy, fencing, order, latch, tickets, endings)
+MODELS = (exclusion, reentrancy, fencing, order, release, latch, tickets, endings)
 
 
 def judge(history: History) -> list[Violation]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import logging
 import os
 import random
 import signal
@@ -102,6 +103,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    logging.getLogger("aiolock").setLevel(logging.CRITICAL)  # what is broken on purpose; all else it says is a find
     if name := os.environ.get(BROKEN):
         from .mutations import CASES  # only then: it brings pytest
 

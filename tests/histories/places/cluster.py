@@ -33,6 +33,8 @@ class AnyCluster(Place):
         "kill": Kind(1.5, replaces=True),
         "failover": Kind(1.5),
         "failover_force": Kind(1.0, replaces=True),
+        "failover_takeover": Kind(1.0, replaces=True),
+        "restart_replica": Kind(0.7, 0.0, 2.0),
         "isolate": Kind(1.0, replaces=True),
         "move_slot": Kind(3.0),
     }
@@ -99,7 +101,9 @@ class AnyCluster(Place):
             await self._whole()
 
     @asynccontextmanager
-    async def failover(self, number: int, seconds: float, how: Literal["", "FORCE"] = "") -> AsyncIterator[None]:
+    async def failover(
+        self, number: int, seconds: float, how: Literal["", "FORCE", "TAKEOVER"] = ""
+    ) -> AsyncIterator[None]:
         """An order; without `how` nothing is lost."""
         old = await asyncio.to_thread(self._master, number)
         new = await asyncio.to_thread(self._cluster.failover, old, how)
@@ -109,6 +113,21 @@ class AnyCluster(Place):
 
     def failover_force(self, number: int, seconds: float) -> contextlib.AbstractAsyncContextManager[None]:
         return self.failover(number, seconds, "FORCE")
+
+    def failover_takeover(self, number: int, seconds: float) -> contextlib.AbstractAsyncContextManager[None]:
+        return self.failover(number, seconds, "TAKEOVER")
+
+    @asynccontextmanager
+    async def restart_replica(self, number: int, seconds: float) -> AsyncIterator[None]:
+        """Nothing is acknowledged meanwhile."""
+        master = await asyncio.to_thread(self._master, number)
+        replica = await asyncio.to_thread(self._cluster.replica_of, master)
+        await asyncio.to_thread(replica.kill)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(replica.restart)
+            await self._whole()
 
     @asynccontextmanager
     async def isolate(self, number: int, seconds: float) -> AsyncIterator[None]:

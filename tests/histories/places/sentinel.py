@@ -27,6 +27,7 @@ class Watched(Place):
     kinds: ClassVar = SERVER | {
         "freeze": Kind(1.5, 0.1, 1.0),
         "freeze_sentinel": Kind(1.0, 0.5, 4.0),
+        "restart_sentinel": Kind(1.0, 0.0, 3.0),
         "freeze_until_replaced": Kind(1.0, replaces=True),
         "kill": Kind(1.5, replaces=True),
         "failover": Kind(1.5, replaces=True),
@@ -65,6 +66,16 @@ class Watched(Place):
     async def freeze_sentinel(self, number: int, seconds: float) -> AsyncIterator[None]:
         async with self._frozen(self._set.sentinels[number % len(self._set.sentinels)]):
             yield
+
+    @asynccontextmanager
+    async def restart_sentinel(self, number: int, seconds: float) -> AsyncIterator[None]:
+        sentinel = self._set.sentinels[number % len(self._set.sentinels)]
+        await asyncio.to_thread(self._set.kill, sentinel)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self._set.restart, sentinel)
+            await self._whole()
 
     @asynccontextmanager
     async def freeze_until_replaced(self, number: int, seconds: float) -> AsyncIterator[None]:

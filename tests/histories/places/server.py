@@ -15,18 +15,25 @@ from tests.support.folder import Folder
 
 from ..kinds import SERVER, Kind
 from .base import Place
-from .keeping import KeepingServer
+from .keeping import POSSIBLE, KeepingServer
+
+STEPS = (-8.0, -1.5, 1.5, 8.0)
+"""Seconds."""
 
 
 class OneServer(Place):
     """A server that may be frozen, killed, and started again with its data or without."""
 
     name = "server"
-    kinds: ClassVar = SERVER | {
-        "freeze": Kind(2.0, 0.1, 4.0),
-        "restart": Kind(2.0, 0.0, 2.0),
-        "restart_empty": Kind(1.0, 0.0, 2.0, empties=True),
-    }
+    kinds: ClassVar = (
+        SERVER
+        | {
+            "freeze": Kind(2.0, 0.1, 4.0),
+            "restart": Kind(2.0, 0.0, 2.0),
+            "restart_empty": Kind(1.0, 0.0, 2.0, empties=True),
+        }
+        | ({"step_clock": Kind(1.5, 0.1, 3.0, empties=True)} if POSSIBLE else {})
+    )
 
     def __init__(self, kept: KeepingServer) -> None:
         self._kept = kept
@@ -38,7 +45,9 @@ class OneServer(Place):
     def start(cls) -> Iterator[OneServer]:
         """Start it; stop it at the end."""
         with Folder() as folder:
-            kept = KeepingServer(folder)
+            own = folder / "data"
+            own.mkdir()
+            kept = KeepingServer(own)
             with contextlib.closing(kept):
                 yield cls(kept)
 
@@ -66,6 +75,15 @@ class OneServer(Place):
             yield
         finally:
             await asyncio.to_thread(self._kept.restart, empty)
+
+    @asynccontextmanager
+    async def step_clock(self, number: int, seconds: float) -> AsyncIterator[None]:
+        """By seconds, forward or back, and again at the end: what is held may end early, or late."""
+        await asyncio.to_thread(self._kept.step, STEPS[number % len(STEPS)])
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self._kept.step, 0.0)
 
     def restart_empty(self, number: int, seconds: float) -> contextlib.AbstractAsyncContextManager[None]:
         return self.restart(number, seconds, empty=True)
