@@ -27,5 +27,10 @@ def test_what_may_lose_a_release() -> None:
     assert not told("failover", how="cancelled")
 
 
+def test_another_of_several_names() -> None:
+    first, second = stay(2, "lock", "a", 1.0, 2.0), stay(3, "multi", "ab", 5.0, 6.0, asked=2.5, abandoned=True)
+    assert release.check(history(first, second)) is None
+
+
 def test_one_that_was_not_abandoned() -> None:
     assert release.check(history(stay(2, "lock", "a", 1.0, 2.0), stay(3, "lock", "a", 5.0, 6.0))) is None

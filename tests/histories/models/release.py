@@ -26,7 +26,8 @@ def check(history: History) -> Violation | None:
         )
         for before, attempt in pairwise(granted):
             period = Period(before.granted, attempt.granted)
-            if attempt.abandoned and _released(before) and _well(history, period, attempts):
+            alone = len(attempt.names) == 1  # of several it is told if any was abandoned
+            if alone and attempt.abandoned and _released(before) and _well(history, period, attempts):
                 words = f"{attempt} was told that {before} had vanished, which had released it"
                 return Violation.of("release", words, before, attempt)
     return None
