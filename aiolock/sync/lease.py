@@ -15,7 +15,7 @@ from ..clock import format_seconds
 from ..core.lease import Lease as AsyncLease
 from ..core.owner import Owner
 from ..core.policy import check_timeout
-from ..errors import ConfigurationError, LossReason, WaitTimeout
+from ..errors import AiolockError, ConfigurationError, LossReason, WaitTimeout
 from ..scripts.base import Ending
 from .portal import Portal
 from .thread_task import ThreadTask
@@ -212,13 +212,19 @@ class Lease:
             NotOwned: it was released or detached.
             ConfigurationError: it already guards a block.
         """
-        host = self._portal.task(self.name)
+        try:
+            host = self._portal.task(self.name)
 
-        async def guard() -> Lease:
-            await self._guard(host)
-            return self
+            async def guard() -> Lease:
+                await self._guard(host)
+                return self
 
-        return self._portal.call(self.name, guard, Lease._take_back)
+            return self._portal.call(self.name, guard, Lease._take_back)
+        except AiolockError:
+            raise
+        except BaseException:  # interrupted: there is no block that would release it
+            self._portal.post(_give_up, self._core, None, "undone")
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

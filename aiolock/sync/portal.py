@@ -166,10 +166,17 @@ class Portal:
                 return call.result[0]
         except BaseException:
             call.abandoned = True
-            with contextlib.suppress(ConfigurationError):  # closed meanwhile
-                if certain:
-                    self._post(name, task.loop, task.give, call)
-                self._post(name, task.loop, task.abandon, call)
+            # Signals come in bursts. No loop: the handler of one would raise at its jump back.
+            try:
+                try:
+                    ends = self._withdraw(task, call)
+                except BaseException:
+                    self._withdraw(task, call)
+                    raise
+            except BaseException:
+                self._withdraw(task, call)
+                raise
+            if ends:
                 call.wait()
             raise
         error = call.failure()
@@ -177,6 +184,16 @@ class Portal:
             raise error
         finally:
             del error  # its traceback refers to this frame, which refers to it
+
+    def _withdraw(self, task: ThreadTask, call: Call[R]) -> bool:
+        """The thread was interrupted in `call`: return whether that will end. Harmless if the loop knows it already."""
+        try:
+            if call.certain:
+                self._post(call.name, task.loop, task.give, call)
+            self._post(call.name, task.loop, task.abandon, call)
+        except ConfigurationError:  # closed meanwhile
+            return False
+        return True
 
     def task(self, name: str) -> ThreadTask:
         """Return the calling thread's task.

@@ -20,6 +20,7 @@ import aiolock.sync
 from aiolock import ConfigurationError, LockLost
 from aiolock.sync import Lease, LockManager
 from aiolock.sync.call import Call
+from aiolock.sync.portal import Portal
 from aiolock.sync.thread_task import ThreadTask
 
 from .conftest import Worker, in_memory, until, waits
@@ -100,11 +101,26 @@ def test_an_interrupted_block_holds_nothing(memory: LockManager, worker: Worker)
     assert len(unprotected) <= 2  # `frame, lease = …` and `try:`
 
 
-def test_an_interrupted_acquire_is_held_or_not(memory: LockManager, worker: Worker) -> None:
-    """What the thread did not get, it does not have. Kept by Portal.call: `unclaimed`."""
-    lock, got = memory.lock("a"), list[Lease]()
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_an_interrupted_acquire_is_held_or_not(
+    memory: LockManager, worker: Worker, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """What the thread did not get, it does not have, also if `more` signals come before the loop knows of the first.
+    Kept by Portal.call: `unclaimed`, and each `_withdraw`.
+    """
+    lock, got, left = memory.lock("a"), list[Lease](), [more]
+
+    def withdraw(portal: Portal, task: ThreadTask, call: Call[Any]) -> bool:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise KeyboardInterrupt
+        return known(portal, task, call)
+
+    known = Portal._withdraw
+    monkeypatch.setattr(Portal, "_withdraw", withdraw)
 
     def acquire() -> None:
+        left[0] = more
         got.append(lock.acquire())
         got[0].release()
         got.clear()
