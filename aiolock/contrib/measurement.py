@@ -19,7 +19,7 @@ REFUSED = "refused"
 TIMEOUT = "timeout"
 CANCELLED = "cancelled"
 ERROR = "error"
-OUTCOMES = (ACQUIRED, REFUSED, TIMEOUT, CANCELLED, ERROR)
+OUTCOMES = (ACQUIRED, PASSED, REFUSED, TIMEOUT, CANCELLED, ERROR)
 """How an acquire can end."""
 SKIPPED = "skipped"
 """What became of a call of a job that another call ran, or runs; the others have the status of their run."""

@@ -34,6 +34,7 @@ from .measurement import (
     HEADROOM_SECONDS,
     LATENESS,
     OUTCOMES,
+    PASSED,
     REFUSED,
     ROUND_TRIPS,
     SKIPPED,
@@ -86,7 +87,9 @@ class PrometheusObserver:
                 self._waiting(event)
             case Passed():
                 self._passed(event.wait)
-                self._of(event).acquire.observe(event.waited)
+                series = self._of(event)
+                series.outcomes[PASSED].inc()
+                series.acquire.observe(event.waited)
             case Ran():
                 self._metrics.runs.labels(*self._labels(event), event.status if event.ran else SKIPPED).inc()
             case Acquired():

@@ -70,6 +70,7 @@ def test_who_waits_and_since_when(exported: Exported, monkeypatch: pytest.Monkey
         seen.append((exported("waiting"), exported("oldest_wait_timestamp_seconds")))
     assert seen == [(4, 100.0), (3, 100.0), (2, 300.0), (1, 400.0), (0, math.inf), (0, math.inf)]
     assert exported.tell._waits._labels == {}
+    assert exported("acquires_total", outcome="passed") == 2
 
 
 def test_runs(exported: Exported) -> None:
