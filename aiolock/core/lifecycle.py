@@ -71,7 +71,10 @@ class Lifecycle:
         Args:
             waits: for blocks to end; False if no thread that is inside one runs any more.
         """
-        runtime, loop = self._runtime, _running_loop()
+        runtime = self._runtime
+        if runtime.binding.inherited:
+            return
+        loop = _running_loop()
         if self._forget_dead_loop():
             await runtime.backend.aclose()
         if not runtime.binding.usable:
