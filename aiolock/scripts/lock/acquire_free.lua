@@ -10,7 +10,7 @@ if busy == 0 and not ARGV[6] then
   local holder, last, depth, dirty, expires = '-', '0', '0', '0', 0
   if state then holder, last, depth, dirty, expires = string.match(state, '^(%S+) (%d+) %d+ (%d+) (%d) (%d+) ') end
   local over = tonumber(expires or now + 1) <= now
-  if over and (holder == '-' or redis.call('PTTL', KEYS[1]) <= 86400000) then -- see state
+  if over and (holder == '-' or (tonumber(redis.pcall('PTTL', KEYS[1])) or 0) <= 86400000) then -- see state
     local abandoned = holder ~= '-' and depth ~= '0' and '1' or dirty
     local floor = tonumber(ARGV[3]) < 2 ^ 53 and ARGV[3] or 0 -- no fence is greater
     local least = math.max(last, floor) + 1

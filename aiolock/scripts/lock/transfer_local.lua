@@ -9,7 +9,8 @@ local owner, next, ttl = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local own, state = owner .. ' ' .. ARGV[2] .. ' ', redis.call('GET', KEYS[1])
 local held = state and string.sub(state, 1, #own) == own
 if held and ARGV[7] == '2' then
-  held = tonumber(string.match(state, '^%S+ %d+ %d+ %d+ %d (%d+) ')) > now or redis.call('PTTL', KEYS[1]) > 86400000
+  held = tonumber(string.match(state, '^%S+ %d+ %d+ %d+ %d (%d+) ')) > now
+    or (tonumber(redis.pcall('PTTL', KEYS[1])) or 0) > 86400000
 end
 local head, number
 if held then head, number = unpack(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')) end

@@ -15,7 +15,7 @@ for i, state in ipairs(states) do
   local holder, last, depth, dirty, expires = '-', '0', '0', '0', '0'
   if state then holder, last, depth, dirty, expires = string.match(state, '^(%S+) (%d+) %d+ (%d+) (%d) (%d+) ') end
   busy = busy or tonumber(expires) > now
-    or holder ~= '-' and redis.call('PTTL', KEYS[3 * i - 1]) > 86400000 -- see lock/state
+    or holder ~= '-' and (tonumber(redis.pcall('PTTL', KEYS[3 * i - 1])) or 0) > 86400000 -- see lock/state
   parts[i], least = { last, holder ~= '-' and depth ~= '0' and '1' or dirty }, math.max(least, last)
 end
 if not busy then
