@@ -304,11 +304,11 @@ async def test_client_kill_denied_is_said_once(deny: Deny, place: RedisPlace, ca
     async with deny("-client|kill") as locks:
         backend = locks._runtime.backend
         for _ in range(3):
-            opened = backend.connections_opened  # type: ignore[attr-defined]
+            opened = backend._dialer.opened  # type: ignore[attr-defined]
             ids = [c["id"] for c in place.link.client_list() if c["user"] == USER]
             for number in ids:
                 place.link.client_kill_filter(_id=number)
-            await until(lambda opened=opened: backend.connections_opened > opened)  # type: ignore[attr-defined]
+            await until(lambda opened=opened: backend._dialer.opened > opened)  # type: ignore[attr-defined]
             assert await _enter(locks.lock(NAME))
     complaints = [r for r in caplog.records if "CLIENT KILL was refused" in r.message]
     assert len(complaints) == 1

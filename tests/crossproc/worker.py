@@ -130,7 +130,7 @@ async def fork(url: str, folder: str) -> None:
                 await asyncio.sleep(0.01)
             async with lock:
                 pass
-            journal.note("parent", lost=lease.lost, opened=locks._runtime.backend.connections_opened)  # type: ignore[attr-defined]
+            journal.note("parent", lost=lease.lost, opened=locks._runtime.backend._dialer.opened)  # type: ignore[attr-defined]
 
 
 def _in_child(journal: Journal, locks: LockManager, lock: Lock, lease: Lease) -> None:

@@ -79,7 +79,7 @@ async def test_it_is_ridden_out(slow_server: RedisServer, how: str) -> None:
         async with not_ready(slow_server, how):
             coming = [asyncio.create_task(there.lock(name).acquire()) for name in ("held", "free")]
             await until(lambda: WORDS[how] in waited_for(there))
-            assert there._runtime.backend.connections_opened == 1  # type: ignore[attr-defined]
+            assert there._runtime.backend._dialer.opened == 1  # type: ignore[attr-defined]
         async with asyncio.timeout(10):
             await (await coming[1]).release()
             assert not lease.lost

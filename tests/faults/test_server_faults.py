@@ -160,11 +160,11 @@ async def test_client_kill(own_server: RedisServer, opened: Opener, beside: Serv
     async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
         backend: Any = locks._runtime.backend
         for _ in range(5):
-            opens = backend.connections_opened
+            opens = backend._dialer.opened
             beside.link.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             async with locks.lock(NAME), locks.lock("another"):
                 pass
-            await until(lambda opens=opens: backend.connections_opened > opens)
+            await until(lambda opens=opens: backend._dialer.opened > opens)
         assert not lease.lost
     await until(lambda: not beside.held())
 

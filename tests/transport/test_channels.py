@@ -51,7 +51,7 @@ async def test_thousands_of_pushes_in_one_read(backend: RedisBackend, raw: redis
     # A parser that calls itself for each push in a row would end in RecursionError.
     await raw.eval("for i = 1, 5000 do redis.call('PUBLISH', 'c', i) end", 0)
     assert len(await woken.has(5001)) == 5001
-    assert backend.connections_opened == 1
+    assert backend._dialer.opened == 1
 
 
 async def test_unsubscribed_is_silent_at_once(connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis) -> None:
@@ -212,4 +212,4 @@ async def test_a_sharded_channel(backend: RedisBackend, raw: redis.asyncio.Redis
         assert answers == [str(i) for i in range(40)]
         await until(lambda: not backend._channels.all())
         assert await raw.execute_command("SPUBLISH", "c", "to nobody") == 0
-    assert backend.connections_opened == 1
+    assert backend._dialer.opened == 1

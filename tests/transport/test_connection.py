@@ -86,20 +86,20 @@ async def works(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     """Scripts, subscriptions and a reconnect."""
     woken = Log()
     await backend.subscribe("c", woken)
-    before = backend.connections_opened
+    before = backend._dialer.opened
     assert await backend.run(echo("grün")) == "grün"
     await raw.eval("for i = 1, 3000 do redis.call('PUBLISH', 'c', i) end", 0)
     assert len(await woken.has(3001)) == 3001
     await raw.client_kill_filter(_type="pubsub")
     await woken.has(3002)
     assert await backend.run(echo("again")) == "again"
-    assert backend.connections_opened == before + 1
+    assert backend._dialer.opened == before + 1
 
 
 @pytest.mark.any_loop
 async def test_tcp(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     await works(backend, raw)
-    assert backend.connections_opened == 2
+    assert backend._dialer.opened == 2
 
 
 async def test_a_client_with_odd_settings(

@@ -56,7 +56,7 @@ async def test_an_address_that_moves_while_the_old_connection_lives(
     await reconnected.has(1)
     assert seen(own_pair) == ["before", "0", "1", "2", "3", "4"]
     assert calls[0].writes == 1  # the server that has it saw it once
-    assert backend.connections_opened == 2
+    assert backend._dialer.opened == 2
 
 
 async def test_a_batch_keeps_its_order(own_pair: Pair, proxy: FaultProxy, connect: Connect) -> None:
@@ -101,7 +101,7 @@ async def test_withdrawn_after_the_refusal(own_pair: Pair, proxy: FaultProxy, co
 async def test_a_master_that_always_says_readonly(backend: RedisBackend, raw: redis.asyncio.Redis) -> None:
     """Does a proxy spread requests? The maker of the request is told. Kept by Refusals.judge: `_MISSES`."""
     await raw.execute_command("REPLICAOF", "127.0.0.1", "1")
-    opened = backend.connections_opened
+    opened = backend._dialer.opened
     greet = backend._handshake._judge_kind
     backend._handshake._judge_kind = lambda role, mode: greet(b"master", mode)  # type: ignore[method-assign]
     try:
@@ -111,7 +111,7 @@ async def test_a_master_that_always_says_readonly(backend: RedisBackend, raw: re
     assert isinstance(error, BackendError)
     assert error.transient
     assert "READONLY" in str(error)
-    assert backend.connections_opened - opened == 3
+    assert backend._dialer.opened - opened == 3
 
 
 async def test_opened_at_a_replica(own_pair: Pair) -> None:

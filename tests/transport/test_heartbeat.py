@@ -80,7 +80,7 @@ async def test_an_idle_connection_is_kept(connect: Connect, commandstats: Comman
     async with asyncio.timeout(10):
         while (await commandstats.sent())["ping"] < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    assert backend.connections_opened == 1
+    assert backend._dialer.opened == 1
     assert await backend.run(echo("x")) == "x"
 
 
@@ -113,7 +113,7 @@ async def test_a_blocked_loop_is_not_the_servers_fault(connect: Connect, reconne
         await asyncio.sleep(0.01)
         time.sleep(0.3)  # noqa: ASYNC251
     assert await result(backend.run(echo("y"))) == "y"
-    assert backend.connections_opened == 1
+    assert backend._dialer.opened == 1
 
 
 def note(times: list[float]) -> bool:

@@ -46,7 +46,7 @@ async def test_nothing_is_left(redis_url: str, raw: redis.asyncio.Redis) -> None
         assert others() == set()
         await alone(raw)
         await backend.aclose()
-    assert backend.connections_opened == 3
+    assert backend._dialer.opened == 3
 
 
 async def test_a_connection_closed_in_order_is_not_killed(redis_url: str, commandstats: redis_cli.CommandStats) -> None:
@@ -142,7 +142,7 @@ async def test_a_connection_lost_while_closing(connect: Connect, proxy: FaultPro
     await closing
     assert await result(future) == 1
     assert await raw.lrange("seen", 0, -1) == [b"x"]
-    assert backend.connections_opened == 2
+    assert backend._dialer.opened == 2
 
 
 async def test_a_connection_lost_for_good_while_closing(proxy: FaultProxy) -> None:
@@ -244,7 +244,7 @@ async def test_opened_twice(backend: RedisBackend) -> None:
 async def test_never_opened(redis_url: str) -> None:
     backend = RedisBackend(redis_url)
     await backend.aclose()
-    assert backend.connections_opened == 0
+    assert backend._dialer.opened == 0
     assert others() == set()
 
 
@@ -345,7 +345,7 @@ async def test_a_signal_strikes_while_a_request_is_written(
         with pytest.raises(SystemExit):
             backend.run(calls[1])
         assert await result(backend.run(calls[2])) == "y"
-    assert backend.connections_opened == 2
+    assert backend._dialer.opened == 2
 
 
 def test_calls_made_while_the_loop_stands_still(redis_url: str) -> None:
@@ -391,7 +391,7 @@ async def test_every_task_is_cancelled(redis_url: str, turns: int) -> None:
         await cancel_all()
     assert await result(backend.run(echo("y"))) == "y"
     assert await result(waiting) == "x"
-    assert backend.connections_opened == 1
+    assert backend._dialer.opened == 1
     await backend.aclose()
     assert others() == set()
 

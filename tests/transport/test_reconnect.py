@@ -45,7 +45,7 @@ async def test_killed_from_outside(backend: RedisBackend, raw: redis.asyncio.Red
     await raw.client_kill_filter(skipme=True)
     await reconnected.has(1)
     assert await backend.run(echo("y")) == "y"
-    assert backend.connections_opened == 2
+    assert backend._dialer.opened == 2
 
 
 async def test_unwritten_calls_stay_in_order_behind_repeated_ones(
@@ -94,7 +94,7 @@ async def test_asked_once_for_each_connection(connect: Connect, proxy: FaultProx
     assert len(cut.frames) == 2
     assert asked.names == ["x", "x"]
     assert call.writes == 3
-    assert backend.connections_opened == 3
+    assert backend._dialer.opened == 3
 
 
 async def test_a_call_made_when_asked_keeps_the_place(
@@ -354,7 +354,7 @@ async def test_many_kills_under_load(backend: RedisBackend, raw: redis.asyncio.R
     with contextlib.suppress(asyncio.CancelledError):
         await killer
     assert wrong == []
-    assert backend.connections_opened > 3
+    assert backend._dialer.opened > 3
 
 
 async def test_a_changed_password_is_waited_out_and_logged_once(

@@ -143,7 +143,7 @@ async def test_denied_client_kill_is_logged_once(
     for opened in (2, 3):
         await limited.client_kill_filter(user="limited")
         assert await result(backend.run(echo("x", lambda: True))) == "x"
-        assert backend.connections_opened == opened
+        assert backend._dialer.opened == opened
     assert caplog.text.count("CLIENT KILL was refused") == 1
 
 
@@ -173,7 +173,7 @@ async def test_out_of_memory_passes(own_server: RedisServer, connect: Connect) -
         assert error.transient
         await raw.config_set("maxmemory", "0")
     assert await backend.run(append(2)) == 2
-    assert backend.connections_opened == 1
+    assert backend._dialer.opened == 1
 
 
 async def test_a_wrong_password(limited: redis.asyncio.Redis, redis_server: RedisServer) -> None:

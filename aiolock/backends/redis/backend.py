@@ -119,11 +119,6 @@ class RedisBackend:
         self.post: Callable[[Call[Any]], None] = self._put_by
 
     @property
-    def connections_opened(self) -> int:
-        """How often it has connected since it was made."""
-        return self._dialer.opened
-
-    @property
     def run_id(self) -> str:
         """Identifies the server that it is connected to, or was last; "" if unknown."""
         return self._handshake.run_id
