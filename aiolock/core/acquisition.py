@@ -165,7 +165,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
                 return lease
             gate.ask_again(waiter)
     except Expired as late:
-        error = _late(gate, gate.queue.entry_of(waiter), timeout, late.away)
+        error = _late(gate, gate.queue.entry_of(waiter), timeout, late.away, not waiter.impatient)
         _give_up(gate, waiter, error)
         raise error from error.__cause__
     except BaseException as failure:
@@ -325,7 +325,11 @@ def _check_nesting(gate: Gate, calls: Calls, hold: Hold) -> None:
 
 
 def _late(
-    gate: Gate, entry: QueueEntry | None, timeout: float | None, away: AiolockError | None = None
+    gate: Gate,
+    entry: QueueEntry | None,
+    timeout: float | None,
+    away: AiolockError | None = None,
+    answered: bool = False,
 ) -> AcquireTimeout | BackendError:
     """Why a wait is over: another has the name, or no server has answered, or will."""
     if away is not None:
@@ -334,4 +338,4 @@ def _late(
     ancestor = next((lease._hold for lease in inherited if lease._hold.reason is None), None)
     if ancestor is None:
         ancestor = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
-    return Refusal(gate, entry, ancestor).error(timeout)
+    return Refusal(gate, entry, ancestor, answered).error(timeout)

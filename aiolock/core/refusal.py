@@ -19,16 +19,19 @@ class Refusal:
         gate: the name's.
         entry: what asked for it; None if nothing did, because a task of this process was first.
         ancestor: what an ancestor of the task holds, so that it would wait for itself.
+        answered: a server has answered since the task came. Without a refusal, it let others of this process in.
     """
 
     __slots__ = ("_ancestor", "_busy", "_failure", "_gate", "_seen")
 
-    def __init__(self, gate: Gate, entry: QueueEntry | None, ancestor: Hold | None = None) -> None:
+    def __init__(
+        self, gate: Gate, entry: QueueEntry | None, ancestor: Hold | None = None, answered: bool = False
+    ) -> None:
         self._gate = gate
         self._ancestor = ancestor
-        self._busy = gate.busy
         wait = None if entry is None else entry.wait
         self._seen: Refused | Queued | None = None if wait is None else wait.refusal
+        self._busy = gate.busy or (answered and self._seen is None and gate.contention.exclusive)
         self._failure: BackendError | None = None if wait is None else wait.failure
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiolock import BackendError, LockManager
+from aiolock import AcquireTimeout, BackendError, LockManager
 from aiolock.testing import MemoryBackend
 
 from .world import Crew, assert_empty, lock_keys, settle
@@ -56,6 +56,25 @@ async def test_a_timeout_before_the_first_answer_behind_another_task(
             with pytest.raises(BackendError, match="got no answer within"):
                 await task
     await settle(backend)
+
+
+async def test_a_timeout_while_a_task_of_this_process_hands_it_on(
+    locks: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """Another task had it, so that is no outage, though nobody has it at that moment. Kept by Refusal: `answered`."""
+    lease = await locks.lock("a").acquire()
+    waiting = [crew.start(acquire(locks.lock("a"), timeout=timeout)) for timeout in (0.6, 0.5)]
+    await settle(backend)
+    with backend.outage(silent=True):
+        lease.release()
+        await backend.clock.advance(0.55)
+        with pytest.raises(AcquireTimeout, match="held by another task of this process"):
+            await waiting.pop()
+        await backend.clock.advance(0.1)
+        with pytest.raises(AcquireTimeout, match="held by another task of this process"):
+            await waiting.pop()
+    await settle(backend)
+    assert lock_keys(backend) == []
 
 
 @pytest.mark.parametrize("timeout", [None, 0, 5.0, 60.0])
