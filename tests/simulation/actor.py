@@ -115,7 +115,8 @@ class Actor:
                 return closes
             return not plan.calm or self._model.breaches != [] or bool(self.process.stalls)
         if isinstance(error, BackendError):
-            return not plan.calm or closes  # used while it is opened
+            soon = step.timeout is not None and error.transient  # before a server has answered
+            return soon or not plan.calm or closes  # used while it is opened
         if isinstance(error, NotOwned):
             return step.what == "resume" or not plan.calm or self._model.breaches != []
         if isinstance(error, ConfigurationError | NotAcquired):
