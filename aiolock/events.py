@@ -173,7 +173,7 @@ class Ran(LockEvent):
 class Granted(LockEvent):
     """A release elsewhere gave the lock to this process, which waited in the queue on the server.
 
-    Told when the message has come and its confirmation is on its way; the task that gets the lock tells `Acquired`.
+    Told when the message has come, and the process asks the server; the task that gets the lock tells `Acquired`.
 
     Attributes:
         owner: who has it now.

@@ -37,14 +37,11 @@ class Abilities:
     Attributes:
         queues: one server decides, and keeps a queue for each name. Otherwise several decide and waiters race; there is
             only the lock, and no transfer.
-        tells_grants: a grant also counts as a message or in the answer to a refresh. Otherwise it counts only as the
-            answer to a call that acquires.
         notice: seconds after a promotion within which a holder hears of it, if its renewals may not have reached the
             new master; 0.0 if they have, or if there is no such bound.
     """
 
     queues: bool = True
-    tells_grants: bool = True
     notice: float = 0.0
 
     def need_queues(self, name: str, what: str) -> None:

@@ -98,10 +98,10 @@ class ReplicatedBackend:
     Attributes:
         clock: that of both.
         db: that of both.
-        abilities: a grant is the answer to a call that acquires.
+        abilities: all.
     """
 
-    abilities: Abilities = Abilities(tells_grants=False)
+    abilities: Abilities = Abilities()
 
     def __init__(self, plain: Backend, checked: Backend, server: Callable[[], object] | None = None) -> None:
         self.clock: Clock = plain.clock

@@ -42,7 +42,8 @@ class _Spread:
 
     def write(self, post: Callable[[Call[Any]], None]) -> None:
         for at, part in enumerate(self._call.parts):
-            part.unanswered, part.away = self._call.unanswered, self._call.away
+            part.unanswered, part.unrun = self._call.unanswered, self._call.unrun
+            part.away = self._call.away
             part.settle = self._settle(at)
             post(part)
 

@@ -279,7 +279,7 @@ async def _nest(
         hold.tainted = True
         return wanted
 
-    call.unanswered = unanswered
+    call.unanswered, call.unrun = unanswered, lambda: wanted
     reply: asyncio.Future[Any]
     call.away = lambda known: resolve(reply, runtime.unanswered(name, "nesting in", away=known))
     reply, began = runtime.backend.run(call), runtime.clock.now()

@@ -89,9 +89,15 @@ class Binding:
         """Forget the loop."""
         self.loop = self._entered = self.awaited = None
 
-    def new_owner(self, mark: str) -> str:
-        """Return an owner id that was never used; its mark tells scripts how its kind waits."""
-        return f"{self.id}:{mark}{next(self._owners)}"
+    def new_owner(self, mark: str, most_ms: int = 0) -> str:
+        """Return an owner id that was never used.
+
+        Args:
+            mark: tells scripts how its kind waits.
+            most_ms: for how long a queue may grant it a name before it asks; 0 for as long as its process counts as
+                alive.
+        """
+        return f"{self.id}:{mark}{next(self._owners)}{f'~{most_ms}' if most_ms else ''}"
 
     def is_own(self, owner: str) -> bool:
         """Whether the owner belongs to the one queue of this process with its name."""

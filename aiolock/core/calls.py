@@ -88,8 +88,10 @@ class Calls(Protocol):
         liveness_ms: int = 0,
         counted: bool = True,
         more: Sequence[str] = (),
+        number: int = 0,
     ) -> Call[AcquireOutcome]:
-        """Acquire it, wait for it in the server's queue, or learn who has it.
+        """Acquire it, wait for it in the server's queue, or learn who has it. What the queue has granted lasts for the
+        ttl from then on.
 
         Args:
             owner: who wants it.
@@ -99,6 +101,7 @@ class Calls(Protocol):
             liveness_ms: how long it counts as waiting without a refresh; 0: it does not wait.
             counted: its process hears messages: one that reaches no one proves that it is gone.
             more: further owners, which are queued behind it.
+            number: its place in the queue, if the client keeps that; 0 for a new one.
         """
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Any]:
@@ -120,11 +123,8 @@ class Calls(Protocol):
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
-        """Extend what the owner holds; the first extension of a provisional grant confirms it, and says who has it."""
-
-    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[Any]]:
-        """Return that first extension as a request of its own: the answer has one outcome."""
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+        """Extend what the owner holds; 0 only reads it."""
 
 
 def joint(calls: Sequence[Calls]) -> Calls:
@@ -168,19 +168,6 @@ class GatherCalls(Calls, Protocol):
 
     def upto(self, count: int) -> Calls:
         """Return requests about the first `count` groups."""
-
-    def acquire(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        liveness_ms: int = 0,
-        counted: bool = True,
-        more: Sequence[str] = (),
-        number: int = 0,
-    ) -> Call[AcquireOutcome]:
-        """Hold all names, or wait in queues, with the `number` that it was told before."""
 
     def refresh(
         self,

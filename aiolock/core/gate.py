@@ -142,8 +142,7 @@ class Gate:
             waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
         hold = Hold(entry, grant, runtime.clock, runtime.scheduler, self, now)
-        if not grant.provisional:  # otherwise the answer to its confirmation says that it is true
-            runtime.fences.heard(hold.fence)
+        runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         entries = runtime.queue_entries
         entries.pop(hold.owner, None)  # not before: its manager knows an owner at any time

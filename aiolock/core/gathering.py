@@ -60,7 +60,8 @@ class Gathering(QueueEntry):
 
     def ask(self) -> None:
         """Ask for all names: one request at a time."""
-        asker, runtime = self.asker, self.queue.runtime
+        asker, runtime = self.queue.taker(self), self.queue.runtime
+        self.asker = asker
         if self._number:  # this may give it something
             self._gather()
         self._again = False
@@ -75,7 +76,7 @@ class Gathering(QueueEntry):
         elif self.state is ASKING:
             self._again = True
 
-    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+    def told(self, fence: int) -> None:
         """A message says that one of the names is reserved for it."""
         self.verify()
 

@@ -8,7 +8,7 @@ from ..errors import BackendError
 from ..scripts.base import Call
 from ..scripts.outcomes import Granted, Missing, Passed, Released, TransferOutcome
 from .calls import TransferCalls
-from .entry_state import ASKING, REVOKED
+from .entry_state import ASKED, ASKING
 from .hold import Hold
 from .local_queue import LocalQueue
 from .queue_entry import QueueEntry
@@ -53,7 +53,7 @@ class _Transfer:
         result: told how the hold's end went.
     """
 
-    __slots__ = ("_call", "_heir", "_hold", "_over", "_owner", "_queue", "_result", "_sent_at")
+    __slots__ = ("_call", "_copied", "_heir", "_hold", "_over", "_owner", "_queue", "_ran", "_result")
 
     def __init__(self, queue: LocalQueue, hold: Hold, heir: QueueEntry, over: bool, result: ReleaseResult) -> None:
         self._queue = queue
@@ -62,9 +62,10 @@ class _Transfer:
         self._owner = heir.owner
         self._over = over
         self._result = result
-        self._sent_at = 0.0  # when it was first written, if it was written again
+        self._copied = False  # an earlier copy went unanswered, and may have run
+        self._ran = True  # or may have
         self._call: Call[TransferOutcome] = self._request(hold.tainted)
-        self._call.unanswered = self._unanswered
+        self._call.unanswered, self._call.unrun = self._unanswered, self._unrun
         self._call.settle = self._settle
         heir.state = ASKING
         queue.runtime.backend.post(self._call)
@@ -88,16 +89,20 @@ class _Transfer:
 
     @property
     def _wanted(self) -> bool:
-        return self._heir.owner == self._owner and self._heir.state in (ASKING, REVOKED)
+        return self._heir.owner == self._owner and self._heir.state in ASKED
 
     def _unanswered(self) -> bool:
         self._hold.tainted = True
         self._heir.taint()
-        self._sent_at = self._sent_at or self._call.sent_at
+        self._copied = True
         if not self._wanted:  # the heir is gone, and its undo follows: end both
             return False
         self._call.args = self._request(True).args
         return True
+
+    def _unrun(self) -> bool:
+        self._ran = self._wanted or self._copied
+        return self._wanted
 
     def _settle(self, outcome: TransferOutcome | BackendError) -> None:
         self._judge(outcome)
@@ -109,18 +114,17 @@ class _Transfer:
         if isinstance(outcome, Granted | Passed):
             queue.replies += 1
             if self._wanted:  # first: its task runs before that of the hold that has ended
-                copied = isinstance(outcome, Passed) and self._sent_at
-                heir.take(outcome, copied or self._call.sent_at)
-                if copied:  # a copy finds the place, and does not say that this process lives: the first one did
+                heir.take(outcome, self._call.sent_at)
+                if self._copied:  # it finds the place, and does not say that this process lives: the first one did
                     heir.verify()
             self._result.settle(Released(hold.fence))
             return
         if isinstance(outcome, Missing):
-            self._result.settle(outcome, resent=hold.tainted)
+            self._result.settle(outcome, resent=self._copied)
         else:
             # Unknown, refused, or the heir was undone before: whoever has it, neither keeps it. The hold ends first:
             # then a late copy of the transfer moves nothing.
-            unknown = isinstance(outcome, BackendError)
+            unknown = self._ran and isinstance(outcome, BackendError)
             PendingRelease(
                 queue.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, self._result, unknown
             )

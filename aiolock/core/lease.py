@@ -102,12 +102,7 @@ class Lease:
         return self._own().loss_by_clock()
 
     def remaining(self) -> float:
-        """Seconds still guaranteed without another renewal; 0.0 once lost or released. Works like `lost`.
-
-        After a wait for a lock it is less than the manager's `liveness` until the confirmation of the grant is
-        answered, a round trip after the block began. It is 0.0 after that time if the answer is still unread, as after
-        a blocking call; that is no loss.
-        """
+        """Seconds still guaranteed without another renewal; 0.0 once lost or released. Works like `lost`."""
         hold = self._own()
         if self._result is not None or hold.loss_by_clock() is not None:
             return 0.0
@@ -118,9 +113,7 @@ class Lease:
 
         Args:
             seconds: how long your next step may take. A renewed lease guarantees at least ttl × 2/3 − margin while
-                renewals succeed. Right after a wait for another process, a lock guarantees only `liveness` × 0.9 from
-                its last sign of life, 1.7 to 2.7 s by default, until the confirmation of its grant is answered, a round
-                trip later: call `await lease.renew()` first if you need more at once.
+                renewals succeed.
 
         Raises:
             LockLost: it is already lost, or has less time left (then for EXPIRED, and the lease itself lives on).
@@ -175,8 +168,7 @@ class Lease:
         self._check_valid()
 
     async def renew(self, ttl: float | timedelta | None = None) -> None:
-        """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on. After a
-        wait it makes sure at once that you have the whole ttl.
+        """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on.
 
         Args:
             ttl: seconds from now, 0.1 s to 30 days; None for the ttl it has. A longer one stays in force.

@@ -12,8 +12,7 @@ from ..events import Waiting
 from ..scripts.base import Call
 from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
 from .calls import Calls
-from .confirmation import Confirmation
-from .entry_state import ASKING, GRANTED, IDLE, QUEUED
+from .entry_state import ASKED, GRANTED, IDLE, QUEUED
 from .grant import Grant
 from .queue_entry import QueueEntry, TaskWaiter
 from .race import Race
@@ -122,7 +121,7 @@ class LocalQueue:
                 return 0.0
             waiter.asked = True
             return self._ask(waiter)
-        asking = self.unsent or any(one.state is ASKING for one in self.entries)
+        asking = self.unsent or any(one.state in ASKED for one in self.entries)
         together = bool(waiter.queues and self.calls.one_refresh and asking)
         entry = self._own_entry(waiter)
         waiter.asked = not together
@@ -210,14 +209,18 @@ class LocalQueue:
     def enter(self, waiter: TaskWaiter) -> QueueEntry:
         """Create an entry for this process, which `waiter` is the first to want."""
         runtime = self.runtime
-        entry = self.common = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, None)
+        entry = self.common = self._new_entry(self, self._new_owner(waiter), waiter, None)
         runtime.queue_entries[entry.owner] = entry
         self.entries[entry] = None
         return entry
 
+    def _new_owner(self, waiter: TaskWaiter) -> str:
+        ttl_ms = waiter.policy.ttl_ms
+        return self.runtime.binding.new_owner(waiter.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0)
+
     def _own_entry(self, waiter: TaskWaiter) -> QueueEntry:
         runtime = self.runtime
-        entry = waiter.entry = self._new_entry(self, runtime.binding.new_owner(waiter.calls.mark), waiter, waiter)
+        entry = waiter.entry = self._new_entry(self, self._new_owner(waiter), waiter, waiter)
         runtime.queue_entries[entry.owner] = entry
         self.entries[entry] = None
         return entry
@@ -247,19 +250,19 @@ class LocalQueue:
             self._give(entry, grant)
         else:
             self.taken += 1
-            if grant.provisional:
-                Confirmation(entry, grant)
             if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
                 entry.waiter.outcome.set_result(grant)
 
     def _give(self, entry: QueueEntry, grant: Grant) -> None:
         """The first waiter of the process takes what the entry has; if there is none, it is undone."""
-        waiters = self.waiters
-        for first in waiters:
-            if not first.outcome.done():
-                break
-        else:
+        waiters, first = self.waiters, self._next()
+        if first is None:
             entry.end()
+            return
+        if first.policy is not entry.asker.policy:  # the server has the other's terms: ask with its own
+            self.runtime.keeps(grant.outcome.pttl)
+            self.entries[entry], self.common = None, entry
+            entry.ask()
             return
         if len(waiters) == 1:
             waiters.clear()  # frees the table; deleting entries does not, and the lock may be held for long
@@ -267,18 +270,20 @@ class LocalQueue:
             del waiters[first]
         self.taken += 1
         first.entry = entry
-        if first is not entry.asker:
-            if first.policy is not entry.asker.policy:
-                self.runtime.keeps(grant.outcome.pttl)
-                grant = entry.grant = Grant(grant.outcome, grant.sent_at, first.policy, provisional=True)
-            entry.asker = first
+        entry.asker = first
         if not entry.continues:
             entry.continues = True
             limits = self.runtime.limits
             self.turn = Turn(self.runtime.clock.now(), len(waiters), limits.handoff_limit) if waiters else None
-        if grant.provisional:
-            Confirmation(entry, grant)
         first.outcome.set_result(grant)
+
+    def taker(self, entry: QueueEntry) -> TaskWaiter:
+        """Whose turn it would be if the entry were granted now; its asker if no one waits for it any more."""
+        return (self._next() if entry.waiter is None else None) or entry.asker
+
+    def _next(self) -> TaskWaiter | None:
+        """The first that shares the process's entry, and still waits."""
+        return next((waiter for waiter in self.waiters if not waiter.outcome.done()), None)
 
     def _pass_over(self, entry: QueueEntry) -> None:
         """Its waiter did not go in."""
@@ -326,13 +331,12 @@ class LocalQueue:
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """Its id can get nothing any more: undo what it may have, and continue with another."""
         self.stated_at = LONG_AGO  # the server may have forgotten that, too
-        runtime = self.runtime
-        asker = entry.asker
+        runtime, asker = self.runtime, entry.asker
         runtime.ending.add(entry.owner)
         PendingRelease(runtime, entry.begun, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
-        entry.rename(runtime.binding.new_owner(asker.calls.mark))
+        entry.rename(self._new_owner(asker))
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask(entry)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..clock import format_seconds
 from ..errors import BackendError, LossReason
-from ..scripts.outcomes import Granted
 from .declining import decline
 from .fences import whole
 from .runtime import Runtime
@@ -42,19 +41,19 @@ class ManagerChannel:
     def on_message(self, payload: str | BackendError | None) -> None:
         """Handle a message. None: something may have been missed. An error: no more will come.
 
-        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned> <key>`, to be confirmed at once, or for a name
-        with a capacity `admitted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity> <key>`; `refresh <owner>`:
+        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned> <key>`: the owner must ask, or for a name with
+        a capacity `admitted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity> <key>`; `refresh <owner>`:
         one request could not let in all waiters, so this one must ask at once; `wanted <owner>`: another asks the
         holder to finish.
         """
         runtime = self._runtime
         words = payload.split(" ", 4) if isinstance(payload, str) else []
         if len(words) == 5 and words[0] == "granted":  # first: all others wait for the new holder
-            entry, known = runtime.queue_entries.get(words[1]), runtime.fences.told(words[2])
+            entry, known = runtime.queue_entries.get(words[1]), whole(words[2])
             if known is None:
-                return
-            if entry is not None:
-                entry.told(Granted(known, runtime.limits.liveness_ms, words[3] == "1"), True)
+                runtime.fences.doubt()
+            elif entry is not None:
+                entry.told(known)
             else:
                 decline(runtime, words[1], words[4])
             return
@@ -67,8 +66,8 @@ class ManagerChannel:
                     hold.lose(LossReason.REVOKED)
                 elif entry is not None:
                     entry.revoked(fence)
-            case ["admitted", owner, serial, fence, rest]:
-                self._admitted(owner, serial, fence, rest.split(" ", 3))
+            case ["admitted", owner, _, fence, rest]:
+                self._admitted(owner, fence, rest.split(" ", 3))
             case ["wanted", owner]:
                 hold = runtime.holds.get(owner)
                 if hold is not None:
@@ -84,17 +83,15 @@ class ManagerChannel:
             case _:
                 runtime.fences.doubt()
 
-    def _admitted(self, owner: str, serial: str, fence: str, rest: list[str]) -> None:
+    def _admitted(self, owner: str, fence: str, rest: list[str]) -> None:
         runtime = self._runtime
         entry = runtime.queue_entries.get(owner)
-        numbers = runtime.fences.told(fence), *(whole(one) for one in (serial, *rest[:1], *rest[2:3]))
-        match numbers:
-            case int(known), int(number), int(ttl_ms), int(capacity) if len(rest) == 4:
+        match [whole(one) for one in (fence, *rest[:1], *rest[2:3])]:
+            case [int(known), int(ttl_ms), int(capacity)] if len(rest) == 4:
                 if entry is None:
                     decline(runtime, owner, rest[3], ttl_ms, capacity)
                 else:
-                    granted = Granted(known, ttl_ms, rest[1] == "1", capacity=capacity)
-                    entry.told(granted, ttl_ms < entry.ttl_ms, number)
+                    entry.told(known)
             case _:
                 runtime.fences.doubt()
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from ..scripts.outcomes import Granted
-
 
 class WaitingEntry(Protocol):
     """An entry that asks for a name or waits for it, as messages see it."""
@@ -15,12 +13,8 @@ class WaitingEntry(Protocol):
     def queue_number(self) -> int:
         """Its number in the queue, if the client keeps it."""
 
-    @property
-    def ttl_ms(self) -> int:
-        """For how long it wants the name."""
-
-    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
-        """A message says that it was granted."""
+    def told(self, fence: int) -> None:
+        """A message says that it was granted, with this fence."""
 
     def revoked(self, fence: str) -> None:
         """A message says that what it was granted with this fence was ended by force."""

@@ -10,8 +10,7 @@ from ..log import Log
 from ..scripts.base import Call, Ending, Part
 from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued, Refused
 from .calls import Batch, Calls
-from .confirmation import Confirmation
-from .entry_state import ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, State
+from .entry_state import ASKED, ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, TOLD, State
 from .grant import Grant
 from .release import PendingRelease
 from .renewals import Renewable
@@ -41,6 +40,9 @@ class Queue(Protocol):
 
     def begin_wait(self, entry: QueueEntry) -> Wait:
         """Its first answer lets no task in."""
+
+    def taker(self, entry: QueueEntry) -> TaskWaiter:
+        """Whose turn it would be if the entry were granted now."""
 
     def granted(self, entry: QueueEntry, grant: Grant) -> None:
         """The entry has the name."""
@@ -73,14 +75,15 @@ class Queue(Protocol):
 class QueueEntry:
     """What one owner id asks for, from its first request to its grant or its end.
 
-    A grant out of the queue comes on the manager's channel. It came after the last request that said that this process
-    is alive was written, so the deadline counts from that moment. The next refresh makes up for a lost message. No
-    message says that a holder has expired: the first in the queue asks then.
+    A grant out of the queue comes on the manager's channel. It lasts for a moment only: the entry asks, which makes it
+    last for the ttl of the waiter that takes it. Only the answer to a request that asks lets a task in, so no block
+    begins with less than the server has said it has. The next refresh makes up for a lost message. No message says that
+    a holder has expired: the first in the queue asks then.
 
     Args:
         queue: the name's local queue.
         owner: the id.
-        asker: the waiter whose options it asks with.
+        asker: the waiter whose options it asks with: whoever would take it.
         waiter: the only one that can take it; None for the first of the process when it is granted.
 
     Attributes:
@@ -130,11 +133,6 @@ class QueueEntry:
         self._states = True  # its request says that its process is alive
 
     @property
-    def ttl_ms(self) -> int:
-        """For how long it wants the name."""
-        return self.asker.policy.ttl_ms
-
-    @property
     def queue_number(self) -> int:
         """Its number in the queue, if the client keeps it."""
         return 0 if self.wait is None else self.wait.queue_number
@@ -164,21 +162,24 @@ class QueueEntry:
 
     def ask(self) -> None:
         """Ask for the name; if it is held, the answer says that the entry was queued."""
-        queue, asker, runtime = self.queue, self.asker, self.queue.runtime
+        queue, runtime = self.queue, self.queue.runtime
+        asker = self.asker = queue.taker(self)
         more = [entry.owner for entry in self.more] if self.more else ()
         ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
             self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -1
-        self.request(asker.calls.acquire(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more))
+        facts = self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more
+        self.request(asker.calls.acquire(*facts, number=self.queue_number))
 
     def request(self, call: Call[Any]) -> None:
         """Write a request that may grant or queue the owner."""
         self.state, self._call = ASKING, call
         for entry in self.more:
             entry.state, entry._states = ASKING, self._states
-        call.unanswered, call.settle, call.away = self._unanswered, self._answered, self.queue.away
+        call.unanswered, call.unrun = self._unanswered, self._wants
+        call.settle, call.away = self._answered, self.queue.away
         self.queue.runtime.backend.post(call)
         self.asked_at = call.sent_at
 
@@ -195,6 +196,9 @@ class QueueEntry:
         # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
         self.taint()
         self.asked_at = self.asked_at or (0.0 if self._call is None else self._call.sent_at)
+        return self._wants()
+
+    def _wants(self) -> bool:
         return self.state is not ENDED
 
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
@@ -217,7 +221,7 @@ class QueueEntry:
 
     def behind(self, outcome: AcquireOutcome | BackendError, sent_at: float, rank: int) -> None:
         """The answer to a request that queued this entry, too, this many places behind its own."""
-        if self.state not in (ASKING, REVOKED):
+        if self.state not in ASKED:
             return
         match outcome:
             case Queued():
@@ -231,21 +235,20 @@ class QueueEntry:
 
     def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
         """The outcome of a request that was written at `sent_at`."""
-        if self.state is not ASKING:
-            if self.state is not REVOKED:
-                return  # given up, or a message was faster
-            self.state = ASKING
-            if isinstance(outcome, Granted):
-                outcome.pttl = 0  # its waiter sees that it came too late
+        state = self.state
+        if state not in ASKED:
+            return  # given up
+        self.state = ASKING
         if isinstance(outcome, Granted):
+            if state is REVOKED:
+                outcome.pttl = 0  # its waiter sees that it came too late
             if self.wait is not None:
                 self.wait.attempts += 1
-            asker, policy = self.asker, self.asker.policy
-            # A request that did not ask to be queued was granted at once, or as a copy of such a request.
-            provisional = outcome.pttl < policy.ttl_ms and asker.liveness_ms > 0
-            self.queue.granted(self, Grant(outcome, sent_at, policy, provisional))
+            self.queue.granted(self, Grant(outcome, sent_at, self.asker.policy))
         elif isinstance(outcome, Queued | Passed):
             self.queued(outcome, sent_at)
+            if state is TOLD and self.state is QUEUED:
+                self.ask()
         elif isinstance(outcome, BackendError):
             self.queue.failed(self, outcome)
         elif isinstance(outcome, Finished | Lost):
@@ -269,24 +272,19 @@ class QueueEntry:
         else:
             self.schedule()
 
-    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
-        """A message says that the owner was granted; one that is older than the last answer is void."""
-        if self.state not in (ASKING, QUEUED) or (serial and self.wait is not None and serial <= self.wait.serial):
-            return
-        queue, runtime = self.queue, self.queue.runtime
-        grant = Grant(outcome, self._stated_at(), self.asker.policy, provisional)
-        if runtime.clock.now() >= grant.deadline:
-            # This loop stood still: the server may have granted to another by now, over others of its waiters, too.
-            runtime.queue_entries.verify()
-        elif not runtime.backend.abilities.tells_grants:
-            Confirmation(self, grant)
+    def told(self, fence: int) -> None:
+        """A message says that the owner was granted, with this fence."""
+        if self.state is ASKING:
+            self.state = TOLD
+        elif self.state is QUEUED:
+            self.ask()
         else:
-            queue.granted(self, grant)
-            tell_granted(runtime, self)
+            return
+        tell_granted(self.queue.runtime, self, fence)
 
     def revoked(self, fence: str) -> None:
         """What it was granted with this fence was ended by force."""
-        if self.state is ASKING:
+        if self.state in ASKED:
             self.state = REVOKED
         elif self.grant is not None and fence == str(self.grant.outcome.fence):
             self.grant.deadline = -NEVER  # its waiter, which did not run yet, sees that it came too late
@@ -296,12 +294,6 @@ class QueueEntry:
         """Ask the server at once: a message may have been missed."""
         if self.state is QUEUED:
             self.queue.schedule_refresh(self, self.queue.runtime.clock.now())
-
-    def _stated_at(self) -> float:
-        """When the last request that told the server that this entry waits was written."""
-        if self.state is ASKING and self._call is not None and self._states:
-            return self.asked_at or self._call.sent_at  # its first copy: the server may not have seen another
-        return self.queue.stated_at if self.asker.calls.one_refresh else self.waits().sent_at
 
     def schedule(self) -> None:
         """Say in time that it still waits."""
@@ -332,11 +324,8 @@ class QueueEntry:
         self.queue.replies += 1
         if isinstance(outcome, Queued):
             self.queued(outcome, sent_at)
-        elif isinstance(outcome, Granted) and not self.queue.runtime.backend.abilities.tells_grants:
-            self.ask()  # the answer to a request of its own counts
         elif isinstance(outcome, Granted):
-            self.waits().attempts += 1
-            self.queue.granted(self, Grant(outcome, sent_at, self.asker.policy, self.asker.calls.one_refresh))
+            self.ask()
         elif isinstance(outcome, Failed):
             self.unknown(BackendError(self.asker.calls.name, outcome.error, outcome.transient))
         else:
@@ -351,7 +340,8 @@ class QueueEntry:
             text = "could not say that this process still waits for lock %r, trying again: %s"
             logger.warning(text, name, error, extra={"lock_name": name})
         self.tainted, wait.failure, wait.failures = True, error, wait.failures + 1
-        if error.transient or runtime.clock.now() < self._stated_at() + runtime.limits.liveness:
+        stated_at = self.queue.stated_at if self.asker.calls.one_refresh else wait.sent_at
+        if error.transient or runtime.clock.now() < stated_at + runtime.limits.liveness:
             self.schedule()
         else:
             self.queue.renew_owner(self)  # it counts as dead by now: a new attempt is told why
@@ -374,11 +364,13 @@ class QueueEntry:
         if idle and not self.tainted:  # no server has anything of it
             return
         runtime.ending.add(self.owner)
-        self._release = PendingRelease(runtime, self.begun, self.owner, self.ttl_ms, 0, self.undoing, self.tainted)
+        self._release = PendingRelease(
+            runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
+        )
 
     def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
         """No answer will come that these entries wait for, or those that are unsent."""
-        left = [entry for entry in others if entry.state in (ASKING, REVOKED)]
+        left = [entry for entry in others if entry.state in ASKED]
         for entry in left:
             entry.state = IDLE
         self.queue.unsent = [*left, *(self.queue.unsent or ())]

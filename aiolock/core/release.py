@@ -70,7 +70,7 @@ class ReleaseResult:
         elif resent:
             name = hold.calls.name
             logger.info("lock %r was gone when its release was repeated", name, extra={"lock_name": name})
-        elif self._runtime.clock.now() < hold.deadline or hold.unconfirmed:
+        elif self._runtime.clock.now() < hold.deadline:
             hold.reason = missing.reason
             self._failure = hold.loss()
             hold.listener.tell_lost(hold)
@@ -173,7 +173,7 @@ class PendingRelease:
             return
         call = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, self._tainted)
         self._call = call
-        call.unanswered = self._unanswered
+        call.unanswered, call.unrun = self._unanswered, _always
         call.settle = self._settle
         self._runtime.backend.post(call)
         if self._result is not None:
@@ -228,3 +228,7 @@ class PendingRelease:
 
     def on_due(self, now: float, late: float) -> None:
         self._write()
+
+
+def _always() -> bool:
+    return True

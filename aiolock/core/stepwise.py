@@ -64,7 +64,7 @@ class Stepwise(Gathering):
         self._asked = max(self._asked, len(self._held) + 1)
         super().ask()
 
-    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+    def told(self, fence: int) -> None:
         """A message says that a name of the next group is reserved for it."""
         super().verify()
 

@@ -24,8 +24,7 @@ from ..events import (
     Waiting,
 )
 from .calls import Calls
-from .entry_state import GRANTED, State
-from .grant import Asker, Grant
+from .grant import Asker
 from .hold import Hold
 from .runtime import Runtime
 from .wait import Wait
@@ -48,8 +47,6 @@ class Told(Protocol):
     """What a message was about."""
 
     owner: str
-    state: State
-    grant: Grant | None
 
     @property
     def asker(self) -> Asker: ...
@@ -160,12 +157,11 @@ def _since(runtime: Runtime, began: float | None) -> float:
     return 0.0 if began is None else runtime.clock.now() - began
 
 
-def tell_granted(runtime: Runtime, entry: Told) -> None:
-    """A message was about `entry`, which may be granted by it."""
-    grant = entry.grant
-    if entry.state is GRANTED and grant is not None and runtime.observers.wants(Granted):
+def tell_granted(runtime: Runtime, entry: Told, fence: int) -> None:
+    """A message says that `entry` was granted, with this fence."""
+    if runtime.observers.wants(Granted):
         calls = entry.asker.calls
-        runtime.observers.tell(Granted(calls.name, calls.kind, entry.owner, grant.outcome.fence))
+        runtime.observers.tell(Granted(calls.name, calls.kind, entry.owner, fence))
 
 
 def tell_renewed(runtime: Runtime, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:

@@ -38,11 +38,7 @@ class Term:
     __slots__ = (
         "_clock",
         "_error",
-        "_hoped",
         "_limit",
-        "_margin",
-        "_metadata",
-        "_overdue",
         "_patience",
         "_renew_at",
         "_retry",
@@ -62,9 +58,8 @@ class Term:
     )
 
     def __init__(self, entry: Entry, grant: Grant, clock: Clock, scheduler: Scheduler) -> None:
-        asker = entry.asker
-        policy, outcome = asker.policy, grant.outcome
-        self.calls: Calls = asker.calls
+        policy, outcome = entry.asker.policy, grant.outcome
+        self.calls: Calls = entry.asker.calls
         self.policy: Policy = policy
         self.owner: str = entry.owner
         self.fence: int = outcome.fence
@@ -75,32 +70,22 @@ class Term:
         self._clock = clock
         self._scheduler = scheduler
         self._limit = NEVER if policy.max_hold is None else clock.now() + policy.max_hold
-        self._margin = grant.margin
-        self._metadata = ""  # what the first renewal must say, if it confirms the grant
         self.due: float = NEVER
-        renew_at = None
-        if grant.provisional:
-            self._metadata = asker.metadata
-            self._hoped = grant.sent_at + policy.ttl - policy.margin  # its deadline, if the first renewal succeeds
-            self._overdue = 0  # checks past its deadline, each in a turn of its own
-            # The first renewal was written when the grant arrived; without an answer it is repeated.
-            renew_at = clock.now() + (0.0 if grant.doubtful else outcome.pttl / 3000)
-        self.extend(grant.sent_at, outcome.pttl, renew_at)
+        self.extend(grant.sent_at, outcome.pttl)
 
-    def extend(self, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
+    def extend(self, sent_at: float, pttl: int) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
         # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
         # was requested: a clock that was stepped back may be corrected.
         ttl_ms, policy = self.ttl_ms, self.policy
         self.expiry: float = sent_at + (pttl if pttl < ttl_ms else ttl_ms) / 1000
-        deadline = self.expiry - self._margin
+        deadline = self.expiry - policy.margin
         self.deadline: float = deadline if deadline < self._limit else self._limit
         self._retry = 0
         self._error: AiolockError | None = None
         self._silent = False  # the server did not answer while this loop ran
         self._patience = NEVER  # when a renewal on its way should have been answered
-        usual = sent_at + ttl_ms / 3000 if policy.renew else NEVER
-        self._renew_at = renew_at = usual if renew_at is None else renew_at
+        self._renew_at = renew_at = sent_at + ttl_ms / 3000 if policy.renew else NEVER
         due, early = (renew_at, policy.early) if renew_at < self.deadline else (self.deadline, 0.0)
         self._scheduler.schedule(self, due, early)
 
@@ -162,11 +147,6 @@ class Term:
             self._rewatch()
 
     def on_due(self, now: float, late: float) -> Term | None:
-        if now >= self.deadline and self.unconfirmed:
-            self._overdue += 1
-            if self._overdue == 1:  # the answer may have come while the loop stood still: it is read in this turn
-                self._scheduler.schedule(self, now + 0.001)
-                return None
         if self.check() is not None or self.ended:
             return None
         if now >= self._patience:
@@ -180,18 +160,17 @@ class Term:
         return self if wants else None
 
     def part(self) -> tuple[Batch, Part]:
-        ttl_ms = self.ttl_ms if self.policy.renew or self._metadata else 0
-        return self.calls.renew_many, self.calls.renewal(self.owner, self.fence, ttl_ms, self._metadata)
+        ttl_ms = self.ttl_ms if self.policy.renew else 0
+        return self.calls.renew_many, self.calls.renewal(self.owner, self.fence, ttl_ms)
 
     def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
         # An answer that is read past the deadline revives nothing: another thread may have read `lost` since.
         if self.check() is not None or self.ended:
             return
         if isinstance(outcome, Renewed):
-            deadline, confirms, pttl = self.deadline, self.unconfirmed, outcome.pttl
-            self._metadata, self._margin = "", self.policy.margin
+            deadline, pttl = self.deadline, outcome.pttl
             self.extend(sent_at, pttl)
-            if not confirms and (self.policy.renew or pttl >= self.ttl_ms):  # a fixed one may only have been looked at
+            if self.policy.renew or pttl >= self.ttl_ms:  # a fixed one may only have been looked at
                 self._extended(deadline, pttl, sent_at)
         elif isinstance(outcome, Failed):
             message = f"could not renew {self.calls.name!r}: {outcome.error}"
@@ -219,29 +198,24 @@ class Term:
             )
 
     @property
-    def unconfirmed(self) -> bool:
-        """Granted out of a queue; the answer to its first renewal, written before its block began, is unread."""
-        return bool(self._metadata)
-
-    @property
     def _grace(self) -> float:
         """Seconds without an answer after which a server counts as silent."""
         return self.ttl_ms / 10_000
 
     def _blocks(self, late: float) -> bool:
         """A loop that is this late may have missed an answer, or the time to ask."""
-        return late >= (self._margin or LATE)
+        return late >= (self.policy.margin or LATE)
 
     def _cause(self) -> tuple[LossReason | None, float]:
         """Why it is lost, and how many seconds the loop stood still if that is why; changes nothing."""
         if self.reason is not None or self.ended:
             return self.reason, self.blocked
         now = self._clock.now()
-        if now < self.deadline or (self.unconfirmed and self._overdue < 2 and now < self._hoped):
+        if now < self.deadline:
             return None, 0.0
         if self.deadline == self._limit:
             return LossReason.MAX_HOLD, 0.0
-        if not self.policy.renew and not self._metadata:
+        if not self.policy.renew:
             return LossReason.EXPIRED, 0.0
         late = self._scheduler.lateness(now)
         if self._blocks(late) and not self._silent:

@@ -13,7 +13,7 @@ from ..scripts.keys import Keys, check_name
 from .hold import Hold
 
 PREFIX = "aiolock1."
-_OWNER = re.compile(r"[0-9a-f]{32}:f?[1-9][0-9]*")
+_OWNER = re.compile(r"[0-9a-f]{32}:f?[1-9][0-9]*(~[1-9][0-9]*)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,11 @@ class Wait:
         attempts: how often it was refused, queued or refreshed, or got no verdict; also the answer that granted it.
         failures: how often in a row it got no verdict.
         queue_number: its number in the queue, if the client keeps it; 0 for a new one.
-        serial: a later message has a higher one.
         free_at: clock time at which the name may be free, as far as the server has told.
         sent_at: clock time at which the request was written that was last answered "queued"; -inf before that.
     """
 
-    __slots__ = ("attempts", "failure", "failures", "free_at", "queue_number", "refusal", "sent_at", "serial")
+    __slots__ = ("attempts", "failure", "failures", "free_at", "queue_number", "refusal", "sent_at")
 
     def __init__(self) -> None:
         self.refusal: Refused | Queued | None = None
@@ -38,7 +37,6 @@ class Wait:
         self.attempts: int = 0
         self.failures: int = 0
         self.queue_number: int = 0
-        self.serial: int = 0
         self.free_at: float = math.inf
         self.sent_at: float = -math.inf
 
@@ -61,7 +59,7 @@ class Wait:
         rank = 1
         if isinstance(outcome, Queued):
             self.refusal, rank = outcome, outcome.rank
-            self.serial, self.queue_number = outcome.serial, outcome.queue_number
+            self.queue_number = outcome.queue_number
         # A request written then takes as long to reach the server as the one that learnt this.
         pause = outcome.pttl / 1000 + 0.001 + STAGGER * (rank - 1)
         self.free_at = sent_at + pause if outcome.pttl > 0 and rank < 10 else math.inf

@@ -10,7 +10,6 @@ from ..core.scheduler import NEVER
 from ..errors import AiolockError, BackendError, NotAcquired
 from ..scripts.base import Call
 from ..scripts.condition import ConditionCalls, Waiting
-from ..scripts.outcomes import Granted
 
 LOOKS = 3
 """How many of all waiters look at the others each time, on average: in twenty periods one passes without a look."""
@@ -129,7 +128,7 @@ class ConditionWaiter:
     def revoked(self, fence: str) -> None:
         """It is never granted anything."""
 
-    def told(self, outcome: Granted, provisional: bool, serial: int = 0) -> None:
+    def told(self, fence: int) -> None:
         """No message grants it anything."""
 
     # For the closing manager.

@@ -148,6 +148,8 @@ class Call(Generic[R]):
         unanswered: asked once for each connection that died after the call was written and before its reply came: True
             writes it again on the next connection, in the old order and before newer calls; False gives up, and the
             future fails with a transient `BackendError`. It may `run` another call, which takes this one's place.
+        unrun: asked instead if the server says that it did not run: whether it is still wanted. None: `unanswered` is
+            asked.
         settle: gets the result or the `BackendError` exactly once, the moment the call is over, even if whoever awaited
             its future was cancelled. Put here what must happen on a reply. It may `run` other calls.
         sent_at: clock time, in seconds, just before the write whose reply this is; 0.0 until then.
@@ -174,6 +176,7 @@ class Call(Generic[R]):
         "sent_at",
         "settle",
         "unanswered",
+        "unrun",
         "withdrawn",
         "writes",
     )
@@ -191,6 +194,7 @@ class Call(Generic[R]):
         self.keys: Sequence[str] = keys
         self.args: Sequence[Arg] = args
         self.unanswered: Callable[[], bool] = unanswered
+        self.unrun: Callable[[], bool] | None = None
         self.settle: Callable[[R | BackendError], None] | None = None
         self.sent_at: float = 0.0
         self.writes: int = 0
@@ -216,10 +220,10 @@ class Call(Generic[R]):
         """From now on ask for what `other` asks for, whenever it is written."""
         self.keys, self.args = other.keys, other.args
 
-    def again(self) -> bool:
-        """Ask its maker whether to write it again."""
+    def again(self, unrun: bool = False) -> bool:
+        """Ask its maker whether to write it again; `unrun`: no server has run it, as this one says."""
         try:
-            return self.unanswered()
+            return self.unrun() if unrun and self.unrun is not None else self.unanswered()
         except Exception:
             logger.exception("the callback of an unanswered request failed")
             return False
@@ -263,7 +267,7 @@ class Call(Generic[R]):
                 self.settle(result)
             except Exception:
                 logger.exception("the callback of a finished request failed")
-        self.settle = self.away = None  # they may refer to the call: avoid a reference cycle
+        self.settle = self.away = self.unrun = None  # they may refer to the call: avoid a reference cycle
         self.unanswered = drop
         future = self.future
         if future is not None and not future.done():

@@ -55,10 +55,7 @@ async def queued(locks: LockManager, kind: str, count: int) -> None:
 async def test_no_one_enters_beside_it(redis_url: str, opened: Opener, kind: str, awaits: bool) -> None:
     """F1: before the block begins, the grant on the server is for the ttl, not for the liveness.
 
-    The answer to a lock's confirmation is unread while the loop is blocked: that is no loss yet.
-
-    Kept by turn.lua: `heard[channel] > 0`; for locks by LocalQueue._give: `Confirmation(entry, grant)`, and by
-    Hold.unconfirmed.
+    Kept by QueueEntry.told: no block begins before the server has said so.
     """
     make = KINDS[kind]
     holding, waiting = [await opened(redis_url, liveness=LIVENESS) for _ in range(2)]
@@ -70,7 +67,7 @@ async def test_no_one_enters_beside_it(redis_url: str, opened: Opener, kind: str
             assert not rival.entered.is_set()
             if not awaits:
                 return 60.0
-            await make(waiting).info()  # a lock's confirmation was answered before, and is read now
+            await make(waiting).info()
             return entered.remaining()
 
     working = asyncio.create_task(work())

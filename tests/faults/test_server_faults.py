@@ -169,6 +169,31 @@ async def test_client_kill(own_server: RedisServer, opened: Opener, beside: Serv
     await until(lambda: not beside.held())
 
 
+@pytest.mark.parametrize("tasks", [1, 2], ids=["release", "transfer"])
+async def test_a_release_that_did_not_run_hides_no_loss(
+    own_server: RedisServer, opened: Opener, beside: Server, tasks: int
+) -> None:
+    """The lock is gone and another's, and the server has forgotten the script of the release: nothing of that ran.
+    Kept by PendingRelease._write and _Transfer: `unrun`.
+    """
+    locks, others = [await opened(own_server.url) for _ in range(2)]
+    lock = locks.lock(NAME)
+    async with lock:
+        pass
+    waiting: list[asyncio.Task[int]] = []
+    with pytest.raises(LockLost) as lost:
+        async with lock:
+            waiting += [asyncio.create_task(enter(lock)) for _ in range(tasks - 1)]
+            await asyncio.sleep(0)
+            beside.link.delete(key_of(NAME))
+            other = await others.lock(NAME).acquire()
+            beside.link.script_flush()
+    assert lost.value.reason is LossReason.TAKEN_OVER
+    assert not other.lost
+    await other.release()
+    await asyncio.gather(*waiting)
+
+
 async def test_script_flush(own_server: RedisServer, opened: Opener, beside: Server) -> None:
     """Kept by Refusals._bring_script: the script is loaded and called again."""
     locks = await opened(own_server.url)

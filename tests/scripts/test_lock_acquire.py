@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from aiolock.scripts.base import MAX_FENCE
@@ -109,17 +111,67 @@ class TestHeld:
         enter(side, NAME, "n:1")
         assert side.scores(NAME.queue) == before
 
-    @pytest.mark.parametrize("provisional", [False, True])
-    def test_a_copy_reads_its_own_grant(self, provisional: bool, side: Side) -> None:
+    def test_a_copy_reads_its_own_grant(self, side: Side) -> None:
+        """It extends, and never shortens; and whoever takes it over says who it is."""
         side.run(HELD)
-        if provisional:
-            change(side, NAME, depth=0, dirty="1")
-        copy = side.run(NAME.acquire("m:1", 2 * TTL, 0, "other", LIVENESS))
-        assert isinstance(copy, Granted)
-        assert (copy.fence, copy.abandoned) == (FENCE, provisional)
-        assert copy.pttl <= TTL
-        assert state(side, NAME).metadata == "me"
+        before = state(side, NAME)
+        for ttl in (2 * TTL, TTL):
+            copy = side.run(NAME.acquire("m:1", ttl, 2 * HIGH, "other", LIVENESS))
+            assert isinstance(copy, Granted)
+            assert (copy.fence, copy.abandoned) == (FENCE, False)
+            assert TTL < copy.pttl <= 2 * TTL
+        after = state(side, NAME)
+        assert (after.depth, after.before, after.metadata) == (1, before.before, "other")
         assert waiters(side, NAME) == []
+
+    @pytest.mark.parametrize("queue", [False, True])
+    @pytest.mark.parametrize("floor", [0, FENCE, FENCE + 5])
+    def test_a_grant_from_the_queue_becomes_a_hold(self, floor: int, queue: bool, side: Side) -> None:
+        """It lasts for its own ttl, however long it would have lasted; with a greater fence if one is known."""
+        side.run(HELD)
+        change(side, NAME, depth=0, dirty="1", metadata="")
+        if queue:
+            enter(side, NAME, "n:1")
+        answer = side.run(NAME.acquire("m:1", TTL // 10, floor, "other", LIVENESS))
+        assert answer == Granted(max(FENCE, floor + 1) if floor > FENCE else FENCE, TTL // 10, True)
+        after = state(side, NAME)
+        assert (after.holder, after.fence, after.depth) == ("m:1", answer.fence, 1)
+        assert (after.dirty, after.metadata) == ("1", "other")
+        assert waiters(side, NAME) == ["n:1"] * queue
+
+    def test_a_grant_whose_time_is_over_is_anothers(self, side: Side) -> None:
+        hears(side, NAME, "n")
+        side.run(HELD)
+        change(side, NAME, depth=0)
+        enter(side, NAME, "n:1")
+        expire(side, NAME)
+        assert isinstance(side.run(NAME.acquire("m:1", TTL, 0, "", LIVENESS)), Queued)
+        assert state(side, NAME).holder == "n:1"
+
+    def test_a_grant_from_the_queue_lasts_no_longer_than_its_owner_says(self, side: Side) -> None:
+        """Whichever request makes it."""
+
+        def granted_to(owner: str) -> int:
+            after = state(side, NAME)
+            assert (after.holder, after.depth) == (owner, 0)
+            return after.expires - time.time() * 1000
+
+        hears(side, NAME, "n", "o", "p")
+        side.run(HELD)
+        enter(side, NAME, "n:f1~300", "o:f1~400", "p:f1~500", "p:f2", "n:f2~200")
+        side.run(NAME.release("m:1", TTL, 0, "clean", False))
+        assert granted_to("n:f1~300") <= 300
+        side.run(NAME.release("n:f1~300", TTL, 0, "undone", False))
+        assert 300 < granted_to("o:f1~400") <= 400
+        side.run(NAME.acquire("o:f1~400", TTL, 0, ""))
+        fence = state(side, NAME).fence
+        side.run(NAME.transfer("o:f1~400", fence, "o:1", TTL, 0, "", 1, LIVENESS, True, False))
+        assert 400 < granted_to("p:f1~500") <= 500
+        side.run(NAME.release("p:f1~500", TTL, 0, "clean", False))
+        assert 500 < granted_to("p:f2") <= LIVENESS
+        expire(side, NAME)
+        side.run(NAME.refresh_many([NAME.alive_of("n:f2~200", LIVENESS)]))
+        assert 0 < granted_to("n:f2~200") <= 200
 
     def test_a_finished_owner_neither_gets_nor_queues(self, side: Side) -> None:
         side.run(NAME.release("m:1", TTL, 0, "undone", True))

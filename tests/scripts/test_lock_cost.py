@@ -8,7 +8,7 @@ import pytest
 
 from aiolock.scripts.base import Call
 from aiolock.scripts.lock import renew
-from aiolock.scripts.outcomes import Granted, Passed, Queued, Released, Renewed
+from aiolock.scripts.outcomes import Granted, Passed, Queued, Released
 from tests.support.lock_calls import FENCE, HIGH, LIVENESS, TTL, Lock, change, enter, hears
 from tests.support.scripting import LuaSide
 
@@ -67,9 +67,11 @@ def test_a_short_wait_costs_no_expiry(lua: LuaSide) -> None:
     assert sum(count(lua, call)[0] for call in (HELD, RELEASE)) == 9
 
 
-def test_a_confirmation_costs_one_write(lua: LuaSide) -> None:
+def test_taking_what_the_queue_has_granted_costs_one_write(lua: LuaSide) -> None:
+    """Guards acquire_own.lua."""
     lua.run(HELD)
+    enter(lua, NAME, "n:1")
     change(lua, NAME, depth=0)
-    call = renew([NAME.renewal("m:1", FENCE, TTL, "me")])
+    call = NAME.acquire("m:1", TTL, 0, "me", LIVENESS)
     lua.load(call.script)
-    assert count(lua, call) == (4, [Renewed(TTL)])
+    assert count(lua, call) == (5, Granted(FENCE, TTL, False))

@@ -26,7 +26,7 @@ from tests.support.scripting import LONG_MS, LuaSide, Refused, Side, TwinSide
 T = TypeVar("T")
 
 FLOOR = 2**51
-OWNERS = ("a:1", "a:2", "a:f3", "b:1", "b:f2", "c:1", "d:1", "d:f2")
+OWNERS = ("a:1", "a:2", "a:f3", "b:1", "b:f2~60000", "c:1", "d:1", "d:f2")
 LIVENESS = {"a": 100_000, "b": 200_000, "c": 300_000, "d": 400_000}
 HEARS = "ab"
 """Managers that listen; `c` says so but does not, `d` polls."""
@@ -68,7 +68,7 @@ requests = st.one_of(
     step("resume", owners, fences, owners, floors, tainted),
     step("nest", owners, fences, longer, st.integers(1, 3)),
     step("refresh", st.lists(st.tuples(names, owners), max_size=3)),
-    step("renew", st.lists(st.tuples(names, owners, fences, st.booleans(), about), max_size=3)),
+    step("renew", st.lists(st.tuples(names, owners, fences, st.booleans()), max_size=3)),
     step("confirm", owners, fences, st.integers(-2, 2)),
     step("force_release", fences),
     step("request_release", st.just("") | owners),
@@ -171,10 +171,8 @@ class World:
                 )
             case "renew", (batch,):
                 return renew(
-                    self.names[i].renewal(
-                        owner, self.fence(self.standing(i), fence), 0 if looks else ttl(owner, True), about
-                    )
-                    for i, owner, fence, looks, about in batch
+                    self.names[i].renewal(owner, self.fence(self.standing(i), fence), 0 if looks else ttl(owner, True))
+                    for i, owner, fence, looks in batch
                 )
             case "confirm", (owner, fence, more):
                 minted = self.fence(now, fence)

@@ -29,8 +29,8 @@ OTHER = Lock("other")
 HELD = NAME.acquire("m:1", TTL, HIGH, "me")
 
 
-def renewed(side: Side, owner: str = "m:1", fence: int = FENCE, ttl: int = 2 * TTL, about: str = "") -> RenewOutcome:
-    (outcome,) = side.run(renew([NAME.renewal(owner, fence, ttl, about)]))
+def renewed(side: Side, owner: str = "m:1", fence: int = FENCE, ttl: int = 2 * TTL) -> RenewOutcome:
+    (outcome,) = side.run(renew([NAME.renewal(owner, fence, ttl)]))
     return outcome
 
 
@@ -64,21 +64,10 @@ class TestRenew:
         assert shorter.pttl > TTL
         assert state(side, NAME).metadata == "me"
 
-    def test_it_confirms_a_grant_from_the_queue(self, side: Side) -> None:
-        side.run(HELD)
-        change(side, NAME, depth=0)
-        assert isinstance(renewed(side, about="mine"), Renewed)
-        found = state(side, NAME)
-        assert (found.depth, found.metadata) == (1, "mine")
-        side.run(NAME.nest("m:1", FENCE, TTL, 2))
-        renewed(side)
-        assert state(side, NAME).depth == 2
-
     def test_a_look_changes_nothing(self, side: Side) -> None:
         side.run(HELD)
-        change(side, NAME, depth=0)
         before = state(side, NAME)
-        assert isinstance(renewed(side, ttl=0, about="mine"), Renewed)
+        assert isinstance(renewed(side, ttl=0), Renewed)
         assert state(side, NAME) == before
         expire(side, NAME)
         assert renewed(side, ttl=0) == Renewed(0)
@@ -89,7 +78,7 @@ class TestRenew:
         expire(side, NAME)
         assert renewed(side) == Renewed(2 * TTL)
 
-    def test_a_late_confirmation_dies(self, side: Side) -> None:
+    def test_a_late_renewal_dies(self, side: Side) -> None:
         """Hazard 11: owner and fence."""
         assert renewed(side) == Missing(LossReason.DELETED)
         side.run(HELD)

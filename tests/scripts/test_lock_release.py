@@ -131,9 +131,9 @@ class TestDeclined:
         assert granted.heard() == [(NAME.manager("o"), f"granted o:1 {FENCE + 2} 1 {NAME.state}")]
         assert waiters(granted, NAME) == []
 
-    def test_if_it_was_confirmed_it_stays(self, granted: Side) -> None:
+    def test_if_it_was_taken_it_stays(self, granted: Side) -> None:
         """A task has it, or a ticket."""
-        granted.run(NAME.renew_many([NAME.renewal("n:1", FENCE + 1, TTL)]))
+        granted.run(NAME.acquire("n:1", TTL, 0, ""))
         before = state(granted, NAME)
         assert granted.run(NAME.release("n:1", TTL, 0, "declined", True)) == Missing(LossReason.TAKEN_OVER)
         assert state(granted, NAME) == before

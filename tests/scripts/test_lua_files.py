@@ -14,7 +14,9 @@ FILES = sorted(PACKAGE.rglob("*.lua"))
 PRELUDES = {
     "lock": {
         "clock",
+        "acquire_own",
         "acquire_free",
+        "own",
         "transfer_local",
         "transfer_pass",
         "release_free",

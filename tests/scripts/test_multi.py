@@ -96,9 +96,9 @@ def test_a_copy_reads_its_own_grant(side: Side) -> None:
     first = granted(side.run(TAKE))
     for number in (0, 5):
         copy = granted(ask(side, AB, "m:+1", number))
-        assert replace(copy, pttl=TTL) == first
-        assert TTL - 5000 < copy.pttl <= TTL
-    assert side.run(AB.acquire("m:+1", 9 * TTL, 0, "")).pttl <= TTL  # type: ignore[union-attr]
+        assert copy == first
+    assert side.run(AB.acquire("m:+1", 9 * TTL, 0, "")) == replace(first, pttl=9 * TTL)
+    assert granted(side.run(AB.acquire("m:+1", TTL, 0, ""))).pttl > 8 * TTL
 
 
 def test_an_expired_holder_is_followed_and_abandoned_if_any_was(side: Side) -> None:
@@ -494,17 +494,6 @@ def test_a_renewal_answers_the_shortest_and_never_shortens(side: Side) -> None:
     assert TTL - 5000 < looked_at.pttl <= TTL
     assert side.run(renew([AB.renewal("m:+1", fence, 2 * TTL)])) == [Renewed(2 * TTL)]
     assert state(side, B).expires > state(side, A).expires + TTL
-
-
-def test_a_renewal_says_who_has_it_now(side: Side) -> None:
-    """A task that takes over a request of its process replaces the metadata; otherwise it stays."""
-    fence = granted(side.run(TAKE)).fence
-    for metadata in ("", "another"):
-        before = state(side, A).metadata
-        side.run(renew([AB.renewal("m:+1", fence, TTL, metadata)]))
-        assert [state(side, name).metadata for name in (A, B)] == [metadata or before] * 2
-        side.run(renew([AB.renewal("m:+1", fence, 0, "nobody")]))  # which only reads
-        assert state(side, A).metadata == (metadata or before)
 
 
 def test_a_spoiled_part_is_no_verdict_and_the_others_are_renewed(side: Side) -> None:

@@ -51,7 +51,7 @@ requests = st.one_of(
     step("release", sets, multis, st.integers(0, 2), endings, tainted),
     step("give back", sets, multis, st.integers(0, 2)),
     step("nest", sets, multis, longer, st.integers(1, 3)),
-    step("renew", st.lists(st.tuples(sets, multis, longer, st.sampled_from(["", "other"])), max_size=3)),
+    step("renew", st.lists(st.tuples(sets, multis, longer), max_size=3)),
     step("info", sets),
     step("acquire", names, plains, st.just(False), longer),
     step("end", names, plains, st.integers(0, 1), endings, tainted),
@@ -137,8 +137,8 @@ class World:
             case "renew", (batch,):
                 return always(
                     renew(
-                        self.multi(which).renewal(owner, self.fence(which[0]), ttl(owner, longer), about)
-                        for which, owner, longer, about in batch
+                        self.multi(which).renewal(owner, self.fence(which[0]), ttl(owner, longer))
+                        for which, owner, longer in batch
                     )
                 )
             case "info", (which,):
@@ -161,7 +161,7 @@ class World:
             case "refresh", (batch,):
                 return always(refreshes([(self.names[i], owner, liveness_of(owner)) for i, owner in batch]))
             case "confirm", (i, owner):
-                return always(renew_plain([self.names[i].renewal(owner, self.fence(i), ttl(owner), "confirmed")]))
+                return always(renew_plain([self.names[i].renewal(owner, self.fence(i), ttl(owner))]))
             case "force release", (i,):
                 return always(self.names[i].force_release())
         return None

@@ -59,6 +59,7 @@ class Actor:
         self._worker = worker
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False  # a fault has cancelled the step
+        self._stays: list[Stay] = []  # of the step
 
     @property
     def _manager(self) -> LockManager:
@@ -76,7 +77,7 @@ class Actor:
         """Do everything."""
         await asyncio.sleep(self._worker.starts)
         for step in self._worker.steps:
-            self.step, self._cancelled = step, False
+            self.step, self._cancelled, self._stays = step, False, []
             self._task = asyncio.get_running_loop().create_task(self._do(step))
             await asyncio.wait((self._task,))
             self._judge(step, self._task)
@@ -100,6 +101,9 @@ class Actor:
         elif error is not None and not self._expected(step, error):
             trace = "".join(traceback.format_exception(error))
             self._world.fail(f"{self.name} got an unexpected error in {step}:\n{trace}")
+        for stay in self._stays:
+            if error is None and stay.overtaken:
+                self._world.fail(f"{stay} ended in silence, though {stay.overtaken} came in meanwhile")
 
     def _expected(self, step: Step, error: BaseException) -> bool:
         plan = self._scene.plan
@@ -337,6 +341,7 @@ class Actor:
         return stay
 
     def _note(self, stay: Stay) -> None:
+        self._stays.append(stay)
         self._world.note("enter", str(stay), self.name)
 
     def _left(self, stay: Stay) -> None:

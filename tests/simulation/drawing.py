@@ -23,9 +23,33 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 
 def draw(seed: int | str) -> Plan:
-    """Return the plan of a seed; one in eight is about hand-offs."""
+    """Return the plan of a seed; one in eight is about hand-offs, and one in eight about blocked loops."""
     plan, dice = _draw(seed), Random(f"hand-offs {seed}")
-    return _handing_on(plan, dice) if dice.random() < 1 / 8 else plan
+    chance = dice.random()
+    if chance < 1 / 4:
+        return _handing_on(plan, dice) if chance < 1 / 8 else _blocking(plan, dice)
+    return plan
+
+
+def _blocking(plan: Plan, dice: Random) -> Plan:
+    """Blocks begin by blocking the loop, one name for all, and what follows a grant is late, refused or lost."""
+
+    def step(one: Step) -> Step:
+        how = "block" if one.how == "guard" and dice.random() < 0.25 else one.how
+        seconds = dice.choice((0.0, 0.01, 0.5, 1.5, 4.0)) if dice.random() < 0.3 else min(one.seconds, 1.0)
+        what = one.what if one.what in ("lock", "fair") else "lock"
+        ttl = dice.choice((None, None, None, 0.3, 1.0))
+        return Step(what, "a", how if how != "detach" else "plain", seconds, one.timeout, ttl=ttl)
+
+    workers = tuple(replace(worker, steps=tuple(step(one) for one in worker.steps)) for worker in plan.workers)
+    kinds = ("cut", "cut", "lose_reply", "hold", "hold", "stall", "stall", "forget_scripts", "busy")
+    faults = []
+    for _ in range(8):
+        at = (dice.choice(("before", "after", "sent", "sent")), dice.randrange(3, 90))
+        seconds = round(dice.choice((0.0, 0.3, 1.0, 3.0, 6.0)) * dice.random(), 3)
+        faults.append(Fault(dice.choice(kinds), at, -1, seconds, dice.randrange(6)))
+    ttl, liveness = dice.choice((3.0, 6.0)), dice.choice((0.5, 1.0))
+    return replace(plan, workers=workers, faults=tuple(faults), ttl=ttl, margin=None, liveness=liveness)
 
 
 def _handing_on(plan: Plan, dice: Random) -> Plan:
@@ -115,7 +139,7 @@ def _step(dice: Random, kinds: list[str], ttl: float, latch: bool, ghosts: bool)
         else "r"
     )
     timeout = dice.choice((None, None, None, 0.0, round(dice.random() * 0.2, 3), round(dice.random() * ttl, 3)))
-    lasting = dice.choice((None, None, None, None, ttl / 3, ttl * 1.5))
+    lasting = dice.choice((None, None, None, max(0.4, ttl * 0.15), ttl / 3, ttl * 1.5))
     return Step(what, name, how, seconds, timeout, dice.choice((1, 1, 2, 3)), lasting)
 
 

@@ -63,6 +63,7 @@ class Stay:
         until_expiry: its clean-up may last until the server's expiry.
         entered: when.
         lost_since: since when a loss is known; None for never.
+        overtaken: who came in while it was inside; it must be told, at its end at the latest.
     """
 
     wish: Wish
@@ -72,6 +73,7 @@ class Stay:
     entered: float
     lost_since: float | None = None
     void: bool = field(default=False)
+    overtaken: str = ""
 
     def __str__(self) -> str:
         return f"{self.wish.who} in {self.wish.kind} {'+'.join(self.wish.names)} (fence {self.lease.fence})"
@@ -180,7 +182,11 @@ class Model:
             used = new.wish.weight
             others = []
             for stay in self.inside:
-                if stay.wish.kind == kind and name in stay.wish.names and not self._excused(stay, now):
+                if stay.wish.kind != kind or name not in stay.wish.names:
+                    continue
+                if new.wish.weight + stay.wish.weight > CAPACITY[kind] and not self._voided(stay):
+                    stay.overtaken = str(new)
+                if not self._excused(stay, now):
                     used += stay.wish.weight
                     others.append(str(stay))
             if used > CAPACITY[kind]:
@@ -188,13 +194,17 @@ class Model:
 
     def _excused(self, stay: Stay, now: float) -> bool:
         """Whether another may be in now, although it is."""
-        if stay.void or stay.lease.released or self._broken(stay.wish.began):
+        if self._voided(stay):
             return True
         hold, process = stay.lease._hold, stay.wish.process
         if not stay.guarded:
             return stay.lease.lost
         end = process.moment(hold.expiry if stay.until_expiry else hold.deadline)
         return now > end and process.ran(end, now) <= SLACK
+
+    def _voided(self, stay: Stay) -> bool:
+        """Whether it no longer holds, for a reason of which it knows or that excuses all."""
+        return stay.void or stay.lease.released or self._broken(stay.wish.began)
 
     def _broken(self, since: float) -> bool:
         """Whether a hold that was asked for then may have ended before its time."""

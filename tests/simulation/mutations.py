@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aiolock.core.confirmation import Confirmation
+from aiolock.core.entry_state import QUEUED
 from aiolock.core.gate import Gate
 from aiolock.core.grant import Grant
 from aiolock.core.guard import Guard
-from aiolock.core.handoff import _Transfer
 from aiolock.core.local_queue import LocalQueue
 from aiolock.core.policy import Policy
+from aiolock.core.queue_entry import QueueEntry
 from aiolock.core.release import PendingRelease
 from aiolock.core.term import Term
 from aiolock.scripts import lock
@@ -30,9 +31,9 @@ def negative_margin(patch: pytest.MonkeyPatch) -> None:
     """A lease counts as held for a while after the server has let it expire."""
     extend = Term.extend
 
-    def late(self: Term, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
-        self._margin = -0.5
-        extend(self, sent_at, pttl, renew_at)
+    def late(self: Term, sent_at: float, pttl: int) -> None:
+        self.policy = replace(self.policy, margin=-0.5)
+        extend(self, sent_at, pttl)
 
     patch.setattr(Term, "extend", late)
 
@@ -76,8 +77,8 @@ def deadline_from_arrival(patch: pytest.MonkeyPatch) -> None:
     """A lease's time counts from the answer, not from the request."""
     extend = Term.extend
 
-    def late(self: Term, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
-        extend(self, self._clock.now(), pttl, renew_at)
+    def late(self: Term, sent_at: float, pttl: int) -> None:
+        extend(self, self._clock.now(), pttl)
 
     patch.setattr(Term, "extend", late)
 
@@ -87,7 +88,7 @@ def renewal_creates(patch: pytest.MonkeyPatch) -> None:
     renew_one = twins.renew_one
 
     def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-        name, (owner, fence, _, _) = Name(store, keys), args
+        name, (owner, fence, _) = Name(store, keys), args
         if name.holder != owner:
             name.holder, name.fence = owner, int(fence)
             name.write()
@@ -123,15 +124,15 @@ def cancelled_waiter_stays(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gate, "leave_queue", lambda self, waiter: None)
 
 
-def unconfirmed(patch: pytest.MonkeyPatch) -> None:
-    """A grant out of the queue is never confirmed, and lasts as if it were."""
-    patch.setattr(Confirmation, "__init__", lambda self, entry, grant: None)
-    extend = Term.extend
+def unasked(patch: pytest.MonkeyPatch) -> None:
+    """As it was: a task goes in with the message of a grant, before the server has answered that it is for the ttl."""
 
-    def longer(self: Term, sent_at: float, pttl: int, renew_at: float | None = None) -> None:
-        extend(self, sent_at, self.ttl_ms, None)
+    def told(self: QueueEntry, fence: int) -> None:
+        if self.state is QUEUED:
+            policy, clock = self.asker.policy, self.queue.runtime.clock
+            self.queue.granted(self, Grant(Granted(fence, policy.ttl_ms, False), clock.now(), policy))
 
-    patch.setattr(Term, "extend", longer)
+    patch.setattr(QueueEntry, "told", told)
 
 
 def no_second_release(patch: pytest.MonkeyPatch) -> None:
@@ -140,25 +141,13 @@ def no_second_release(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingRelease, "_in_time", lambda self, now: False)
 
 
-def copy_says_alive(patch: pytest.MonkeyPatch) -> None:
-    """As it was: the answer to the copy of a hand-off counts as a sign of life."""
-    unanswered = _Transfer._unanswered
-
-    def again(self: _Transfer) -> bool:
-        wanted = unanswered(self)
-        self._sent_at = 0.0
-        return wanted
-
-    patch.setattr(_Transfer, "_unanswered", again)
-
-
 def grant_beyond_ttl(patch: pytest.MonkeyPatch) -> None:
     """As it was: a grant may last longer than the ttl of the hold that it becomes."""
     init = Grant.__init__
 
-    def longer(self: Grant, outcome: Granted, sent_at: float, policy: Policy, provisional: bool = False) -> None:
-        init(self, outcome, sent_at, policy, provisional)
-        self.deadline = sent_at + outcome.pttl / 1000 - self.margin
+    def longer(self: Grant, outcome: Granted, sent_at: float, policy: Policy) -> None:
+        init(self, outcome, sent_at, policy)
+        self.deadline = sent_at + outcome.pttl / 1000 - policy.margin
 
     patch.setattr(Grant, "__init__", longer)
 
@@ -179,9 +168,8 @@ MUTATIONS: dict[Mutation, int] = {
     stale_grant_taken: 30,
     next_forgotten: 10,
     cancelled_waiter_stays: 0,
-    unconfirmed: 0,
+    unasked: 0,
     no_second_release: 0,
-    copy_says_alive: 290,
     grant_beyond_ttl: 85,
 }
 """Each with a seed from which it is soon found."""

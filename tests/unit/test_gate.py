@@ -495,7 +495,7 @@ async def test_waiters_leave_nothing(locks: LockManager, peer: LockManager, back
 async def test_a_release_wakes_one_task(
     backend: Counting, crew: Crew, locks: LockManager, peer: LockManager, peer_backend: MemoryBackend
 ) -> None:
-    """Thundering herd: of fifty waiters of two processes one is granted, and confirms it; no other asks."""
+    """Thundering herd: of fifty waiters of two processes one is granted, and asks; no other does."""
     async with LockManager(MemoryBackend(backend)) as other:
         async with other.lock("a"):
             holders = await queue_up(crew, locks.lock("a"), 50, backend)
@@ -503,7 +503,7 @@ async def test_a_release_wakes_one_task(
             backend.reset()
             peer_backend.calls.clear()
         await settle(backend)
-        assert (backend.calls, peer_backend.calls) == (["renew"], [])
+        assert (backend.calls, peer_backend.calls) == (["acquire"], [])
         assert sum(holder.entered.done() for holder in holders + others) == 1
 
 

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiolock import LockManager
+from aiolock import LockManager, LossReason
+from aiolock.testing import MemoryBackend
 
-from .world import LIVENESS, Crew, Holder, SlowBackend, settle, state_of, turns
+from .world import LIVENESS, Crew, Holder, SlowBackend, expect_loss, settle, state_of, turns
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ async def test_after_the_answer_to_a_copy_it_gives_a_sign_of_life(
 async def test_a_copy_that_finds_another_holder_proves_no_loss(
     backend: SlowBackend, locks: LockManager, crew: Crew
 ) -> None:
-    """The first request may have ended the hold in time, as it did here. Kept by handoff: `resent=hold.tainted`."""
+    """The first request may have ended the hold in time, as it did here. Kept by handoff: `resent=self._copied`."""
     holder = Holder(crew, locks.lock("a"))
     await holder.entered
     waiter = Holder(crew, locks.lock("a"))
@@ -103,3 +104,25 @@ async def test_a_copy_that_finds_another_holder_proves_no_loss(
     backend.give_back("a")
     await backend.clock.advance(LIVENESS)
     await waiter.end()
+
+
+async def test_a_copy_of_the_acquire_excuses_no_loss(crew: Crew) -> None:
+    """The hold's own acquire went unanswered once; when it ends, another has the lock, and the first request says so.
+    Kept by handoff: `resent=self._copied`.
+    """
+    backend, waiting = MemoryBackend(), list[Holder]()
+    backend.fail_next("reply")
+    async with LockManager(backend) as locks:
+
+        async def block() -> None:
+            with expect_loss(LossReason.TAKEN_OVER):
+                async with locks.lock("a") as lease:
+                    assert lease._hold.tainted
+                    waiting.append(Holder(crew, locks.lock("a")))
+                    await settle(backend)
+                    backend.steal("a")
+
+        await crew.start(block())
+        backend.give_back("a")
+        await backend.clock.advance(LIVENESS)
+        await waiting[0].end()

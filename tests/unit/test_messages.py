@@ -11,9 +11,8 @@ from aiolock.core.manager_channel import ManagerChannel
 from aiolock.testing import MemoryBackend
 from tests.support.locks import change
 
-from .world import Crew, Holder, runtime_of, settle, step_wall
+from .world import Crew, Holder, runtime_of, settle
 
-DAY_US = 24 * 3600 * 10**6
 NONSENSE = [
     "99999999999999999999",
     str(2**53),
@@ -47,7 +46,9 @@ async def test_an_impossible_fence_is_not_believed(
     caplog: pytest.LogCaptureFixture,
     fence: str,
 ) -> None:
-    """Otherwise every later fence, on every name, would be higher still. Kept by Fences.told."""
+    """Otherwise every later fence, on every name, would be higher still. Kept by ManagerChannel: `whole`, and as only
+    the server's answers count.
+    """
     holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
     await settle(backend)
     floor = runtime_of(locks).fences.floor
@@ -59,26 +60,8 @@ async def test_an_impossible_fence_is_not_believed(
     await settle(backend)
     assert waiting.entered.result().fence < backend.clock.wall_us() + 10
     await waiting.end()
-    assert doubts(caplog) == 1
+    assert doubts(caplog) == (fence != NONSENSE[-1])
     assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
-
-
-async def test_a_fence_of_a_clock_that_is_somewhat_ahead_is_believed(
-    locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The server's answers count, however far its clock is ahead. Kept by Fences.told: `AHEAD_US`."""
-    step_wall(backend, 100 * 365 * 24 * 3600)
-    holding, waiting = Holder(crew, peer.lock("a")), Holder(crew, locks.lock("a"))
-    await settle(backend)
-    ahead = backend.store.wall_us() + DAY_US // 2
-    tell(locks, backend, f"granted nobody:1 {ahead} 0 aiolock:lock:{{a}}")
-    await settle(backend)
-    assert runtime_of(locks).fences.floor == ahead
-    await holding.end()
-    await settle(backend)
-    assert waiting.entered.done()
-    await waiting.end()
-    assert doubts(caplog) == 0
 
 
 @pytest.mark.parametrize(
@@ -87,7 +70,6 @@ async def test_a_fence_of_a_clock_that_is_somewhat_ahead_is_believed(
         "admitted {owner} {new} 99999999999999999999 30000 0 1 aiolock:semaphore:{{a}}:state",
         "admitted {owner} {new} 99 1e5 0 1 aiolock:semaphore:{{a}}:state",
         "admitted {owner} {new} 99 30000 0 many aiolock:semaphore:{{a}}:state",
-        "admitted {owner} 1e20 99 30000 0 1 aiolock:semaphore:{{a}}:state",
         "admitted {owner} {new} 99 30000 0 1",
         "granted {owner} 1e20 0 aiolock:lock:{{a}}",
         "granted {owner} 99 0",
@@ -111,7 +93,7 @@ async def test_a_message_that_makes_no_sense_changes_nothing(
     await settle(backend)
     runtime = runtime_of(locks)
     (entry,) = runtime.queue_entries.values()
-    text = message.format(owner=entry.owner, new=entry.waits().serial + 1)
+    text = message.format(owner=entry.owner, new=10**16)
     for _ in range(3):
         tell(locks, backend, text)
         await settle(backend)

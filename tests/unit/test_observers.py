@@ -217,7 +217,7 @@ async def test_an_observer_that_calls_back(
         await settle(backend)
     assert tasks or call is releasing
     assert "observer" not in caplog.text
-    assert set(ends.values()) == {1}
+    assert set(ends.values()) == (set() if call is closing and kind is Granted else {1})
     assert_empty(locks)
     assert lock_keys(backend) == []
 
@@ -293,7 +293,7 @@ async def test_acting_comes_first(backend: MemoryBackend, peer: LockManager, cre
         await settle(backend)
         await other.end()
         held = await holder.entered
-        assert seen == {Granted: "renew", Acquired: 1}
+        assert seen == {Granted: "acquire", Acquired: 1}
         loss = crew.start(held.wait_lost())
         crew.start(locks.lock("a").acquire().__aenter__())
         await settle(backend)

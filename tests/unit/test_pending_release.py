@@ -164,9 +164,9 @@ async def test_a_release_that_ends_every_connection_is_given_up(caplog: pytest.L
 async def test_a_grant_out_of_a_queue_is_given_back_until_its_own_end(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
-    """It lasts for the `liveness`, 3 s, however short the ttl is. Kept by PendingRelease._in_time."""
+    """Until its ttl is over. Kept by PendingRelease._in_time."""
     lease = await peer.lock("a").acquire()
-    waiting = asyncio.create_task(locks.lock("a", ttl=0.5).acquire())
+    waiting = asyncio.create_task(locks.lock("a", ttl=1.5, renew=False).acquire())
     await settle(backend)
     await lease.release()
     late = await waiting

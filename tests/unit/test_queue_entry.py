@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason, NotAcquired
-from aiolock.backends.base import Abilities
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.base import Call
-from aiolock.scripts.outcomes import Failed
 from aiolock.testing import MemoryBackend
-from tests.support.locks import held, state, waiting
+from tests.support.locks import state, waiting
 
 from .world import (
     BEAT,
@@ -29,6 +27,7 @@ from .world import (
     queue_up,
     runtime_of,
     settle,
+    step_wall,
     turns,
 )
 
@@ -55,12 +54,6 @@ class Overtaking(SlowBackend):
 
         call.settle = settled
         super().post(call)
-
-
-class Elsewhere(MemoryBackend):
-    """Hears messages by way of another server."""
-
-    abilities = Abilities(tells_grants=False)
 
 
 Make = Callable[[LockManager], Any]
@@ -192,12 +185,12 @@ async def test_a_handoff_is_one_script_and_one_message(
     await settle(backend)
     assert inside(holders) == [True] + [False] * 19
     assert peer_backend.calls == ["release"]
-    assert backend.calls == ["renew"]
+    assert backend.calls == ["acquire"]
     for i, holder in enumerate(holders):
         assert inside(holders) == [True] * (i + 1) + [False] * (19 - i)
         await holder.end()
         await settle(backend)
-    assert backend.calls == ["renew", *["transfer"] * 19, "release"]
+    assert backend.calls == ["acquire", *["transfer"] * 19, "release"]
 
 
 async def test_a_lost_message_is_compensated_by_the_next_refresh(
@@ -215,7 +208,7 @@ async def test_a_lost_message_is_compensated_by_the_next_refresh(
     assert entered.fence > lease.fence
     assert not entered.abandoned
     assert entered.remaining() == pytest.approx(TTL - MARGIN, abs=0.2)
-    assert backend.calls[-2:] == ["refresh", "renew"]
+    assert backend.calls[-2:] == ["refresh", "acquire"]
     await waiter.end()
 
 
@@ -238,14 +231,12 @@ async def test_a_lost_message_is_compensated_by_the_next_refresh(
 async def test_a_message_that_says_nothing_new_is_ignored(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, message: str
 ) -> None:
-    """Kept by `QueueEntry.told`: `serial <= self.wait.serial`; and by ManagerChannel: unknown owners."""
+    """Kept by `QueueEntry.told`, which asks; and by ManagerChannel: unknown owners."""
     lease = await peer.semaphore("a", 1).acquire()
     (waiter,) = await queue_up(crew, locks.semaphore("a", 1), 1, backend)
     (entry,) = entries(locks)
     runtime = runtime_of(locks)
-    text = message.format(
-        owner=entry.owner, old=entry.waits().serial, new=entry.waits().serial + 1, manager=runtime.binding.id
-    )
+    text = message.format(owner=entry.owner, old=1, new=10**16, manager=runtime.binding.id)
     tell(locks, backend, text)
     await settle(backend)
     assert not waiter.entered.done()
@@ -284,7 +275,9 @@ async def test_a_second_message_of_one_grant_changes_nothing(
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, crew: Crew, make: Make) -> None:
-    """They use two connections in a cluster. The answer says "queued", and is older. Kept by QueueEntry.told."""
+    """They use two connections in a cluster. The answer says "queued", and is older: it asks again. Kept by
+    QueueEntry.told: `TOLD`.
+    """
     slow = Overtaking(backend, turns=6)
     async with LockManager(slow) as locks:
         lease = await make(peer).acquire()
@@ -293,11 +286,11 @@ async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, cre
             await turns(1)
         lease.release()
         await turns(2)
-        assert waiter.entered.done()
+        assert not waiter.entered.done()
         assert not slow.answered
         await settle(backend)
         assert slow.answered
-        assert slow.calls == ["acquire", "renew"]
+        assert slow.calls == ["acquire", "acquire"]
         assert waiter.entered.result().remaining() == pytest.approx(TTL - MARGIN)
         assert state(backend, "a").depth == 1
         await waiter.end()
@@ -325,82 +318,13 @@ async def test_a_server_that_forgot_all_is_told_again_that_the_process_lives(
 
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
-async def test_a_grant_counts_from_the_first_copy_of_its_request(
-    peer: LockManager, backend: Deaf, crew: Crew, make: Make
-) -> None:
-    """The connection died, and the request is on its way again: when the server granted it may not have seen the second
-    copy. Kept by QueueEntry._unanswered.
-    """
-    slow = Overtaking(backend, turns=20)
-    async with LockManager(slow) as locks:
-        lease = await make(peer).acquire()
-        waiter = Holder(crew, make(locks))
-        while not waiting(backend, "a"):
-            await turns(1)
-        backend.clock.jump(2.0)
-        slow.die("reply")
-        await turns(2)
-        lease.release()
-        await turns(3)
-        assert waiter.entered.done()
-        assert not slow.answered
-        assert waiter.entered.result().remaining() == pytest.approx(LIVENESS * 0.9 - 2.0)
-        await settle(backend)
-        assert waiter.entered.result().remaining() == pytest.approx(TTL - MARGIN)
-        await waiter.end()
-
-
-async def test_a_release_finds_that_an_unconfirmed_grant_was_lost(
-    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
-) -> None:
-    """The block stood still until the grant was over, and its confirmation was lost. Kept by ReleaseResult._judge:
-    `hold.unconfirmed`.
-    """
-
-    async def block() -> None:
-        with expect_loss(LossReason.TAKEN_OVER):
-            async with locks.lock("a"):
-                backend.clock.jump(LIVENESS + 0.5)
-                backend.steal("a")
-
-    lease = await peer.lock("a").acquire()
-    waiter = crew.start(block())
-    await settle(backend)
-    backend.fail_next("request")
-    await lease.release()
-    await waiter
-    backend.give_back("a")
-
-
-@pytest.mark.parametrize("refusal", [None, [Failed("OOM command not allowed")]], ids=["died", "refused"])
-async def test_a_confirmation_without_a_verdict_is_repeated(
-    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, refusal: list[Failed] | None
-) -> None:
-    """At once, and it says who holds it, as the first one would have. Kept by Confirmation._unknown."""
-    for renew in (True, False):
-        lease = await peer.lock("a").acquire()
-        (waiter,) = await queue_up(crew, locks.lock("a", renew=renew, metadata="me"), 1, backend)
-        if refusal is None:
-            backend.fail_next("request")
-        else:
-            refuse_once(backend, "renew", refusal)
-        lease.release()
-        await settle(backend)
-        assert not waiter.entered.result().lost
-        found = state(backend, "a")
-        assert found.metadata.endswith("\nme")
-        assert (found.depth, found.pttl > 20_000) == (1, True)
-        await waiter.end()
-
-
-@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 @pytest.mark.parametrize("late", [2.8, 2.99, 3.5, 30.5, 100.0])
 async def test_a_grant_that_arrives_past_its_deadline_is_requested(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Make, late: float
 ) -> None:
     """The loop stood still while the message was unread: by now another may hold it. No task enters with it.
 
-    The process asks at once, without a pause, and gets in: with the same grant, or anew. Kept by QueueEntry.told.
+    The process asks, and gets in: with the same grant, or anew. Kept by QueueEntry.told, which asks.
     """
     lease = await make(peer).acquire()
     first, second = await queue_up(crew, make(locks), 2, backend)
@@ -408,7 +332,7 @@ async def test_a_grant_that_arrives_past_its_deadline_is_requested(
     lease.release()
     backend.clock.jump(late)
     await settle(backend)
-    assert backend.calls[0] == "refresh"
+    assert backend.calls[0] == "acquire"
     if late < LIVENESS:  # the grant was still good on the server: no one was overtaken
         assert inside([first, second]) == [True, False]
     left = [first, second]
@@ -421,59 +345,96 @@ async def test_a_grant_that_arrives_past_its_deadline_is_requested(
         await settle(backend)
 
 
-async def test_a_confirmation_that_comes_too_late_loses_the_lease(
+async def test_a_grant_is_for_the_ttl_before_its_block_begins(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """Another owner has it by then. Kept by Confirmation._judged: the server compares owner and fence."""
-    lease = await peer.lock("a").acquire()
-    (waiter,) = await queue_up(crew, locks.lock("a"), 1, backend)
-    with backend.outage():
-        lease.release()
-        await settle(backend)
-        assert waiter.entered.result()._hold.owner == state(backend, "a").holder
-        assert state(backend, "a").depth == 0
-        backend.steal("a")
-    with expect_loss(LossReason.TAKEN_OVER):
-        await waiter.task
-    assert state(backend, "a").holder.startswith("thief")
-    backend.give_back("a")
-
-
-async def test_a_brief_grant_is_renewed_before_its_block_begins(
-    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
-) -> None:
-    """Until then it lasts for the liveness. Kept by LocalQueue.granted."""
+    """Until then it is for a moment only, and the lock is nobody's: no block counts on it. Kept by QueueEntry.told."""
     lease = await peer.fair_lock("a").acquire()
 
-    async def work() -> list[str]:
-        async with locks.fair_lock("a"):
-            return list(backend.calls)
+    async def work() -> tuple[list[str], float, int]:
+        async with locks.fair_lock("a") as mine:
+            return list(backend.calls), mine.remaining(), state(backend, "a").depth
 
     working = crew.start(work())
     await settle(backend)
     await lease.release()
-    assert await working == ["acquire", "renew"]
+    assert await working == (["acquire", "acquire"], pytest.approx(TTL - MARGIN), 1)
 
 
-async def test_a_brief_grant_is_renewed_at_once(
+async def test_no_block_begins_while_the_server_is_not_asked(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """In one round trip. Kept by Confirmation._judged."""
-    lease = await peer.fair_lock("a").acquire()
-    (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
-    await lease.release()
+    """Nothing that this process sends gets through: the grant ends, and another has it. Kept by QueueEntry.told."""
+    lease = await peer.lock("a").acquire()
+    (waiter,) = await queue_up(crew, locks.lock("a"), 1, backend)
+    with backend.outage():
+        await lease.release()
+        await settle(backend)
+        assert state(backend, "a").depth == 0
+        assert not waiter.entered.done()
+        backend.steal("a")
+        await settle(backend)
+        assert not waiter.entered.done()
     await settle(backend)
-    assert backend.calls.count("renew") == 1
-    assert waiter.entered.result().remaining() == pytest.approx(TTL - MARGIN)
-    await backend.clock.advance(3 * TTL)
+    assert not waiter.entered.done()
+    backend.give_back("a")
+    await backend.clock.advance(LIVENESS)
     assert not waiter.entered.result().lost
     await waiter.end()
+
+
+@pytest.mark.parametrize("kind", MAKE)
+async def test_a_short_ttl_ends_a_grant_that_no_one_takes(
+    peer: LockManager, locks: LockManager, backend: Deaf, crew: Crew, kind: str
+) -> None:
+    """Not after the liveness. Kept by LocalQueue._new_owner, settle.lua and release_pass.lua: `'~(%d+)$'`."""
+    lease = await getattr(peer, kind)("a").acquire()
+    (waiter,) = await queue_up(crew, getattr(locks, kind)("a", ttl=0.3), 1, backend)
+    with backend.outage():
+        await lease.release()
+        await settle(backend)
+        assert 0 < state(backend, "a").pttl <= 300
+    await settle(backend)
+    await waiter.end()
+
+
+@pytest.mark.parametrize("kind", MAKE)
+async def test_a_short_ttl_counts_after_a_wait(
+    peer: LockManager, locks: LockManager, backend: Deaf, crew: Crew, kind: str
+) -> None:
+    """The server keeps it for the ttl, though the waiter counted as alive for longer. Kept by own.lua."""
+    lease = await getattr(peer, kind)("a").acquire()
+    (waiter,) = await queue_up(crew, getattr(locks, kind)("a", ttl=0.5, renew=False), 1, backend)
+    await lease.release()
+    await settle(backend)
+    assert 400 < state(backend, "a").pttl <= 500
+    assert not waiter.entered.result().lost
+    await waiter.end()
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+async def test_a_fence_rises_though_the_server_forgot_the_last_one(
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Make
+) -> None:
+    """The name's state is gone, its queue is not, and the server's clock went back: the waiter knew the last fence.
+    Kept by own.lua: `known`.
+    """
+    lease = await make(peer).acquire()
+    (waiter,) = await queue_up(crew, make(locks), 1, backend)
+    step_wall(backend, -10.0)
+    backend.store.delete("aiolock:lock:{a}")
+    await settle(backend)
+    await backend.clock.advance(2 * BEAT)
+    assert waiter.entered.result().fence > lease.fence
+    await waiter.end()
+    with pytest.raises(LockLost):
+        await lease.release()
 
 
 async def test_a_fixed_lease_gets_its_ttl_once(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """Not the liveness, and no more after that. Kept by Confirmation.__init__."""
+    """Not the liveness, and no more after that. Kept by own.lua."""
     lease = await peer.fair_lock("a").acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a", renew=False), 1, backend)
     await lease.release()
@@ -482,35 +443,10 @@ async def test_a_fixed_lease_gets_its_ttl_once(
     assert entered.remaining() == pytest.approx(TTL - MARGIN)
     await backend.clock.advance(TTL - MARGIN - 0.1)
     assert not entered.lost
-    assert backend.calls.count("renew") == 1
     await backend.clock.advance(0.2)
     with expect_loss(LossReason.EXPIRED):
         await waiter.task
-    assert backend.calls.count("renew") == 1
-
-
-@pytest.mark.parametrize(("margin", "least"), [(None, 0.3), (0.1, 0.1)])
-async def test_a_brief_grant_whose_renewals_fail_is_lost_before_the_server_ends_it(
-    peer: LockManager, backend: Deaf, crew: Crew, margin: float | None, least: float
-) -> None:
-    """By a tenth of what was granted, or the margin if that is less: a margin of 3 s would leave nothing of 3 s.
-
-    It counts from the last request that was answered "queued". Kept by QueueEntry.take.
-    """
-    backend = Deaf(backend)
-    async with LockManager(backend, margin=margin) as locks:
-        lease = await peer.fair_lock("a").acquire()
-        (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
-        lease.release()
-        with backend.outage():
-            await backend.clock.advance(LIVENESS - least - 0.01)
-            entered = waiter.entered.result()
-            assert not entered.lost
-            await backend.clock.advance(0.02)
-            assert entered.lost
-            assert held(backend, "a")
-            with expect_loss(LossReason.UNREACHABLE):
-                await waiter.task
+    assert backend.calls.count("renew") == 0
 
 
 # What goes wrong.
@@ -568,9 +504,9 @@ async def test_a_process_that_was_not_reached_keeps_its_place(
 
 async def test_a_message_that_was_not_counted_is_no_grant(peer: LockManager, backend: Deaf, crew: Crew) -> None:
     """On a cluster every node passes messages on, and a script counts only who listens on its own. The one that it
-    passed over keeps its place. Kept by Confirmation._judged.
+    passed over keeps its place. Kept by QueueEntry.told, which asks.
     """
-    here = Elsewhere(backend)
+    here = MemoryBackend(backend)
     async with LockManager(here) as locks:
         lease = await peer.fair_lock("a").acquire()
         (away,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
@@ -583,7 +519,7 @@ async def test_a_message_that_was_not_counted_is_no_grant(peer: LockManager, bac
         await lease.release()
         tell(locks, backend, f"granted {owner} {lease.fence + 1} 0 aiolock:lock:{{a}}")
         await settle(backend)
-        assert here.calls[-2:] == ["renew", "refresh"]  # the first found nothing, so it asks at once
+        assert here.calls[-1:] == ["acquire"]
         assert inside([away, behind]) == [False, True]
         assert next(iter(queue_numbers(backend).items())) == next(iter(before.items()))
         backend.store.numsub = numsub  # type: ignore[method-assign]

@@ -70,16 +70,16 @@ class Outbox:
         """Whether it has a request that was not withdrawn."""
         return any(isinstance(item, Call) and not item.withdrawn for item in (*self._again, *self._new))
 
-    def unanswered(self, request: Call[Any], otherwise: BackendError) -> None:
+    def unanswered(self, request: Call[Any], otherwise: BackendError, unrun: bool = False) -> None:
         """Ask whether `request` is written again, before everything new; if not it fails with `otherwise`.
 
-        What the callbacks add here meanwhile takes its place.
+        What the callbacks add here meanwhile takes its place. `unrun`: the server says that it did not run.
         """
         instead: list[Item] = []
         outer, self._instead = self._instead, instead
         self.empty = False
         try:
-            if request.again():
+            if request.again(unrun):
                 instead.insert(0, request)
             else:
                 request.end(otherwise)

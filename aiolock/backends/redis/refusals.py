@@ -92,7 +92,7 @@ class Refusals:
             request.writes -= 1
             outbox.put_back(request)
         else:
-            outbox.unanswered(request, failure)
+            outbox.unanswered(request, failure, unrun=True)
         session.wake()
 
     def _forgo(self, error: ErrorReply, session: Session) -> None:

@@ -61,7 +61,7 @@ class SentinelBackend(ReplicatedBackend):
         tell: Callable[[Event], None] = log_event,
     ) -> None:
         self.address: str = sentinels.service
-        self.abilities: Abilities = Abilities(tells_grants=False, notice=SETTLED if replicas is None else 0.0)
+        self.abilities: Abilities = Abilities(notice=SETTLED if replicas is None else 0.0)
         self._sentinels = sentinels
         self._pushes = pushes
         self._reconnected: Callable[[], None] | None = None  # while it is open

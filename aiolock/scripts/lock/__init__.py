@@ -32,7 +32,7 @@ SETTLE = ("state", "settle")
 JOIN = (*SETTLE, "alive", "join")
 
 ACQUIRE: Script[AcquireOutcome] = Script(
-    __name__, "acquire", twins.acquire, decode.acquire, no_grant, ("clock", "acquire_free", *JOIN)
+    __name__, "acquire", twins.acquire, decode.acquire, no_grant, ("clock", "acquire_own", "acquire_free", *JOIN, "own")
 )
 TRANSFER: Script[TransferOutcome] = Script(
     __name__, "transfer", twins.transfer, decode.transfer, no_grant, ("clock", "transfer_local", "transfer_pass", *JOIN)
@@ -107,11 +107,9 @@ class LockCalls:
         liveness_ms: int = 0,
         counted: bool = True,
         more: Sequence[str] = (),
+        number: int = 0,
     ) -> Call[AcquireOutcome]:
-        """Hold the name, or queue for it.
-
-        A copy of the request may find that the queue has granted the name meanwhile: a `pttl` below `ttl_ms` then says
-        that a renewal must confirm it, like every grant from a queue.
+        """Hold the name, or queue for it; what the queue has granted becomes a hold.
 
         Args:
             owner: who wants it.
@@ -122,6 +120,7 @@ class LockCalls:
                 request just said so; otherwise for how long it says so.
             counted: the manager listens on its channel, so a message that reaches no one proves that it is gone.
             more: owners of the same manager that queue behind it in this order, whatever happens to the first.
+            number: unused: the server keeps its place.
         """
         managers = self._channel
         if liveness_ms:  # three values in one argument: each argument costs time to pack
@@ -197,13 +196,9 @@ class LockCalls:
         """Raise the depth of a hold, and extend it."""
         return Call(self.name, NEST, self._keys[:1], (owner, fence, ttl_ms, depth))
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
-        """Extend a hold; for a grant from the queue this is also the confirmation, with the holder's metadata."""
-        return Part(self._keys[:1], (owner, fence, ttl_ms, metadata))
-
-    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
-        """Return the same as a request of its own, made in few steps: a task waits for it to be written."""
-        return Call("", RENEW, self._keys[:1], (owner, fence, ttl_ms, metadata))
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+        """Extend a hold."""
+        return Part(self._keys[:1], (owner, fence, ttl_ms))
 
     def force_release(self, fence: int = 0) -> Call[bool]:
         """End a hold, whoever has it, or only one with this fence."""

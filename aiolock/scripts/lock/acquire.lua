@@ -4,16 +4,16 @@
 --         (below 0: already said)> <1 if its manager subscribes>'; then owners of that manager that queue behind it
 -- returns 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>'
 --         | 'refused <pttl> <fence> <metadata>' | 'finished'
--- A copy of the request reads its own grant, or finds its place in the queue.
+-- What the queue has granted becomes a hold: see own. A copy reads its own grant, or finds its place in the queue.
 -- If a command is denied: see join and settle. A granted owner that could not leave the queue does when it ends.
 local channel, ms, counted = string.match(ARGV[5], '^(%S+) ?(%S*) ?(%S*)$')
 local name, liveness = read(1, state), tonumber(ms) or 0
 name.last = busy > 0 and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or '0'
 local alone, mine = name.last == '0', name.live and name.holder == owner
 local finished = busy > (alone and 0 or 1) -- EXISTS counted the tombstone and the queue
-local stated = false
+local stated, first = false, nil
+if mine and not finished then own(name, ttl, ARGV[4], ARGV[3]) end
 if not finished and not mine then
-  local first
   if liveness ~= 0 and (name.live or not alone) then
     join(name, owner, liveness, counted)
     stated = true

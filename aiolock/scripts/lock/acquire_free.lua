@@ -1,11 +1,10 @@
--- acquire_free: grants a free name without a queue. Follows clock, and precedes all files that define functions:
--- a script that runs cold pays for those. All other cases are left to acquire.
+-- acquire_free: grants a free name without a queue. Follows acquire_own, and precedes all files that define functions.
+-- All other cases are left to acquire.
 -- KEYS    state, queue, alive, tombstone of the owner
 -- ARGV    as acquire
 -- returns 'granted <fence> <pttl> <abandoned>', or continues
 -- If a command is denied: nothing was changed.
-local owner, ttl = ARGV[1], tonumber(ARGV[2])
-local busy, state = redis.call('EXISTS', KEYS[4], KEYS[2]), redis.call('GET', KEYS[1])
+local busy = redis.call('EXISTS', KEYS[4], KEYS[2])
 if busy == 0 and not ARGV[6] then
   local holder, last, depth, dirty, expires = '-', '0', '0', '0', 0
   if state then holder, last, depth, dirty, expires = string.match(state, '^(%S+) (%d+) %d+ (%d+) (%d) (%d+) ') end

@@ -113,6 +113,13 @@ class Name:
         self.holder, self.depth, self.expires, self.metadata = owner, depth, expires, metadata
         self.write()
 
+    def own(self, ttl: int, metadata: str, floor: str) -> None:
+        """What its holder has becomes, or stays, a hold for at least `ttl` ms."""
+        given, known = not self.depth, believable(floor)
+        self.last_fence = None if given and self.fence < known else self.before
+        ends = self.now + ttl if given else max(self.expires, self.now + ttl)
+        self.grant(self.holder, self.depth or 1, ends, metadata, floor)
+
     def settle(self, channel: str, me: str | None, floor: str) -> str | None:
         """Give a free name to the first in its queue that lives and hears.
 
@@ -134,6 +141,7 @@ class Name:
             if known.endswith("+") and not self.store.numsub(channel + manager):
                 at += 1
                 continue
+            until = min(until, self.now + most(entry, until))
             self.grant(entry, 0, until, "", floor, self.store.zscore(self.queue, entry))
             told = f"granted {entry} {self.fence} {self.dirty} {self.key}"
             self.store.publish(channel + manager, told)
@@ -173,6 +181,11 @@ class Name:
             self.store.zadd(self.queue, number, owner)
         if new or later:
             self.keep(self.queue, ms, new)
+
+
+def most(owner: str, otherwise: int) -> int:
+    """For how many ms its id says that it may have the name before it asks."""
+    return int(owner.partition("~")[2] or otherwise)
 
 
 def kept(liveness: int) -> int:

@@ -3,8 +3,8 @@
 -- ARGV    channel of managers; then owner, liveness ms, 1 if its manager subscribes; repeated
 -- returns an answer per name: 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>' | 'gone'
 --         | 'error …'
--- It never queues anyone. What it grants lasts as long as the waiter counts as alive, like every grant from a
--- queue. PEXPIRE comes before HSET: at the memory limit the first write decides.
+-- It never queues anyone. What it grants lasts like every grant from a queue: see settle. PEXPIRE comes before HSET: at
+-- the memory limit the first write decides.
 -- If a command is denied: that name's answer is the error; see settle.
 local function refresh(at, owner, liveness, counted)
   local name = read(at, redis.call('GET', KEYS[at]))
@@ -24,7 +24,7 @@ local function refresh(at, owner, liveness, counted)
       local rank, pttl = redis.call('ZRANK', queue, owner) + 1, math.max(0, name.expires - now)
       return string.format('queued %d %.0f %s ', rank, pttl, name.fence) .. name.metadata
     end
-    grant(name, owner, '0', now + liveness, '', '0', number)
+    grant(name, owner, '0', now + math.min(liveness, string.match(owner, '~(%d+)$') or liveness), '', '0', number)
     redis.call('ZREM', queue, owner)
   end
   return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.dirty)

@@ -7,6 +7,8 @@
 if head and head ~= owner then
   local manager, last = string.match(head, '^[^:]*'), string.match(state, '^%S+ (%d+)')
   local known = string.match(redis.call('HGET', KEYS[3], manager) or '', '^(%d+)%+$')
+  local most = known and string.match(head, '~(%d+)$')
+  if most then known = string.format('%.0f', math.min(known, now + most)) end
   local left = (known or 0) - now
   if left > 0 then
     local is_now = time[1] * 1000000 + time[2] > last + 1 -- as nearly always, and then the text is cheap

@@ -1,4 +1,4 @@
--- renew_one: extends and confirms one hold that its owner has. Follows clock, and precedes all files that define
+-- renew_one: extends one hold that its owner has. Follows clock, and precedes all files that define
 -- functions: a script that runs cold pays for those. All other cases are left to renew.
 -- KEYS    state
 -- ARGV    as renew
@@ -10,8 +10,6 @@ if type(state) == 'string' and string.sub(state, 1, #own) == own and ttl > 0 the
   local before, depth, dirty, expires, metadata = string.match(state, '^%S+ %d+ (%d+) (%d+) (%d) (%d+) (.*)$')
   if expires then
     expires = math.max(expires, now + ttl)
-    if ARGV[4] ~= '' then metadata = ARGV[4] end
-    if depth == '0' then depth = '1' end
     local left, text = expires - now, own .. before .. ' ' .. depth .. ' ' .. dirty .. string.format(' %.0f ', expires)
     local px = string.format('%.0f', left + 86400000)
     if not redis.pcall('SET', KEYS[1], text .. metadata, 'PX', px).err then return { left } end

@@ -3,6 +3,7 @@
 -- KEYS    state, queue, alive; from KEYS[at]
 -- returns that one, with its grant written and announced; or `me`, whose request this is: it is first, and has to be
 --         granted and taken from the queue; or nil, no one is; or '', unknown yet: too many are dead
+-- It has the name for as long as its manager counts as alive, and for the ms that its id ends with if they are fewer.
 -- A dead entry leaves the queue; one that lives but does not hear is passed over, and keeps its place.
 -- If a command is denied: PUBLISH and PUBSUB count as heard, as nothing proves the contrary. ZREM: an owner that was
 -- told holds the name, and leaves the queue when it ends.
@@ -22,7 +23,7 @@ local function settle(name, channel, me, floor)
       at = at + 1 -- announced, it would still be heard at replicas and other nodes
     else
       -- Written before it is announced: the new holder enters at once.
-      grant(name, entry, '0', tonumber(known), '', floor, number)
+      grant(name, entry, '0', math.min(known, now + (string.match(entry, '~(%d+)$') or math.huge)), '', floor, number)
       local told = string.format('granted %s %s %s ', entry, name.fence, name.dirty) .. KEYS[name.at]
       if redis.pcall('PUBLISH', channel .. manager, told) ~= 0 or counted == '' then
         redis.call('ZREM', queue, entry)

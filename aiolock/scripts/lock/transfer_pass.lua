@@ -8,6 +8,8 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
   local queue, alive, manager = KEYS[2], KEYS[3], string.match(head, '^[^:]*')
   local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
   local known = string.match(redis.call('HGET', alive, manager) or '', '^(%d+)%+$')
+  local most = known and string.match(head, '~(%d+)$')
+  if most then known = string.format('%.0f', math.min(known, now + most)) end
   local left, ms, us = (known or 0) - now, math.max(60000, 20 * ARGV[9]), time[1] * 1000000 + time[2]
   local fence = math.max(ARGV[2], tonumber(ARGV[5]) < 2 ^ 53 and ARGV[5] or 0) + 1 -- no fence is greater
   local place = math.max(last + 1, us)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ..base import TwinReply
 from ..keys import DIRTY_MS
 from ..store import Store, WrongType
-from .name import Name, kept
+from .name import Name, kept, most
 
 
 def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
@@ -21,6 +21,8 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     waiters = store.zcard(name.queue)
     mine = name.live and name.holder == owner
     stated = False
+    if mine and not finished:
+        name.own(int(ttl), metadata, floor)
     if not finished and not mine:
         free = not name.live
         if liveness and (waiters or not free):
@@ -103,17 +105,16 @@ def nest(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
 
 
 def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    return [judged(renew_one, store, keys[i : i + 1], args[4 * i : 4 * i + 4]) for i in range(len(keys))]
+    return [judged(renew_one, store, keys[i : i + 1], args[3 * i : 3 * i + 3]) for i in range(len(keys))]
 
 
 def renew_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    owner, fence, ttl, metadata = args
+    owner, fence, ttl = args
     name = Name(store, keys)
     if name.holder != owner or name.fence != int(fence):
         return name.gone
     if ttl != "0":
-        name.depth, name.expires = max(1, name.depth), max(name.expires, name.now + int(ttl))
-        name.metadata = metadata or name.metadata
+        name.expires = max(name.expires, name.now + int(ttl))
         name.write()
     return name.pttl
 
@@ -138,7 +139,8 @@ def refresh_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinR
     if not name.live:
         name.vacate()
         if name.settle(channel, owner, "0") == owner:
-            name.grant(owner, 0, name.now + int(liveness), "", "0", store.zscore(name.queue, owner))
+            lasting = min(int(liveness), most(owner, int(liveness)))
+            name.grant(owner, 0, name.now + lasting, "", "0", store.zscore(name.queue, owner))
             store.zrem(name.queue, owner)
             return name.granted
     return name.queued(owner)

@@ -178,13 +178,9 @@ class MultiCalls:
         """Raise the depth of a hold in all names, and extend it."""
         return Call(self.name, NEST, self._keys[::3], (owner, fence, ttl_ms, depth))
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
-        """Extend a hold, with new metadata if you wish; never for what is only reserved."""
-        return Part(self._keys[::3], (owner, fence, ttl_ms, metadata, len(self.names)))
-
-    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
-        """Return the same as a request of its own."""
-        return self.renew_many((self.renewal(owner, fence, ttl_ms, metadata),))
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+        """Extend a hold; never what is only reserved."""
+        return Part(self._keys[::3], (owner, fence, ttl_ms, len(self.names)))
 
     def info(self) -> Call[list[Held | None]]:
         """Ask who holds which of the names."""

@@ -4,7 +4,8 @@
 --         managers, its number in queues (0: unknown); then the names
 -- returns 'granted <fence> <pttl> <abandoned>' | 'finished' | 'lost <deleted or taken_over>'
 --         | {'queued', number, rank, pttl, fence, metadata, name} | {'refused', pttl, fence, metadata, name}
--- An owner without any of the names queues for one; with some, it keeps them for `liveness` ms and queues for the rest.
+-- An owner without any of the names queues for one; with some, it keeps them for `liveness` ms, or its
+-- ttl if that is shorter, and queues for the rest.
 -- If a command is denied: what the owner has by then stays until it ends or that time is over.
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'finished' end
 local names, whole, some = read_all()
@@ -16,14 +17,16 @@ for _, name in ipairs(names) do
   if name.blocked and (not blocker or sooner(name, blocker, some)) then blocker = name end
 end
 if whole > 0 and not (same and whole == #names) then return 'lost ' .. gone end
-least = string.format('%.0f', least)
 for _, name in ipairs(names) do
-  if whole == 0 and not blocker then
-    take(name, '1', now + ttl, ARGV[4], least)
+  if whole > 0 then -- a copy
+    name.expires = math.max(name.expires, now + ttl)
+    write(name)
+  elseif not blocker then
+    take(name, '1', now + ttl, ARGV[4], string.format('%.0f', least))
   elseif liveness > 0 and name.blocked and (some or name == blocker) then
     join(name, owner, liveness, ARGV[6], number)
   elseif liveness > 0 and some and not name.blocked then
-    take(name, '0', now + liveness, '', least)
+    take(name, '0', now + math.min(liveness, ttl), '', string.format('%.0f', least))
   end
   if name.dirty == '1' then abandoned = '1' end
   pttl = math.min(pttl, name.expires - now)

@@ -67,9 +67,9 @@ class SpreadCalls(MultiCalls):
         parts = [group.nest(owner, fence, ttl_ms, depth) for group in self._groups]
         return JointCall(self.name, parts, join.nested)
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
-        """Extend a hold, with new metadata if you wish; every name whose fence is lower gets this one."""
-        return JointPart(group.renewal(owner, fence, ttl_ms, metadata) for group in self._groups)
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
+        """Extend a hold; every name whose fence is lower gets this one."""
+        return JointPart(group.renewal(owner, fence, ttl_ms) for group in self._groups)
 
     def info(self) -> Call[list[Held | None]]:
         """Ask who holds which of the names."""

@@ -14,7 +14,7 @@ local function take(name, depth, expires, metadata, floor)
     name.expires = math.max(name.expires, expires)
     write(name)
   else
-    expires, name.minted = name.mine and math.max(name.expires, expires) or expires, nil
+    name.minted = nil
     grant(name, owner, depth, expires, metadata, floor, depth == '0' and number or nil)
     redis.call('ZREM', queue, owner)
   end

@@ -92,10 +92,8 @@ class Request:
             part.keep(part.alive, kept(self.liveness))
             self.store.zadd(part.queue, part.before, part.holder)
             part.keep(part.queue, kept(self.liveness))
-        if part.mine:
-            expires = max(part.expires, expires)
         if part.mine and not depth:
-            part.expires = expires
+            part.expires = max(part.expires, expires)
             part.write()
             return
         part.last_fence = None
@@ -114,6 +112,9 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         return "finished"
     if request.whole:
         if request.whole == len(parts) and len({part.fence for part in parts}) == 1:
+            for part in parts:
+                part.expires = max(part.expires, part.now + request.ttl)
+                part.write()
             return request.granted()
         return "lost taken_over" if any(part.live and not part.mine for part in parts) else "lost deleted"
     request.read_all()
@@ -129,7 +130,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         if part.blocked and (some or part is blocker):
             request.join(part)
         elif some and not part.blocked:
-            request.take(part, 0, part.now + request.liveness, "")
+            request.take(part, 0, part.now + min(request.liveness, request.ttl), "")
     facts: list[TwinReply] = [blocker.pttl, str(blocker.fence), blocker.metadata, blocker.name]
     if not request.liveness:
         return ["refused", *facts]
@@ -191,8 +192,8 @@ def nest(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
 def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
     answers: list[TwinReply] = []
     at = 0
-    for hold in range(0, len(args), 5):
-        owner, fence, ttl, metadata, names = args[hold : hold + 5]
+    for hold in range(0, len(args), 4):
+        owner, fence, ttl, names = args[hold : hold + 4]
         pttl, gone, failed = [], None, None
         for key in keys[at : at + int(names)]:
             try:
@@ -205,7 +206,7 @@ def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
                 continue
             if ttl != "0":
                 name.fence = int(fence)
-                name.expires, name.metadata = max(name.expires, name.now + int(ttl)), metadata or name.metadata
+                name.expires = max(name.expires, name.now + int(ttl))
                 name.write()
             pttl.append(name.pttl)
         at += int(names)

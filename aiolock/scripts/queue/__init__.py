@@ -103,8 +103,9 @@ class QueueCalls:
         liveness_ms: int = 0,
         counted: bool = True,
         more: Sequence[str] = (),
+        number: int = JOIN,
     ) -> Call[AcquireOutcome]:
-        queue_number = JOIN if liveness_ms else DONT_QUEUE
+        queue_number = number if liveness_ms else DONT_QUEUE
         keys, args = self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
         return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
 
@@ -139,12 +140,8 @@ class QueueCalls:
         keys = (*self._keys.queue, self._keys.dead(owner), self._keys.dead(successor))
         return Call(self.name, TRANSFER, keys, args)
 
-    def renewal(self, owner: str, fence: int, ttl_ms: int, metadata: str = "") -> Part:
+    def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
         return Part(self._keys.queue, (owner, str(fence), ttl_ms, self._capacity, self.weight))
-
-    def confirmation(self, owner: str, fence: int, ttl_ms: int, metadata: str) -> Call[list[RenewOutcome]]:
-        """Return the same as a request of its own."""
-        return self.renew_many((self.renewal(owner, fence, ttl_ms, metadata),))
 
     def force_release(self) -> Call[Ended]:
         return Call(self.name, FORCE_RELEASE, self._keys.queue, (*self._channel, self._capacity))
