@@ -13,7 +13,6 @@ from aiolock.core.gate import Gate
 from aiolock.core.grant import Grant
 from aiolock.core.guard import Guard
 from aiolock.core.local_queue import LocalQueue
-from aiolock.core.policy import Policy
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.core.release import PendingRelease
 from aiolock.core.term import Term
@@ -141,17 +140,6 @@ def no_second_release(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingRelease, "_in_time", lambda self, now: False)
 
 
-def grant_beyond_ttl(patch: pytest.MonkeyPatch) -> None:
-    """As it was: a grant may last longer than the ttl of the hold that it becomes."""
-    init = Grant.__init__
-
-    def longer(self: Grant, outcome: Granted, sent_at: float, policy: Policy) -> None:
-        init(self, outcome, sent_at, policy)
-        self.deadline = sent_at + outcome.pttl / 1000 - policy.margin
-
-    patch.setattr(Grant, "__init__", longer)
-
-
 def _patch_twin(patch: pytest.MonkeyPatch, script: Script[Any], twin: Any) -> None:
     patch.setattr(script, "twin", twin)
 
@@ -161,15 +149,14 @@ MUTATIONS: dict[Mutation, int] = {
     release_without_owner: 5,
     loss_without_cancel: 10,
     undo_dropped: 0,
-    tombstone_dropped: 250,
+    tombstone_dropped: 200,
     deadline_from_arrival: 0,
-    renewal_creates: 175,
+    renewal_creates: 40,
     fence_repeated: 0,
     stale_grant_taken: 30,
     next_forgotten: 10,
     cancelled_waiter_stays: 0,
     unasked: 0,
     no_second_release: 0,
-    grant_beyond_ttl: 85,
 }
 """Each with a seed from which it is soon found."""
