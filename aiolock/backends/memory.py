@@ -14,7 +14,7 @@ from ..clock import Clock, SystemClock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.base import Call, Reply, TwinReply
 from ..scripts.store import Store, WrongType
-from .base import Abilities, Wake, resolve
+from .base import Abilities, Wake
 
 R = TypeVar("R")
 
@@ -83,17 +83,16 @@ class MemoryBackend:
         return self.unreachable
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        if self._loop is None:
-            closed = BackendError(call.name, "the manager was closed", transient=True)
-            loop.call_soon(lambda: finish(call, future, closed))
-        else:
-            self._answer(call, future)
+        future = call.future = asyncio.get_running_loop().create_future()
+        self.post(call)
         return future
 
     def post(self, call: Call[Any]) -> None:
-        self.run(call)
+        if self._loop is None:
+            closed = BackendError(call.name, "the manager was closed", transient=True)
+            asyncio.get_running_loop().call_soon(call.end, closed)
+        else:
+            self._answer(call)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         loop = self._running()
@@ -134,9 +133,8 @@ class MemoryBackend:
             return refusal
         return call.script.decode(_as_reply(reply))
 
-    def _answer(self, call: Call[R], future: asyncio.Future[R]) -> None:
-        result = self._execute(call)
-        self._running().call_soon(lambda: finish(call, future, result))
+    def _answer(self, call: Call[Any]) -> None:
+        self._running().call_soon(call.end, self._execute(call))
 
     def _deliver(self, channel: str, payload: str) -> None:
         wake = self._wakes.get(channel)
@@ -161,13 +159,6 @@ def call_in(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *a
     else:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(callback, *args)
-
-
-def finish(call: Call[R], future: asyncio.Future[R], result: R | BackendError) -> None:
-    """End a call: first its `settle`, then whoever awaits its future."""
-    if call.settle is not None:
-        call.settle(result)
-    resolve(future, result)
 
 
 def _as_reply(value: TwinReply) -> Reply:

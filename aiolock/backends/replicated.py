@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..clock import Clock
 from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
-from .base import Abilities, Backend, Wake, resolve
+from .base import Abilities, Backend, Wake
 from .releases import Releases
 from .spread import spread
 
@@ -68,7 +68,7 @@ class Lane:
         while self._waiting and (not self.under_way or self._waiting[0][0] is self._side):
             self._side, call = self._waiting.popleft()
             self.under_way.add(call)
-            self._side.run(call)
+            self._side.post(call)
 
     def _drop_withdrawn(self) -> None:
         # Otherwise the attempts that timed out behind a release in a long outage would pile up.
@@ -77,8 +77,7 @@ class Lane:
             self._waiting = deque(entry for entry in self._waiting if not entry[1].withdrawn)
         for call in gone:
             error = BackendError(call.name, f"a request about lock {call.name!r} was withdrawn", transient=True)
-            if call.settle is not None:
-                asyncio.get_running_loop().call_soon(call.settle, error)
+            asyncio.get_running_loop().call_soon(call.end, error)
 
 
 class ReplicatedBackend:
@@ -145,37 +144,43 @@ class ReplicatedBackend:
         return self._plain.away(key) or self._checked.away(key)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """See `Backend.run`; in order for each name, and at once unless a call about it is unsettled on the other
+        """See `Backend.run`."""
+        future = call.future = asyncio.get_running_loop().create_future()
+        self.post(call)
+        return future
+
+    def post(self, call: Call[Any]) -> None:
+        """See `Backend.post`; in order for each name, and at once unless a call about it is unsettled on the other
         side.
         """
         if call.parts:
-            return spread(call, self.post)
+            spread(call, self.post)
+            return
         side = self._plain if call.script.unacknowledged is None else self._checked
         if not call.name:
-            return side.run(call)
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            side.post(call)
+            return
         lane = self._lanes.get(call.name)
         if lane is None:
             lane = self._lanes[call.name] = Lane()
         told = call.settle
 
-        def settle(result: R | BackendError) -> None:
+        def settle(result: Any | BackendError) -> None:
             try:
                 lane.settle(call, lambda: tell(result))
             finally:
                 if lane.empty and self._lanes.get(call.name) is lane:
                     del self._lanes[call.name]
 
-        def tell(result: R | BackendError) -> None:
+        def tell(result: Any | BackendError) -> None:
+            if self._closing and call.writes > 0 and isinstance(result, BackendError):
+                call.unanswered()  # it may still run, even after its undo on the other side: that needs a tombstone
             try:
-                if self._closing and call.writes > 0 and isinstance(result, BackendError):
-                    call.unanswered()  # it may still run, even after its undo on the other side: that needs a tombstone
                 if told is not None:
                     told(result)
             finally:
                 if call.script.ends and self._server is not None:
                     self._releases.add(call, result, self._server())
-                resolve(future, result)
 
         def away(known: AiolockError) -> None:
             if own is not None:
@@ -186,11 +191,6 @@ class ReplicatedBackend:
         own, call.away = call.away, away
         call.settle = settle
         lane.put(side, call)
-        return future
-
-    def post(self, call: Call[Any]) -> None:
-        """See `Backend.post`."""
-        self.run(call)
 
     def _resumed(self, reconnected: Callable[[], None]) -> None:
         self._releases.repeat()

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from ..errors import BackendError
 from ..scripts.base import Call
 from ..scripts.joint import JointCall
-from .base import resolve
-
-R = TypeVar("R")
 
 
-def spread(call: Call[R], post: Callable[[Call[Any]], None]) -> asyncio.Future[R]:
+def spread(call: Call[Any], post: Callable[[Call[Any]], None]) -> None:
     """Write all parts of `call` now.
 
     Args:
         call: has `parts`.
         post: writes one of them.
-
-    Returns:
-        What `Backend.run` does; `call.settle` gets the result, too.
     """
-    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-    _Spread(cast(JointCall[R], call), future).write(post)
-    return future
+    _Spread(cast(JointCall[Any], call)).write(post)
 
 
 class _Spread:
     """A request whose parts are on their way."""
 
-    __slots__ = ("_call", "_future", "_over", "_results")
+    __slots__ = ("_call", "_over", "_results")
 
-    def __init__(self, call: JointCall[Any], future: asyncio.Future[Any]) -> None:
+    def __init__(self, call: JointCall[Any]) -> None:
         self._call = call
-        self._future = future
         self._results: list[Any] = [None] * len(call.parts)
         self._over = False
 
@@ -63,8 +53,4 @@ class _Spread:
         self._over = True
         # The earliest: what all of them promise together they promise from then on.
         call.sent_at = min((part.sent_at for part in call.parts if part.writes), default=0.0)
-        try:
-            if call.settle is not None:
-                call.settle(joined)
-        finally:
-            resolve(self._future, joined)
+        call.end(joined)

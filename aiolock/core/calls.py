@@ -87,7 +87,7 @@ class Calls(Protocol):
         metadata: str,
         liveness_ms: int = 0,
         counted: bool = True,
-        more: Sequence[str] = (),
+        more: Sequence[tuple[str, int]] = (),
         number: int = 0,
     ) -> Call[AcquireOutcome]:
         """Acquire it, wait for it in the server's queue, or learn who has it. What the queue has granted lasts for the
@@ -100,8 +100,8 @@ class Calls(Protocol):
             metadata: what others are told of the owner.
             liveness_ms: how long it counts as waiting without a refresh; 0: it does not wait.
             counted: its process hears messages: one that reaches no one proves that it is gone.
-            more: further owners, which are queued behind it.
-            number: its place in the queue, if the client keeps that; 0 for a new one.
+            more: further owners, which are queued behind it, each with the number that it had in the queue, or 0.
+            number: its own number there, or 0.
         """
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Any]:
@@ -125,6 +125,9 @@ class Calls(Protocol):
 
     def renewal(self, owner: str, fence: int, ttl_ms: int) -> Part:
         """Extend what the owner holds; 0 only reads it."""
+
+    def departure(self, manager: str) -> Call[bool] | None:
+        """Forget that a manager lives, if that is kept beside its waiters."""
 
 
 def joint(calls: Sequence[Calls]) -> Calls:

@@ -7,7 +7,7 @@ from .release import PendingRelease
 from .runtime import Runtime
 
 
-def decline(runtime: Runtime, owner: str, key: str, ttl_ms: int = 0, capacity: int = 1) -> None:
+def decline(runtime: Runtime, owner: str, key: str, capacity: int = 1) -> None:
     """Give a grant back, so that the next in line need not wait until it is over.
 
     After a failover the new master may have entries that left the queue while it did not hear of that; a request that
@@ -21,7 +21,6 @@ def decline(runtime: Runtime, owner: str, key: str, ttl_ms: int = 0, capacity: i
         runtime: the manager's.
         owner: who was granted, says a message; not one of the manager's entries.
         key: a key of the name.
-        ttl_ms: how long the grant lasts, if that is more than the `liveness`.
         capacity: what the name holds in all.
     """
     if owner in runtime.holds or owner in runtime.ending or owner.partition(":")[0] != runtime.binding.id:
@@ -32,4 +31,4 @@ def decline(runtime: Runtime, owner: str, key: str, ttl_ms: int = 0, capacity: i
         return
     # Not noted as ending: a multi lock's owner may be granted another of its names before this one's end is answered.
     calls = KINDS[kind].calls(runtime, name, 1, capacity)
-    PendingRelease(runtime, calls, owner, max(ttl_ms, runtime.limits.liveness_ms), 0, "declined", tainted=False)
+    PendingRelease(runtime, calls, owner, runtime.limits.liveness_ms, 0, "declined", tainted=False)

@@ -106,6 +106,9 @@ class Lifecycle:
             try:
                 for hold in list(runtime.holds.values()):
                     hold.listener.expel(hold)
+                departures = runtime.queue_entries.departures(runtime.binding.id)
+                for call in departures if runtime.backend.unreachable is None else ():
+                    runtime.backend.post(call)
                 await runtime.backend.aclose()
             finally:
                 self._connecting = None

@@ -48,7 +48,7 @@ class LocalQueue:
         liveness_ms: how long a request that queues says that this process is alive; 0 if the server has no queue.
         race: how the process asks if several servers decide; None if one does.
         replies: how often the server has answered.
-        stated_at: clock time of the last written request that said that this process waits.
+        stated_at, seen_at: clock time of the last request that said that it waits; whose answer said so of its first.
         turn: the rest of this process's turn; None if no other waited in it when it began.
         unsent: entries that go out together, with the next answer; None for none.
         taken: grants that are held or about to be, and transfers on their way.
@@ -63,6 +63,7 @@ class LocalQueue:
         "race",
         "replies",
         "runtime",
+        "seen_at",
         "stated_at",
         "taken",
         "turn",
@@ -75,7 +76,7 @@ class LocalQueue:
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
         self.replies: int = 0
-        self.stated_at: float = LONG_AGO
+        self.stated_at = self.seen_at = LONG_AGO
         self.unsent: list[QueueEntry] | None = None
         self.taken: int = 0
         self.waiters: dict[TaskWaiter, None] = {}  # they share the process's entry
@@ -104,8 +105,7 @@ class LocalQueue:
     @property
     def foremost(self) -> str:
         """The owner of this process's first entry in the server's queue; '' if it has none."""
-        first = self.first_queued()
-        return "" if first is None else first.owner
+        return next((entry.owner for entry in self.entries if entry.state is QUEUED), "")
 
     # Coming and going.
 
@@ -171,10 +171,9 @@ class LocalQueue:
     def close(self) -> None:
         """End all waits: the manager closes."""
         name = self.calls.name
+        text = f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task"
         for waiter in self._all():
-            waiter.fail(
-                NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
-            )
+            waiter.fail(NotAcquired(name, text))
 
     def refresh(self, waiter: TaskWaiter) -> None:
         """Ask the server for the entry that gets the waiter in: a message may have been missed."""
@@ -200,9 +199,12 @@ class LocalQueue:
         return entry.asked_at
 
     def ask(self, entry: QueueEntry) -> None:
-        """It is time for the entry to ask."""
+        """It is time for the entry to ask. What cost it its place may have cost the others theirs: they ask, too."""
         if self.race is not None:
             self.race.ask(entry)
+        elif self.calls.one_refresh and entry.asker.queues:
+            self.unsent = [one for one in self.entries if one.state in (IDLE, QUEUED) and one.asker.queues]
+            self.send()
         else:
             entry.ask()
 
@@ -305,9 +307,7 @@ class LocalQueue:
             self._turn_away(entry, refusal)
 
     def failed(self, entry: QueueEntry, error: BackendError) -> None:
-        """The server gave no verdict: those that still wait for a first answer get that error. Or it refuses: all do,
-        as it would refuse each of them.
-        """
+        """The server gave no verdict: those that wait for a first answer get that error. Or it refuses: all of them."""
         if self.runtime.binding.closing:
             return
         waiting = [entry.waiter] if entry.waiter is not None else list(self.waiters)
@@ -356,7 +356,7 @@ class LocalQueue:
             runtime.scheduler.forget(entry)
         if entry is self.common:
             self.common = None
-        elif self.unsent and entry in self.unsent:
+        if self.unsent and entry in self.unsent:
             self.unsent.remove(entry)
         if len(entries) == 1:
             entries.clear()  # frees the table, too

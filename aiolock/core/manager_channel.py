@@ -41,10 +41,10 @@ class ManagerChannel:
     def on_message(self, payload: str | BackendError | None) -> None:
         """Handle a message. None: something may have been missed. An error: no more will come.
 
-        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned> <key>`: the owner must ask, or for a name with
-        a capacity `admitted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity> <key>`; `refresh <owner>`:
-        one request could not let in all waiters, so this one must ask at once; `wanted <owner>`: another asks the
-        holder to finish.
+        `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned> <key>`, or for a name with a capacity
+        `admitted <owner> <serial> <fence> <ms from its last sign of life> <abandoned> <capacity> <key>`: the owner must
+        ask; `refresh <owner>`: one request could not let in all waiters, so this one must ask at once; `wanted
+        <owner>`: another asks the holder to finish.
         """
         runtime = self._runtime
         words = payload.split(" ", 4) if isinstance(payload, str) else []
@@ -86,10 +86,10 @@ class ManagerChannel:
     def _admitted(self, owner: str, fence: str, rest: list[str]) -> None:
         runtime = self._runtime
         entry = runtime.queue_entries.get(owner)
-        match [whole(one) for one in (fence, *rest[:1], *rest[2:3])]:
-            case [int(known), int(ttl_ms), int(capacity)] if len(rest) == 4:
+        match [whole(one) for one in (fence, *rest[2:3])]:
+            case [int(known), int(capacity)] if len(rest) == 4:
                 if entry is None:
-                    decline(runtime, owner, rest[3], ttl_ms, capacity)
+                    decline(runtime, owner, rest[3], capacity)
                 else:
                     entry.told(known)
             case _:

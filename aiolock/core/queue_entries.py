@@ -5,6 +5,12 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from ..scripts.base import Call
+from .calls import Calls
+
+REMEMBERED = 1000
+"""In this many queues a manager that closes does not leave a trace; others sweep up the rest."""
+
 
 class WaitingEntry(Protocol):
     """An entry that asks for a name or waits for it, as messages see it."""
@@ -30,10 +36,11 @@ class QueueEntries(dict[str, WaitingEntry]):
         wanted: owners whose hold another has asked for before it was here.
     """
 
-    __slots__ = ("_refresh_at", "wanted")
+    __slots__ = ("_refresh_at", "_stood", "wanted")
 
     def __init__(self) -> None:
         self._refresh_at = -math.inf
+        self._stood: dict[tuple[str, str], Calls] = {}
         self.wanted: set[str] = set()
 
     def want(self, owner: str) -> None:
@@ -46,6 +53,19 @@ class QueueEntries(dict[str, WaitingEntry]):
         if not earliest <= self._refresh_at <= latest:
             self._refresh_at = latest
         return self._refresh_at
+
+    def stands(self, calls: Calls) -> None:
+        """A server has put one into the queue of this name, and remembers that the manager lives."""
+        name = calls.kind, calls.name
+        self._stood.pop(name, None)
+        self._stood[name] = calls
+        if len(self._stood) > REMEMBERED:
+            del self._stood[next(iter(self._stood))]
+
+    def departures(self, manager: str) -> list[Call[bool]]:
+        """Return what makes servers forget the manager, which closes."""
+        stood, self._stood = self._stood, {}
+        return [call for calls in stood.values() if (call := calls.departure(manager)) is not None]
 
     def verify(self) -> None:
         """Ask about each, in the order of their turns: something may have been missed."""

@@ -29,6 +29,7 @@ class Queue(Protocol):
     runtime: Runtime
     replies: int
     stated_at: float
+    seen_at: float
     liveness_ms: int
     unsent: list[QueueEntry] | None
 
@@ -153,10 +154,8 @@ class QueueEntry:
         return self.wait is not None and self.wait.queued_before
 
     def rename(self, owner: str) -> None:
-        """Its id can get nothing any more: continue with another, that no server knows."""
+        """Its id can get nothing any more: continue with another, that no server knows; its number stays its own."""
         self.owner, self.tainted, self.state = owner, False, IDLE
-        if self.wait is not None:
-            self.wait.queue_number = 0
 
     # Asking.
 
@@ -164,14 +163,13 @@ class QueueEntry:
         """Ask for the name; if it is held, the answer says that the entry was queued."""
         queue, runtime = self.queue, self.queue.runtime
         asker = self.asker = queue.taker(self)
-        more = [entry.owner for entry in self.more] if self.more else ()
-        ttl_ms, floor, counted = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
-        liveness_ms = asker.liveness_ms
+        more = [(entry.owner, entry.queue_number) for entry in self.more] if self.more else ()
+        ttl_ms, liveness_ms = asker.policy.ttl_ms, asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
             self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -1
-        facts = self.owner, ttl_ms, floor, asker.metadata, liveness_ms, counted, more
-        self.request(asker.calls.acquire(*facts, number=self.queue_number))
+        facts = self.owner, ttl_ms, runtime.fences.floor, asker.metadata, liveness_ms, runtime.waiting.told, more
+        self.request(asker.calls.acquire(*facts, self.queue_number))
 
     def request(self, call: Call[Any]) -> None:
         """Write a request that may grant or queue the owner."""
@@ -204,17 +202,14 @@ class QueueEntry:
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
         queue, call, more = self.queue, self._call, self.more
         assert call is not None
-        self._call = None
+        self._call, self.more = None, ()
         if not isinstance(outcome, BackendError):
             queue.replies += 1
         elif self.state is ENDED and more:  # it was not written again: the others' places are in doubt
-            self.more = ()
             self._leave_asking_to(more)
             return
-        if more:
-            self.more = ()
-            for rank, entry in enumerate(more, 1):
-                entry.behind(outcome, call.sent_at, rank)
+        for rank, entry in enumerate(more, 1):
+            entry.behind(outcome, call.sent_at, rank)
         self.take(outcome, call.sent_at)
         if queue.unsent:
             queue.send()
@@ -223,11 +218,12 @@ class QueueEntry:
         """The answer to a request that queued this entry, too, this many places behind its own."""
         if self.state not in ASKED:
             return
+        number = self.queue_number
         match outcome:
             case Queued():
-                outcome = outcome._replace(rank=outcome.rank + rank)
+                outcome = outcome._replace(queue_number=number or outcome.queue_number + rank, rank=outcome.rank + rank)
             case Granted():
-                outcome = Queued(rank=rank, pttl=outcome.pttl, fence=outcome.fence, holder=self.asker.metadata)
+                outcome = Queued(0, number, rank, outcome.fence, self.asker.metadata, outcome.pttl)
             case Finished():
                 self.ask()
                 return
@@ -260,12 +256,18 @@ class QueueEntry:
 
     def queued(self, outcome: Queued | Passed, sent_at: float) -> None:
         """The server said so, in its answer to what was written at `sent_at`."""
+        if self.asker.calls.one_refresh and self.queue_number not in (0, outcome.queue_number):
+            self.queue.renew_owner(self)  # the server had lost its place, and put it at the end
+            return
         self.state = QUEUED
         self.waits().queued(outcome, sent_at)
+        self.queue.runtime.queue_entries.stands(self.asker.calls)
         if isinstance(outcome, Queued):
             self.queue.runtime.fences.heard(outcome.fence)
         if self._states:
             self.queue.stated_at = sent_at
+        if self is self.queue.first_queued():
+            self.queue.seen_at = sent_at
         self._states = True  # as all later requests do
         if outcome.pttl == 0:
             self.verify()  # more come and go than one request may let in or end
@@ -293,7 +295,8 @@ class QueueEntry:
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
         if self.state is QUEUED:
-            self.queue.schedule_refresh(self, self.queue.runtime.clock.now())
+            first = self.queue.first_queued() if self.asker.calls.one_refresh else self
+            self.queue.schedule_refresh(first or self, self.queue.runtime.clock.now())
 
     def schedule(self) -> None:
         """Say in time that it still waits."""
@@ -302,8 +305,9 @@ class QueueEntry:
         pause = min(runtime.limits.liveness / 3, self.asker.policy.ttl / 3, runtime.limits.recheck)
         pause = runtime.waiting.pause(pause, wait.attempts)
         pause = min(pause, wait.backoff) if wait.failures else pause
-        # With the manager's other entries, in one request.
-        due = min(runtime.queue_entries.next_refresh(now + pause / 2, now + pause), wait.free_at)
+        # With the manager's other entries; and however fast the first follow each other, as only they learn of a loss.
+        since = max(self.queue.seen_at, now - pause) if self.asker.calls.one_refresh and not wait.failures else now
+        due = min(runtime.queue_entries.next_refresh(since + pause / 2, since + pause), wait.free_at)
         self.queue.schedule_refresh(self, due)
 
     # As the scheduler sees it.
@@ -350,7 +354,7 @@ class QueueEntry:
 
     def end(self) -> None:
         """Give up: undo whatever the server has granted or queued, or will."""
-        state, call, runtime = self.state, self._call, self.queue.runtime
+        state, call, runtime, ttl_ms = self.state, self._call, self.queue.runtime, self.asker.policy.ttl_ms
         if state is ENDED:
             return
         idle, self.state = state is IDLE, ENDED
@@ -364,9 +368,7 @@ class QueueEntry:
         if idle and not self.tainted:  # no server has anything of it
             return
         runtime.ending.add(self.owner)
-        self._release = PendingRelease(
-            runtime, self.begun, self.owner, self.asker.policy.ttl_ms, 0, self.undoing, self.tainted
-        )
+        self._release = PendingRelease(runtime, self.begun, self.owner, ttl_ms, 0, self.undoing, self.tainted)
 
     def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
         """No answer will come that these entries wait for, or those that are unsent."""

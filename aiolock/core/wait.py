@@ -24,7 +24,7 @@ class Wait:
         failure: why an attempt after that got no verdict.
         attempts: how often it was refused, queued or refreshed, or got no verdict; also the answer that granted it.
         failures: how often in a row it got no verdict.
-        queue_number: its number in the queue, if the client keeps it; 0 for a new one.
+        queue_number: its number in the queue, also after the server has forgotten it; 0 if it is unknown.
         free_at: clock time at which the name may be free, as far as the server has told.
         sent_at: clock time at which the request was written that was last answered "queued"; -inf before that.
     """
@@ -55,11 +55,10 @@ class Wait:
         self.failure = None
         self.attempts += 1
         self.failures = 0
-        self.sent_at = sent_at
+        self.sent_at, self.queue_number = sent_at, outcome.queue_number
         rank = 1
         if isinstance(outcome, Queued):
             self.refusal, rank = outcome, outcome.rank
-            self.queue_number = outcome.queue_number
         # A request written then takes as long to reach the server as the one that learnt this.
         pause = outcome.pttl / 1000 + 0.001 + STAGGER * (rank - 1)
         self.free_at = sent_at + pause if outcome.pttl > 0 and rank < 10 else math.inf

@@ -32,7 +32,6 @@ class ConditionWaiter:
     """
 
     queue_number: int = 0
-    ttl_ms: int = 0
 
     def __init__(self, runtime: Runtime, calls: ConditionCalls) -> None:
         loop = asyncio.get_running_loop()

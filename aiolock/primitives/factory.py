@@ -118,8 +118,8 @@ class LockFactory:
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
-            permits: how many, from 1. The first use of the name decides; a manager with another number logs a WARNING,
-                and `set_permits()` changes it.
+            permits: how many, from 1. While others hold it or wait for it, their number counts, and a manager with
+                another one logs a WARNING; `set_permits()` changes it for all.
             options: as for `lock()`.
 
         Errors: as for `lock()`. No I/O.

@@ -36,9 +36,7 @@ class Queueing(Primitive):
             if not outcome.left:
                 return held
 
-    async def _standing(self, uses: bool = False) -> Standing:
-        """Return the state of the name. A request that `uses` the name fixes its capacity, as long as a clean release
-        does.
-        """
+    async def _standing(self) -> Standing:
+        """Return the state of the name."""
         first = self._gate().queue.foremost
-        return await self._runtime.ask(self._calls.info(first, self._policy.ttl_ms if uses else None), "looking at")
+        return await self._runtime.ask(self._calls.info(first), "looking at")

@@ -30,7 +30,9 @@ class SemaphoreInfo:
     """A view of a semaphore, as the server saw it.
 
     Attributes:
-        permits: how many there are in all.
+        permits: how many there are in all, which counts for everybody: what those who hold or wait go by; if nobody
+            does, `declared`; or what `set_permits()` said.
+        declared: the number that this semaphore was made with.
         available: how many are free.
         used: how many are taken; for a while more than there are, if `set_permits()` lowered their number.
         holders: how many leases exist.
@@ -39,6 +41,7 @@ class SemaphoreInfo:
     """
 
     permits: int
+    declared: int
     available: int
     used: int
     holders: int
@@ -56,7 +59,7 @@ class Semaphore(Queueing):
     Args:
         runtime: the manager's.
         name: what is limited.
-        permits: how many, unless the server already knows another number.
+        permits: how many, unless others hold it or wait for it with another number, or `set_permits()` gave it one.
         policy: how they are held.
     """
 
@@ -133,19 +136,17 @@ class Semaphore(Queueing):
         return (await self.info()).used
 
     async def info(self) -> SemaphoreInfo:
-        """Return how many permits there are, are free and taken, and how many wait.
-
-        Looking is a use of the name: the first use fixes the number of permits.
+        """Return how many permits there are, are free and taken, and how many wait; and which number of permits counts.
 
         Raises:
             BackendError: Redis is unreachable or refuses.
 
-        Cancellation: the number may still be fixed. Cost: one round trip.
+        Cancellation: nothing was changed. Cost: one round trip.
         """
-        seen = await self._standing(uses=True)
+        seen = await self._standing()
         self._agree(seen.capacity)
         free = max(0, seen.capacity - seen.used)
-        return SemaphoreInfo(seen.capacity, free, seen.used, seen.holders, seen.waiters, seen.rank)
+        return SemaphoreInfo(seen.capacity, self._permits, free, seen.used, seen.holders, seen.waiters, seen.rank)
 
     async def set_permits(self, permits: int) -> None:
         """Change how many permits there are, for every manager; wakes the waiters that now fit.
@@ -170,8 +171,8 @@ class Semaphore(Queueing):
         if permits != self._permits and not self._warned:
             self._warned = True
             logger.warning(
-                "semaphore %r has %d permits, not the %d it was made with here: the first use decides; "
-                "change it with set_permits()",
+                "semaphore %r has %d permits, not the %d it was made with here, until nobody holds it or waits for it; "
+                "change it for all with set_permits()",
                 self.name,
                 permits,
                 self._permits,

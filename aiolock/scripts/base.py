@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
@@ -118,6 +119,27 @@ def _read(package: str, part: str) -> str:
     family, _, name = part.rpartition("/")
     files = resources.files(f"{__package__}.{family}" if family else package)
     return files.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Combiner(Generic[R]):
+    """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together.
+
+    Args:
+        script: answers them all.
+        head: ARGV before those of the parts.
+    """
+
+    script: Script[list[R]]
+    head: tuple[Arg, ...] = ()
+
+    def __call__(self, parts: Iterable[Part]) -> Call[list[R]]:
+        keys: list[str] = []
+        args: list[Arg] = list(self.head)
+        for part in parts:
+            keys += part.keys
+            args += part.args
+        return Call("", self.script, keys, args)
 
 
 class PartRefused(Exception):

@@ -60,8 +60,11 @@ class Queued(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """Another owner of the queue was granted the lock, for `pttl` ms; the intended successor is in the queue."""
+    """Another owner of the queue was granted the lock, for `pttl` ms; the intended successor is in the queue, with this
+    number.
+    """
 
+    queue_number: int
     pttl: int
 
 

@@ -123,7 +123,7 @@ class Store:
     def zrank(self, key: str, member: str) -> int:
         """Return the rank from 0; -1 if it is not there."""
         scores = self._typed(key, Scores)
-        return scores.between(scores[member], scores[member])[0] if member in scores else -1
+        return bisect_left(scores.ranked, (scores[member], member)) if member in scores else -1
 
     def zcard(self, key: str) -> int:
         return len(self._typed(key, Scores).ranked)

@@ -235,7 +235,7 @@ class LockManager:
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
-            permits: how many, from 1. The first use of the name decides; a manager with another number logs a WARNING.
+            permits: how many, from 1. While others hold it or wait for it, theirs counts, and this logs a WARNING.
             options: as for `lock()`.
 
         Errors: as for `lock()`. No I/O.

@@ -92,9 +92,7 @@ class Semaphore(Primitive):
         return self._portal.call(self.name, self._core.used)
 
     def info(self) -> SemaphoreInfo:
-        """Return how many permits there are, are free and taken, and how many wait.
-
-        Looking is a use of the name: the first use fixes the number of permits.
+        """Return how many permits there are, are free and taken, and how many wait; and which number of permits counts.
 
         Raises:
             BackendError: Redis is unreachable or refuses.

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from ..backends.memory import MemoryBackend as PlainMemoryBackend
-from ..backends.memory import finish
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..primitives.rw_lock import FULL
 from ..scripts.base import Call
@@ -67,7 +66,7 @@ class MemoryBackend(PlainMemoryBackend):
         self._keys = Keys(namespace)
         self._faults: deque[Lost] = deque()
         self._away = self._silent = False
-        self._backlog: list[tuple[Call[Any], asyncio.Future[Any]]] = []
+        self._backlog: list[Call[Any]] = []
         self._reconnected: Callable[[], None] | None = None
 
     async def open(
@@ -78,8 +77,8 @@ class MemoryBackend(PlainMemoryBackend):
 
     async def aclose(self) -> None:
         backlog, self._backlog = self._backlog, []
-        for call, future in backlog:
-            finish(call, future, BackendError(call.name, "the manager was closed", transient=True))
+        for call in backlog:
+            call.end(BackendError(call.name, "the manager was closed", transient=True))
         await super().aclose()
 
     @property
@@ -89,17 +88,16 @@ class MemoryBackend(PlainMemoryBackend):
             return BackendError("", "the server is away, in MemoryBackend.outage()", transient=True)
         return None
 
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
+    def post(self, call: Call[Any]) -> None:
         reconnecting = bool(self._backlog)
         if self._loop is None or not (self._away or self._faults or reconnecting):
-            return super().run(call)
-        future: asyncio.Future[R] = self._running().create_future()
-        self._backlog.append((call, future))
+            super().post(call)
+            return
+        self._backlog.append(call)
         if self._away:
             self._running().call_soon(self._tell_away, call)
         elif not reconnecting:
             self._lose_connection(self._faults.popleft())
-        return future
 
     # What happens to locks.
 
@@ -194,7 +192,7 @@ class MemoryBackend(PlainMemoryBackend):
         self._faults.append(lost)
 
     def _lose_connection(self, lost: Lost) -> None:
-        ((call, future),) = self._backlog
+        (call,) = self._backlog
         if lost == "reply":
             self._execute(call)
         else:
@@ -202,10 +200,10 @@ class MemoryBackend(PlainMemoryBackend):
             call.sent_at = self.clock.now()
         self._backlog = []
         if call.unanswered():
-            self._backlog.insert(0, (call, future))
+            self._backlog.insert(0, call)
         else:
             error = BackendError(call.name, f"the connection died before {call.name!r} was answered", transient=True)
-            finish(call, future, error)
+            call.end(error)
         self._running().call_soon(self._reconnect)
 
     def _tell_away(self, call: Call[Any]) -> None:
@@ -216,9 +214,9 @@ class MemoryBackend(PlainMemoryBackend):
         if self._away or self._loop is None:
             return
         backlog, self._backlog = self._backlog, []
-        for call, future in backlog:
+        for call in backlog:
             if not call.withdrawn:
-                self._answer(call, future)
+                self._answer(call)
         if self._reconnected is not None:
             self._reconnected()
         for wake in list(self._wakes.values()):

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiolock import BackendError, Lock, LockLost, LockManager
-from aiolock.core.entry_state import QUEUED
 
 from ..support import acl
-from ..support.redis_cli import CommandStats
 from .places import RedisPlace, keys_of, renew_now, renewed, until
 
 NAME = "order:42"
@@ -232,31 +230,6 @@ async def test_subscribing_is_denied_later(
         async with asyncio.timeout(ENOUGH):
             assert await waiter
     assert len(_polling(caplog)) == 1
-
-
-async def test_what_a_grant_for_the_whole_ttl_needs(deny: Deny, place: RedisPlace, commandstats: CommandStats) -> None:
-    """The server cannot count listeners, so the grant is provisional, and renewed at once. Kept by turn.lua,
-    QueueEntry.told: `provisional`.
-    """
-    async with (
-        deny("-pubsub|numsub", ttl=30.0) as locks,
-        LockManager(place.url, ttl=30.0, liveness=6.0, recheck=60.0) as others,
-    ):
-
-        async def enter() -> None:
-            async with others.semaphore(NAME, 1) as entered:
-                await until(lambda: entered.remaining() > 20.0)
-                assert (await commandstats.sent())["evalsha"] == 2  # the release, and the renewal
-
-        lease = await locks.semaphore(NAME, 1).acquire()
-        await renewed(lease)
-        await lease.release()
-        lease = await locks.semaphore(NAME, 1).acquire()  # the server knows every script now
-        waiting = asyncio.create_task(enter())
-        await until(lambda: any(entry.state is QUEUED for entry in others._runtime.queue_entries.values()))
-        await commandstats.reset()
-        await lease.release()
-        await waiting
 
 
 async def test_what_renewal_needs_spoils_only_that_key(deny: Deny, place: RedisPlace) -> None:

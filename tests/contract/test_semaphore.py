@@ -292,12 +292,18 @@ async def test_each_lease_is_lost_by_itself(here: Semaphore, there: Semaphore, p
 
 
 async def test_info(here: Semaphore, there: Semaphore) -> None:
-    assert await here.info() == SemaphoreInfo(permits=3, available=3, used=0, holders=0, waiters=0, position=None)
+    assert await here.info() == SemaphoreInfo(
+        permits=3, declared=3, available=3, used=0, holders=0, waiters=0, position=None
+    )
     async with here.acquire(2), there:
         waiter = asyncio.create_task(there.acquire())
         await queued(there)
-        assert await there.info() == SemaphoreInfo(permits=3, available=0, used=3, holders=2, waiters=1, position=1)
-        assert await here.info() == SemaphoreInfo(permits=3, available=0, used=3, holders=2, waiters=1, position=None)
+        assert await there.info() == SemaphoreInfo(
+            permits=3, declared=3, available=0, used=3, holders=2, waiters=1, position=1
+        )
+        assert await here.info() == SemaphoreInfo(
+            permits=3, declared=3, available=0, used=3, holders=2, waiters=1, position=None
+        )
     await (await waiter).release()
 
 

@@ -164,7 +164,7 @@ def test_every_test_tool_is_described() -> None:
     """Broken by a method of the memory backend for tests that testing.md does not show."""
     words = set(re.findall(r"\w+", TEXTS[ROOT / "docs/how-to/testing.md"]))
     own = {name for name in vars(aiolock.testing.MemoryBackend) if not name.startswith("_")}
-    assert own - {"open", "aclose", "run", "unreachable"} <= words
+    assert own - {"open", "aclose", "post", "unreachable"} <= words
     assert {"advance", "jump", "now"} <= words
 
 

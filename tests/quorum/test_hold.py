@@ -152,7 +152,7 @@ async def test_a_release_that_never_succeeds_is_given_up_with_the_ttl(
     with away(links[1]):
         await lease.release()
         await trio.clock.advance(TTL + 1)
-        assert all(call.withdrawn for call, _ in links[1]._backlog)
+        assert all(call.withdrawn for call in links[1]._backlog)
     assert links[1].calls[-1] != "release"
 
 

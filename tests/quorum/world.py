@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from aiolock import BackendError, LockManager
-from aiolock.backends.memory import finish
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import NameKeys
 from aiolock.scripts.lock import LockCalls
@@ -47,7 +45,7 @@ class Link(MemoryBackend):
         self.run_id = f"{id(store):x}"
         self.sent: list[tuple[str, str]] = []  # scripts in the order of writing, and their first argument: the owner
         self.hangs_on: Callable[[Call[Any]], bool] = lambda call: False
-        self._stuck: list[tuple[Call[Any], asyncio.Future[Any]]] = []
+        self._stuck: list[Call[Any]] = []
 
     async def open(
         self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
@@ -56,15 +54,14 @@ class Link(MemoryBackend):
             raise BackendError("", "Redis cannot be reached: it is down", transient=True)
         await super().open(timeout=timeout, reconnected=reconnected, needed=needed)
 
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
+    def post(self, call: Call[Any]) -> None:
         self.sent.append((call.script.name, str(call.args[0]) if call.args else ""))
         if not (self._stuck or self.hangs_on(call)):
-            return super().run(call)
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            super().post(call)
+            return
         call.writes += 1
         call.sent_at = self.clock.now()
-        self._stuck.append((call, future))
-        return future
+        self._stuck.append(call)
 
     def hang(self, script: str = "") -> None:
         """Execute nothing from the next call (of that script) on."""
@@ -74,9 +71,9 @@ class Link(MemoryBackend):
         """Execute and answer in order what was written."""
         self.hangs_on = lambda call: False
         stuck, self._stuck = self._stuck, []
-        for call, future in stuck:
+        for call in stuck:
             sent_at, writes = call.sent_at, call.writes
-            self._answer(call, future)
+            self._answer(call)
             call.sent_at, call.writes = sent_at, writes
 
     def die(self, *, executed: bool) -> None:
@@ -84,13 +81,13 @@ class Link(MemoryBackend):
         self.hangs_on = lambda call: False
         stuck, self._stuck = self._stuck, []
         if executed:
-            for call, _ in stuck:
+            for call in stuck:
                 self._execute(call)
-        for call, future in stuck:
+        for call in stuck:
             if call.unanswered():
-                self._answer(call, future)
+                self._answer(call)
             else:
-                finish(call, future, BackendError(call.name, "the connection died", transient=True))
+                call.end(BackendError(call.name, "the connection died", transient=True))
 
 
 class Trio:

@@ -48,7 +48,7 @@ class TestFree:
     def test_the_fence_is_above_all_that_are_known_and_believable(
         self, floor: int, least: int, more: tuple[str, ...], side: Side
     ) -> None:
-        granted = side.run(NAME.acquire("m:1", TTL, floor, "", LIVENESS, True, more))
+        granted = side.run(NAME.acquire("m:1", TTL, floor, "", LIVENESS, True, [(one, 0) for one in more]))
         side.delete(NAME.queue)
         assert isinstance(granted, Granted)
         assert least <= granted.fence <= max(least, HIGH)
@@ -63,7 +63,7 @@ class TestFree:
         assert refused.holder == about
 
     def test_others_of_the_process_queue_behind_it(self, side: Side) -> None:
-        call = NAME.acquire("m:f1", TTL, HIGH, "", LIVENESS, True, ("m:f2", "m:f3"))
+        call = NAME.acquire("m:f1", TTL, HIGH, "", LIVENESS, True, [("m:f2", 0), ("m:f3", 0)])
         assert side.run(call) == Granted(FENCE, TTL, abandoned=False)
         assert waiters(side, NAME) == ["m:f2", "m:f3"]
         assert int(side.hash(NAME.alive)["m"].removesuffix("+")) > state(side, NAME).expires - TTL + LIVENESS - 1000
@@ -185,7 +185,7 @@ class TestHeld:
         enter(side, NAME, "n:1")
         for owner in ("m:f1", "m:f3"):
             side.run(NAME.release(owner, TTL, 0, "undone", True))
-        call = NAME.acquire("m:f1", TTL, 0, "", LIVENESS, False, ("m:f2", "m:f3", "m:f4"))
+        call = NAME.acquire("m:f1", TTL, 0, "", LIVENESS, False, [(f"m:f{n}", 0) for n in (2, 3, 4)])
         assert side.run(call) == Finished()
         assert waiters(side, NAME) == ["m:f2", "m:f4"]
         assert not side.hash(NAME.alive)["m"].endswith("+")
@@ -194,7 +194,7 @@ class TestHeld:
     def test_a_holder_does_not_queue(self, side: Side) -> None:
         """A late copy: of those that came together, the second was granted in the meantime."""
         side.run(NAME.acquire("m:f2", TTL, HIGH, ""))
-        side.run(NAME.acquire("m:f1", TTL, 0, "", LIVENESS, True, ("m:f2", "m:f3")))
+        side.run(NAME.acquire("m:f1", TTL, 0, "", LIVENESS, True, [("m:f2", 0), ("m:f3", 0)]))
         assert waiters(side, NAME) == ["m:f1", "m:f3"]
 
     def test_a_recent_sign_of_life_is_not_repeated(self, side: Side) -> None:
@@ -326,7 +326,7 @@ class TestAbandoned:
         """Guards `depth` in what an expiry means: the next holder is told what that one was told."""
         side.run(HELD)
         change(side, NAME, depth=0, dirty=told, expires=1)
-        granted = side.run(NAME.acquire("m:2", TTL, 0, "", LIVENESS, True, ("m:3",) if queue else ()))
+        granted = side.run(NAME.acquire("m:2", TTL, 0, "", LIVENESS, True, [("m:3", 0)] if queue else ()))
         assert granted == Granted(FENCE + 1, TTL, abandoned=told == "1")
 
     def test_the_next_is_told_of_a_holder_that_vanished(self, side: Side) -> None:

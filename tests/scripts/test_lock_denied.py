@@ -69,12 +69,15 @@ SITUATIONS = {
     "acquire again": Situation((), False, NAME.acquire("m:1", TTL, 0, "", LIVENESS), Granted),
     "acquire settled": Situation(("n:1",), True, ASK, Queued),
     "acquire past the dead": Situation(("dead:1",), True, ASK, Granted),
-    "acquire together": Situation(("n:1",), False, NAME.acquire("o:1", TTL, 0, "", LIVENESS, True, ("o:2",)), Queued),
+    "acquire together": Situation(
+        ("n:1",), False, NAME.acquire("o:1", TTL, 0, "", LIVENESS, True, [("o:2", 0)]), Queued
+    ),
     "acquire buried": Situation((), False, NAME.acquire("buried:1", TTL, 0, ""), Finished),
     "release": Situation((), False, NAME.release("m:1", TTL, 0, "clean", False), Released),
     "release to others": Situation(("n:1",), False, NAME.release("m:1", TTL, 0, "clean", False), Released),
     "release to the deaf": Situation(("deaf:1",), False, NAME.release("m:1", TTL, 0, "dirty", True, "a"), Released),
     "release nested": Situation((), False, NAME.release("m:1", TTL, 1, "clean", False), Kept),
+    "depart": Situation(("n:1",), False, NAME.departure("n"), bool),
     "leave": Situation(("n:1",), False, NAME.release("n:1", TTL, 0, "undone", True), Missing, LATER),
     "transfer": Situation(
         ("n:1",), False, NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", False, 1, True, False), Granted

@@ -21,7 +21,7 @@ from tests.support.lock_calls import (
     state,
     waiters,
 )
-from tests.support.scripting import Side
+from tests.support.scripting import LuaSide, Side
 
 NAME = Lock()
 OTHER = Lock("other")
@@ -63,6 +63,36 @@ class TestHeldByAnother:
         side.hset(NAME.alive, {**gone, "alive": "9999999999999"})
         refresh(side, "n:1")
         assert side.hash(NAME.alive).keys() == {"n", "alive"}
+
+    def test_an_acquire_forgets_them_too(self, side: Side) -> None:
+        """Guards `sweep` in join: under short waits no one refreshes."""
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.hset(NAME.alive, {f"gone{number}": "1+" for number in range(MANY_MANAGERS)})
+        assert isinstance(side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS)), Queued)
+        assert side.hash(NAME.alive).keys() == {"n", "o"}
+
+    def test_a_closing_manager_is_forgotten(self, side: Side) -> None:
+        """Guards depart."""
+        side.run(HELD)
+        enter(side, NAME, "n:1", "o:1")
+        for _ in range(2):
+            assert side.run(NAME.departure("n"))
+            assert side.hash(NAME.alive).keys() == {"o"}
+
+    def test_of_many_a_script_forgets_some(self, lua: LuaSide) -> None:
+        """Guards HSCAN: 100,000 at once would block the server for most of a second."""
+        lua.run(HELD)
+        enter(lua, NAME, "n:1")
+        lua.hset(NAME.alive, {f"gone{number}": "1+" for number in range(5_000)})
+        refresh(lua, "n:1")
+        assert 4_000 < len(lua.hash(NAME.alive)) < 5_001
+        for _ in range(5_000):
+            refresh(lua, "n:1")
+            if len(lua.hash(NAME.alive)) <= MANY_MANAGERS + 1:
+                break
+        assert "n" in lua.hash(NAME.alive)
+        assert len(lua.hash(NAME.alive)) <= MANY_MANAGERS + 1
 
 
 class TestItsOwn:

@@ -261,6 +261,19 @@ def test_an_older_one_takes_what_a_younger_one_reserved(side: Side) -> None:
     assert queued(ask(side, BC, "o:+1")).queue_number == younger
 
 
+@pytest.mark.parametrize(("one", "other"), [("m:+1", "o:+1"), ("o:+1", "m:+1")])
+def test_of_two_with_one_number_one_gives_way(side: Side, one: str, other: str) -> None:
+    """On a clock with coarse steps two may come in one. Kept by read.lua: `name.holder > owner`."""
+    side.listen(KEYS.manager("m"), KEYS.manager("o"))
+    for owner, name, multi in ((one, A, AB), (other, B, BC)):
+        hold(side, name, "n:2")
+        queued(ask(side, multi, owner, HIGH))
+        leave(side, name, "n:2")
+    assert holders(side, [A, B]) == [one, other]
+    granted = [owner for owner in (one, other) if isinstance(ask(side, AB, owner, HIGH), Granted)]
+    assert granted == ["m:+1"]
+
+
 def test_its_number_is_known_in_its_queues(side: Side) -> None:
     """Kept by read.lua: `or name.stands`."""
     hold(side, A)

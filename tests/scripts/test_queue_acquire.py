@@ -380,3 +380,20 @@ class TestBatch:
         side.set(fair.hash, "a string")
         with pytest.raises(Failure, match="WRONGTYPE"):
             side.run(fair.request("m:1", TTL, 0, ""))
+
+
+def test_what_nobody_holds_or_waits_for_has_the_capacity_of_who_comes(side: Side) -> None:
+    """Guards `fit`: also if the last holder expired, and the last waiter died."""
+    few, many = Queue(SEMAPHORE, want=2), Queue(SEMAPHORE, want=2, capacity=8)
+    side.run(few.request("m:1", TTL, 0, ""))
+    enter(side, few, ["n:2"])
+    assert side.run(many.info()).capacity == 3
+    crash(side, few, "m:1")
+    forget(side, few, "n:2")
+    granted = side.run(many.request("o:1", TTL, 0, ""))
+    assert isinstance(granted, Granted)
+    assert granted.capacity == 8
+    side.run(many.release("o:1", TTL, 0, "clean", False))
+    assert [side.run(name.info()).capacity for name in (few, many)] == [3, 8]
+    side.run(few.set_capacity(5))
+    assert [side.run(name.info()).capacity for name in (few, many)] == [5, 5]

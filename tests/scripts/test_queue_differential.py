@@ -259,7 +259,7 @@ def same_hold(before: Standing, after: Standing, owner: str) -> bool:
 
 def old_queue_number(call: Call[Any], owner: str) -> int:
     """The number with which a forgotten waiter comes back in this request."""
-    parts = [call.args[at : at + 11] for at in range(2, len(call.args), 11)] if call.script.name == "acquire" else []
+    parts = [call.args[at : at + 11] for at in range(1, len(call.args), 11)] if call.script.name == "acquire" else []
     return min((int(part[8]) for part in parts if part[0] == owner and int(part[8]) > 0), default=0)
 
 

@@ -23,12 +23,14 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 
 def draw(seed: int | str) -> Plan:
-    """Return the plan of a seed; one in eight is about hand-offs, and one in eight about blocked loops."""
+    """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, and one in sixteen
+    about a queue that is lost.
+    """
     plan, dice = _draw(seed), Random(f"hand-offs {seed}")
     chance = dice.random()
     if chance < 1 / 4:
         return _handing_on(plan, dice) if chance < 1 / 8 else _blocking(plan, dice)
-    return plan
+    return _losing_the_queue(plan, dice) if chance > 15 / 16 else plan
 
 
 def _blocking(plan: Plan, dice: Random) -> Plan:
@@ -50,6 +52,20 @@ def _blocking(plan: Plan, dice: Random) -> Plan:
         faults.append(Fault(dice.choice(kinds), at, -1, seconds, dice.randrange(6)))
     ttl, liveness = dice.choice((3.0, 6.0)), dice.choice((0.5, 1.0))
     return replace(plan, workers=workers, faults=tuple(faults), ttl=ttl, margin=None, liveness=liveness)
+
+
+def _losing_the_queue(plan: Plan, dice: Random) -> Plan:
+    """Tasks of several processes wait for one fair lock, and come again; nothing else goes wrong."""
+    workers = tuple(
+        Worker(
+            at % 2,
+            round(dice.random() * 0.2, 4),
+            (Step("fair", seconds=dice.choice((0.1, 0.3))),) * dice.choice((2, 4)),
+        )
+        for at in range(dice.choice((6, 10, 16)))
+    )
+    lost = Fault("lose_queue", round(0.3 + dice.random(), 4))
+    return replace(plan, processes=2, workers=workers, faults=(lost,), ttl=3.0, latency=0.001, spikes=0.0, kill=True)
 
 
 def _handing_on(plan: Plan, dice: Random) -> Plan:

@@ -97,6 +97,14 @@ class Faults:
         self._scene.orphans.forgets()
         self._scene.server.store.flush()
 
+    def _lose_queue(self, fault: Fault, process: Process) -> None:
+        """The server evicts the queues of locks."""
+        self._scene.model.queue_lost()
+        store = self._scene.server.store
+        for key in sorted(store.keys()):
+            if key.endswith(":queue"):
+                store.delete(key)
+
     def _forget_scripts(self, fault: Fault, process: Process) -> None:
         self._scene.server.forget_scripts()
 

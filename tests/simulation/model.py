@@ -104,6 +104,7 @@ class Model:
         self.inside: list[Stay] = []
         self.entries = 0
         self.troubled_until = 0.0
+        self._unordered_until = 0.0
         self._highest: dict[tuple[str, str], int] = {}
         self._free_since: dict[str, float] = {}
 
@@ -158,6 +159,12 @@ class Model:
     def trouble(self, seconds: float = 0.0) -> None:
         """Something went wrong, and goes on for so long."""
         self.troubled_until = max(self.troubled_until, self.world.now + seconds)
+
+    def queue_lost(self) -> None:
+        """The server has lost its queues: each waiter says within a beat that it still waits."""
+        plan = self.plan
+        beat = min(plan.liveness / 3, plan.recheck, *plan.ttls) * 1.5
+        self._unordered_until = self.world.now + beat + 24 * plan.latency + 0.1
 
     # What must be true.
 
@@ -265,7 +272,7 @@ class Model:
         if new.kind == "lock":
             for name in new.names:
                 self._free_since.pop(name, None)
-        if not plan.calm or new.kind != "lock":
+        if not plan.orderly or new.kind != "lock" or self.world.now < self._unordered_until:
             return
         grace = 12 * plan.latency + 0.05
         bound = plan.processes * (plan.handoff_limit + 2) + len(plan.workers)

@@ -13,6 +13,7 @@ from aiolock.core.gate import Gate
 from aiolock.core.grant import Grant
 from aiolock.core.guard import Guard
 from aiolock.core.local_queue import LocalQueue
+from aiolock.core.queue_entries import QueueEntries
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.core.release import PendingRelease
 from aiolock.core.term import Term
@@ -140,6 +141,21 @@ def no_second_release(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingRelease, "_in_time", lambda self, now: False)
 
 
+def places_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """As it was: after a lost queue only the first waiter of a process asks for its place."""
+    patch.setattr(LocalQueue, "ask", lambda self, entry: entry.ask())
+
+
+def numbers_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """As it was: after a lost queue each waiter asks for a place at the end."""
+    patch.setattr(QueueEntry, "queue_number", property(lambda self: 0))
+
+
+def closed_managers_stay(patch: pytest.MonkeyPatch) -> None:
+    """As it was: servers remember a manager after it has closed."""
+    patch.setattr(QueueEntries, "departures", lambda self, manager: [])
+
+
 def _patch_twin(patch: pytest.MonkeyPatch, script: Script[Any], twin: Any) -> None:
     patch.setattr(script, "twin", twin)
 
@@ -158,5 +174,8 @@ MUTATIONS: dict[Mutation, int] = {
     cancelled_waiter_stays: 0,
     unasked: 0,
     no_second_release: 0,
+    places_forgotten: 0,
+    numbers_forgotten: 0,
+    closed_managers_stay: 0,
 }
 """Each with a seed from which it is soon found."""

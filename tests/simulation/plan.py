@@ -110,14 +110,26 @@ class Plan:
         """Nothing goes wrong, no byte is slow, and no loop is blocked: then the order is checked, too. A line is
         slow if a script that is sent for the first time could hold up a renewal until the deadline.
         """
+        return not self.faults and self.orderly
+
+    @property
+    def orderly(self) -> bool:
+        """The same, except that the server may lose a queue: those who waited are before all newcomers again, once they
+        have said that they still wait.
+        """
         blocks = any(step.how == "block" for worker in self.workers for step in worker.steps)
-        ttls = [self.ttl, *(step.ttl for worker in self.workers for step in worker.steps if step.ttl)]
-        return not (self.faults or self.spikes or blocks or min(ttls) < SLOW * self.latency)
+        faults = any(fault.what != "lose_queue" for fault in self.faults)
+        return not (faults or self.spikes or blocks or min(self.ttls) < SLOW * self.latency)
+
+    @property
+    def ttls(self) -> list[float]:
+        """All ttls."""
+        return [self.ttl, *(step.ttl for worker in self.workers for step in worker.steps if step.ttl)]
 
     @property
     def longest(self) -> float:
         """The longest ttl."""
-        return max([self.ttl, *(step.ttl or 0.0 for worker in self.workers for step in worker.steps)])
+        return max(self.ttls)
 
     def __str__(self) -> str:
         """As Python, without what is as usual."""

@@ -172,6 +172,10 @@ class Scene:
             world.fail(f"keys that never expire: {endless}")
         if self.plan.calm and not self._unclear() and not locks.nothing_held(store):
             world.fail(f"still held or awaited: {locks.held_names(store)} {locks.all_waiting(store)}")
+        if self.plan.orderly and not self._unclear():
+            alive = {key: list(store.hgetall(key)) for key in sorted(store.keys()) if key.endswith(":alive")}
+            if alive:
+                world.fail(f"managers that have closed are still known: {alive}")
         late = [connection.late_until for process in self.processes for connection in process.connections]
         settled = max(world.now, self.server.busy_until, *(process.held_up for process in self.processes), *late)
         world.run(settled + self.plan.longest + self.plan.liveness + 3.0, lambda: False)

@@ -63,7 +63,7 @@ class Queue(QueueCalls):
     ) -> Call[AcquireOutcome]:
         """An acquire with everything that the script knows; the core uses only a part of it at a time."""
         keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, queue_number)
-        return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
+        return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 
 
 class Standing(NamedTuple):

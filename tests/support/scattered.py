@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from aiolock.backends.base import Abilities, Wake
-from aiolock.backends.memory import MemoryBackend, finish
+from aiolock.backends.memory import MemoryBackend
 from aiolock.backends.spread import spread
 from aiolock.clock import Clock
 from aiolock.errors import AiolockError, BackendError
@@ -63,21 +63,23 @@ class Scattered:
             await node.open(timeout=timeout, reconnected=reconnected, needed=needed)
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
+        future = call.future = asyncio.get_running_loop().create_future()
+        self.post(call)
+        return future
+
+    def post(self, call: Call[Any]) -> None:
         if call.parts:
-            return spread(call, self.post)
+            spread(call, self.post)
+            return
         slots = {self.slot(key) for key in call.keys}
         assert len(slots) == 1, f"CROSSSLOT {call}: {call.keys}"
         (slot,) = slots
         self.ran.append(f"{call.script.name} {chr(slot)}")
         self.before(call)
         if self.refuse == self.ran[-1]:
-            future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_soon(finish, call, future, BackendError(call.name, "TRYAGAIN", True))
-            return future
-        return self.nodes[slot % len(self.nodes)].run(call)
-
-    def post(self, call: Call[Any]) -> None:
-        self.run(call)
+            asyncio.get_running_loop().call_soon(call.end, BackendError(call.name, "TRYAGAIN", True))
+        else:
+            self.nodes[slot % len(self.nodes)].post(call)
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         return cast("asyncio.Future[None]", asyncio.gather(*(node.subscribe(channel, wake) for node in self.nodes)))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
-from aiolock.backends.memory import finish
 from aiolock.core.losses import EXPLAINED
 from aiolock.core.manager_channel import ManagerChannel
 from aiolock.core.queue_entry import QueueEntry
@@ -30,24 +29,22 @@ class Lagging(MemoryBackend):
 
     lag = 0.0
 
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
+    def post(self, call: Call[Any]) -> None:
         if not self.lag or self._away:
-            return super().run(call)
-        loop = self._running()
-        future: asyncio.Future[R] = loop.create_future()
+            super().post(call)
+            return
         sent = self.clock.now()
         call.writes += 1
 
         def execute() -> None:
             result = self._execute(call)
             call.sent_at, call.writes = sent, call.writes - 1
-            self.clock.call_at(self.clock.now() + self.lag, lambda: self._bring(call, future, result))
+            self.clock.call_at(self.clock.now() + self.lag, lambda: self._bring(call, result))
 
         self.clock.call_at(sent + self.lag, execute)
-        return future
 
-    def _bring(self, call: Call[R], future: asyncio.Future[R], result: R | BackendError) -> None:
-        finish(call, future, result)
+    def _bring(self, call: Call[R], result: R | BackendError) -> None:
+        call.end(result)
 
 
 async def test_renewed_at_a_third_of_the_ttl(locks: LockManager, backend: MemoryBackend) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from redis.crc import key_slot
 
@@ -9,7 +12,7 @@ from aiolock import ConfigurationError, LockManager
 from aiolock.scripts.keys import MAX_NAME_BYTES, Keys, check_name
 from aiolock.testing import MemoryBackend
 
-from .world import lock_keys
+from .world import lock_keys, settle
 
 NAMES = [
     "order:42",
@@ -101,3 +104,30 @@ async def test_namespaces_are_apart(backend: MemoryBackend, locks: LockManager) 
     ):
         assert sorted(lock_keys(backend)) == ["aiolock:lock:{a}", "other:lock:{a}"]
         assert lease.depth == 1
+
+
+@pytest.mark.parametrize("namespace", ["a*b", "*", "a%sb", "a.b"])
+@pytest.mark.parametrize("kind", ["lock", "fair", "write", "semaphore", "multi"])
+async def test_a_namespace_may_have_any_sign(backend: MemoryBackend, namespace: str, kind: str) -> None:
+    """A waiter in another process is told of its turn: no refresh has to find out. Kept by Keys.managers."""
+    async with (
+        LockManager(backend, namespace=namespace) as here,
+        LockManager(MemoryBackend(backend), namespace=namespace) as there,
+    ):
+        lease = await primitive(here, kind).acquire()
+        waiter = asyncio.create_task(primitive(there, kind).acquire())
+        await settle(backend)
+        await lease.release()
+        await settle(backend)  # the clock stands still
+        assert waiter.done()
+        await (await waiter).release()
+
+
+def primitive(manager: LockManager, kind: str) -> Any:
+    return {
+        "lock": lambda: manager.lock("a"),
+        "fair": lambda: manager.fair_lock("a"),
+        "write": lambda: manager.rw_lock("a").write,
+        "semaphore": lambda: manager.semaphore("a", 1),
+        "multi": lambda: manager.multi_lock("a", "b"),
+    }[kind]()

@@ -13,11 +13,11 @@ from typing import Any
 import anyio
 import pytest
 
-from aiolock import BackendError, ConfigurationError, LockLost, LockManager
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager
 from aiolock.core import lifecycle
 from aiolock.testing import MemoryBackend
 
-from .world import SlowBackend, lock_keys, runtime_of, turns
+from .world import SlowBackend, lock_keys, runtime_of, settle, turns
 
 
 async def enter(manager: LockManager) -> LockManager:
@@ -519,3 +519,23 @@ def test_a_loop_that_ends_before_there_is_a_server() -> None:
 
     backend.times = 0
     asyncio.run(again())
+
+
+async def test_a_closed_manager_leaves_no_trace_in_queues(backend: MemoryBackend) -> None:
+    """Whether it still waited or not; others are still known. Kept by Lifecycle.close: `departures`."""
+    alive = "aiolock:lock:{a}:alive"
+    async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
+        lease = await locks.lock("a").acquire()
+        waiting = asyncio.create_task(peer.lock("a").acquire())
+        await settle(backend)
+        for names in (("a",), ("a", "b")):
+            async with LockManager(MemoryBackend(backend)) as short:
+                attempt = asyncio.ensure_future(short.multi_lock(*names).acquire(timeout=0.5))
+                await backend.clock.advance(0.6)
+                with pytest.raises(AcquireTimeout):
+                    await attempt
+                assert len(backend.store.hgetall(alive)) == 2
+            assert list(backend.store.hgetall(alive)) == [runtime_of(peer).binding.id]
+        await lease.release()
+        await (await waiting).release()
+    assert backend.store.hgetall(alive) == {}

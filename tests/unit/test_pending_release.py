@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from aiolock import BackendError, LockManager
-from aiolock.backends.memory import finish
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import held_names
 
 from .world import settle, step_wall
-
-R = TypeVar("R")
 
 
 class Middlebox(MemoryBackend):
@@ -27,24 +24,23 @@ class Middlebox(MemoryBackend):
         self.resets: list[float] = []
         self.requests: list[tuple[int, int]] = []
 
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
+    def post(self, call: Call[Any]) -> None:
         if call.script.name != "release":
-            return super().run(call)
-        future: asyncio.Future[R] = self._running().create_future()
-        self._reset(call, future)
-        return future
+            super().post(call)
+        else:
+            self._reset(call)
 
-    def _reset(self, call: Call[Any], future: asyncio.Future[Any]) -> None:
+    def _reset(self, call: Call[Any]) -> None:
         self.resets.append(self.clock.now())
         self.requests.append((len(call.keys), len(call.args)))
         call.writes += 1
-        self._running().call_soon(self._lost, call, future)
+        self._running().call_soon(self._lost, call)
 
-    def _lost(self, call: Call[Any], future: asyncio.Future[Any]) -> None:
+    def _lost(self, call: Call[Any]) -> None:
         if call.unanswered():
-            self._reset(call, future)
+            self._reset(call)
         else:
-            finish(call, future, BackendError(call.name, "the connection died", transient=True))
+            call.end(BackendError(call.name, "the connection died", transient=True))
 
 
 class Stuck(MemoryBackend):
@@ -53,30 +49,29 @@ class Stuck(MemoryBackend):
     def __init__(self) -> None:
         super().__init__()
         self.stuck = False
-        self._held_up: list[tuple[Call[Any], asyncio.Future[Any], Call[Any]]] = []
+        self._held_up: list[tuple[Call[Any], Call[Any]]] = []
 
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
+    def post(self, call: Call[Any]) -> None:
         if not self.stuck:
-            return super().run(call)
-        future: asyncio.Future[R] = self._running().create_future()
+            super().post(call)
+            return
         call.writes += 1
         call.sent_at = self.clock.now()
-        self._held_up.append((call, future, Call(call.name, call.script, call.keys, call.args)))
-        return future
+        self._held_up.append((call, Call(call.name, call.script, call.keys, call.args)))
 
     def die(self, late: str, *, after: bool) -> None:
         """The connection dies, and the next one is there at once. Of what was held up, the script `late` still runs,
         before or after what is written again.
         """
         held_up, self._held_up, self.stuck = self._held_up, [], False
-        arriving = [copy for _, _, copy in held_up if copy.script.name == late]
+        arriving = [copy for _, copy in held_up if copy.script.name == late]
         if not after:
             self._arrive(arriving)
-        for call, future, _ in held_up:
+        for call, _ in held_up:
             if call.unanswered():
-                self._answer(call, future)
+                self._answer(call)
             else:
-                finish(call, future, BackendError(call.name, "the connection died", transient=True))
+                call.end(BackendError(call.name, "the connection died", transient=True))
         if after:
             self._arrive(arriving)
 

@@ -45,8 +45,7 @@ class Overtaking(SlowBackend):
         MemoryBackend._deliver(self, channel, payload)
 
     def post(self, call: Call[Any]) -> None:
-        settle_call = call.settle
-        assert settle_call is not None
+        settle_call = call.settle or (lambda outcome: None)
 
         def settled(outcome: Any) -> None:
             self.answered = True
@@ -452,11 +451,11 @@ async def test_a_fixed_lease_gets_its_ttl_once(
 # What goes wrong.
 
 
-async def test_a_stalled_waiter_is_passed_over_and_queues_anew(
+async def test_a_stalled_waiter_is_passed_over_and_comes_back(
     locks: LockManager, peer: LockManager, backend: Deaf, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """H6: passed over within the liveness, without a pause for those behind it; alive again, it asks for another
-    place.
+    """H6: passed over within the liveness, without a pause for those behind it; alive again, it has its place. Kept by
+    QueueEntry.rename: its number.
     """
     lease = await peer.fair_lock("a").acquire()
     (stalled,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
@@ -469,13 +468,67 @@ async def test_a_stalled_waiter_is_passed_over_and_queues_anew(
         assert not any(owner.startswith(runtime_of(locks).binding.id) for owner in queue_numbers(backend))
     await settle(backend)
     assert [owner.partition(":")[0] for owner in queue_numbers(backend)] == [
-        runtime_of(peer).binding.id,
         runtime_of(locks).binding.id,
+        runtime_of(peer).binding.id,
     ]
-    for holder in (*behind, stalled):
+    for holder in (behind[0], stalled, behind[1]):
         await settle(backend)
         assert holder.entered.done()
         await holder.end()
+
+
+async def test_after_a_lost_queue_every_waiter_has_its_place_again(
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
+) -> None:
+    """One refresh is enough for all of a process, so its answer is about one: all must ask. Kept by LocalQueue.ask."""
+    lease = await peer.fair_lock("a").acquire()
+    mine = await queue_up(crew, locks.fair_lock("a"), 6, backend)
+    theirs = await queue_up(crew, peer.fair_lock("a"), 2, backend)
+    before = list(queue_numbers(backend).values())
+    backend.store.delete("aiolock:lock:{a}:queue")
+    await backend.clock.advance(0.01)
+    late = await queue_up(crew, peer.fair_lock("a"), 2, backend)
+    backend.calls.clear()
+    await backend.clock.advance(2 * BEAT)
+    assert list(queue_numbers(backend).values())[:8] == before
+    assert backend.calls.count("acquire") == 1  # for all six
+    await lease.release()
+    await settle(backend)
+    for count, holder in enumerate((*mine, *theirs, *late)):
+        assert inside([*mine, *theirs, *late]).count(True) == count + 1
+        await holder.end()
+        await settle(backend)
+
+
+async def test_more_than_a_script_sees_that_do_not_hear(peer: LockManager, backend: Deaf, crew: Crew) -> None:
+    """They neither lock out those behind them nor make them spin; their process has its places again when it is back.
+
+    Kept by crowd.lua, and settle.lua: `disperse`.
+    """
+    there = MemoryBackend(backend)
+    async with LockManager(there, liveness=60.0, recheck=60.0) as away:
+        lease = await peer.fair_lock("a").acquire()
+        many = [Holder(crew, away.fair_lock("a")) for _ in range(1200)]
+        await settle(backend)
+        assert len(queue_numbers(backend)) == 1200
+        (behind,) = await queue_up(crew, peer.fair_lock("a"), 1, backend)
+        before = list(queue_numbers(backend).values())
+        channel = runtime_of(away).keys.manager(runtime_of(away).binding.id)
+        numsub = backend.store.numsub
+        backend.store.numsub = lambda to: 0 if to == channel else numsub(to)  # type: ignore[method-assign]
+        backend.calls.clear()
+        await lease.release()
+        await settle(backend)
+        assert behind.entered.done()  # the clock stands still
+        backend.store.numsub = numsub  # type: ignore[method-assign]
+        there._wakes[channel](None)  # subscribed again
+        await settle(backend)
+        assert list(queue_numbers(backend).values()) == before[:-1]
+        await behind.end()
+        await settle(backend)
+        for holder in many:
+            holder.task.cancel()
+        await settle(backend)
 
 
 async def test_a_process_that_was_not_reached_keeps_its_place(

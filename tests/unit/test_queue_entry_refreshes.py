@@ -180,3 +180,25 @@ async def test_who_is_refused_for_longer_than_it_counts_as_alive_is_told(
     assert len(set(map(id, told))) == 5
     backend.refusal = None
     await lease.release()
+
+
+async def test_a_frozen_first_in_line_costs_its_liveness(
+    peer: LockManager, backend: Deaf, crew: Crew, make: Callable[..., Any]
+) -> None:
+    """It was told, and does not act: its grant is not for its ttl. Kept by settle.lua: `tonumber(known)`, and turn.lua:
+    `alive - NOW`.
+    """
+    frozen = Deaf(backend)
+    async with LockManager(frozen) as stopped:
+        lease = await make(peer).acquire()
+        (first,) = await queue_up(crew, make(stopped), 1, backend)
+        (behind,) = await queue_up(crew, make(peer), 1, backend)
+        with frozen.outage():
+            frozen.deaf = True
+            await lease.release()
+            await backend.clock.advance(LIVENESS + BEAT)
+            assert inside([first, behind]) == [False, True]
+            frozen.deaf = False
+        await behind.end()
+        await settle(backend)
+        await first.end()

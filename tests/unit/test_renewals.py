@@ -154,7 +154,7 @@ async def test_renewal_does_not_wait_for_answers(locks: LockManager, backend: Me
     second = await locks.lock("second").acquire()
     with backend.outage():
         await backend.clock.advance(11)
-        waiting = [call.script.name for call, _ in backend._backlog]
+        waiting = [call.script.name for call in backend._backlog]
     assert waiting == ["renew", "renew"]
     await settle(backend)
     assert not first.lost

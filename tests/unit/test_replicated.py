@@ -49,8 +49,10 @@ class Side:
         return None
 
     def run(self, call: Call[Any]) -> asyncio.Future[Any]:
+        raise NotImplementedError
+
+    def post(self, call: Call[Any]) -> None:
         self.log.append(call)
-        return asyncio.get_running_loop().create_future()
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         raise NotImplementedError
@@ -85,8 +87,7 @@ class Both:
 
 
 def answer(call: Call[Any], result: object) -> None:
-    assert call.settle is not None
-    call.settle(result)
+    call.end(result)
 
 
 @pytest.fixture
@@ -146,8 +147,7 @@ async def test_a_callback_that_raises_stops_no_other(both: Both) -> None:
     first.settle = fail
     granted = both.backend.run(first)
     undo, _ = both.release()
-    with pytest.raises(ValueError, match="a bug"):
-        answer(first, GRANTED)
+    answer(first, GRANTED)
     assert await granted == GRANTED
     assert both.written == [first, undo]
     answer(undo, RELEASED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,8 @@ def add(results: Sequence[Any]) -> int | BackendError | None:
 async def test_the_last_answer_makes_the_result() -> None:
     """Which counts from the earliest write. Kept by _Spread._join: `min`."""
     call, written = Sum(), []
-    future = spread(call, written.append)
+    future = call.future = asyncio.get_running_loop().create_future()
+    spread(call, written.append)
     assert written == list(call.parts)
     for at, sent_at in ((1, 5.0), (0, 7.0), (2, 6.0)):
         assert not future.done()
@@ -51,7 +53,8 @@ async def test_the_last_answer_makes_the_result() -> None:
 async def test_it_is_settled_once(first: int | BackendError) -> None:
     """Kept by _Spread._settle: `_over`."""
     call = Sum()
-    future = spread(call, lambda part: None)
+    future = call.future = asyncio.get_running_loop().create_future()
+    spread(call, lambda part: None)
     call.answer(1, first)
     assert call.told == [first]
     call.answer(0, 1)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
+from aiolock import LockManager
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.store import Store, WrongType
 
 
@@ -121,3 +126,14 @@ def test_flush_keeps_subscriptions(store: Store) -> None:
     assert store.keys() == []
     store.publish("c", "x")
     assert heard == ["x"]
+
+
+async def test_a_call_ends_for_its_caller_also_if_its_callback_fails(
+    locks: LockManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a server. Kept by MemoryBackend._answer: `call.end`."""
+    call = LockCalls(Keys("aiolock"), "a", 3_000).info()
+    call.settle = lambda outcome: cast(None, 1 / 0)
+    seen = await locks._runtime.backend.run(call)
+    assert seen.holders == 0
+    assert [record.getMessage() for record in caplog.records] == ["the callback of a finished request failed"]

@@ -12,7 +12,6 @@ import pytest
 
 from aiolock import BackendError, Lease, LockLost, LockManager, LossReason
 from aiolock.backends.base import Wake
-from aiolock.backends.memory import finish
 from aiolock.core.runtime import Runtime
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
@@ -59,13 +58,13 @@ class SlowBackend(MemoryBackend):
             await asyncio.sleep(0)
         await super().open(timeout=timeout, reconnected=reconnected, needed=needed)
 
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
+    def post(self, call: Call[Any]) -> None:
         if self._loop is None or self._away or self._faults or self._backlog:
-            return super().run(call)
-        flight = _Flight(call, self._running().create_future())
+            super().post(call)
+            return
+        flight = _Flight(call)
         self._flights.append(flight)
         self._running().call_soon(self._step, flight, -1)
-        return flight.future
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         confirmed: asyncio.Future[None] = self._running().create_future()
@@ -97,7 +96,7 @@ class SlowBackend(MemoryBackend):
                 self._fly(flight)
             left, self._flights = self._flights, []
             for flight in left:
-                finish(flight.call, flight.future, BackendError(flight.call.name, "the manager was closed", True))
+                flight.call.end(BackendError(flight.call.name, "the manager was closed", True))
             await super().aclose()
 
     def die(self, lost: Literal["request", "reply"]) -> None:
@@ -108,11 +107,11 @@ class SlowBackend(MemoryBackend):
                 self._fly(flight)
         for flight in left:
             if not flight.call.writes or flight.call.unanswered():
-                again = _Flight(flight.call, flight.future)
+                again = _Flight(flight.call)
                 self._flights.append(again)
                 self._running().call_soon(self._step, again, -1)
             else:
-                finish(flight.call, flight.future, BackendError(flight.call.name, "the connection died", True))
+                flight.call.end(BackendError(flight.call.name, "the connection died", True))
         self._reconnect()
 
     def _step(self, flight: _Flight, turn: int) -> None:
@@ -129,7 +128,7 @@ class SlowBackend(MemoryBackend):
         elif turn == 2 * self.turns:
             self._flights.remove(flight)
             assert flight.result is not None
-            finish(flight.call, flight.future, flight.result[0])
+            flight.call.end(flight.result[0])
             return
         self._running().call_soon(self._step, flight, turn + 1)
 
@@ -145,9 +144,8 @@ class SlowBackend(MemoryBackend):
 class _Flight:
     """A call on its way; `result` once it was executed."""
 
-    def __init__(self, call: Call[Any], future: asyncio.Future[Any]) -> None:
+    def __init__(self, call: Call[Any]) -> None:
         self.call = call
-        self.future = future
         self.result: tuple[Any] | None = None
 
 

@@ -131,8 +131,6 @@ class ClusterBackend:
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
-        if call.parts:
-            return spread(call, self.post)
         future = call.future = asyncio.get_running_loop().create_future()
         self.post(call)
         return future

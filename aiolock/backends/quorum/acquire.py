@@ -51,7 +51,7 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         args = ReleaseArgs(self._args.owner, grace, self._args.managers, "undone", 0, grace)
         end = Call(request.name, RELEASE, keys, args, lambda: self.members.clock.now() < self._began + grace / 1000)
         end.settle = _ignore
-        request.node.run(end)
+        request.node.post(end)
         return False
 
     def on_answer(self, request: MemberRequest[AcquireOutcome]) -> None:
@@ -108,7 +108,7 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         expiry = request.sent_at + grant.pttl / 1000
         call.unanswered = lambda: self.members.clock.now() < expiry
         call.settle = partial(self._heard_confirmed, request)
-        request.node.run(call)
+        request.node.post(call)
 
     def _heard_confirmed(self, request: MemberRequest[AcquireOutcome], result: Confirmation) -> None:
         self._confirmed[request] = result

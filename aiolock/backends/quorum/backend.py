@@ -13,7 +13,6 @@ from ...log import Log
 from ...scripts.base import Call
 from ...scripts.lock import ACQUIRE, RELEASE
 from ..base import Abilities, Backend, Wake
-from ..memory import finish
 from ..worker import Worker
 from .acquire import QuorumAcquire
 from .majority import RULES
@@ -104,16 +103,19 @@ class QuorumBackend:
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """See `Backend.run`."""
-        if not self._open:
-            return self._fail(call, "the connection to the quorum is closed: use locks inside `async with manager:`")
-        request = self._request(call)
-        if request is None:
-            return self._fail(call, f"a quorum does not offer {call.script.name}: use a manager of one server")
-        return request.send()
+        future = call.future = asyncio.get_running_loop().create_future()
+        self.post(call)
+        return future
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
-        self.run(call)
+        request = self._request(call) if self._open else None
+        if not self._open:
+            _fail(call, "the connection to the quorum is closed: use locks inside `async with manager:`")
+        elif request is None:
+            _fail(call, f"a quorum does not offer {call.script.name}: use a manager of one server")
+        else:
+            request.send()
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """See `Backend.subscribe`: done once a majority has confirmed. Messages come after a short random pause."""
@@ -213,11 +215,9 @@ class QuorumBackend:
         error.__cause__ = failures[0]
         return error
 
-    def _fail(self, call: Call[R], why: str) -> asyncio.Future[R]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        loop.call_soon(finish, call, future, BackendError(call.name, why))
-        return future
+
+def _fail(call: Call[Any], why: str) -> None:
+    asyncio.get_running_loop().call_soon(call.end, BackendError(call.name, why))
 
 
 def _nothing(_: None) -> None:

@@ -92,14 +92,13 @@ class Node:
         run_id: str = getattr(self.backend, "run_id", "")
         return run_id
 
-    def run(self, call: Call[Any]) -> None:
+    def post(self, call: Call[Any]) -> None:
         """Write `call` there; it fails at once until the node has been connected."""
         if self.ready:
-            self.backend.run(call)
+            self.backend.post(call)
             return
-        assert call.settle is not None
         failure = BackendError(call.name, str(self.failure or "it is not connected yet"), transient=True)
-        asyncio.get_running_loop().call_soon(call.settle, failure)
+        asyncio.get_running_loop().call_soon(call.end, failure)
 
     async def aclose(self) -> None:
         """Close, if it is open."""

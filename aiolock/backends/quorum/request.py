@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from functools import partial
 from typing import Generic, TypeVar
@@ -10,7 +9,6 @@ from typing import Generic, TypeVar
 from ...clock import Timer
 from ...errors import AiolockError, BackendError, QuorumError
 from ...scripts.base import Arg, Call
-from ..memory import finish
 from .majority import Rule, Tally
 from .members import Members
 from .node import Node
@@ -55,7 +53,6 @@ class QuorumRequest(Generic[R]):
     def __init__(self, members: Members, whole: Call[R], rule: Rule[R], patience: float) -> None:
         self.members: Members = members
         self.whole: Call[R] = whole
-        self.future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self.requests: list[MemberRequest[R]] = []
         self.decided: bool = False
         self.until: float = math.inf
@@ -63,7 +60,7 @@ class QuorumRequest(Generic[R]):
         self._rule = rule
         self._timer: Timer | None = None
 
-    def send(self) -> asyncio.Future[R]:
+    def send(self) -> None:
         """Ask every node, now."""
         self.whole.writes += 1  # a node may see it: from here on it cannot be withdrawn
         self.requests = [MemberRequest(self.whole, node, self.args()) for node in self.members.nodes]
@@ -71,9 +68,8 @@ class QuorumRequest(Generic[R]):
             request.settle = partial(self._heard, request)
             request.unanswered = partial(self.again, request)
             request.away = None if self.whole.away is None else partial(self._unreachable, request)
-            request.node.run(request)
+            request.node.post(request)
         self.watch(self._patience)
-        return self.future
 
     def args(self) -> tuple[Arg, ...]:
         """ARGV for each node."""
@@ -123,7 +119,7 @@ class QuorumRequest(Generic[R]):
         self.decided = True
         self.whole.sent_at = min((sent_at for sent_at, _ in self.answers()), default=self.members.clock.now())
         self.over()
-        finish(self.whole, self.future, result)
+        self.whole.end(result)
 
     def over(self) -> None:
         """It is decided: wait for nothing more, and withdraw what no node has seen yet."""

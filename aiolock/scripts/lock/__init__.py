@@ -6,10 +6,9 @@ script is composed of its files in order: what is needed most often comes before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from ..base import Arg, Call, Ending, Part, Script
+from ..base import Call, Combiner, Ending, Part, Script
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
     AcquireOutcome,
@@ -18,7 +17,6 @@ from ..outcomes import (
     Missing,
     RefreshOutcome,
     ReleaseOutcome,
-    RenewOutcome,
     Standing,
     TransferOutcome,
     no_grant,
@@ -28,7 +26,7 @@ from ..outcomes import (
 from . import decode, twins
 
 STATE = ("clock", "state")
-SETTLE = ("state", "settle")
+SETTLE = ("state", "crowd", "settle")
 JOIN = (*SETTLE, "alive", "join")
 
 ACQUIRE: Script[AcquireOutcome] = Script(
@@ -52,7 +50,9 @@ FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.fl
 REQUEST_RELEASE = Script(__name__, "request_release", twins.request_release, decode.request_release, prelude=STATE)
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=STATE)
 CONFIRM = Script(__name__, "confirm", twins.confirm, decode.flag, prelude=STATE)
-SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM)
+DEPART = Script(__name__, "depart", twins.depart, decode.flag)
+renew = Combiner(RENEW)
+SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM, DEPART)
 
 
 class LockCalls:
@@ -72,6 +72,7 @@ class LockCalls:
     weight = 1
     transfers = True
     one_refresh = True
+    renew_many = renew
 
     def __init__(self, keys: Keys, name: str, liveness_ms: int, *, ordered: bool = False, races: bool = False) -> None:
         self.name: str = name
@@ -89,14 +90,9 @@ class LockCalls:
         return (self.name,)
 
     @property
-    def renew_many(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
-        """Returns one request for many renewals."""
-        return renew
-
-    @property
-    def refresh_many(self) -> Refresh:
-        """Returns one request for many waiters' refreshes."""
-        return Refresh(self._channel)
+    def refresh_many(self) -> Combiner[RefreshOutcome]:
+        """Makes one request of many waiters' refreshes."""
+        return Combiner(REFRESH, (self._channel,))
 
     def acquire(
         self,
@@ -106,7 +102,7 @@ class LockCalls:
         metadata: str,
         liveness_ms: int = 0,
         counted: bool = True,
-        more: Sequence[str] = (),
+        more: Sequence[tuple[str, int]] = (),
         number: int = 0,
     ) -> Call[AcquireOutcome]:
         """Hold the name, or queue for it; what the queue has granted becomes a hold.
@@ -119,15 +115,18 @@ class LockCalls:
             liveness_ms: 0 refuses instead of queueing; -1 queues without saying that the manager lives, because another
                 request just said so; otherwise for how long it says so.
             counted: the manager listens on its channel, so a message that reaches no one proves that it is gone.
-            more: owners of the same manager that queue behind it in this order, whatever happens to the first.
-            number: unused: the server keeps its place.
+            more: owners of the same manager that queue behind it in this order, whatever happens to the first; each
+                with the number that it had in the queue, or 0.
+            number: what `Queued.queue_number` said before: a server that forgot the owner lets it in at its old place.
         """
         managers = self._channel
         if liveness_ms:  # three values in one argument: each argument costs time to pack
             managers = f"{managers} {liveness_ms if liveness_ms > 0 else -self._liveness_ms} {'1' if counted else '0'}"
+            managers = f"{managers} {number}" if number else managers
         keys, args = (*self._keys, self._keys[0] + DEAD + owner), (owner, ttl_ms, floor, metadata, managers)
         if more:
-            return Call(self.name, ACQUIRE, (*keys, *(self._keys[0] + DEAD + one for one in more)), (*args, *more))
+            others = (f"{one} {had}" if had else one for one, had in more)
+            return Call(self.name, ACQUIRE, (*keys, *(self._keys[0] + DEAD + one for one, _ in more)), (*args, *others))
         return Call(self.name, ACQUIRE, keys, args)
 
     def refresh(
@@ -208,39 +207,15 @@ class LockCalls:
         """Ask whoever holds it to finish, or only this owner."""
         return Call(self.name, REQUEST_RELEASE, self._keys[:1], (owner, self._channel))
 
+    def departure(self, manager: str) -> Call[bool]:
+        """Forget that a manager lives: it closes, and waits no more."""
+        return Call(self.name, DEPART, self._keys[2:], (manager,))
+
     def info(self, waiting: str = "") -> Call[Standing]:
         """Ask who holds and who waits; `waiting` is the owner whose rank you ask for."""
         return Call(self.name, INFO, self._keys[:2], (waiting,))
 
 
-def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
-    """Return one request that extends many holds, each judged by itself."""
-    return Call("", RENEW, *_joined((), parts))
-
-
-@dataclass(frozen=True, slots=True)
-class Refresh:
-    """Combines many waiters' refreshes into one request.
-
-    Args:
-        channel: managers' channels, without their ids.
-    """
-
-    channel: str
-
-    def __call__(self, parts: Iterable[Part]) -> Call[list[RefreshOutcome]]:
-        return Call("", REFRESH, *_joined((self.channel,), parts))
-
-
 def confirm(acquire: Call[AcquireOutcome], minted: int, agreed: int) -> Call[bool]:
     """Return what follows an `acquire` that was granted with the fence `minted`, if a quorum agreed on another."""
     return Call(acquire.name, CONFIRM, acquire.keys[:1], (acquire.args[0], minted, agreed))
-
-
-def _joined(head: tuple[Arg, ...], parts: Iterable[Part]) -> tuple[list[str], list[Arg]]:
-    keys: list[str] = []
-    args: list[Arg] = list(head)
-    for part in parts:
-        keys += part.keys
-        args += part.args
-    return keys, args

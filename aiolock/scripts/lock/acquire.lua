@@ -1,22 +1,22 @@
 -- acquire: grants a name to an owner, queues the owner, or says who has the name. Follows acquire_free.
 -- KEYS    state, queue, alive, tombstone of the owner; then of each that queues behind it
 -- ARGV    owner, ttl ms, floor, metadata, channel of managers, followed if it may queue by ' <liveness ms
---         (below 0: already said)> <1 if its manager subscribes>'; then owners of that manager that queue behind it
--- returns 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>'
+--         (below 0: already said)> <1 if its manager subscribes>[ <number it had>]'; then '<owner>[ <number it had>]' of
+--         each of that manager that queues behind it
+-- returns 'granted <fence> <pttl> <abandoned>' | 'queued <number> <rank> <pttl> <fence> <metadata>'
 --         | 'refused <pttl> <fence> <metadata>' | 'finished'
 -- What the queue has granted becomes a hold: see own. A copy reads its own grant, or finds its place in the queue.
 -- If a command is denied: see join and settle. A granted owner that could not leave the queue does when it ends.
-local channel, ms, counted = string.match(ARGV[5], '^(%S+) ?(%S*) ?(%S*)$')
+local channel, ms, counted, number = string.match(ARGV[5], '^(%S+) ?(%S*) ?(%S*) ?(%d*)$')
 local name, liveness = read(1, state), tonumber(ms) or 0
 name.last = busy > 0 and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or '0'
 local alone, mine = name.last == '0', name.live and name.holder == owner
 local finished = busy > (alone and 0 or 1) -- EXISTS counted the tombstone and the queue
-local stated, first = false, nil
+local place, first
 if mine and not finished then own(name, ttl, ARGV[4], ARGV[3]) end
 if not finished and not mine then
   if liveness ~= 0 and (name.live or not alone) then
-    join(name, owner, liveness, counted)
-    stated = true
+    place, liveness = join(name, owner, liveness, counted, number), -math.abs(liveness)
   end
   if not name.live then
     vacate(name)
@@ -26,15 +26,15 @@ if not finished and not mine then
     if first == owner then redis.call('ZREM', KEYS[2], owner); name.last = nil end -- for the next it may be new
   end
 end
-local rank = stated and not mine and (alone and 1 or redis.call('ZRANK', KEYS[2], owner) + 1)
+local rank = place and not mine and (alone and 1 or redis.call('ZRANK', KEYS[2], owner) + 1)
 for i = 6, #ARGV do
-  if redis.call('EXISTS', KEYS[i - 1]) == 0 and ARGV[i] ~= name.holder then
-    join(name, ARGV[i], stated and -math.abs(liveness) or liveness, counted)
-    stated = true
+  local other, had = string.match(ARGV[i], '^(%S+) ?(%d*)$')
+  if redis.call('EXISTS', KEYS[i - 1]) == 0 and other ~= name.holder then
+    liveness = join(name, other, liveness, counted, had) and -math.abs(liveness)
   end
 end
 if finished then return 'finished' end
 if mine then return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.dirty) end
 local pttl = math.max(0, name.expires - now)
-if rank then return string.format('queued %d %.0f %s ', rank, pttl, name.fence) .. name.metadata end
+if rank then return string.format('queued %s %d %.0f %s ', place, rank, pttl, name.fence) .. name.metadata end
 return string.format('refused %.0f %s ', pttl, name.fence) .. name.metadata

@@ -10,12 +10,12 @@ end
 local function keep(key, ms, new)
   redis.call('PEXPIRE', key, string.format('%.0f', new and ms or math.max(ms, redis.call('PTTL', key))))
 end
--- If many managers are gone, forgets them.
+-- If many managers are gone, forgets some of them: all at once would block the server.
 local function sweep(name)
   local alive = KEYS[name.at + 2]
   if redis.call('HLEN', alive) <= redis.call('ZCARD', KEYS[name.at + 1]) + 64 then return end
-  local all = redis.call('HGETALL', alive)
-  for i = 1, #all, 2 do
-    if tonumber((string.gsub(all[i + 1], '%+', ''))) <= now then redis.call('HDEL', alive, all[i]) end
+  local some = redis.call('HSCAN', alive, time[2], 'COUNT', 50)[2] -- from anywhere: other requests sweep elsewhere
+  for i = 1, #some, 2 do
+    if tonumber((string.gsub(some[i + 1], '%+', ''))) <= now then redis.call('HDEL', alive, some[i]) end
   end
 end

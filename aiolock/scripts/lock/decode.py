@@ -47,7 +47,8 @@ def transfer(reply: Reply) -> TransferOutcome:
         case "granted":
             return _granted(facts)
         case "passed":
-            return Passed(int(facts))
+            number, pttl = facts.split(" ")
+            return Passed(int(number), int(pttl))
         case "missing":
             return Missing(LossReason(facts))
     return Finished()
@@ -98,8 +99,8 @@ def _granted(facts: str) -> Granted:
 
 
 def _queued(facts: str) -> Queued:
-    rank, pttl, fence, metadata = facts.split(" ", 3)
-    return Queued(rank=int(rank), pttl=int(pttl), fence=int(fence), holder=metadata)
+    number, rank, pttl, fence, metadata = facts.split(" ", 4)
+    return Queued(queue_number=int(number), rank=int(rank), pttl=int(pttl), fence=int(fence), holder=metadata)
 
 
 def _renewed(answer: Reply) -> RenewOutcome:

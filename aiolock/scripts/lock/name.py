@@ -93,7 +93,8 @@ class Name:
 
     def queued(self, owner: str) -> str:
         """The answer to a waiter."""
-        return f"queued {self.store.zrank(self.queue, owner) + 1} {self.pttl} {self.fence} {self.metadata}"
+        number, rank = self.store.zscore(self.queue, owner), self.store.zrank(self.queue, owner) + 1
+        return f"queued {number} {rank} {self.pttl} {self.fence} {self.metadata}"
 
     def vacate(self, dirty: str | None = None) -> None:
         """End the hold; by default the next holder is told what an expiry means. Not written yet."""
@@ -126,12 +127,11 @@ class Name:
         Returns:
             That one, told; or `me`, which is first and must still be granted; None if there is none; '' if unknown.
         """
-        at, answer = 0, ""
+        deaf: list[str] = []
         for _ in range(MOST_ENTRIES):
-            entry = next(iter(self.store.zrange(self.queue, at, at)), None)
+            entry = next(iter(self.store.zrange(self.queue, len(deaf), len(deaf))), None)
             if entry is None or entry == me:
-                answer = entry  # type: ignore[assignment]
-                break
+                return entry
             manager = entry.partition(":")[0]
             known = self.store.hget(self.alive, manager) or "0"
             until = int(known.rstrip("+"))
@@ -139,7 +139,7 @@ class Name:
                 self.store.zrem(self.queue, entry)
                 continue
             if known.endswith("+") and not self.store.numsub(channel + manager):
-                at += 1
+                deaf.append(entry)
                 continue
             until = min(until, self.now + most(entry, until))
             self.grant(entry, 0, until, "", floor, self.store.zscore(self.queue, entry))
@@ -147,7 +147,15 @@ class Name:
             self.store.publish(channel + manager, told)
             self.store.zrem(self.queue, entry)
             return entry
-        return answer
+        self.disperse(channel, deaf)
+        return ""
+
+    def disperse(self, channel: str, deaf: Sequence[str]) -> None:
+        """End the places of those at the front who live but do not hear, if a request saw nobody else."""
+        for entry in deaf:
+            self.store.zrem(self.queue, entry)
+        for last in self.store.zrange(self.queue, -1, -1):
+            self.store.publish(channel + last.partition(":")[0], f"refresh {last}")
 
     def lives(self, owner: str, liveness: int, counted: str) -> bool:
         """Record that the owner's manager lives; return whether that was news."""
@@ -161,7 +169,7 @@ class Name:
         self.store.pexpire(key, ms if new else max(ms, self.store.pttl(key)))
 
     def sweep(self) -> None:
-        """If many managers are gone, forget them."""
+        """If many managers are gone, forget them; a server only some of them at a time."""
         if self.store.hlen(self.alive) <= self.store.zcard(self.queue) + MANY_MANAGERS:
             return
         for manager, known in self.store.hgetall(self.alive).items():
@@ -177,6 +185,8 @@ class Name:
         new, later = last == 0, last // (ms * 250) < number // (ms * 250)
         if new or later or unknown:
             self.keep(self.alive, ms, new)
+        if unknown:
+            self.sweep()
         if self.store.zscore(self.queue, owner) is None:
             self.store.zadd(self.queue, number, owner)
         if new or later:

@@ -1,7 +1,7 @@
 -- refresh: records that many waiters live, and grants a free name to the first in its queue; judges each alone.
 -- KEYS    state, queue, alive; repeated
 -- ARGV    channel of managers; then owner, liveness ms, 1 if its manager subscribes; repeated
--- returns an answer per name: 'granted <fence> <pttl> <abandoned>' | 'queued <rank> <pttl> <fence> <metadata>' | 'gone'
+-- returns an answer per name: 'granted <fence> <pttl> <abandoned>' | 'queued <number> <rank> <pttl> <fence> <metadata>' | 'gone'
 --         | 'error …'
 -- It never queues anyone. What it grants lasts like every grant from a queue: see settle. PEXPIRE comes before HSET: at
 -- the memory limit the first write decides.
@@ -22,7 +22,7 @@ local function refresh(at, owner, liveness, counted)
     end
     if first ~= owner then
       local rank, pttl = redis.call('ZRANK', queue, owner) + 1, math.max(0, name.expires - now)
-      return string.format('queued %d %.0f %s ', rank, pttl, name.fence) .. name.metadata
+      return string.format('queued %s %d %.0f %s ', number, rank, pttl, name.fence) .. name.metadata
     end
     grant(name, owner, '0', now + math.min(liveness, string.match(owner, '~(%d+)$') or liveness), '', '0', number)
     redis.call('ZREM', queue, owner)

@@ -3,7 +3,7 @@
 -- ARGV    owner, fence, next, ttl ms, floor, metadata, over (1; 0: only if the first in the queue has the fair rule;
 --         2: no, and the owner's time must not be over), channel of managers, liveness ms, 1 if its manager subscribes;
 --         if tainted: tombstone ttl ms
--- returns 'granted <fence> <pttl> <abandoned>' | 'passed <pttl>': another has it, and the next is in the queue
+-- returns 'granted <fence> <pttl> <abandoned>' | 'passed <number> <pttl>': another has it, and the next is in the queue
 --         | 'missing <deleted or taken_over>' | 'finished'
 -- The owner must have ended cleanly. The next is new, or a task with the fair rule that already waits. A copy of the
 -- request reads what became of the next.
@@ -16,14 +16,12 @@ if held then
     grant(name, next, '1', now + ttl, ARGV[6], ARGV[5])
     if first == next or (head and string.find(next, ':f', 1, true)) then redis.call('ZREM', KEYS[2], next) end
   else
-    join(name, next, tonumber(ARGV[9]), ARGV[10])
-    answer = 'passed'
+    answer = join(name, next, tonumber(ARGV[9]), ARGV[10])
   end
 elseif not (name.live and name.holder == next) then
-  local gone = name.live and 'missing taken_over' or 'missing deleted'
-  answer = redis.call('ZSCORE', KEYS[2], next) and 'passed' or gone
+  answer = redis.call('ZSCORE', KEYS[2], next) or (name.live and 'missing taken_over' or 'missing deleted')
 end
 if ARGV[11] then redis.pcall('SET', KEYS[4], 1, 'PX', ARGV[11]) end
 local pttl = math.max(0, name.expires - now)
 if not answer then return string.format('granted %s %.0f %s', name.fence, pttl, name.dirty) end
-return answer == 'passed' and string.format('passed %.0f', pttl) or answer
+return tonumber(answer) and string.format('passed %s %.0f', answer, pttl) or answer

@@ -2,7 +2,7 @@
 -- Follows transfer_local, and precedes all files that define functions. All other cases are left to transfer.
 -- KEYS    as transfer
 -- ARGV    as transfer
--- returns 'passed <pttl>', or continues: it changed nothing that transfer does not do again
+-- returns 'passed <number> <pttl>', or continues: it changed nothing that transfer does not do again
 -- If a command is denied: see settle and join. A granted owner that could not leave the queue does when it ends.
 if over and head ~= next and head ~= owner and not ARGV[11] then
   local queue, alive, manager = KEYS[2], KEYS[3], string.match(head, '^[^:]*')
@@ -27,10 +27,11 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
       if redis.call('HSET', alive, string.match(next, '^[^:]*'), lives) == 1 or alone then
         redis.call('PEXPIRE', alive, string.format('%.0f', alone and ms or math.max(ms, redis.call('PTTL', alive))))
       end
-      redis.call('ZADD', queue, 'NX', place == us and clock or string.format('%.0f', place), next)
+      place = place == us and clock or string.format('%.0f', place)
+      if redis.call('ZADD', queue, 'NX', place, next) == 0 then place = redis.call('ZSCORE', queue, next) end
       redis.call('ZREM', queue, head)
       if alone then redis.call('PEXPIRE', queue, string.format('%.0f', ms)) end
-      return string.format('passed %.0f', left)
+      return string.format('passed %s %.0f', place, left)
     end
   end
 end

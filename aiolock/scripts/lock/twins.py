@@ -17,6 +17,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     owner, ttl, floor, metadata, managers, *more = args
     channel, *waits = managers.split(" ")
     liveness, counted = (int(waits[0]), waits[1]) if waits else (0, "")
+    number = int(waits[2]) if len(waits) > 2 else None
     name, finished = Name(store, keys), store.exists(keys[3])
     waiters = store.zcard(name.queue)
     mine = name.live and name.holder == owner
@@ -26,8 +27,8 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     if not finished and not mine:
         free = not name.live
         if liveness and (waiters or not free):
-            name.join(owner, liveness, counted)
-            stated = True
+            name.join(owner, liveness, counted, number)
+            stated, liveness = True, -abs(liveness)
         if free:
             name.vacate()
             first = name.settle(channel, owner, floor) if waiters else None
@@ -38,9 +39,10 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
                 store.zrem(name.queue, owner)
     answer = name.granted if mine else name.queued(owner) if stated else ""
     for other, dead in zip(more, keys[4:], strict=True):
-        if not store.exists(dead) and other != name.holder:
-            name.join(other, -abs(liveness) if stated else liveness, counted)
-            stated = True
+        entry, _, had = other.partition(" ")
+        if not store.exists(dead) and entry != name.holder:
+            name.join(entry, liveness, counted, int(had) if had else None)
+            liveness = -abs(liveness)
     return "finished" if finished else answer or f"refused {name.pttl} {name.fence} {name.metadata}"
 
 
@@ -61,10 +63,10 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
                 store.zrem(name.queue, successor)
         else:
             name.join(successor, int(liveness), counted)
-            answer = f"passed {name.pttl}"
+            answer = f"passed {store.zscore(name.queue, successor)} {name.pttl}"
     elif not (name.live and name.holder == successor):
-        waits = store.zscore(name.queue, successor) is not None
-        answer = f"passed {name.pttl}" if waits else f"missing {name.gone}"
+        number = store.zscore(name.queue, successor)
+        answer = f"missing {name.gone}" if number is None else f"passed {number} {name.pttl}"
     for ms in dead_ttl:
         store.set(keys[3], "1", int(ms))
     return answer or name.granted
@@ -190,6 +192,12 @@ def confirm(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         name.fence = int(agreed)
         name.write()
     return int(name.fence == int(agreed))
+
+
+def depart(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
+    for key in keys:
+        store.hdel(key, args[0])
+    return 1
 
 
 def judged(

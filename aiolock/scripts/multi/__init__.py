@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..base import Arg, Call, Ending, Part, Script
+from ..base import Arg, Call, Combiner, Ending, Part, Script
 from ..joint import JointCall, JointPart
 from ..keys import GRACE_MS, Keys
-from ..lock import JOIN, SETTLE, STATE, LockCalls, Refresh
+from ..lock import DEPART, JOIN, REFRESH, SETTLE, STATE, LockCalls
 from ..lock.decode import nest as nested
 from ..lock.decode import release as released
 from ..lock.decode import renew as renewed
@@ -20,6 +20,7 @@ from ..outcomes import (
     Held,
     Kept,
     Missing,
+    RefreshOutcome,
     ReleaseOutcome,
     RenewOutcome,
     no_grant,
@@ -47,6 +48,7 @@ GIVE_BACK: Script[ReleaseOutcome] = Script(__name__, "release", twins.release, r
 NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, nested, no_nesting, (*_of_lock(STATE), "worse"))
 RENEW = Script(__name__, "renew", twins.renew, renewed, no_renewal, (*_of_lock(STATE), "worse"))
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=_of_lock(STATE))
+RENEW_MANY = Combiner(RENEW)
 SCRIPTS = (ACQUIRE, RELEASE, NEST, RENEW, INFO)
 
 
@@ -101,9 +103,9 @@ class MultiCalls:
         return renew
 
     @property
-    def refresh_many(self) -> Refresh:
-        """Returns one request for many waiters' refreshes, including those of plain locks."""
-        return Refresh(self._channel)
+    def refresh_many(self) -> Combiner[RefreshOutcome]:
+        """Makes one request of many waiters' refreshes, including those of plain locks."""
+        return Combiner(REFRESH, (self._channel,))
 
     def acquire(
         self,
@@ -113,7 +115,7 @@ class MultiCalls:
         metadata: str,
         liveness_ms: int = 0,
         counted: bool = True,
-        more: Sequence[str] = (),
+        more: Sequence[tuple[str, int]] = (),
         number: int = 0,
     ) -> Call[AcquireOutcome]:
         """Hold all names, or queue.
@@ -182,6 +184,10 @@ class MultiCalls:
         """Extend a hold; never what is only reserved."""
         return Part(self._keys[::3], (owner, fence, ttl_ms, len(self.names)))
 
+    def departure(self, manager: str) -> Call[bool]:
+        """Forget that a manager lives: it closes, and waits no more."""
+        return Call(self.name, DEPART, self._keys[2::3], (manager,))
+
     def info(self) -> Call[list[Held | None]]:
         """Ask who holds which of the names."""
         return Call(self.name, INFO, self._keys[::3], ())
@@ -192,9 +198,4 @@ def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
     parts = tuple(parts)
     if parts and isinstance(parts[0], JointPart):
         return JointCall("", [renew((part,)) for part in parts[0].parts], join.renewed)
-    keys: list[str] = []
-    args: list[Arg] = []
-    for part in parts:
-        keys += part.keys
-        args += part.args
-    return Call("", RENEW, keys, args)
+    return RENEW_MANY(parts)

@@ -44,6 +44,11 @@ def renewed(results: Sequence[Result]) -> list[RenewOutcome] | BackendError | No
     return [refused or Renewed(min(outcome.pttl for outcome in outcomes))]
 
 
+def done(results: Sequence[Result]) -> bool | None:
+    """Nobody asks how it went."""
+    return None if None in results else True
+
+
 def _missing(results: Sequence[Result]) -> Missing | None:
     """A name that was taken matters more than one that is free."""
     found = [result for result in results if isinstance(result, Missing)]

@@ -2,7 +2,7 @@
 -- KEYS    tombstone of the owner; then state, queue, alive; repeated
 -- ARGV    as acquire
 -- A name is `mine` if the owner holds it, `given` if the owner is first in its queue, `younger` if a multi lock with a
--- greater number has reserved it, and `blocked` if it is live and none of these. `stands`: the owner is in its queue.
+-- greater number, or of equal ones the greater id, has reserved it, and `blocked` if it is live and none of these. `stands`: the owner is in its queue.
 -- returns the names; how many of them the owner was granted for good; and whether any is mine or given
 -- If a command is denied: see settle and join.
 local function read_all()
@@ -26,7 +26,8 @@ local function read_all()
         name.given = settle(name, channel, owner, ARGV[3]) == owner
       end
     elseif number and not name.mine and name.depth == '0' and string.find(name.holder, ':+', 1, true) then
-      name.younger = tonumber(name.before) > tonumber(number)
+      local before, own = tonumber(name.before), tonumber(number)
+      name.younger = before > own or (before == own and name.holder > owner)
     end
     some = some or name.given or false
     name.blocked = name.live and not name.mine and not name.younger

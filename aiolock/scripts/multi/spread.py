@@ -71,6 +71,10 @@ class SpreadCalls(MultiCalls):
         """Extend a hold; every name whose fence is lower gets this one."""
         return JointPart(group.renewal(owner, fence, ttl_ms) for group in self._groups)
 
+    def departure(self, manager: str) -> Call[bool]:
+        """Forget that a manager lives: it closes, and waits no more."""
+        return JointCall(self.name, [group.departure(manager) for group in self._groups], join.done)
+
     def info(self) -> Call[list[Held | None]]:
         """Ask who holds which of the names."""
         return JointCall(self.name, [group.info() for group in self._groups], self._informed)

@@ -81,7 +81,7 @@ class Request:
                         self.join(part)
                     part.given = part.settle(self.channel, self.owner, self.floor) == self.owner
             elif self.number and not part.mine and not part.depth and ":+" in part.holder:
-                part.younger = part.before > self.number
+                part.younger = (part.before, part.holder) > (self.number, self.owner)
 
     def join(self, part: Part) -> None:
         part.join(self.owner, self.liveness, self.counted, self.number)

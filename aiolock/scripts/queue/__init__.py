@@ -7,10 +7,9 @@ that a script needs go in front of it: one file, one noun.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from ..base import DONT_QUEUE, JOIN, Arg, Call, Ending, Part, Script
+from ..base import DONT_QUEUE, JOIN, Call, Combiner, Ending, Part, Script
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
 from ..outcomes import (
@@ -27,14 +26,14 @@ from ..outcomes import (
 from . import decode, twins
 
 NAME = ("state", "record", "holders", "queue", "heal", "prune", "turn", "close")
-BATCH = (*NAME, "batch")
-ASK = (*BATCH, "ask")
+EACH = (*NAME, "batch")
+ASK = (*EACH, "ask")
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire_one, no_grant, ASK)
 REFRESH = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
 RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=NAME, ends=True)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, NAME)
-RENEW = Script(__name__, "renew", twins.renew, lock.renew, no_renewal, BATCH)
+RENEW = Script(__name__, "renew", twins.renew, lock.renew, no_renewal, EACH)
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.force_release, prelude=NAME)
 SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=NAME)
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=("state", "record"))
@@ -75,18 +74,17 @@ class QueueCalls:
         self._capacity = capacity
         self._mints = int(mints)
         self._liveness_ms = liveness_ms
-        before, _, after = keys.manager("*").partition("*")
-        self._channel = (before, after)
+        self._channel = keys.managers
 
     @property
-    def renew_many(self) -> Renew:
-        """Returns one request for many renewals."""
-        return Renew(self._channel)
+    def renew_many(self) -> Combiner[RenewOutcome]:
+        """Makes one request of many renewals."""
+        return Combiner(RENEW, (self._channel,))
 
     @property
-    def refresh_many(self) -> Refresh:
-        """Returns one request for many waiters' refreshes."""
-        return Refresh(self._channel)
+    def refresh_many(self) -> Combiner[AcquireOutcome | Failed]:
+        """Makes one request of many waiters' refreshes."""
+        return Combiner(REFRESH, (self._channel,))
 
     def weighing(self, weight: int) -> QueueCalls:
         """Return the same requests, for acquisitions of another weight."""
@@ -102,16 +100,16 @@ class QueueCalls:
         metadata: str,
         liveness_ms: int = 0,
         counted: bool = True,
-        more: Sequence[str] = (),
+        more: Sequence[tuple[str, int]] = (),
         number: int = JOIN,
     ) -> Call[AcquireOutcome]:
         queue_number = number if liveness_ms else DONT_QUEUE
         keys, args = self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
-        return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
+        return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[AcquireOutcome]:
         keys, args = self._part(owner, ttl_ms, 0, "", depth, fence, DONT_QUEUE)
-        return Call(self.name, ACQUIRE, keys, (*self._channel, *args))
+        return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 
     def refresh(
         self,
@@ -129,14 +127,14 @@ class QueueCalls:
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         grace = ttl_ms + GRACE_MS
         dead_ms = grace if tainted else 0
-        args = (*self._channel, owner, left, self.weight, self._mints, ending, grace, dead_ms, self._capacity)
+        args = (self._channel, owner, left, self.weight, self._mints, ending, grace, dead_ms, self._capacity)
         return Call(self.name, RELEASE, (*self._keys.queue, self._keys.dead(owner)), args)
 
     def resume(
         self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
     ) -> Call[TransferOutcome]:
         dead_ms = ttl_ms + GRACE_MS if tainted else 0
-        args = (*self._channel, owner, fence, successor, ttl_ms, floor, metadata, dead_ms, self._capacity)
+        args = (self._channel, owner, fence, successor, ttl_ms, floor, metadata, dead_ms, self._capacity)
         keys = (*self._keys.queue, self._keys.dead(owner), self._keys.dead(successor))
         return Call(self.name, TRANSFER, keys, args)
 
@@ -144,19 +142,17 @@ class QueueCalls:
         return Part(self._keys.queue, (owner, str(fence), ttl_ms, self._capacity, self.weight))
 
     def force_release(self) -> Call[Ended]:
-        return Call(self.name, FORCE_RELEASE, self._keys.queue, (*self._channel, self._capacity))
+        return Call(self.name, FORCE_RELEASE, self._keys.queue, (self._channel, self._capacity))
 
     def set_capacity(self, capacity: int) -> Call[int]:
-        return Call(self.name, SET_CAPACITY, self._keys.queue, (*self._channel, capacity))
+        return Call(self.name, SET_CAPACITY, self._keys.queue, (self._channel, capacity))
 
-    def info(self, waiting: str = "", ttl_ms: int | None = None) -> Call[Standing]:
-        """Ask who holds and who waits; `waiting` is the owner whose rank you ask for.
+    def departure(self, manager: str) -> None:
+        """Return None: nothing is kept of a manager but its waiters."""
 
-        With a ttl it fixes the capacity if that is not fixed yet, for as long as a clean release with this ttl keeps
-        it.
-        """
-        kept_ms = 0 if ttl_ms is None else ttl_ms + GRACE_MS
-        return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting, kept_ms))
+    def info(self, waiting: str = "") -> Call[Standing]:
+        """Ask who holds and who waits; `waiting` is the owner whose rank you ask for."""
+        return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting))
 
     def _part(
         self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, queue_number: int
@@ -175,40 +171,3 @@ class QueueCalls:
             metadata,
         )
         return Part((*self._keys.queue, self._keys.dead(owner)), args)
-
-
-@dataclass(frozen=True, slots=True)
-class Renew:
-    """Combines the extensions of many holds into one request, each judged by itself.
-
-    Args:
-        channel: a manager's channel, before and after its id.
-    """
-
-    channel: tuple[str, str]
-
-    def __call__(self, parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
-        return Call("", RENEW, *_joined(self.channel, parts))
-
-
-@dataclass(frozen=True, slots=True)
-class Refresh:
-    """Combines many waiters' refreshes into one request.
-
-    Args:
-        channel: a manager's channel, before and after its id.
-    """
-
-    channel: tuple[str, str]
-
-    def __call__(self, parts: Iterable[Part]) -> Call[list[AcquireOutcome | Failed]]:
-        return Call("", REFRESH, *_joined(self.channel, parts))
-
-
-def _joined(head: tuple[str, str], parts: Iterable[Part]) -> tuple[list[str], list[Arg]]:
-    keys: list[str] = []
-    args: list[Arg] = list(head)
-    for part in parts:
-        keys += part.keys
-        args += part.args
-    return keys, args

@@ -1,6 +1,6 @@
 -- acquire: grants a name to an owner, queues it, or repeats what it has; one answer per request.
 -- KEYS    name (2), tombstone of the owner; repeated
--- ARGV    channel before, after; then owner, ttl ms, depth, fence (0: not nested), weight, mints, floor, capacity,
+-- ARGV    channel of managers; then owner, ttl ms, depth, fence (0: not nested), weight, mints, floor, capacity,
 --         queue number (0: a new one, -1: do not queue), liveness ms, metadata; repeated
 -- returns a list of {'granted', fence, pttl, abandoned, capacity} | {'refused', pttl, fence, metadata}
 --         | {'queued', serial, queue number, rank, fence, metadata, ms until a holder's time is over
@@ -29,9 +29,9 @@ local function complete(k, a)
   local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return { 'refused', math.max(last or NOW, NOW) - NOW, tonumber(fence), metadata }
 end
-if #KEYS ~= 3 then return batch(3, 11, 3, arrive, decide, complete) end
-local answer = arrive(1, 3, { ARGV[3] })
+if #KEYS ~= 3 then return batch(3, 11, 2, arrive, decide, complete) end
+local answer = arrive(1, 2, { ARGV[2] })
 settle(open(1))
-answer = answer or decide(1, 3)
+answer = answer or decide(1, 2)
 close(open(1))
-return { answer or complete(1, 3) }
+return { answer or complete(1, 2) }

@@ -1,11 +1,11 @@
 -- force_release: ends the holds of a name and tells their managers; of many only some, but no one is let in before the
 -- rest was ended by another request like this, or a second has passed.
 -- KEYS    name (2)
--- ARGV    channel before, after, capacity
+-- ARGV    channel of managers, capacity
 -- returns {how many holds were ended, how many are left}
 -- Leaves the state dirty: the next holder sees `abandoned`.
 -- If a command is denied: see close.lua; a manager is told only of a hold that was ended.
-local state, ended = open(1, ARGV[3], {}), 0
+local state, ended = open(1, ARGV[2], {}), 0
 prune(state)
 for _, owner in ipairs(redis.call('ZRANGEBYSCORE', state.order, '(' .. text(NOW), '(' .. FIRST, 'LIMIT', 0, room)) do
   local _, weight, mints, fence = holder(state, owner)

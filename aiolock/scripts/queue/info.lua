@@ -1,19 +1,11 @@
--- info: returns who holds a name and who waits for it; reads only, unless it must fix the capacity.
+-- info: returns who holds a name and who waits for it; reads only.
 -- KEYS    name (2)
--- ARGV    capacity, owner whose rank you ask for ('': none), ms to keep the capacity if unused (0: do not fix it)
+-- ARGV    capacity, owner whose rank you ask for ('': none)
 -- returns {holders, weight held, capacity, fence, metadata of the last grant, waiters, rank from 1 (0: none)
 --         [, owner, depth, pttl, fence of the holder that holds longest]}
 -- If many expired holders are still listed, it looks up the weight of some, and the others count as 1.
--- If a command is denied: nothing was changed; the answer comes even if the capacity could not be fixed.
+-- If a command is denied: nothing was changed.
 local state = read_state(1, ARGV[1], { ARGV[2] })
-local function fix(ms)
-  ms = text(math.max(ms, redis.call('PTTL', state.key)))
-  redis.call('PEXPIRE', state.key, ms)
-  if not state.fresh then return end
-  redis.call('HSET', state.key, 'state', state.before)
-  redis.call('PEXPIRE', state.key, ms)
-end
-if ARGV[3] ~= '0' then pcall(fix, ARGV[3]) end
 local expired = redis.call('ZCOUNT', state.order, '-inf', text(NOW))
 local over = redis.call('ZRANGEBYSCORE', state.order, '-inf', text(NOW), 'LIMIT', 0, room)
 local used = state.used - (expired - #over)
@@ -25,6 +17,8 @@ end
 local number, live = waiter(state, ARGV[2]), state.holders - expired
 local rank = number and redis.call('ZCOUNT', state.order, FIRST, number) or 0
 local _, minted, metadata = latest(state)
+state.holders = live
+fit(state, ARGV[1])
 local answer = { live, used, state.capacity, tonumber(minted), metadata, state.waiters, rank }
 local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '(' .. text(NOW), 'WITHSCORES', 'LIMIT', 0, 1)
 local depth, _, _, fence = holder(state, last[1] or '')

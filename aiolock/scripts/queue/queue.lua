@@ -1,5 +1,5 @@
 -- queue: the waiters of a name. Follows holders.lua.
--- ARGV    manager channel before and after the manager's id: the first two of every script that uses this
+-- ARGV    channel of managers, without their ids: the first of every script that uses this
 -- If a command is denied: a waiter's number in the order comes before its record, and is void without it.
 local function join(state, owner, number, rest)
   local known = waiter(state, owner)
@@ -20,7 +20,7 @@ local function leave(state, owner)
 end
 local function tell(state, owner, ...)
   local told = state.told or {}
-  state.told, told[#told + 1] = told, { ARGV[1] .. string.match(owner, '^[^:]*') .. ARGV[2], table.concat({ ... }, ' ') }
+  state.told, told[#told + 1] = told, { ARGV[1] .. string.match(owner, '^[^:]*'), table.concat({ ... }, ' ') }
 end
 local function gone(state, weight)
   return state.used > 0 and state.used + weight > state.capacity and 'taken_over' or 'deleted'

@@ -1,29 +1,29 @@
 -- release: lowers an owner's depth; at 0 it leaves the name and its queue, and the next in line is granted the name.
 -- KEYS    name (2), tombstone of the owner
--- ARGV    channel before, after, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty',
+-- ARGV    channel of managers, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty',
 --         'declined'), clean state ttl ms, tombstone ttl ms (0: none), capacity
 -- returns {'released', fence} | {'kept', pttl} | {'missing', 'deleted' or 'taken_over'}
 -- 'undone' restores the mark it found, 'dirty' leaves the name marked as abandoned; 'declined' does as 'undone', but
 -- ends only what the queue granted and nobody has renewed. A lower weight (write -> read) lets in those that it kept out.
 -- If a command is denied: see close.lua; the owner is gone with everything it held, or still has all of it.
-local owner, left, ending = ARGV[3], tonumber(ARGV[4]), ARGV[7]
-local state = open(1, ARGV[10], { owner })
+local owner, left, ending = ARGV[2], tonumber(ARGV[3]), ARGV[6]
+local state = open(1, ARGV[9], { owner })
 local count, weight, mints, fence, abandoned = holder(state, owner)
 local answer
 if not count or (ending == 'declined' and count ~= '0') then
   if waiter(state, owner) then leave(state, owner) end
-  answer = { 'missing', gone(state, ARGV[5]) }
+  answer = { 'missing', gone(state, ARGV[4]) }
 elseif left > 0 then
   answer = { 'kept', extend(state, owner, 0) }
-  local still = math.min(weight, ARGV[5])
+  local still = math.min(weight, ARGV[4])
   state.used = state.used - weight + still
-  mints = mints == '1' and ARGV[6] or '0'
+  mints = mints == '1' and ARGV[5] or '0'
   write(state, owner, table.concat({ 'h', text(math.min(count, left)), text(still), mints, fence, abandoned }, ' '))
 else
   drop(state, owner, weight, mints == '1' and (ending == 'dirty' or (ending ~= 'clean' and abandoned == '1')))
   answer = { 'released', fence }
 end
 settle(state)
-close(state, ARGV[8])
-if left == 0 and ARGV[9] ~= '0' then redis.pcall('SET', KEYS[3], 1, 'PX', ARGV[9]) end
+close(state, ARGV[7])
+if left == 0 and ARGV[8] ~= '0' then redis.pcall('SET', KEYS[3], 1, 'PX', ARGV[8]) end
 return answer

@@ -1,6 +1,6 @@
 -- renew: extends many holds; judges each by itself, and lets in the next in line.
 -- KEYS    name (2); repeated
--- ARGV    channel before, after; then owner, fence, ttl ms, capacity, weight; repeated
+-- ARGV    channel of managers; then owner, fence, ttl ms, capacity, weight; repeated
 -- returns a list of pttl | 'deleted' | 'taken_over' | 'error …'
 -- Never creates a holder and never shortens.
 -- If a command is denied: the answer of each hold of that name is the error, and the others are renewed.
@@ -13,4 +13,4 @@ local function decide(k, a)
   if count == '0' then write(state, owner, table.concat({ 'h 1', weight, mints, token, abandoned }, ' ')) end
   return extend(state, owner, tonumber(ARGV[a + 2]))
 end
-return batch(2, 5, 3, arrive, decide, function() end)
+return batch(2, 5, 2, arrive, decide, function() end)

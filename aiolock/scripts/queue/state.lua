@@ -22,4 +22,9 @@ local function read_state(k, capacity, owners)
   if not known[1] then state.fresh = true end
   return state
 end
+-- What nobody holds or waits for has the capacity that who comes now says, unless it was set for all; returns it.
+local function fit(state, capacity)
+  if state.holders + state.waiters == 0 and state.resized == '0' then state.capacity = 0 + capacity end
+  return state.capacity
+end
 local function latest(state) return string.match(state.last, '^(%d+) (%d+) (.*)$') end -- serial, fence, metadata

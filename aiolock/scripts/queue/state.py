@@ -24,10 +24,10 @@ class Run:
 
     Args:
         store: what it works on.
-        channel: a manager's channel, before and after its id.
+        channel: that of managers, without their ids.
     """
 
-    def __init__(self, store: Store, channel: Sequence[str] = ("", "")) -> None:
+    def __init__(self, store: Store, channel: str = "") -> None:
         self.store = store
         self.channel = channel
         self.now_us: int = store.wall_us()
@@ -159,6 +159,11 @@ class State:
         used = self.summary.used
         return "taken_over" if used > 0 and used + weight > self.summary.capacity else "deleted"
 
+    def fit(self, capacity: str) -> None:
+        """What nobody holds or waits for has the capacity that who comes now says, unless it was set for all."""
+        if self.summary.holders + self.summary.waiters == 0 and self.summary.resized == "0":
+            self.summary.capacity = int(capacity)
+
     # Waiters.
 
     def join(self, owner: str, wish: Waiter) -> None:
@@ -184,8 +189,7 @@ class State:
 
     def channel(self, owner: str) -> str:
         """The channel for messages to an owner's manager."""
-        before, after = self.run.channel
-        return f"{before}{owner.partition(':')[0]}{after}"
+        return self.run.channel + owner.partition(":")[0]
 
     def tell(self, owner: str, message: str) -> None:
         self.told.append((self.channel(owner), message))
@@ -234,12 +238,13 @@ class State:
                 self.admit(head, entry)
 
     def admit(self, head: str, entry: Waiter) -> None:
-        """Grant it to the first in line: for its ttl if it asks now or hears of it, otherwise briefly."""
+        """Grant it to the first in line: for its ttl if it asks now, otherwise as long as it counts as alive."""
         asks = head in self.asking
-        lasts = entry.ttl if asks or self.store.numsub(self.channel(head)) > 0 else entry.provisional
-        granted = self.grant(head, 0, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
+        lasts = entry.ttl if asks else min(entry.ttl, entry.alive - self.run.now)
+        _, fence, _, *rest = self.grant(head, 0, lasts, entry.weight, entry.mints, entry.floor, entry.metadata)
+        self.summary.longest = max(self.summary.longest, entry.ttl)
         if not asks:
-            facts = ["admitted", head, self.summary.serial, *granted[1:], self.key]
+            facts = ["admitted", head, self.summary.serial, fence, entry.provisional, *rest, self.key]
             self.tell(head, " ".join(map(str, facts)))
 
     def close(self, clean_ttl: int | None = None) -> None:

@@ -1,16 +1,14 @@
 -- turn: who comes next. Follows prune.lua.
--- Tells a manager 'admitted <owner> <serial> <fence> <ttl ms> <abandoned> <capacity> <key>'; provisional if no one
--- hears it.
+-- Tells a manager 'admitted <owner> <serial> <fence> <ms from its last sign of life> <abandoned> <capacity> <key>'.
+-- Who is told may be frozen, so that grant lasts only as long as its owner counts as alive, until it is renewed.
 -- If `room` is used up, `cut` says so, and the first in line is told 'refresh <owner>': its request continues the work.
 -- If a command is denied: it reads only, so nothing was changed.
-local heard = {}
-local function admit(state, head, asks, provisional, ttl, ...)
-  local channel = ARGV[1] .. string.match(head, '^[^:]*') .. ARGV[2]
-  heard[channel] = heard[channel] or redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
-  local lasts = (asks or heard[channel] > 0) and ttl or provisional
-  local granted = grant(state, head, '0', tonumber(lasts), ...)
+local function admit(state, head, asks, alive, provisional, ttl, ...)
+  local lasts = asks and tonumber(ttl) or math.min(ttl, alive - NOW)
+  local granted = grant(state, head, '0', lasts, ...)
+  state.longest = math.max(state.longest, ttl)
   if asks then return end
-  tell(state, head, 'admitted', head, (latest(state)), granted[2], lasts, granted[4], text(state.capacity), state.key)
+  tell(state, head, 'admitted', head, (latest(state)), granted[2], provisional, granted[4], text(state.capacity), state.key)
 end
 local function settle(state)
   local heads, step = { 1 }, 1
@@ -29,7 +27,7 @@ local function settle(state)
       if full or room == 0 then return end
       state.at, room, step = (state.at or 0) + 1, room - 1, 2 * step
       leave(state, head)
-      if live then admit(state, head, asks, provisional, ttl, weight, mints, floor, metadata) end
+      if live then admit(state, head, asks, alive, provisional, ttl, weight, mints, floor, metadata) end
     end
   end
 end

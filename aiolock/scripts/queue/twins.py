@@ -11,11 +11,11 @@ from ..base import TwinReply
 from ..store import Store
 from .batch import Part, batch, split
 from .records import Holder, Waiter
-from .state import FIRST, STATE, Run
+from .state import FIRST, Run
 
 
 def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    parts = split(Run(store, args[:2]), keys, args[2:], 3, 11)
+    parts = split(Run(store, args[0]), keys, args[1:], 3, 11)
     return batch(parts, (arrive, decide, complete), alone=len(parts) == 1)
 
 
@@ -31,6 +31,7 @@ def arrive(part: Part) -> TwinReply:
     """Record that the waiters live; queue those that were forgotten again under their old number."""
     owner, queue_number, state = part.args[0], int(part.args[8]), part.state(part.args[7])
     state.prune()
+    state.fit(part.args[7])
     waits = state.waiter(owner) is not None
     if not waits and part.run.store.exists(part.keys[2]):
         return ["finished"]
@@ -41,7 +42,7 @@ def arrive(part: Part) -> TwinReply:
 
 def decide(part: Part) -> TwinReply:
     """Answer the holders, and those that can hold now; the others wait, if they want to."""
-    owner, ttl, depth, fence, weight, mints, floor, _, queue_number, _, metadata = part.args
+    owner, ttl, depth, fence, weight, mints, floor, capacity, queue_number, _, metadata = part.args
     state, run = part.state(), part.run
     summary, held = state.summary, state.holder(owner)
     if held is not None:
@@ -55,6 +56,7 @@ def decide(part: Part) -> TwinReply:
         return ["granted", held.fence, state.extend(owner, int(ttl)), held.abandoned, summary.capacity]
     if int(depth) > 1:
         return ["lost", state.gone(int(weight))]
+    state.fit(capacity)
     if int(weight) > summary.capacity:
         return ["impossible", summary.capacity]
     if summary.waiters == 0 and summary.shut <= run.now and summary.used + int(weight) <= summary.capacity:
@@ -84,8 +86,8 @@ def complete(part: Part) -> TwinReply:
 
 
 def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    before, after, owner, left, weight, mints, ending, clean_ttl, dead_ttl, capacity = args
-    state = Run(store, (before, after)).open(keys, capacity)
+    channel, owner, left, weight, mints, ending, clean_ttl, dead_ttl, capacity = args
+    state = Run(store, channel).open(keys, capacity)
     held = state.holder(owner)
     answer: TwinReply
     if held is None or (ending == "declined" and held.depth):
@@ -110,10 +112,10 @@ def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
 
 
 def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    before, after, owner, fence, successor, ttl, floor, metadata, dead_ttl, capacity = args
+    channel, owner, fence, successor, ttl, floor, metadata, dead_ttl, capacity = args
     if store.exists(keys[3]):
         return ["finished"]
-    state = Run(store, (before, after)).open(keys, capacity)
+    state = Run(store, channel).open(keys, capacity)
     state.prune()
     again, held = state.holder(successor), state.holder(owner)
     moves = held is not None and held.fence == fence and owner != successor
@@ -141,7 +143,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
 
 
 def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    return batch(split(Run(store, args[:2]), keys, args[2:], 2, 5), (open_name, extend))
+    return batch(split(Run(store, args[0]), keys, args[1:], 2, 5), (open_name, extend))
 
 
 def open_name(part: Part) -> TwinReply:
@@ -163,8 +165,8 @@ def extend(part: Part) -> TwinReply:
 
 
 def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    before, after, capacity = args
-    run = Run(store, (before, after))
+    channel, capacity = args
+    run = Run(store, channel)
     state = run.open(keys, capacity)
     state.prune()
     ended = 0
@@ -182,31 +184,29 @@ def force_release(store: Store, keys: Sequence[str], args: Sequence[str]) -> Twi
 
 
 def set_capacity(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    state = Run(store, args[:2]).open(keys, args[2])
+    channel, capacity = args
+    state = Run(store, channel).open(keys, capacity)
     before = state.summary.capacity
-    state.summary.capacity, state.summary.resized = int(args[2]), "1"
+    state.summary.capacity, state.summary.resized = int(capacity), "1"
     state.settle()
     state.close()
     return before
 
 
 def info(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    capacity, waiting, kept = args
+    capacity, waiting = args
     run = Run(store)
     state = run.read(keys, capacity)
     summary = state.summary
-    if kept != "0":
-        lasting = max(int(kept), store.pttl(state.key))
-        if not state.known:
-            store.hset(state.key, {STATE: state.before})
-        store.pexpire(state.key, lasting)
     expired = store.zcount(state.order, 0, run.now)
     over = store.zrangebyscore(state.order, 0, run.now, limit=run.room)
     weights = [held.weight for owner in over if (held := state.holder(owner)) is not None]
     used = summary.used - (expired - len(over)) - sum(weights)
     waits = state.waiter(waiting)
     rank = 0 if waits is None else store.zcount(state.order, FIRST, waits.queue_number)
-    answer: list[TwinReply] = [summary.holders - expired, used, summary.capacity, summary.fence, summary.metadata]
+    summary.holders -= expired
+    state.fit(capacity)
+    answer: list[TwinReply] = [summary.holders, used, summary.capacity, summary.fence, summary.metadata]
     answer += [summary.waiters, rank]
     live = store.zrangebyscore(state.order, run.now + 1, FIRST - 1)
     held = state.holder(live[-1]) if live else None
