@@ -86,8 +86,8 @@ class ManagerChannel:
     def _admitted(self, owner: str, fence: str, rest: list[str]) -> None:
         runtime = self._runtime
         entry = runtime.queue_entries.get(owner)
-        match [whole(one) for one in (fence, *rest[2:3])]:
-            case [int(known), int(capacity)] if len(rest) == 4:
+        match [whole(one) for one in (fence, *rest[:1], *rest[2:3])]:
+            case [int(known), int(), int(capacity)] if len(rest) == 4:
                 if entry is None:
                     decline(runtime, owner, rest[3], capacity)
                 else:

@@ -192,20 +192,20 @@ async def test_a_function_without_a_parameter_keeps_no_window(locks: LockManager
 @pytest.mark.parametrize("thief", [False, True], ids=["has run", "runs"])
 async def test_another_one_was_faster(locks: LockManager, backend: MemoryBackend, work: Work, thief: bool) -> None:
     """It began after this process had looked. Broken by taking the lock for the right to run."""
-    run = backend.run
+    post = backend.post
 
-    def runs(call: Any) -> Any:
+    def posts(call: Any) -> Any:
         if call.script.name == "acquire":
             kept = {"fence": "7", "started": "1", "status": "succeeded", "by": "web-3:4711"}
             backend.store.hset(f"aiolock:once:{{{NAME}}}", kept)
             backend.store.pexpire(f"aiolock:once:{{{NAME}}}", 1000)
             if thief:
                 backend.steal(NAME)
-        return run(call)
+        return post(call)
 
-    cast(Any, backend).run = runs
+    cast(Any, backend).post = posts
     found = await job(locks, "both").run(work)
-    cast(Any, backend).run = run
+    cast(Any, backend).post = post
     assert (found.ran, found.status, found.fence, found.by) == (False, RunStatus.SUCCEEDED, 7, "web-3:4711")
     assert work.begun == 0
 
@@ -219,16 +219,16 @@ async def test_a_connection_that_dies_at_any_call(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, work: Work, lost: Any, call: int
 ) -> None:
     """Nothing runs twice. Broken by a request that means another run when it is written again."""
-    run, dying = backend.run, iter(range(5))
+    post, dying = backend.post, iter(range(5))
 
-    def runs(request: Any) -> Any:
+    def posts(request: Any) -> Any:
         if next(dying, None) == call:
             backend.fail_next(lost)
-        return run(request)
+        return post(request)
 
-    cast(Any, backend).run = runs
+    cast(Any, backend).post = posts
     assert (await job(locks).run(work)).ran
-    cast(Any, backend).run = run
+    cast(Any, backend).post = post
     await settle(backend)
     assert await status(peer) == "succeeded"
     assert not (await job(peer, "both").run(work)).ran
@@ -240,9 +240,9 @@ async def test_an_outage_says_whether_the_function_ran(
     locks: LockManager, backend: MemoryBackend, work: Work, script: str
 ) -> None:
     """An `Unavailable` says that it did not. Kept by `before_it_runs`."""
-    run = backend.run
+    post = backend.post
 
-    def runs(request: Any) -> Any:
+    def posts(request: Any) -> Any:
         if request.script.name == script:
             key = (
                 f"aiolock:once:{{{NAME}}}" if script in ("last_run", "begin", "finish") else f"aiolock:lock:{{{NAME}}}"
@@ -251,9 +251,9 @@ async def test_an_outage_says_whether_the_function_ran(
             backend.store.hset(key, {"another": "type"}) if key.startswith("aiolock:lock") else backend.store.set(
                 key, "a string", 1000
             )
-        return run(request)
+        return post(request)
 
-    cast(Any, backend).run = runs
+    cast(Any, backend).post = posts
     if script == "finish":  # the success may not be kept, which a WARNING says
         assert (await job(locks).run(work)).ran
     else:
@@ -337,21 +337,21 @@ async def test_cancelled_at_each_step_it_burns_no_window(work: Work) -> None:
 async def test_an_unanswered_beginning_is_undone(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, work: Work
 ) -> None:
-    run = backend.run
+    post = backend.post
     away = backend.outage()
 
-    def runs(call: Any) -> Any:
+    def posts(call: Any) -> Any:
         if call.script.name == "begin":
             backend.fail_next("reply")
-            answer = run(call)
+            answer = post(call)
             away.__enter__()
             return answer
-        return run(call)
+        return post(call)
 
-    cast(Any, backend).run = runs
+    cast(Any, backend).post = posts
     task = crew.start(job(locks).run(work))
     await backend.clock.advance(6.0)
-    cast(Any, backend).run = run
+    cast(Any, backend).post = post
     away.__exit__(None, None, None)
     with pytest.raises(BackendError):
         await task
