@@ -52,7 +52,7 @@ def test_a_multi_lock_waits_for_it(side: Side) -> None:
 def test_its_holder_goes_on(side: Side) -> None:
     answer = side.run(NAME.acquire("m:1", TTL, 0, "me"))
     assert isinstance(answer, Granted)
-    assert close(answer.pttl)
+    assert answer.pttl > LEFT - 4000
     assert isinstance(side.run(NAME.nest("m:1", FENCE, 1000, 2)), Kept)
     assert side.run(NAME.renew_many([NAME.renewal("m:1", FENCE, TTL)])) == [Renewed(TTL)]
     assert state(side, NAME).live

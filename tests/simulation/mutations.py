@@ -165,7 +165,7 @@ MUTATIONS: dict[Mutation, int] = {
     release_without_owner: 5,
     loss_without_cancel: 10,
     undo_dropped: 0,
-    tombstone_dropped: 200,
+    tombstone_dropped: 900,
     deadline_from_arrival: 0,
     renewal_creates: 40,
     fence_repeated: 0,

@@ -10,8 +10,7 @@ if state and string.sub(state, 1, #owner + 1) == owner .. ' ' and not ARGV[6] th
   if depth == '0' and tonumber(expires) > now and tonumber(fence) >= tonumber(ARGV[3])
     and redis.call('EXISTS', KEYS[4]) == 0 then
     local text = string.format('%s %s %s 1 %s %.0f ', owner, fence, before, dirty, now + ttl) .. ARGV[4]
-    local px = ttl > 86340000 and string.format('%.0f', ttl + 60000) or '86400000'
-    if not redis.pcall('SET', KEYS[1], text, 'PX', px).err then
+    if not redis.pcall('SET', KEYS[1], text, 'PX', string.format('%.0f', ttl + 86400000)).err then
       return 'granted ' .. fence .. ' ' .. ARGV[2] .. ' ' .. dirty
     end
   end
