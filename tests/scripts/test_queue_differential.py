@@ -89,7 +89,7 @@ requests = st.one_of(
     step("renew", st.lists(renewals, max_size=3)),
     step("force_release"),
     step("set_capacity", st.sampled_from([-1, 0, 0, 1])),
-    step("info", owners, st.sampled_from((None, 30_000))),
+    step("info", owners),
     step("again", st.integers(0, 20)),
 )
 mishaps = st.one_of(
@@ -176,8 +176,8 @@ class World:
             case "set_capacity", (more,):
                 more = 0 if self.shape is RW else more  # whose capacity is what a writer weighs
                 return name.set_capacity(max(1, self.shape.capacity + more))
-            case "info", (owner, ttl_ms):
-                return name.info(owner, ttl_ms)
+            case "info", (owner,):
+                return name.info(owner)
             case "again", (back,):
                 return self.sent[-1 - back % len(self.sent)] if self.sent else None
         return None
