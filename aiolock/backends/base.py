@@ -13,6 +13,9 @@ from ..scripts.base import Call
 
 R = TypeVar("R")
 
+NO_MESSAGES = "If a proxy or server without pub/sub hangs up on SUBSCRIBE, create the manager with waiting=Poll()"
+"""What errors say if no subscription was ever confirmed."""
+
 Wake = Callable[[str | BackendError | None], None]
 """Called with a message's payload; with None when the subscription is confirmed, or confirmed again after a reconnect,
 and any message may have been missed; or with an error if it is refused after a reconnect, and has ended.

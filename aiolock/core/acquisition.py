@@ -146,7 +146,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
     if timeout == 0 and not gate.open:
-        error = _late(gate, gate.queue.common, timeout)
+        error = _late(gate, gate.queue.common, timeout, answered=gate.unreachable is None)
         tell_failed(runtime, calls, error)
         raise error
     waiter = gate.join(calls, policy, timeout)
@@ -182,7 +182,12 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
         return await _nest(gate, calls, hold, policy, task)
     _refuse_overlap(gate, task)
     if not gate.open:
-        return _refused(gate, calls, Refusal(gate, gate.queue.common))
+        refusal = Refusal(gate, gate.queue.common, answered=gate.unreachable is None)
+        if refusal.unknown:
+            away = refusal.error(0.0)
+            tell_failed(runtime, calls, away)
+            raise away
+        return _refused(gate, calls, refusal)
     waiter = gate.join(calls, policy, 0.0)
     try:
         outcome = await waiter.outcome

@@ -111,8 +111,9 @@ class _Transfer:
 
     def _judge(self, outcome: TransferOutcome | BackendError) -> None:
         queue, hold, heir = self._queue, self._hold, self._heir
-        if isinstance(outcome, Granted | Passed):
+        if not isinstance(outcome, BackendError):
             queue.replies += 1
+        if isinstance(outcome, Granted | Passed):
             if self._wanted:  # first: its task runs before that of the hold that has ended
                 heir.take(outcome, self._call.sent_at)
                 if self._copied:  # it finds the place, and does not say that this process lives: the first one did

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..backends.base import NO_MESSAGES
 from ..clock import format_seconds
 from ..errors import BackendError, LossReason
 from .declining import decline
@@ -97,10 +98,7 @@ class ManagerChannel:
 
     def _untold(self, patience: float) -> BackendError:
         known = self._runtime.backend.unreachable
-        why = known or (
-            "is Redis reachable? If a proxy or server without pub/sub hangs up on it, create the manager with "
-            "waiting=Poll()"
-        )
+        why = known or f"is Redis reachable? {NO_MESSAGES}"
         error = BackendError("", f"SUBSCRIBE got no answer within {format_seconds(patience)} s: {why}", transient=True)
         error.__cause__ = known
         return error

@@ -19,7 +19,8 @@ class Refusal:
         gate: the name's.
         entry: what asked for it; None if nothing did, because a task of this process was first.
         ancestor: what an ancestor of the task holds, so that it would wait for itself.
-        answered: a server has answered since the task came. Without a refusal, it let others of this process in.
+        answered: the task awaits no answer: a server has answered since it came, or it did not ask. If there was no
+            refusal, another task of this process is before it.
     """
 
     __slots__ = ("_ancestor", "_busy", "_failure", "_gate", "_seen")
@@ -31,8 +32,9 @@ class Refusal:
         self._ancestor = ancestor
         wait = None if entry is None else entry.wait
         self._seen: Refused | Queued | None = None if wait is None else wait.refusal
-        self._busy = gate.busy or (answered and self._seen is None and gate.contention.exclusive)
         self._failure: BackendError | None = None if wait is None else wait.failure
+        asked = self._seen is not None or self._failure is not None
+        self._busy = gate.busy or (answered and not asked and gate.contention.exclusive)
 
     @property
     def holder(self) -> Holder | None:
@@ -56,12 +58,18 @@ class Refusal:
         """Why Redis cannot be reached, if it cannot."""
         return self._failure or self._gate.unreachable
 
+    @property
+    def unknown(self) -> bool:
+        """Nobody is known to have it: no server has answered."""
+        return not self._busy and self._ancestor is None and self._seen is None
+
     def error(self, timeout: float | None) -> AcquireTimeout | BackendError:
         """Return the error for a wait of this many seconds: another has the name, or no server has answered."""
-        name, runtime, seen = self._gate.calls.name, self._gate.runtime, self._seen
-        if not self._busy and self._ancestor is None and seen is None:
+        name, runtime = self._gate.calls.name, self._gate.runtime
+        if self.unknown:
             seconds = min(timeout or math.inf, runtime.limits.request_timeout)
-            return runtime.unanswered(name, "acquiring", seconds, self._failure, self._gate.calls.names)
+            away = self.cause if timeout == 0 else self._failure
+            return runtime.unanswered(name, "acquiring", seconds, away, self._gate.calls.names)
         why, waited = self._why(), format_seconds(timeout or 0.0)
         error = AcquireTimeout(name, f"lock {name!r} was not acquired within {waited} s: {why}", self.holder)
         error.__cause__ = self.cause
@@ -74,7 +82,8 @@ class Refusal:
                 return "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
             return f"a task that started this one holds {self._ancestor.calls.name!r}, which overlaps with it"
         if self._busy:
-            return f"held by another task of this process ({self._gate.runtime.binding.holder})"
+            what = "held" if self._gate.busy else "wanted first"
+            return f"{what} by another task of this process ({self._gate.runtime.binding.holder})"
         assert seen is not None
         part = f"{seen.part!r} is " if seen.part else ""
         rank = f", and this was number {seen.rank} in the queue" if isinstance(seen, Queued) else ""

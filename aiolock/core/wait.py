@@ -20,7 +20,7 @@ class Wait:
     """Created with the first answer that is no grant.
 
     Attributes:
-        refusal: the last answer that named a holder.
+        refusal: the last answer that said that another has the name.
         failure: why an attempt after that got no verdict.
         attempts: how often it was refused, queued or refreshed, or got no verdict; also the answer that granted it.
         failures: how often in a row it got no verdict.
@@ -56,9 +56,10 @@ class Wait:
         self.attempts += 1
         self.failures = 0
         self.sent_at, self.queue_number = sent_at, outcome.queue_number
-        rank = 1
         if isinstance(outcome, Queued):
             self.refusal, rank = outcome, outcome.rank
+        else:  # the server does not say who
+            self.refusal, rank = Refused(outcome.pttl, 0, ""), 1
         # A request written then takes as long to reach the server as the one that learnt this.
         pause = outcome.pttl / 1000 + 0.001 + STAGGER * (rank - 1)
         self.free_at = sent_at + pause if outcome.pttl > 0 and rank < 10 else math.inf

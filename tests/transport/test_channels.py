@@ -213,3 +213,24 @@ async def test_a_sharded_channel(backend: RedisBackend, raw: redis.asyncio.Redis
         await until(lambda: not backend._channels.all())
         assert await raw.execute_command("SPUBLISH", "c", "to nobody") == 0
     assert backend._dialer.opened == 1
+
+
+@pytest.mark.parametrize("how", ["hung up", "silent", "confirmed before"])
+async def test_a_connection_lost_under_a_subscription(connect: Connect, proxy: FaultProxy, how: str) -> None:
+    """Only of a server that hangs up on the first SUBSCRIBE is it said that it may have no pub/sub. Kept by
+    RedisBackend._lost: `unconfirmed`, and disconnected: `TimeoutError`.
+    """
+    said: list[str] = []
+    backend = await connect(proxy.url, tell=lambda _: said.append(str(backend.unreachable)))
+    if how == "confirmed before":
+        await backend.subscribe("c", Log())
+    else:
+        swallowed = proxy.drop("requests", 1, matching=b"$9\r\nSUBSCRIBE")
+        backend.subscribe("c", Log())
+        await swallowed.hit()
+    if how == "silent":
+        backend.replace(TimeoutError("no answer for 5 s"))
+    else:
+        proxy.reset()
+    await until(lambda: said)
+    assert ("waiting=Poll()" in said[0]) == (how == "hung up")

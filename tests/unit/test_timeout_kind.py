@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from aiolock import AcquireTimeout, BackendError, LockManager
 from aiolock.testing import MemoryBackend
 
-from .world import Crew, assert_empty, lock_keys, settle
+from .world import Crew, assert_empty, lock_keys, runtime_of, settle
 
 KINDS: dict[str, Callable[[LockManager], Any]] = {
     "lock": lambda manager: manager.lock("a"),
@@ -68,13 +69,106 @@ async def test_a_timeout_while_a_task_of_this_process_hands_it_on(
     with backend.outage(silent=True):
         lease.release()
         await backend.clock.advance(0.55)
-        with pytest.raises(AcquireTimeout, match="held by another task of this process"):
+        with pytest.raises(AcquireTimeout, match="wanted first by another task of this process"):
             await waiting.pop()
         await backend.clock.advance(0.1)
-        with pytest.raises(AcquireTimeout, match="held by another task of this process"):
+        with pytest.raises(AcquireTimeout, match="wanted first by another task of this process"):
             await waiting.pop()
     await settle(backend)
     assert lock_keys(backend) == []
+
+
+async def test_behind_a_task_whose_place_is_behind_another_process(
+    backend: MemoryBackend, peer: LockManager, peer_backend: MemoryBackend, crew: Crew
+) -> None:
+    """No request of its own is on its way, so none is unanswered, however soon the server must answer. Kept by
+    `Wait.queued`: `Refused`.
+    """
+    own = MemoryBackend(backend)
+    async with LockManager(own, request_timeout=0.3) as locks:
+        lease = await locks.lock("a").acquire()
+        there = await asyncio.wait_for(queue(crew, peer, backend), 1.0)
+        first = crew.start(acquire(locks.lock("a")))
+        await settle(backend)
+        lease.release()  # it is the turn of the other process, and the first task gets a place behind that
+        await settle(backend)
+        assert there.done()
+        others = [crew.start(acquire(locks.lock("a"), timeout=timeout)) for timeout in (None, 0.4)]
+        attempt = locks.lock("a").try_acquire()
+        assert await attempt is None
+        assert attempt.holder is not None
+        with pytest.raises(AcquireTimeout, match="held by an unnamed holder"):
+            await locks.lock("a").acquire(timeout=0)
+        await backend.clock.advance(0.5)
+        assert not others[0].done()
+        with pytest.raises(AcquireTimeout, match=f"held by {runtime_of(peer).binding.holder}"):
+            await others[1]
+        await (await there).release()
+        for one in (first, others[0]):
+            await settle(backend)
+            await (await one).release()
+        await settle(backend)
+        assert_empty(locks)
+
+
+async def queue(crew: Crew, manager: LockManager, backend: MemoryBackend) -> Any:
+    """A task that waits."""
+    task = crew.start(acquire(manager.lock("a")))
+    await settle(backend)
+    return task
+
+
+@pytest.mark.parametrize("kind", ["lock", "multi"])
+async def test_one_attempt_while_another_task_asks(
+    locks: LockManager, backend: MemoryBackend, crew: Crew, kind: str
+) -> None:
+    """A task of this process is before it, and it does not wait for that one's answer: nothing says that no server
+    gives one, as long as none is known to be away. Kept by `obtain`: `answered`.
+    """
+    lock = KINDS[kind](locks)
+    with backend.outage(silent=True):
+        first = crew.start(acquire(lock))
+        await asyncio.sleep(0)
+        assert await crew.start(attempt(lock)) is None
+        with pytest.raises(AcquireTimeout, match="wanted first by another task of this process"):
+            await crew.start(acquire(lock, timeout=0))
+        assert not first.done()
+    await (await first).release()
+    await settle(backend)
+
+
+async def attempt(lock: Any) -> Any:
+    return await lock.try_acquire()
+
+
+async def test_one_attempt_while_a_task_of_this_process_hands_it_on(
+    locks: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """Nobody has it at that moment, but the next one is about to. Kept by `obtain`: `answered`."""
+    lease = await locks.lock("a").acquire()
+    heir = crew.start(acquire(locks.lock("a")))
+    await settle(backend)
+    with backend.outage(silent=True):
+        lease.release()
+        assert await crew.start(attempt(locks.lock("a"))) is None
+        with pytest.raises(AcquireTimeout, match="wanted first by another task of this process"):
+            await crew.start(acquire(locks.lock("a"), timeout=0))
+        assert not heir.done()
+    await (await heir).release()
+    await settle(backend)
+
+
+async def test_attempts_behind_a_task_that_asks_a_server_which_is_away(
+    locks: LockManager, backend: MemoryBackend, crew: Crew
+) -> None:
+    """It is not said that another has it. Kept by `obtain_now`: `refusal.unknown`."""
+    with backend.outage():
+        first = crew.start(acquire(locks.lock("a")))
+        tasks = [crew.start(attempt(locks.lock("a"))) for _ in range(2)]
+        for task in (first, *tasks):
+            with pytest.raises(BackendError, match="got no answer: the server is away"):
+                await task
+    await settle(backend)
 
 
 @pytest.mark.parametrize("timeout", [None, 0, 5.0, 60.0])

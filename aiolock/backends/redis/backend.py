@@ -289,7 +289,7 @@ class RedisBackend:
         if session is None:
             return  # closed meanwhile
         self._session, self.post, self._resumes = None, self._put_by, True
-        self.unreachable = without_frames(disconnected(cause))
+        self.unreachable = without_frames(disconnected(cause, self._channels.unconfirmed))
         if loop.time() - began > LASTED:
             self._backoff.reset()
         self._outbox.disconnected()

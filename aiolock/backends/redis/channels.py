@@ -80,6 +80,11 @@ class Channels:
             self.left(listener)
         return list(self._listeners.values())
 
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether one of them awaits its first confirmation."""
+        return any(not listener.confirmed for listener in self._listeners.values())
+
     def add(self, listener: Listener) -> None:
         """Listen; a previous listener on that channel no longer does."""
         self.remove(listener.channel)

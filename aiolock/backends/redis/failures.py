@@ -15,6 +15,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ...errors import AiolockError, BackendError, ConfigurationError
+from ..base import NO_MESSAGES
 from .error_reply import ErrorReply
 
 PASSING = frozenset(
@@ -144,13 +145,17 @@ def lost(name: str, doing: str, cause: BaseException | None) -> BackendError:
     return failure
 
 
-def disconnected(cause: BaseException) -> BackendError:
-    """The connection was lost, and there is no other yet."""
-    failure = BackendError(
-        "",
-        f"the connection to Redis {fate(cause)}, and a new one is being made",
-        transient=True,
-    )
+def disconnected(cause: BaseException, unconfirmed: bool) -> BackendError:
+    """The connection was lost, and there is no other yet.
+
+    Args:
+        cause: why.
+        unconfirmed: a subscription awaited its first confirmation.
+    """
+    hung_up = unconfirmed and not isinstance(cause, TimeoutError)  # that is silence
+    remedy = f". {NO_MESSAGES}" if hung_up else ""
+    text = f"the connection to Redis {fate(cause)}, and a new one is being made{remedy}"
+    failure = BackendError("", text, transient=True)
     failure.__cause__ = cause
     return failure
 
