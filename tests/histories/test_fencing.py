@@ -34,12 +34,13 @@ def total(count: int) -> Event:
         [*TWICE, stay(3, "lock", "a", 5, 6, 7, writes=[(5.5, None)]), total(2)],
         [STALE, NEXT, stalled(1, 1.5, 3.6)],
         [STALE, NEXT, fault(1.5, 3.0, excuses=1.0)],
+        [stay(1, "lock", "a", 1, 1.8, 5, writes=[(2.6, False)], how="lost"), NEXT],
         [stay(1, "read", "a", 1, 3, 5), stay(2, "read", "a", 2, 3, 5)],
         [stay(1, "lock", "a", 1, 2, 6), stay(2, "lock", "a", 3, 3.1, 5, asked=0.5, lost=True, how="lost")],
     ],
     ids=[
         *("two", "with their count", "one was killed before it heard", "a write that may have counted"),
-        *("a stale one is refused", "in a window", "readers share one", "it knows that it is late"),
+        *("a stale one is refused", "in a window", "it wrote on", "readers share one", "it knows that it is late"),
     ],
 )
 def test_good_ones(told: list[Any]) -> None:

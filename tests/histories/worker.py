@@ -8,6 +8,7 @@ When that ends, whoever started it is gone, and it ends, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import json
 import logging
@@ -65,7 +66,8 @@ class Worker:
         given = self._given
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._unhandled)
-        async with manager(given["place"], given["options"]) as locks:
+        # As a service that starts in the middle of a failover does: it goes on trying.
+        async with contextlib.aclosing(await manager(given["place"], given["options"]).open(strict=False)) as locks:
             dice = random.Random(f"{given['seed']}:{given['number']}")
             self._uses = Uses(locks, self._journal, self._resource, dice, given["number"], given["workers"])
             loop.add_reader(0, self._told)

@@ -17,7 +17,6 @@ import aiolock.scripts
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.latch import SCRIPTS, LatchCalls, LatchState
-from aiolock.scripts.queue import SCRIPTS as QUEUE_SCRIPTS
 from aiolock.testing.server import RedisServer
 from tests.support import acl, redis_cli
 from tests.support.generated import examples
@@ -39,16 +38,11 @@ def test_each_script_has_both_sides() -> None:
     assert {script.name for script in SCRIPTS} == files
 
 
+# What the headers promise.
+
+
 def commands(scripts: tuple[Any, ...]) -> set[str]:
     return set(re.findall(r"redis\.p?call\('(\w+)'", "".join(script.lua for script in scripts)))
-
-
-def test_a_latch_needs_no_more_rights_than_a_semaphore() -> None:
-    """So the ACL of redis.md suffices."""
-    assert commands(SCRIPTS) <= commands(QUEUE_SCRIPTS)
-
-
-# What the headers promise.
 
 
 def test_counts_down_and_opens(side: Side) -> None:

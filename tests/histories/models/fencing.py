@@ -97,7 +97,7 @@ def _refused(history: History, name: str, granted: list[Attempt]) -> Violation |
             at += 1
         if write["accepted"] and highest is not None and attempt.fence < highest.fence:
             return Violation.of(MODEL, f"{attempt} wrote to {name!r} after {highest}", highest, attempt)
-        if write["accepted"] is False:
+        if write["accepted"] is False and write["since"] < attempt.left:  # else it knew of its loss, and wrote on
             during = Period(write["since"], write["at"])
             if not any(excuse.meets(during) for excuse in history.excuses(attempt, name)):
                 later = [other for other in granted if other.fence > attempt.fence and other.began < write["at"]]
