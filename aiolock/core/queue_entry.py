@@ -243,7 +243,7 @@ class QueueEntry:
             self.queue.granted(self, Grant(outcome, sent_at, self.asker.policy))
         elif isinstance(outcome, Queued | Passed):
             self.queued(outcome, sent_at)
-            if state is TOLD and self.state is QUEUED:
+            if state is not ASKING and self.state is QUEUED:
                 self.ask()
         elif isinstance(outcome, BackendError):
             self.queue.failed(self, outcome)

@@ -152,6 +152,18 @@ class TestACopy:
         assert copy.fence == FENCE + 1
         assert state(side, NAME).fence == FENCE + 1
 
+    def test_takes_what_the_queue_has_granted_meanwhile(self, side: Side) -> None:
+        """So "granted" always means a hold, for the ttl. Kept by own.lua."""
+        hears(side, NAME, "m", "n")
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.run(transfer(over=True))
+        side.run(NAME.release("n:1", TTL, 0, "clean", False))
+        assert (state(side, NAME).holder, state(side, NAME).depth) == ("m:2", 0)
+        assert side.run(transfer(over=True)) == Granted(state(side, NAME).fence, TTL, abandoned=False)
+        after = state(side, NAME)
+        assert (after.holder, after.depth, after.metadata) == ("m:2", 1, "next")
+
     def test_finds_the_place_and_says_nothing_of_life(self, side: Side) -> None:
         hears(side, NAME, "n")
         side.run(HELD)

@@ -296,6 +296,28 @@ async def test_a_message_before_the_answer(peer: LockManager, backend: Deaf, cre
 
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+async def test_a_message_after_a_revocation_and_before_the_answer(
+    peer: LockManager, backend: Deaf, crew: Crew, make: Make
+) -> None:
+    """What was revoked is an earlier grant. The answer says "queued", so it asks again. Kept by QueueEntry.take."""
+    slow = Overtaking(backend, turns=6)
+    async with LockManager(slow) as locks:
+        lease = await make(peer).acquire()
+        waiter = Holder(crew, make(locks))
+        while not waiting(backend, "a"):
+            await turns(1)
+        (owner,) = waiting(backend, "a")
+        tell(locks, backend, f"revoked {owner} 1")
+        await turns(1)
+        lease.release()
+        await turns(1)
+        assert not slow.answered
+        await settle(backend)
+        assert slow.calls == ["acquire", "acquire"]
+        await waiter.end()
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 async def test_a_server_that_forgot_all_is_told_again_that_the_process_lives(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Make
 ) -> None:

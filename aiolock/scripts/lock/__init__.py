@@ -33,7 +33,12 @@ ACQUIRE: Script[AcquireOutcome] = Script(
     __name__, "acquire", twins.acquire, decode.acquire, no_grant, ("clock", "acquire_own", "acquire_free", *JOIN, "own")
 )
 TRANSFER: Script[TransferOutcome] = Script(
-    __name__, "transfer", twins.transfer, decode.transfer, no_grant, ("clock", "transfer_local", "transfer_pass", *JOIN)
+    __name__,
+    "transfer",
+    twins.transfer,
+    decode.transfer,
+    no_grant,
+    ("clock", "transfer_local", "transfer_pass", *JOIN, "own"),
 )
 RELEASE = Script(
     __name__,

@@ -6,7 +6,7 @@
 -- returns 'granted <fence> <pttl> <abandoned>' | 'passed <number> <pttl>': another has it, and the next is in the queue
 --         | 'missing <deleted or taken_over>' | 'finished'
 -- The owner must have ended cleanly. The next is new, or a task with the fair rule that already waits. A copy of the
--- request reads what became of the next.
+-- request reads what became of the next; if the queue has granted it the name, that becomes a hold: see own.
 -- If a command is denied: see settle and join; the owner holds it, or the next, or the one from the queue.
 local name, answer = read(1, state), nil
 if held then
@@ -18,7 +18,9 @@ if held then
   else
     answer = join(name, next, tonumber(ARGV[9]), ARGV[10])
   end
-elseif not (name.live and name.holder == next) then
+elseif name.live and name.holder == next then
+  own(name, tonumber(ARGV[4]), ARGV[6], ARGV[5])
+else
   answer = redis.call('ZSCORE', KEYS[2], next) or (name.live and 'missing taken_over' or 'missing deleted')
 end
 if ARGV[11] then redis.pcall('SET', KEYS[4], 1, 'PX', ARGV[11]) end

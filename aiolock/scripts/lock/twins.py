@@ -64,7 +64,9 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
         else:
             name.join(successor, int(liveness), counted)
             answer = f"passed {store.zscore(name.queue, successor)} {name.pttl}"
-    elif not (name.live and name.holder == successor):
+    elif name.live and name.holder == successor:
+        name.own(int(ttl), metadata, floor)
+    else:
         number = store.zscore(name.queue, successor)
         answer = f"missing {name.gone}" if number is None else f"passed {number} {name.pttl}"
     for ms in dead_ttl:
