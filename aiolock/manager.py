@@ -62,7 +62,8 @@ class LockManager(LockFactory):
         liveness: seconds for which a process that waits in a queue counts as alive without a sign of life; it gives one
             every third of that. Make it longer than the longest stall of the event loop: a process that is silent for
             longer loses its place. Make it shorter than you can bear to wait for a frozen process whose turn it is. A
-            grant after a wait lasts this long, until it is confirmed for its ttl, a round trip later.
+            grant after a wait lasts this long at most; the process asks, and enters once the server has made it last
+            for the ttl.
         waiting: with `Poll(…)` waiters ask again and again instead of being told, and the connection uses RESP2; for
             servers and proxies without pub/sub. Waiters keep their place in the queue. The manager chooses `Poll()` by
             itself, with a WARNING, if the server refuses SUBSCRIBE.

@@ -15,7 +15,7 @@ def decline(runtime: Runtime, owner: str, key: str, capacity: int = 1) -> None:
 
     It can never end what a task has, or will have. An owner id is used once. From its first request on the manager
     knows it, as an entry, then as a hold, until its end is written; what it does not know has ended, or was detached.
-    And the server ends only a grant that nobody has confirmed or renewed; a detached lease was renewed.
+    And the server ends only a grant that nobody has asked for or renewed; a detached lease was renewed.
 
     Args:
         runtime: the manager's.

@@ -70,7 +70,7 @@ class LockFactory:
 
         It excludes `lock()` of the same name, and nests with it in one task. Only the waiting differs: each task has a
         place of its own, and is not overtaken. Without waiters it costs as much as `lock()`; in a crowd each entry
-        needs a request to queue, unless it shares one, and one to confirm.
+        needs a request to queue, unless it shares one, and one when it is its turn.
 
         Arguments and errors: as for `lock()`. No I/O.
         """

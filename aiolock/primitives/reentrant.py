@@ -53,7 +53,7 @@ class Reentrant(Primitive):
         Cost: one round trip if it is free. Otherwise the same request takes a place in the server's queue: for a lock
         one for all tasks of this process, so that later tasks ask nothing; for a fair lock, or a read-write lock, one
         for each task. While it waits, the manager sends one refresh every `liveness`/3 for all of them. A message tells
-        it when it is its turn; a lock then confirms the grant by one request, whose answer the block need not wait for.
+        it when it is its turn; it then asks by one request, and the block begins with the answer.
         A hand-off from a task of this process comes with that task's release.
         """
         if foreign:

@@ -24,7 +24,7 @@ TwinReply = int | str | None | list["TwinReply"]
 
 Ending = Literal["clean", "undone", "dirty", "declined"]
 """How an owner ends: after a body that was valid to its end; without having entered; after a loss; granted by a
-queue when it had ended long ago: then only what nobody has confirmed or renewed.
+queue when it had ended long ago: then only what nobody has asked for or renewed.
 """
 
 MAX_FENCE = 2**53

@@ -22,7 +22,7 @@ class HolderView:
         process: host and pid; "" if it is not known of this one.
         metadata: of its lock.
         fence: of its grant.
-        depth: how many acquisitions it has open; 0 if it was granted, and has not confirmed that yet.
+        depth: how many acquisitions it has open; 0 if it was granted, and has not asked for that yet.
         permits: how many of a semaphore's; 1 of anything else.
         ttl: seconds until it expires unless renewed.
     """
@@ -66,7 +66,7 @@ class NameView:
     Attributes:
         kind: "lock", "rw", "semaphore", "latch", "condition" or "once".
         name: the name.
-        state: of a lock "held", "granted" (and not confirmed yet), "free" or "abandoned" (free, but its last holder
+        state: of a lock "held", "granted" (and not asked for yet), "free" or "abandoned" (free, but its last holder
             vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
             latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says.
         process: host and pid of the one that was let in last.

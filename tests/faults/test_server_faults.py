@@ -178,13 +178,18 @@ async def test_a_release_that_did_not_run_hides_no_loss(
     """
     locks, others = [await opened(own_server.url) for _ in range(2)]
     lock = locks.lock(NAME)
-    async with lock:
-        pass
     waiting: list[asyncio.Task[int]] = []
+
+    async def join() -> None:
+        waiting.extend(asyncio.create_task(enter(lock)) for _ in range(tasks - 1))
+        await asyncio.sleep(0)
+
+    async with lock:  # so the client knows the script, and need not load it
+        await join()
+    await asyncio.gather(*waiting)
     with pytest.raises(LockLost) as lost:
         async with lock:
-            waiting += [asyncio.create_task(enter(lock)) for _ in range(tasks - 1)]
-            await asyncio.sleep(0)
+            await join()
             beside.link.delete(key_of(NAME))
             other = await others.lock(NAME).acquire()
             beside.link.script_flush()

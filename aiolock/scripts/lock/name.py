@@ -29,7 +29,7 @@ class Name:
         holder: who holds it, or who held it last and is past its time; '-' if no one.
         fence: of the last grant.
         before: the fence known before that one was minted; for a grant from the queue, its number there.
-        depth: 0: granted from the queue, and not confirmed.
+        depth: 0: granted from the queue, and its process has not asked since.
         dirty: what the holder was told as `abandoned`; for a free name what the next holder is told.
         expires: when the hold ends, in ms.
         metadata: what the holder says of itself.

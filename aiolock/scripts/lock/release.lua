@@ -4,7 +4,7 @@
 --         'dirty', 'declined'), depth left, tombstone ttl ms (0: none), channel to announce the release
 -- returns 'released <fence>' | 'kept <pttl>' | 'missing <deleted or taken_over>'
 -- 'undone' passes on what the owner was told as abandoned; 'dirty' leaves the name marked as abandoned; 'declined' does
--- as 'undone', but ends only what the queue granted and nobody has confirmed.
+-- as 'undone', but ends only what the queue granted and nobody has asked for.
 -- If a command is denied: see settle; the owner holds, or is gone. What follows may fail.
 local name, ending, left = read(1, state), ARGV[4] or 'clean', tonumber(ARGV[5] or 0)
 local fence, answer = name.fence, nil

@@ -27,7 +27,7 @@ local function write(n, px)
   end
 end
 -- Gives a free name to an owner. Its fence is minted once, however many are tried. `number`: its queue number, which
--- replaces the previous fence until the grant is confirmed.
+-- replaces the previous fence until its process asks.
 local function grant(name, owner, depth, expires, metadata, floor, number)
   if not name.minted then
     local known = math.max(name.fence, tonumber(floor) < 2 ^ 53 and floor or 0) -- no fence is greater

@@ -10,7 +10,7 @@
 -- If a command is denied: see settle and join; the owner holds it, or the next, or the one from the queue.
 local name, answer = read(1, state), nil
 if held then
-  vacate(name, name.depth == '0' and name.dirty or '0') -- a grant that was never confirmed began nothing
+  vacate(name, name.depth == '0' and name.dirty or '0') -- a grant that nobody asked for began nothing
   local first = over and settle(name, ARGV[8], next, ARGV[5]) or ''
   if first == '' or first == next then
     grant(name, next, '1', now + ttl, ARGV[6], ARGV[5])
