@@ -139,6 +139,14 @@ class TestHeld:
         assert (after.dirty, after.metadata) == ("1", "other")
         assert waiters(side, NAME) == ["n:1"] * queue
 
+    def test_a_grant_from_the_queue_is_nothing_to_an_owner_that_has_ended(self, side: Side) -> None:
+        """Guards acquire_own.lua and acquire.lua."""
+        side.run(HELD)
+        side.run(NAME.release("m:1", TTL, 0, "declined", tainted=True))
+        change(side, NAME, depth=0)
+        assert side.run(NAME.acquire("m:1", TTL, 0, "", LIVENESS)) == Finished()
+        assert state(side, NAME).depth == 0
+
     def test_a_grant_whose_time_is_over_is_anothers(self, side: Side) -> None:
         hears(side, NAME, "n")
         side.run(HELD)

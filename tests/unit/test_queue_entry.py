@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason, NotAcquired
+from aiolock.core.entry_state import QUEUED
 from aiolock.core.queue_entry import QueueEntry
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
@@ -404,6 +405,36 @@ async def test_no_block_begins_while_the_server_is_not_asked(
     await waiter.end()
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["cancelled", "closed"])
+@pytest.mark.parametrize("ran", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+async def test_who_gives_up_while_it_asks_passes_the_lock_on(
+    peer: LockManager, backend: Deaf, crew: Crew, make: Make, ran: bool, closed: bool
+) -> None:
+    """At once, whether the request has run or not. Kept by QueueEntry.end: the release leaves behind the request."""
+    slow = SlowBackend(backend, turns=6)
+    async with LockManager(slow) as locks:
+        lease = await make(peer).acquire()
+        waiter = Holder(crew, make(locks))
+        await settle(backend)
+        behind = Holder(crew, make(peer))
+        await settle(backend)
+        lease.release()
+        (entry,) = entries(locks)
+        while entry.state is QUEUED or slow.calls.count("acquire") < 1 + ran:
+            await turns(1)
+        assert not waiter.entered.done()
+        assert state(backend, "a").depth == ran
+        if closed:
+            await locks.aclose()
+        else:
+            waiter.task.cancel()
+        await settle(backend)
+        assert waiter.task.done()
+        assert behind.entered.done()
+        await behind.end()
+
+
 @pytest.mark.parametrize("kind", MAKE)
 async def test_a_short_ttl_ends_a_grant_that_no_one_takes(
     peer: LockManager, locks: LockManager, backend: Deaf, crew: Crew, kind: str
@@ -419,18 +450,21 @@ async def test_a_short_ttl_ends_a_grant_that_no_one_takes(
     await waiter.end()
 
 
-@pytest.mark.parametrize("kind", MAKE)
-async def test_a_short_ttl_counts_after_a_wait(
-    peer: LockManager, locks: LockManager, backend: Deaf, crew: Crew, kind: str
+async def test_a_short_ttl_counts_though_a_longer_one_waited(
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """The server keeps it for the ttl, though the waiter counted as alive for longer. Kept by own.lua."""
-    lease = await getattr(peer, kind)("a").acquire()
-    (waiter,) = await queue_up(crew, getattr(locks, kind)("a", ttl=0.5, renew=False), 1, backend)
+    """The place was asked for by a task with another ttl, which has gone. Kept by own.lua."""
+    lease = await peer.lock("a").acquire()
+    (first,) = await queue_up(crew, locks.lock("a"), 1, backend)
+    (second,) = await queue_up(crew, locks.lock("a", ttl=0.5, renew=False), 1, backend)
+    first.task.cancel()
     await lease.release()
     await settle(backend)
+    assert second.entered.done()
     assert 400 < state(backend, "a").pttl <= 500
-    assert not waiter.entered.result().lost
-    await waiter.end()
+    with expect_loss(LossReason.EXPIRED):
+        await backend.clock.advance(1.0)
+        await second.task
 
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
