@@ -64,3 +64,24 @@ async def test_a_task_with_a_shorter_ttl_than_the_one_that_asked() -> None:
         assert not lease.lost
         assert 0.8 < lease.remaining() < 1.0
         await lease.release()
+
+
+async def test_a_grant_on_the_terms_of_another_that_has_gone() -> None:
+    """The server keeps it for as long as that one asked; its own ttl is over. Kept by Grant: `deadline`."""
+    backend = SlowBackend(turns=6)
+    async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
+        lease = await peer.lock("a").acquire()
+        first = asyncio.create_task(locks.lock("a").acquire())
+        await settle(backend)
+        second = asyncio.create_task(locks.lock("a", ttl=1.0).acquire())
+        await settle(backend)
+        lease.release()
+        for asked in (2, 3):
+            while backend.calls.count("acquire") < asked:
+                await turns(1)
+            first.cancel()
+        backend.clock.jump(2.0)
+        taken = await second
+        assert not taken.lost
+        assert taken.remaining() > 0
+        await taken.release()
