@@ -52,7 +52,9 @@ class Stepwise(Gathering):
     @property
     def begun(self) -> Calls:
         """See `QueueEntry`: those groups that a server may know it from."""
-        return self._all.upto(max(1, self._asked))
+        call = self._call
+        unseen = call is not None and call.withdrawn and not (self.tainted or self._number)
+        return self._all.upto(max(1, self._asked - unseen))
 
     @property
     def known(self) -> bool:

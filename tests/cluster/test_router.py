@@ -349,3 +349,35 @@ async def test_a_node_that_is_closed_while_a_request_waits_for_it(monkeypatch: p
             serve(world, A)
             await asyncio.sleep(0.001)
     assert (work.results, len(work.runs)) == (["x"], 1)
+
+
+@pytest.mark.parametrize("another", [False, True])
+async def test_closing_while_no_one_serves_a_slot(another: bool) -> None:
+    """It waits for another slot, whose owner runs requests soon, and not for this one: it knows no one who could. Kept
+    by Router.finish: `_expecting`.
+    """
+    world = World()
+    unserved = world.call("b") if another else None
+    if another:
+        world.down = True
+        served = world.call("a")
+        serve(world, A)
+        serve(world, A)  # CLUSTERDOWN
+        world.owner.pop("b")
+    else:
+        world.owner.pop("b")
+        world.learn()
+        unserved = world.call("b")
+    world.learn()
+    closing = asyncio.create_task(world.router.finish(60.0))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert closing.done() != another
+    world.down = False
+    async with asyncio.timeout(5.0):
+        while not closing.done():
+            serve(world, A)
+            await asyncio.sleep(0.001)
+    assert unserved is not None
+    assert unserved.results == []
+    assert not another or served.results == ["x"]

@@ -279,7 +279,9 @@ async def test_a_request_is_lost(
 
 
 async def test_an_outage_of_a_later_place(world: World, crew: Crew) -> None:
-    """A first attempt ends with it; what it had is given back. Kept by Stepwise._step: `replies`."""
+    """A first attempt ends with it; what it had is given back, and no request to the place that never saw it is left.
+    Kept by Stepwise._step: `replies`, and Stepwise.begun: `withdrawn`.
+    """
     with world.node("b").outage(silent=True):
         waiting = crew.start(world.locks.multi_lock("a", "b").acquire())
         await settle(world.node("a"))
@@ -289,6 +291,7 @@ async def test_an_outage_of_a_later_place(world: World, crew: Crew) -> None:
             await waiting
         await settle(world.node("a"))
         assert world.held() == ""
+        assert [ran for ran in world.backend.ran if ran.endswith(" b")] == ["acquire b"]
 
 
 async def test_tasks_of_one_process_share_its_place(world: World, crew: Crew) -> None:

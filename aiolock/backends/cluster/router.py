@@ -72,7 +72,7 @@ class Router:
         self._nodes: dict[Address, Node] = {}
         self._closing: set[Worker[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
-        self._calm: asyncio.Future[None] | None = None  # while it is awaited: nothing is in transit
+        self._calm: asyncio.Future[None] | None = None  # while it is awaited: no answer is expected in a transit
         self._over = False
 
     # Where requests go.
@@ -146,7 +146,7 @@ class Router:
         """The slot is no longer in transit."""
         if self.transits.get(transit.slot) is transit:
             del self.transits[transit.slot]
-        if not self.transits and self._calm is not None and not self._calm.done():
+        if self._calm is not None and not (self._expecting or self._calm.done()):
             self._calm.set_result(None)
 
     def lost(self) -> None:
@@ -313,12 +313,19 @@ class Router:
 
     # The end.
 
+    @property
+    def _expecting(self) -> bool:
+        """Whether a slot in transit has an owner, who may answer. The others get none: there is no newer map."""
+        return any(self.owners[slot] is not None for slot in self.transits)
+
     async def finish(self, timeout: float) -> None:
-        """Wait until everything is answered, but no longer than `timeout` seconds for slots in transit."""
+        """Wait until everything is answered, but no longer than `timeout` seconds for slots in transit; not at all for
+        those that no one serves. No one asks for maps any more.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         await _all(node.backend.finish() for node in self.used())
-        while self.transits and loop.time() < until:
+        while self._expecting and loop.time() < until:
             self._calm = loop.create_future()
             await asyncio.wait((self._calm,), timeout=until - loop.time())
             await _all(node.backend.finish() for node in self.used())
