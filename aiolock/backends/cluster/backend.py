@@ -148,6 +148,8 @@ class ClusterBackend:
         self._topology.watch()
         slot = slot_of(call.keys[0])
         call.settle = partial(self._settled, call, router.owners[slot], call.settle)
+        if call.away is not None:
+            call.away = partial(self._away, slot, call.away)
         node = router.serving(slot)
         if node is not None:
             node.post(call)
@@ -243,6 +245,11 @@ class ClusterBackend:
                 self._releases.add(call, result, owner)
             elif awaits(result):
                 (self._companion or self)._attend(call.keys[0])
+
+    def _away(self, slot: int, told: Callable[[AiolockError], None], known: AiolockError) -> None:
+        """A node cannot be reached, and will be tried again. Another may have its slots by now: the map says that."""
+        if self._topology.failure is not None or (self._router is not None and self._router.missed(slot)):
+            told(known)
 
     def _owner(self, call: Call[Any]) -> Node | None:
         return None if self._router is None else self._router.owners[slot_of(call.keys[0])]

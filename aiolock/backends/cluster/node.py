@@ -61,9 +61,10 @@ class Node:
         used: the backend is open.
         idle_at: loop time since which it has had no slots; None while it has some.
         claim: the newest that was heard of.
+        missed: it has been away since before the last map came: that would name another for its slots.
     """
 
-    __slots__ = ("__weakref__", "address", "backend", "claim", "idle_at", "used")
+    __slots__ = ("__weakref__", "address", "backend", "claim", "idle_at", "missed", "used")
 
     backend: NodeBackend
 
@@ -72,6 +73,7 @@ class Node:
         self.used: bool = False
         self.idle_at: float | None = None
         self.claim: Claim = Claim("", 0)
+        self.missed: bool = False
 
     @property
     def away(self) -> bool:

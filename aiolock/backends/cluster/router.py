@@ -117,6 +117,11 @@ class Router:
         node = self.owners[slot]
         return node is not None and node.used and not node.away
 
+    def missed(self, slot: int) -> bool:
+        """Whether its master is away, and the map is newer than that: no other one serves it."""
+        node = self.owners[slot]
+        return node is not None and node.missed
+
     @property
     def unsettled(self) -> bool:
         """Whether the map is in doubt: a node with slots is away, or requests have nowhere to go."""
@@ -156,8 +161,12 @@ class Router:
     def use(self, node: Node) -> None:
         """Open the node: calls wait for its connection."""
         node.used = True
-        node.backend.start(reconnected=self._verify)
+        node.backend.start(reconnected=partial(self._back, node))
         self._joined(node)
+
+    def _back(self, node: Node) -> None:
+        node.missed = False
+        self._verify()
 
     def served_by(self, node: Node, prefix: str) -> str | None:
         """A channel that begins with `prefix`, in a slot of this node; None if it has few or none."""
@@ -181,6 +190,7 @@ class Router:
         now = asyncio.get_running_loop().time()
         replaced = False
         for node in list(self._nodes.values()):
+            node.missed = node.away
             if node in serving:
                 node.idle_at = None
             elif not node.used:
