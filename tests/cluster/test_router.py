@@ -384,20 +384,21 @@ async def test_closing_while_no_one_serves_a_slot(another: bool) -> None:
 
 
 async def test_a_master_that_is_away_may_have_been_replaced() -> None:
-    """Only a map that is newer than its loss says that it was not. Kept by Router.missed: without it, the first use
+    """Only a map that is newer than a request says that it was not. Kept by Router.missed: without it, the first use
     after a failover reports an outage.
     """
     world = World()
     work = world.call("a")
     slot, (link,) = slot_of("a"), [world.links[world.addresses[A]]]
     link.lose(0)
-    assert not world.router.missed(slot)
+    assert not world.router.missed(slot, 0.0)
     assert world.refreshes
     world.learn()
-    assert world.router.missed(slot)
+    assert world.router.missed(slot, 0.0)
+    assert not world.router.missed(slot, asyncio.get_running_loop().time())
     world.owner["a"] = world.addresses[B]
     world.learn()
-    assert not world.router.missed(slot)
+    assert not world.router.missed(slot, 0.0)
     for _ in range(3):
         await asyncio.sleep(0)
         serve(world, B)

@@ -147,9 +147,10 @@ class ClusterBackend:
             return
         self._topology.watch()
         slot = slot_of(call.keys[0])
+        assert self._loop is not None
         call.settle = partial(self._settled, call, router.owners[slot], call.settle)
         if call.away is not None:
-            call.away = partial(self._away, slot, call.away)
+            call.away = partial(self._away, slot, self._loop.time(), call.away)
         node = router.serving(slot)
         if node is not None:
             node.post(call)
@@ -246,9 +247,9 @@ class ClusterBackend:
             elif awaits(result):
                 (self._companion or self)._attend(call.keys[0])
 
-    def _away(self, slot: int, told: Callable[[AiolockError], None], known: AiolockError) -> None:
-        """A node cannot be reached, and will be tried again. Another may have its slots by now: the map says that."""
-        if self._topology.failure is not None or (self._router is not None and self._router.missed(slot)):
+    def _away(self, slot: int, made_at: float, told: Callable[[AiolockError], None], known: AiolockError) -> None:
+        """A node cannot be reached, and will be tried again. Another may have its slots by now: a newer map says so."""
+        if self._topology.failure is not None or (self._router is not None and self._router.missed(slot, made_at)):
             told(known)
 
     def _owner(self, call: Call[Any]) -> Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -61,10 +62,10 @@ class Node:
         used: the backend is open.
         idle_at: loop time since which it has had no slots; None while it has some.
         claim: the newest that was heard of.
-        missed: it has been away since before the last map came: that would name another for its slots.
+        missed_at: loop time of the last map, if it was away when that came; otherwise -inf.
     """
 
-    __slots__ = ("__weakref__", "address", "backend", "claim", "idle_at", "missed", "used")
+    __slots__ = ("__weakref__", "address", "backend", "claim", "idle_at", "missed_at", "used")
 
     backend: NodeBackend
 
@@ -73,7 +74,7 @@ class Node:
         self.used: bool = False
         self.idle_at: float | None = None
         self.claim: Claim = Claim("", 0)
-        self.missed: bool = False
+        self.missed_at: float = -math.inf
 
     @property
     def away(self) -> bool:

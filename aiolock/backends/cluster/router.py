@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -117,10 +118,10 @@ class Router:
         node = self.owners[slot]
         return node is not None and node.used and not node.away
 
-    def missed(self, slot: int) -> bool:
-        """Whether its master is away, and the map is newer than that: no other one serves it."""
+    def missed(self, slot: int, since: float) -> bool:
+        """Whether its master is away, and a map that came after loop time `since` names no other."""
         node = self.owners[slot]
-        return node is not None and node.missed
+        return node is not None and node.missed_at > since
 
     @property
     def unsettled(self) -> bool:
@@ -165,7 +166,7 @@ class Router:
         self._joined(node)
 
     def _back(self, node: Node) -> None:
-        node.missed = False
+        node.missed_at = -math.inf
         self._verify()
 
     def served_by(self, node: Node, prefix: str) -> str | None:
@@ -190,7 +191,7 @@ class Router:
         now = asyncio.get_running_loop().time()
         replaced = False
         for node in list(self._nodes.values()):
-            node.missed = node.away
+            node.missed_at = now if node.away else -math.inf
             if node in serving:
                 node.idle_at = None
             elif not node.used:
