@@ -317,29 +317,6 @@ async def test_a_place_in_the_queue_after_it_was_given_up(
     assert await enter(there)
 
 
-async def test_a_confirmation_after_the_release(
-    here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
-) -> None:
-    """Hazard 11: a block entered by a grant from the queue was over before its confirmation reached the server.
-
-    Kept by renew.lua: owner and fence are compared.
-    """
-    lease = await there.acquire()
-    waiter = asyncio.ensure_future(here.acquire())
-    await until(lambda: server.waiting())
-    held = proxy.hold("requests", 1, RENEWS)
-    await lease.release()
-    await held.hit()
-    async with asyncio.timeout(ENOUGH):
-        second = await waiter
-        proxy.reset(upstream=False)
-        await second.release()
-        async with there as third:
-            await arrive(held, server, proxy, kills)
-            assert server.state().fence == third.fence > second.fence > lease.fence
-    assert not server.held()
-
-
 async def test_a_transfer_after_its_repetition(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
