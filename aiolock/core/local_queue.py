@@ -76,7 +76,8 @@ class LocalQueue:
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
         self.replies: int = 0
-        self.stated_at = self.seen_at = LONG_AGO
+        self.stated_at: float = LONG_AGO
+        self.seen_at: float = LONG_AGO
         self.unsent: list[QueueEntry] | None = None
         self.taken: int = 0
         self.waiters: dict[TaskWaiter, None] = {}  # they share the process's entry
@@ -324,9 +325,8 @@ class LocalQueue:
 
     def away(self, known: AiolockError) -> None:
         """The server cannot be reached: those that still wait for a first answer need not wait for it."""
-        for waiter in self._all():
-            if waiter.impatient:
-                waiter.fail(Expired(known))
+        for waiter in [waiter for waiter in self._all() if waiter.impatient]:
+            waiter.fail(Expired(known))
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """Its id can get nothing any more: undo what it may have, and continue with another."""

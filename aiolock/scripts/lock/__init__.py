@@ -17,6 +17,7 @@ from ..outcomes import (
     Missing,
     RefreshOutcome,
     ReleaseOutcome,
+    RenewOutcome,
     Standing,
     TransferOutcome,
     no_grant,
@@ -49,14 +50,16 @@ RELEASE = Script(
     ends=True,
 )
 NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, decode.nest, no_nesting, STATE)
-RENEW = Script(__name__, "renew", twins.renew, decode.renew, no_renewal, ("clock", "renew_one", "state"))
+RENEW: Script[list[RenewOutcome]] = Script(
+    __name__, "renew", twins.renew, decode.renew, no_renewal, ("clock", "renew_one", "state")
+)
 REFRESH = Script(__name__, "refresh", twins.refresh, decode.refresh, prelude=("clock", *SETTLE, "alive"))
 FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.flag, prelude=("clock", *SETTLE))
 REQUEST_RELEASE = Script(__name__, "request_release", twins.request_release, decode.request_release, prelude=STATE)
 INFO = Script(__name__, "info", twins.info, decode.info, prelude=STATE)
 CONFIRM = Script(__name__, "confirm", twins.confirm, decode.flag, prelude=STATE)
 DEPART = Script(__name__, "depart", twins.depart, decode.flag)
-renew = Combiner(RENEW)
+renew: Combiner[RenewOutcome] = Combiner(RENEW)
 SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM, DEPART)
 
 
