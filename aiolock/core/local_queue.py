@@ -16,7 +16,6 @@ from .entry_state import ASKED, GRANTED, IDLE, QUEUED
 from .grant import Grant
 from .queue_entry import QueueEntry, TaskWaiter
 from .race import Race
-from .release import PendingRelease
 from .runtime import Runtime
 from .scheduler import NEVER
 from .telling import tell_waiting
@@ -331,12 +330,11 @@ class LocalQueue:
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
         """Its id can get nothing any more: undo what it may have, and continue with another."""
         self.stated_at = LONG_AGO  # the server may have forgotten that, too
-        runtime, asker = self.runtime, entry.asker
-        runtime.ending.add(entry.owner)
-        PendingRelease(runtime, entry.begun, entry.owner, asker.policy.ttl_ms, 0, entry.undoing, entry.tainted)
+        runtime = self.runtime
+        entry.undo()
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
-        entry.rename(self._new_owner(asker))
+        entry.rename(self._new_owner(entry.asker))
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask(entry)

@@ -55,7 +55,7 @@ class QueueEntries(dict[str, WaitingEntry]):
         return self._refresh_at
 
     def stands(self, calls: Calls) -> None:
-        """A server has put one into the queue of this name, and remembers that the manager lives."""
+        """A server has put one into the queue of this name, or may have: it remembers that the manager lives."""
         name = calls.kind, calls.name
         self._stood.pop(name, None)
         self._stood[name] = calls

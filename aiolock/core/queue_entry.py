@@ -354,7 +354,7 @@ class QueueEntry:
 
     def end(self) -> None:
         """Give up: undo whatever the server has granted or queued, or will."""
-        state, call, runtime, ttl_ms = self.state, self._call, self.queue.runtime, self.asker.policy.ttl_ms
+        state, call, runtime = self.state, self._call, self.queue.runtime
         if state is ENDED:
             return
         idle, self.state = state is IDLE, ENDED
@@ -365,10 +365,16 @@ class QueueEntry:
             more, self.more = self.more, ()
             self._leave_asking_to(more)
             idle = not self.known
-        if idle and not self.tainted:  # no server has anything of it
-            return
+        if not idle or self.tainted:  # otherwise no server has anything of it
+            self._release = self.undo()
+
+    def undo(self) -> PendingRelease:
+        """End its id, and take back what that has or gets."""
+        runtime, asker = self.queue.runtime, self.asker
         runtime.ending.add(self.owner)
-        self._release = PendingRelease(runtime, self.begun, self.owner, ttl_ms, 0, self.undoing, self.tainted)
+        if asker.liveness_ms:  # whatever it asked last may have put it into the queue, and no one looks at the answer
+            runtime.queue_entries.stands(asker.calls)
+        return PendingRelease(runtime, self.begun, self.owner, asker.policy.ttl_ms, 0, self.undoing, self.tainted)
 
     def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
         """No answer will come that these entries wait for, or those that are unsent."""

@@ -17,7 +17,10 @@ from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, 
 from aiolock.core import lifecycle
 from aiolock.testing import MemoryBackend
 
-from .world import SlowBackend, lock_keys, runtime_of, settle, turns
+from .world import Crew, Holder, SlowBackend, lock_keys, runtime_of, settle, turns
+
+
+ALIVE = "aiolock:lock:{a}:alive"
 
 
 async def enter(manager: LockManager) -> LockManager:
@@ -523,7 +526,6 @@ def test_a_loop_that_ends_before_there_is_a_server() -> None:
 
 async def test_a_closed_manager_leaves_no_trace_in_queues(backend: MemoryBackend) -> None:
     """Whether it still waited or not; others are still known. Kept by Lifecycle.close: `departures`."""
-    alive = "aiolock:lock:{a}:alive"
     async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
         lease = await locks.lock("a").acquire()
         waiting = asyncio.create_task(peer.lock("a").acquire())
@@ -534,8 +536,69 @@ async def test_a_closed_manager_leaves_no_trace_in_queues(backend: MemoryBackend
                 await backend.clock.advance(0.6)
                 with pytest.raises(AcquireTimeout):
                     await attempt
-                assert len(backend.store.hgetall(alive)) == 2
-            assert list(backend.store.hgetall(alive)) == [runtime_of(peer).binding.id]
+                assert len(backend.store.hgetall(ALIVE)) == 2
+            assert list(backend.store.hgetall(ALIVE)) == [runtime_of(peer).binding.id]
         await lease.release()
         await (await waiting).release()
-    assert backend.store.hgetall(alive) == {}
+    assert backend.store.hgetall(ALIVE) == {}
+
+
+@pytest.mark.parametrize("ends", ["its task", "its manager"])
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
+async def test_a_wait_that_ended_before_its_answer_leaves_no_trace(
+    backend: MemoryBackend, peer: LockManager, kind: str, ends: str
+) -> None:
+    """The server has queued it, and nobody looks at the answer. Kept by QueueEntry.undo: `stands`.
+
+    Found by simulation.
+    """
+    lease = await peer.lock("a").acquire()
+    async with LockManager(SlowBackend(backend, 5)) as short:
+        waiting = asyncio.create_task(getattr(short, kind)("a").acquire())
+        while not backend.store.hgetall(ALIVE):  # noqa: ASYNC110 - it is executed between two turns
+            await asyncio.sleep(0)
+        if ends == "its task":
+            waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert backend.store.hgetall(ALIVE) == {}
+    await lease.release()
+
+
+async def test_a_wait_whose_place_is_unknown_leaves_no_trace(backend: MemoryBackend, peer: LockManager) -> None:
+    """The server gave no verdict, and the wait ends before it asks again. Kept by LocalQueue.renew_owner: `undo`."""
+
+    class Doubtful(MemoryBackend):
+        def _execute(self, call: Any) -> Any:
+            outcome = super()._execute(call)
+            busy = BackendError("a", "BUSY Redis is busy running a script", transient=True)
+            return busy if call.script.name == "acquire" else outcome
+
+    lease = await peer.lock("a").acquire()
+    async with LockManager(Doubtful(backend)) as short:
+        with pytest.raises(BackendError):
+            await short.lock("a").acquire(timeout=0.0001)
+    assert backend.store.hgetall(ALIVE) == {}
+    await lease.release()
+
+
+async def test_a_hand_off_whose_heir_went_leaves_no_trace(
+    backend: MemoryBackend, peer: LockManager, crew: Crew
+) -> None:
+    """It queued the heir, for it was the turn of others. Kept by QueueEntry.undo: `stands`."""
+    async with LockManager(SlowBackend(backend, 5), handoff_limit=0) as short:
+        holder = Holder(crew, short.lock("a"))
+        await holder.entered
+        other = Holder(crew, peer.lock("a"))
+        await settle(backend)
+        heir = asyncio.create_task(short.lock("a").acquire())
+        await settle(backend)
+        closing = runtime_of(short).binding.id
+        assert closing not in backend.store.hgetall(ALIVE)
+        ended = asyncio.ensure_future(holder.end())
+        while closing not in backend.store.hgetall(ALIVE):  # noqa: ASYNC110 - it is executed between two turns
+            await asyncio.sleep(0)
+        heir.cancel()
+        await ended
+        await other.entered
+    assert closing not in backend.store.hgetall(ALIVE)
+    await other.end()
