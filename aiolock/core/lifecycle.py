@@ -106,9 +106,10 @@ class Lifecycle:
             try:
                 for hold in list(runtime.holds.values()):
                     hold.listener.expel(hold)
-                departures = runtime.queue_entries.departures(runtime.binding.id)
-                for call in departures if runtime.backend.unreachable is None else ():
-                    runtime.backend.post(call)
+                for call in runtime.queue_entries.departures(runtime.binding.id):
+                    for part in call.parts or (call,):
+                        if runtime.backend.away(part.keys[0]) is None:  # nobody waits for a server to come back
+                            runtime.backend.post(part)
                 await runtime.backend.aclose()
             finally:
                 self._connecting = None

@@ -13,12 +13,11 @@ from typing import Any
 import anyio
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager
+from aiolock import AcquireTimeout, AiolockError, BackendError, ConfigurationError, LockLost, LockManager
 from aiolock.core import lifecycle
 from aiolock.testing import MemoryBackend
 
 from .world import Crew, Holder, SlowBackend, lock_keys, runtime_of, settle, turns
-
 
 ALIVE = "aiolock:lock:{a}:alive"
 
@@ -602,3 +601,33 @@ async def test_a_hand_off_whose_heir_went_leaves_no_trace(
         await other.entered
     assert closing not in backend.store.hgetall(ALIVE)
     await other.end()
+
+
+async def test_a_manager_leaves_the_queues_that_it_reaches(backend: MemoryBackend, peer: LockManager) -> None:
+    """One of a cluster's servers is away: those of the others forget it. Kept by Lifecycle.close: `away`."""
+
+    class Half(MemoryBackend):
+        left: BackendError | None = None
+
+        @property
+        def unreachable(self) -> AiolockError | None:
+            return self.left
+
+        def away(self, key: str) -> AiolockError | None:
+            return self.left if "{b}" in key else None
+
+    keys = {name: f"aiolock:lock:{{{name}}}:alive" for name in "ab"}
+    leases = [await peer.lock(name).acquire() for name in keys]
+    async with LockManager(half := Half(backend)) as short:
+        for name in keys:
+            attempt = asyncio.ensure_future(short.lock(name).acquire(timeout=0.5))
+            await backend.clock.advance(0.6)
+            with pytest.raises(AcquireTimeout):
+                await attempt
+            assert backend.store.hgetall(keys[name])
+        half.left = BackendError("", "a node of the cluster is away", transient=True)
+        half.calls.clear()
+    assert half.calls == ["depart"]
+    assert backend.store.hgetall(keys["a"]) == {}
+    for lease in leases:
+        await lease.release()
