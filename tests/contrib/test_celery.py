@@ -50,7 +50,8 @@ def add():
     client.set("count", seen + 1)
     client.rpush("entries", f"{current_lease().fence} {os.getpid()}")
 
-with start_worker(app, pool="prefork", concurrency=2, perform_ping_check=False, loglevel="ERROR"):
+options = {"perform_ping_check": False, "shutdown_timeout": 60.0, "loglevel": "ERROR"}
+with start_worker(app, pool="prefork", concurrency=2, **options):
     for _ in range(12):
         add.delay()
     ends = time.monotonic() + 20
@@ -94,7 +95,7 @@ def other(redis_url: str) -> Iterator[LockManager]:
 @contextmanager
 def running(app: Any, pool: str) -> Iterator[None]:
     """A worker, which stops for good at the end: the test's worker of Celery leaves out that signal."""
-    with start_worker(app, pool=pool, perform_ping_check=False, loglevel="CRITICAL"):
+    with start_worker(app, shutdown_timeout=60.0, pool=pool, perform_ping_check=False, loglevel="CRITICAL"):
         yield
     worker_shutdown.send(sender=None)
 
@@ -235,6 +236,6 @@ def test_a_prefork_worker(redis_url: str) -> None:
     """Each of its processes opens the manager after the fork. Kept by `opened()`."""
     words = ["-c", PREFORK, redis_url]
     process = Forked(words, env=dict(os.environ), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    told, errors = process.communicate(timeout=60)
+    told, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors.decode()
     assert told.split() == [b"2", b"False"]
