@@ -12,6 +12,18 @@ REMEMBERED = 1000
 """In this many queues a manager that closes does not leave a trace; others sweep up the rest."""
 
 
+class Asker(Protocol):
+    """Whose options an entry asks with."""
+
+    @property
+    def calls(self) -> Calls:
+        """Requests about the name."""
+
+    @property
+    def liveness_ms(self) -> int:
+        """For how long its request says that the manager lives; 0: it asks for no place in a queue."""
+
+
 class WaitingEntry(Protocol):
     """An entry that asks for a name or waits for it, as messages see it."""
 
@@ -54,8 +66,11 @@ class QueueEntries(dict[str, WaitingEntry]):
             self._refresh_at = latest
         return self._refresh_at
 
-    def stands(self, calls: Calls) -> None:
+    def stands(self, asker: Asker) -> None:
         """A server has put one into the queue of this name, or may have: it remembers that the manager lives."""
+        if not asker.liveness_ms:
+            return
+        calls = asker.calls
         name = calls.kind, calls.name
         self._stood.pop(name, None)
         self._stood[name] = calls

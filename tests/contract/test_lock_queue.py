@@ -254,6 +254,16 @@ async def test_a_dead_first_in_line_costs_nothing(calm: list[LockManager], place
     assert await _tried(one)
 
 
+@pytest.mark.parametrize("make", [plain, fair, LockManager.multi_lock])
+async def test_a_manager_that_did_not_have_to_wait_leaves_no_trace(place: Place, make: Make) -> None:
+    """Only the dead were in the queue. Kept by acquire.lua: `HDEL`."""
+    _, queue, alive = KEYS.of("lock", NAME).of_lock
+    place.side.score(queue, "gone:1", 1)
+    async with place.manager() as manager:
+        await _enter(make(manager, NAME))
+    assert not any(map(place.side.exists, (queue, alive)))
+
+
 @both
 async def test_a_frozen_first_in_line_costs_its_liveness_at_most(place: Place, make: Make) -> None:
     """Its message arrives but it does not act: the grant is not confirmed, and ends. It does not take a whole ttl.

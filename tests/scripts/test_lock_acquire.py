@@ -293,6 +293,28 @@ class TestFreeWithAQueue:
         assert waiters(side, NAME) == []
         assert side.heard() == []
 
+    def test_one_that_did_not_have_to_wait_leaves_no_sign_of_life(self, side: Side) -> None:
+        """Its process does not know that it was in the queue, so it would not leave it as it closes. Guards HDEL."""
+        side.run(HELD)
+        enter(side, NAME, "n:1")
+        side.run(NAME.departure("n"))
+        expire(side, NAME)
+        assert isinstance(side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS)), Granted)
+        assert not any(map(side.exists, (NAME.queue, NAME.alive)))
+
+    @pytest.mark.parametrize("number", [0, 7])
+    def test_a_sign_of_life_stays_for_others_of_the_process(self, number: int, side: Side) -> None:
+        """For those that queue behind it, or that it comes back before."""
+        side.run(HELD)
+        enter(side, NAME, "n:1", *(["o:2"] if number else []))
+        for manager in "no":
+            side.run(NAME.departure(manager))
+        expire(side, NAME)
+        more = [] if number else [("o:2", 0)]
+        assert isinstance(side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS, True, more, number)), Granted)
+        assert waiters(side, NAME)[-1:] == ["o:2"]
+        assert side.hash(NAME.alive).keys() == {"o"}
+
     @pytest.mark.parametrize("liveness", [0, LIVENESS])
     def test_a_process_that_does_not_hear_is_passed_over_and_keeps_its_place(self, liveness: int, side: Side) -> None:
         """Hazard 1: it may be reconnecting."""

@@ -580,6 +580,24 @@ async def test_a_wait_whose_place_is_unknown_leaves_no_trace(backend: MemoryBack
     await lease.release()
 
 
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
+async def test_a_wait_of_which_no_answer_told_leaves_no_trace(
+    backend: MemoryBackend, peer: LockManager, kind: str
+) -> None:
+    """Its first request queued it, and the answer was lost; the second one was granted. Kept by QueueEntry.taint:
+    `stands`.
+    """
+    lease = await peer.lock("a").acquire()
+    async with LockManager(slow := SlowBackend(backend, 5)) as short:
+        waiting = asyncio.create_task(getattr(short, kind)("a").acquire())
+        while not backend.store.hgetall(ALIVE):  # noqa: ASYNC110 - it is executed between two turns
+            await asyncio.sleep(0)
+        await lease.release()
+        slow.die("reply")
+        await (await waiting).release()
+    assert backend.store.hgetall(ALIVE) == {}
+
+
 async def test_a_hand_off_whose_heir_went_leaves_no_trace(
     backend: MemoryBackend, peer: LockManager, crew: Crew
 ) -> None:

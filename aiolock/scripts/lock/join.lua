@@ -3,7 +3,7 @@
 -- `liveness` ms is how long its manager counts as alive from now; below 0: another request just said so. `number`: the
 -- one it had; otherwise it gets the next. `name.last` is the last number, '0' if the queue is empty, nil if unread.
 -- The keys' expiry is extended when the queue is new, and when a quarter of it is over, as the known numbers tell.
--- returns its number
+-- returns its number, and whether it was news that its manager lives
 -- If a command is denied: nothing was changed, or only that its manager lives; so what may be denied comes before ZADD,
 -- and what has no expiry is taken back.
 local function join(name, owner, liveness, counted, number)
@@ -21,5 +21,5 @@ local function join(name, owner, liveness, counted, number)
   local place = redis.call('ZADD', queue, 'NX', number, owner) == 1 and number or redis.call('ZSCORE', queue, owner)
   if new or later then keep(queue, ms, new) end
   name.last = string.format('%.0f', math.max(last, number))
-  return place
+  return place, unknown
 end

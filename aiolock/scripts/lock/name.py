@@ -176,8 +176,12 @@ class Name:
             if int(known.rstrip("+")) <= self.now:
                 self.store.hdel(self.alive, manager)
 
-    def join(self, owner: str, liveness: int, counted: str, number: int | None = None) -> None:
-        """Put an owner at the end of the queue, or at the place it had, unless it is in the queue."""
+    def join(self, owner: str, liveness: int, counted: str, number: int | None = None) -> bool:
+        """Put an owner at the end of the queue, or at the place it had, unless it is in the queue.
+
+        Returns:
+            Whether it was news that its manager lives.
+        """
         ms, last = kept(liveness), self.last
         if number is None:
             number = max(last + 1, self.now_us)
@@ -191,6 +195,7 @@ class Name:
             self.store.zadd(self.queue, number, owner)
         if new or later:
             self.keep(self.queue, ms, new)
+        return unknown
 
 
 def most(owner: str, otherwise: int) -> int:

@@ -21,13 +21,13 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     name, finished = Name(store, keys), store.exists(keys[3])
     waiters = store.zcard(name.queue)
     mine = name.live and name.holder == owner
-    stated = False
+    stated = news = False
     if mine and not finished:
         name.own(int(ttl), metadata, floor)
     if not finished and not mine:
         free = not name.live
         if liveness and (waiters or not free):
-            name.join(owner, liveness, counted, number)
+            news = name.join(owner, liveness, counted, number)
             stated, liveness = True, -abs(liveness)
         if free:
             name.vacate()
@@ -37,6 +37,8 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
                 name.grant(owner, 1, name.now + int(ttl), metadata, floor)
             if first == owner:
                 store.zrem(name.queue, owner)
+                if news and number is None and not more:
+                    store.hdel(name.alive, owner.partition(":")[0])
     answer = name.granted if mine else name.queued(owner) if stated else ""
     for other, dead in zip(more, keys[4:], strict=True):
         entry, _, had = other.partition(" ")
