@@ -81,12 +81,18 @@ def _of(number: int) -> str:
     return f", the first {SHOWN} of {number}" if number > SHOWN else ""
 
 
+def _let_in(view: NameView) -> str:
+    """How the one that was let in last has it."""
+    if view.kind == "once":
+        return "run by"
+    if view.state == "granted":
+        return "granted to"
+    return "held by" if view.capacity == 1 else "last let in"
+
+
 def _facts(view: NameView) -> Iterator[tuple[str, str]]:
     if view.process or view.metadata:
-        yield (
-            ("run by" if view.kind == "once" else "held by" if view.capacity == 1 else "last let in"),
-            holder_of(view),
-        )
+        yield _let_in(view), holder_of(view)
     if view.kind == "latch":
         yield "missing", f"{view.used} of {view.capacity} counts"
     elif view.kind == "semaphore":
@@ -95,8 +101,8 @@ def _facts(view: NameView) -> Iterator[tuple[str, str]]:
         yield ("fence" if view.taken else "last fence"), str(view.fence)
     if view.ttl is not None:
         yield ("kept for" if view.kind in ("latch", "once") else "ttl left"), in_words(view.ttl)
-    for holder in view.holders if view.kind == "lock" else ():
-        yield "depth", str(holder.depth) if holder.depth else "granted, not confirmed yet"
+    if view.kind == "lock" and view.state == "held":
+        yield from (("depth", str(holder.depth)) for holder in view.holders)
     if view.waiting:
         oldest = "" if view.oldest_wait is None else f", the first for {in_words(view.oldest_wait)}"
         yield "waiting", f"{view.waiting}{oldest}"

@@ -21,6 +21,7 @@ from tests.support import redis_cli
 
 from .conftest import CommandLine, with_one_away
 
+PLACE = ("position", "wants", "alive", "process")
 ODD_NAMES = ["a{b}c", "50%", "x*y", "[z]", "é\n2", "a:b:dead:c", "last\\"]
 
 
@@ -102,9 +103,9 @@ async def test_what_is_there(cli: CommandLine) -> None:
     }
     assert lock["metadata"] == "charge"
     assert 25 < lock["ttl"] <= 30
-    assert [(place["position"], place["wants"], place["alive"]) for place in lock["queue"]] == [
-        (1, "lock", True),
-        (2, "task", True),
+    assert [tuple(place[fact] for fact in PLACE) for place in lock["queue"]] == [
+        (1, "lock", True, lock["process"]),  # the other manager is of this process, too
+        (2, "task", True, lock["process"]),
     ]
     assert 0 < lock["oldest_wait"] < 20
     assert [len(catalog["holders"]), catalog["queue"][0]["wants"]] == [2, "write"]
@@ -120,6 +121,26 @@ async def test_what_is_there(cli: CommandLine) -> None:
     assert (latch["used"], latch["capacity"]) == (2, 3)
     assert [place["wants"] for place in condition["queue"]] == ["notification"]
     assert (run["kind"], run["state"]) == ("once", "succeeded")
+
+
+async def test_a_lock_that_was_granted_and_not_asked_for(cli: CommandLine) -> None:
+    """And those that wait for it, of which 0.2.0 does not say where they are."""
+    with redis_cli.client(cli.url) as link:
+        now = int(link.time()[0])  # type: ignore[index]
+        ends = 1000 * (now + 60)
+        link.set("aiolock:lock:{a}", f"m:1 7 0 0 0 {ends} web-3:4711")
+        link.zadd("aiolock:lock:{a}:queue", {"n:1": now * 1_000_000, "o:f2": now * 1_000_000 + 1, "p:+3": 2e15})
+        link.hset("aiolock:lock:{a}:alive", mapping={"n": f"{ends} web 4:1", "o": "1+"})
+    (lock,) = await seen(cli, "info", "a")
+    people = await asyncio.to_thread(cli, "info", "a")
+    assert (lock["state"], lock["process"], lock["holders"][0]["process"]) == ("granted", *["web-3:4711"] * 2)
+    assert [tuple(place[fact] for fact in PLACE) for place in lock["queue"]] == [
+        (1, "lock", True, "web 4:1"),
+        (2, "task", False, ""),
+        (3, "lock", False, ""),
+    ]
+    assert people.stdout.startswith("lock a: granted\n  granted to  web-3:4711\n")
+    assert "depth" not in people.stdout
 
 
 async def test_people_see_the_same(cli: CommandLine) -> None:

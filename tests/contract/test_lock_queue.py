@@ -256,7 +256,7 @@ async def test_a_dead_first_in_line_costs_nothing(calm: list[LockManager], place
 
 @pytest.mark.parametrize("make", [plain, fair, LockManager.multi_lock])
 async def test_a_manager_that_did_not_have_to_wait_leaves_no_trace(place: Place, make: Make) -> None:
-    """Only the dead were in the queue. Kept by acquire.lua: `HDEL`."""
+    """Only the dead were in the queue. Kept by join.lua: `leave`."""
     _, queue, alive = KEYS.of("lock", NAME).of_lock
     place.side.score(queue, "gone:1", 1)
     async with place.manager() as manager:
@@ -280,6 +280,8 @@ async def test_a_frozen_first_in_line_costs_its_liveness_at_most(place: Place, m
         await lease.release()
         assert frozen.holds
         assert place.state(NAME).pttl <= 1_000
+        info = await make(two, NAME).info()
+        assert info is None or info.holder == "a thief"  # None: its time is over already
         async with asyncio.timeout(SOON):
             last = await waiter
         assert last.fence > lease.fence

@@ -22,6 +22,7 @@ from tests.support.lock_calls import (
     forget,
     hears,
     lasting,
+    signs,
     state,
     waiters,
 )
@@ -66,7 +67,7 @@ class TestFree:
         call = NAME.acquire("m:f1", TTL, HIGH, "", LIVENESS, True, [("m:f2", 0), ("m:f3", 0)])
         assert side.run(call) == Granted(FENCE, TTL, abandoned=False)
         assert waiters(side, NAME) == ["m:f2", "m:f3"]
-        assert int(side.hash(NAME.alive)["m"].removesuffix("+")) > state(side, NAME).expires - TTL + LIVENESS - 1000
+        assert signs(side, NAME)["m"].until > state(side, NAME).expires - TTL + LIVENESS - 1000
         lasting(side, NAME)
 
     def test_text_that_is_no_state_is_an_error(self, side: Side) -> None:
@@ -196,7 +197,7 @@ class TestHeld:
         call = NAME.acquire("m:f1", TTL, 0, "", LIVENESS, False, [(f"m:f{n}", 0) for n in (2, 3, 4)])
         assert side.run(call) == Finished()
         assert waiters(side, NAME) == ["m:f2", "m:f4"]
-        assert not side.hash(NAME.alive)["m"].endswith("+")
+        assert not signs(side, NAME)["m"].counted
         lasting(side, NAME)
 
     def test_a_holder_does_not_queue(self, side: Side) -> None:
@@ -294,7 +295,7 @@ class TestFreeWithAQueue:
         assert side.heard() == []
 
     def test_one_that_did_not_have_to_wait_leaves_no_sign_of_life(self, side: Side) -> None:
-        """Its process does not know that it was in the queue, so it would not leave it as it closes. Guards HDEL."""
+        """Its process does not know that it was in the queue, so it would not leave it as it closes. Guards leave."""
         side.run(HELD)
         enter(side, NAME, "n:1")
         side.run(NAME.departure("n"))

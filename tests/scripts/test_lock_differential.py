@@ -20,7 +20,7 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.lock import confirm, renew
 from aiolock.scripts.outcomes import Granted, Passed, Queued
 from tests.support.generated import examples
-from tests.support.lock_calls import Lock, State, change, expire, forget, lasting, state, waiters
+from tests.support.lock_calls import Lock, Sign, State, change, expire, forget, lasting, signs, state, waiters
 from tests.support.scripting import LONG_MS, LuaSide, Refused, Side, TwinSide
 
 T = TypeVar("T")
@@ -97,14 +97,13 @@ class Standing(NamedTuple):
 
     state: State
     line: list[str]
-    alive: dict[str, str]
+    alive: dict[str, Sign]
 
     def lives(self, owner: str) -> bool:
-        known = self.alive.get(owner[0], "0").rstrip("+")
-        return int(known) > UNIT  # what is dead was written as dead
+        return owner[0] in self.alive and self.alive[owner[0]].until > UNIT  # what is dead was written as dead
 
     def hears(self, owner: str) -> bool:
-        return owner[0] in HEARS or not self.alive[owner[0]].endswith("+")
+        return owner[0] in HEARS or not self.alive[owner[0]].counted
 
 
 class World:
@@ -217,7 +216,7 @@ class World:
         side, name = self.sides[at], self.names[i]
         if i in self.spoilt:
             return Standing(State.read(None), [], {})
-        return Standing(state(side, name), waiters(side, name), side.hash(name.alive))
+        return Standing(state(side, name), waiters(side, name), signs(side, name))
 
     def compare(self) -> None:
         for i, name in enumerate(self.names):
@@ -231,8 +230,8 @@ class World:
             assert lua.alive.keys() == twin.alive.keys(), told
             for manager, known in lua.alive.items():
                 other = twin.alive[manager]
-                assert close(int(known.rstrip("+")), int(other.rstrip("+"))), told
-                assert known.endswith("+") == other.endswith("+"), told
+                assert close(known.until, other.until), told
+                assert known[1:] == other[1:], told
             keys = (*name.keys, *map(name.dead, OWNERS))
             for key in keys:
                 one, other_ = self.both(lambda side, key=key: side.pttl(key))  # type: ignore[misc]

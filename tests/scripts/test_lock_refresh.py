@@ -18,6 +18,7 @@ from tests.support.lock_calls import (
     forget,
     hears,
     lasting,
+    signs,
     state,
     waiters,
 )
@@ -44,7 +45,7 @@ class TestHeldByAnother:
         assert isinstance(queued, Queued)
         assert (queued.rank, queued.fence, queued.holder) == (2, FENCE, "me")
         assert TTL - 10_000 < queued.pttl <= TTL
-        assert int(side.hash(NAME.alive)["o"]) > state(side, NAME).expires - TTL
+        assert signs(side, NAME)["o"].until > state(side, NAME).expires - TTL
         assert min(side.pttl(NAME.queue), side.pttl(NAME.alive)) > 50_000
 
     def test_no_one_is_put_into_the_queue(self, side: Side) -> None:

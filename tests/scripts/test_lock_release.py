@@ -21,6 +21,7 @@ from tests.support.lock_calls import (
     forget,
     hears,
     lasting,
+    signs,
     state,
     waiters,
 )
@@ -155,7 +156,7 @@ class TestWithWaiters:
         assert side.run(RELEASE) == Released(FENCE)
         found = state(side, NAME)
         assert (found.holder, found.fence, found.before, found.depth) == ("n:1", FENCE + 1, number, 0)
-        assert found.metadata == ""
+        assert found.metadata == "of n:1"
         assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == ["o:1"]
         lasting(side, NAME)
@@ -166,7 +167,7 @@ class TestWithWaiters:
         side.run(HELD)
         enter(side, NAME, "n:1")
         side.run(RELEASE)
-        assert str(state(side, NAME).expires) == side.hash(NAME.alive)["n"].removesuffix("+")
+        assert state(side, NAME).expires == signs(side, NAME)["n"].until
 
     @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
     def test_the_message_tells_what_was_abandoned(self, ending: Ending, side: Side) -> None:

@@ -14,6 +14,7 @@ from aiolock.scripts.lock import renew as renew_plain
 from aiolock.scripts.multi import renew
 from aiolock.scripts.outcomes import Granted, Queued
 from tests.support.generated import Step, examples, step
+from tests.support.lock_calls import Sign
 from tests.support.multi import Multi, Name, State, put, refreshes, state, text, waiting
 from tests.support.scripting import KEYS, LuaSide, Refused, Side, TwinSide, parts
 
@@ -201,9 +202,9 @@ class World:
             known = found.before if found.before >= FLOOR else 0  # otherwise a number in the queue, a time of each side
             hidden = found._replace(before=known)
             _, (queue, _), (alive, _) = parts = seen[3 * i : 3 * i + 3]
-            until = {manager: int(known.rstrip("+")) for manager, known in sorted((alive or {}).items())}
+            signs = {manager: Sign.read(known) for manager, known in sorted((alive or {}).items())}
             lasting = [pttl for _, pttl in parts] + dead[3 * i : 3 * i + 3]
-            looks.append(Look(hidden, list(queue or {}), list(until), list(until.values()), lasting))
+            looks.append(Look(hidden, list(queue or {}), list(signs), list(signs.values()), lasting))
         return looks
 
     def check(self, call: Call[Any], outcome: object, held: list[bool]) -> None:
@@ -228,7 +229,7 @@ class World:
         """The waiters that live and hear."""
         alive = self.sides[1].hash(name.alive)
         managers = [entry.partition(":")[0] for entry in waiting(self.sides[1], name)]
-        return [one for one in managers if one in LISTENING and int(alive.get(one, "0").rstrip("+")) > now]
+        return [one for one in managers if one in LISTENING and Sign.read(alive.get(one, "0")).until > now]
 
 
 class Look(NamedTuple):
@@ -237,7 +238,7 @@ class Look(NamedTuple):
     state: State
     queue: list[str]
     managers: list[str]
-    alive: list[int]
+    signs: list[Sign]
     lasting: list[int]
 
 
@@ -253,7 +254,7 @@ def ttl(owner: str, longer: bool = False) -> int:
     return UNIT * (4 + 2 * "mno".index(owner[0]) + longer)
 
 
-TIMES = ("pttl", "expires", "alive", "lasting", "queue_number")
+TIMES = ("pttl", "expires", "until", "lasting", "queue_number")
 
 
 def same(one: object, other: object, times: bool = False) -> bool:

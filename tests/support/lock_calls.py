@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from aiolock.scripts.base import Call, Ending, Part
 from aiolock.scripts.lock import LockCalls
@@ -36,9 +37,22 @@ class Lock(LockCalls):
         finally:
             self.channels = channels
 
-    def alive_of(self, owner: str, liveness_ms: int, counted: bool = True) -> Part:
+    def alive_of(self, owner: str, liveness_ms: int, counted: bool = True, metadata: str = "") -> Part:
         """A refresh, with what its script uses."""
-        return self.refresh(owner, 0, 0, "", 0, liveness_ms, counted)
+        return self.refresh(owner, 0, 0, metadata, 0, liveness_ms, counted)
+
+
+class Sign(NamedTuple):
+    """A manager's last sign of life."""
+
+    until: int
+    counted: bool
+    process: str
+
+    @classmethod
+    def read(cls, text: str) -> Sign:
+        until, _, process = text.partition(" ")
+        return cls(int(until.rstrip("+")), until.endswith("+"), process)
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,11 @@ def waiters(side: Side, name: Lock) -> list[str]:
     return list(side.scores(name.queue))
 
 
+def signs(side: Side, name: Lock) -> dict[str, Sign]:
+    """The managers that are known to live, or to have lived."""
+    return {manager: Sign.read(text) for manager, text in side.hash(name.alive).items()}
+
+
 def change(side: Side, name: Lock, **facts: object) -> None:
     """Write into the state what no request would write."""
     side.set(name.state, replace(state(side, name), **facts).encode())  # type: ignore[arg-type]
@@ -93,9 +112,9 @@ def expire(side: Side, name: Lock) -> None:
 
 def forget(side: Side, name: Lock, *managers: str) -> None:
     """Let the managers be silent for too long."""
-    known = side.hash(name.alive)
+    known = signs(side, name)
     for manager in managers:
-        side.hset(name.alive, {manager: "1" + "+" * known[manager].endswith("+")})
+        side.hset(name.alive, {manager: "1" + "+" * known[manager].counted})
 
 
 def enter(side: Side, name: Lock, *owners: str, counted: bool = True, liveness_ms: int = LIVENESS) -> None:

@@ -28,7 +28,7 @@ class LockState(NamedTuple):
 
     Attributes:
         holder: the owner's id; '' if no one holds it, also after an expiry.
-        depth: how often; 0: granted from the queue, and not confirmed yet.
+        depth: how often; 0: granted from the queue, and not asked for yet.
         pttl: how long the hold lasts, in ms; 0 if no one holds it.
         fence: of the last grant.
         dirty: for a held name what its holder was told as `abandoned`, for a free one what the next holder is told.

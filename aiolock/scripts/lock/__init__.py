@@ -24,6 +24,7 @@ from ..outcomes import (
     no_nesting,
     no_renewal,
 )
+from ..view import told
 from . import decode, twins
 
 STATE = ("clock", "state")
@@ -148,7 +149,7 @@ class LockCalls:
         counted: bool = True,
     ) -> Part:
         """Return a sign of life of a manager; `owner` is the first of its entries in the queue."""
-        return Part(self._keys, (owner, liveness_ms, int(counted)))
+        return Part(self._keys, (owner, liveness_ms, int(counted), told(metadata)[0]))
 
     def transfer(
         self,

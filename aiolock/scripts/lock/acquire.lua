@@ -6,37 +6,31 @@
 -- returns 'granted <fence> <pttl> <abandoned>' | 'queued <number> <rank> <pttl> <fence> <metadata>'
 --         | 'refused <pttl> <fence> <metadata>' | 'finished'
 -- What the queue has granted becomes a hold: see own. A copy reads its own grant, or finds its place in the queue.
--- An owner that joined only to be granted takes its sign of life back: its manager does not know that it had joined.
 -- If a command is denied: see join and settle. A granted owner that could not leave the queue does when it ends.
 local channel, ms, counted, number = string.match(ARGV[5], '^(%S+) ?(%S*) ?(%S*) ?(%d*)$')
 local name, liveness = read(1, state), tonumber(ms) or 0
 name.last = busy > 0 and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or '0'
 local alone, mine = name.last == '0', name.live and name.holder == owner
 local finished = busy > (alone and 0 or 1) -- EXISTS counted the tombstone and the queue
-local place, first, news
+local place, first
 if mine and not finished then own(name, ttl, ARGV[4], ARGV[3]) end
 if not finished and not mine then
   if liveness ~= 0 and (name.live or not alone) then
-    place, news = join(name, owner, liveness, counted, number)
-    liveness = -math.abs(liveness)
+    place, liveness = join(name, owner, liveness, counted, ARGV[4], number), -math.abs(liveness)
   end
   if not name.live then
     vacate(name)
     if not alone then first = settle(name, channel, owner, ARGV[3]) end
     mine = not first or first == owner
     if mine then grant(name, owner, '1', now + ttl, ARGV[4], ARGV[3]) end
-    if first == owner then
-      redis.call('ZREM', KEYS[2], owner)
-      name.last = nil -- for the next it may be new
-      if news and number == '' and not ARGV[6] then redis.pcall('HDEL', KEYS[3], string.match(owner, '^[^:]*')) end
-    end
+    if first == owner then leave(name, owner, number ~= '' or ARGV[6]) end
   end
 end
 local rank = place and not mine and (alone and 1 or redis.call('ZRANK', KEYS[2], owner) + 1)
 for i = 6, #ARGV do
   local other, had = string.match(ARGV[i], '^(%S+) ?(%d*)$')
   if redis.call('EXISTS', KEYS[i - 1]) == 0 and other ~= name.holder then
-    liveness = join(name, other, liveness, counted, had) and -math.abs(liveness)
+    liveness = join(name, other, liveness, counted, ARGV[4], had) and -math.abs(liveness)
   end
 end
 if finished then return 'finished' end

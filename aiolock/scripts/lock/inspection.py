@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ..keys import Keys
 from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, short, text_of, told
@@ -11,6 +12,27 @@ from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_o
 _STATE = re.compile(r"(\S+) (\d+) \d+ (\d+) (\d) (\d+) (.*)", re.DOTALL)
 MOST = 1000
 """How many places of a queue are listed at most."""
+
+
+class Sign(NamedTuple):
+    """A manager's last sign of life.
+
+    Attributes:
+        until: it counts as alive until then, in server milliseconds.
+        process: its host and pid; "" if it did not say.
+    """
+
+    until: int
+    process: str
+
+    @classmethod
+    def read(cls, text: str) -> Sign:
+        """As alive.lua writes it; a `+` says that the manager listens."""
+        until, _, process = text.partition(" ")
+        return cls(int(until.rstrip("+")), process)
+
+
+NO_SIGN = Sign(0, "")
 
 
 class LockInspection:
@@ -24,6 +46,7 @@ class LockInspection:
 
     def __init__(self, keys: Keys, name: str, deep: bool) -> None:
         self._name = name
+        self._deep = deep
         state, queue, alive = keys.of("lock", name).of_lock
         last = str(MOST - 1 if deep else 0)
         self.commands: Sequence[Command] = [
@@ -43,6 +66,7 @@ class LockInspection:
         owner, fence, depth, dirty, expires, metadata = found.groups()
         ttl = int(expires) - now_us // 1000
         live, (process, more) = ttl > 0, told(metadata)
+        signs = {manager: Sign.read(text) for manager, text in pairs_of(replies[3])} if self._deep else {}
         abandoned = dirty == "1" if owner == "-" else depth != "0"
         state = ("held" if depth != "0" else "granted") if live else "abandoned" if abandoned else "free"
         holder = HolderView(short(owner), process, more, int(fence), int(depth), 1, max(0, ttl) / 1000)
@@ -58,21 +82,17 @@ class LockInspection:
             waiting=waiting,
             oldest_wait=_waited(places[0][1], now_us) if places else None,
             holders=(holder,) if live else (),
-            queue=self._queue(places, replies, now_us),
+            queue=tuple(_queue(places, signs, now_us)) if self._deep else (),
         )
 
-    def _queue(self, places: list[tuple[str, str]], replies: Sequence[object], now_us: int) -> tuple[WaiterView, ...]:
-        if len(replies) < 4:
-            return ()
-        alive = dict(pairs_of(replies[3]))
-        waiters = []
-        for position, (owner, number) in enumerate(places, 1):
-            manager, _, rest = owner.partition(":")
-            until = int(alive.get(manager, "0").rstrip("+"))
-            wants = "task" if rest.startswith("f") else "lock"
-            waited = _waited(number, now_us)
-            waiters.append(WaiterView(position, short(owner), "", wants, 1, waited, until > now_us // 1000))
-        return tuple(waiters)
+
+def _queue(places: list[tuple[str, str]], signs: dict[str, Sign], now_us: int) -> Iterator[WaiterView]:
+    for position, (owner, number) in enumerate(places, 1):
+        manager, _, rest = owner.partition(":")
+        sign = signs.get(manager, NO_SIGN)
+        wants = "task" if rest.startswith("f") else "lock"
+        alive = sign.until > now_us // 1000
+        yield WaiterView(position, short(owner), sign.process, wants, 1, _waited(number, now_us), alive)
 
 
 def _waited(number: str, now_us: int) -> float:

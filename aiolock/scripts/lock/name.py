@@ -133,7 +133,7 @@ class Name:
             if entry is None or entry == me:
                 return entry
             manager = entry.partition(":")[0]
-            known = self.store.hget(self.alive, manager) or "0"
+            known, _, process = (self.store.hget(self.alive, manager) or "0").partition(" ")
             until = int(known.rstrip("+"))
             if until <= self.now or entry == self.ended:
                 self.store.zrem(self.queue, entry)
@@ -142,7 +142,7 @@ class Name:
                 deaf.append(entry)
                 continue
             until = min(until, self.now + most(entry, until))
-            self.grant(entry, 0, until, "", floor, self.store.zscore(self.queue, entry))
+            self.grant(entry, 0, until, process, floor, self.store.zscore(self.queue, entry))
             told = f"granted {entry} {self.fence} {self.dirty} {self.key}"
             self.store.publish(channel + manager, told)
             self.store.zrem(self.queue, entry)
@@ -157,11 +157,12 @@ class Name:
         for last in self.store.zrange(self.queue, -1, -1):
             self.store.publish(channel + last.partition(":")[0], f"refresh {last}")
 
-    def lives(self, owner: str, liveness: int, counted: str) -> bool:
-        """Record that the owner's manager lives; return whether that was news."""
+    def lives(self, owner: str, liveness: int, counted: str, metadata: str) -> bool:
+        """Record that the owner's manager lives, and its process; return whether that was news."""
         manager = owner.partition(":")[0]
         unknown = self.store.hget(self.alive, manager) is None
-        self.store.hset(self.alive, {manager: f"{self.now + liveness}{'+' if counted == '1' else ''}"})
+        process = metadata.partition("\n")[0]
+        self.store.hset(self.alive, {manager: f"{self.now + liveness}{'+' if counted == '1' else ''} {process}"})
         return unknown
 
     def keep(self, key: str, ms: int, new: bool = False) -> None:
@@ -173,10 +174,10 @@ class Name:
         if self.store.hlen(self.alive) <= self.store.zcard(self.queue) + MANY_MANAGERS:
             return
         for manager, known in self.store.hgetall(self.alive).items():
-            if int(known.rstrip("+")) <= self.now:
+            if int(known.partition(" ")[0].rstrip("+")) <= self.now:
                 self.store.hdel(self.alive, manager)
 
-    def join(self, owner: str, liveness: int, counted: str, number: int | None = None) -> bool:
+    def join(self, owner: str, liveness: int, counted: str, metadata: str, number: int | None = None) -> bool:
         """Put an owner at the end of the queue, or at the place it had, unless it is in the queue.
 
         Returns:
@@ -185,7 +186,7 @@ class Name:
         ms, last = kept(liveness), self.last
         if number is None:
             number = max(last + 1, self.now_us)
-        unknown = liveness > 0 and self.lives(owner, liveness, counted)
+        unknown = liveness > 0 and self.lives(owner, liveness, counted, metadata)
         new, later = last == 0, last // (ms * 250) < number // (ms * 250)
         if new or later or unknown:
             self.keep(self.alive, ms, new)

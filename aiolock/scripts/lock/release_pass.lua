@@ -6,14 +6,14 @@
 -- If a command is denied: see settle.
 if head and head ~= owner then
   local manager, last = string.match(head, '^[^:]*'), string.match(state, '^%S+ (%d+)')
-  local known = string.match(redis.call('HGET', KEYS[3], manager) or '', '^(%d+)%+$')
+  local known, process = string.match(redis.call('HGET', KEYS[3], manager) or '', '^(%d+)%+ ?(.*)$')
   local most = known and string.match(head, '~(%d+)$')
   if most then known = string.format('%.0f', math.min(known, now + most)) end
   local left = (known or 0) - now
   if left > 0 then
     local is_now = time[1] * 1000000 + time[2] > last + 1 -- as nearly always, and then the text is cheap
     local fence = is_now and string.format('%s%06d', time[1], time[2]) or string.format('%.0f', last + 1)
-    local text, channel = head .. ' ' .. fence .. ' ' .. number .. ' 0 0 ' .. known .. ' ', ARGV[3] .. manager
+    local text, channel = head .. ' ' .. fence .. ' ' .. number .. ' 0 0 ' .. known .. ' ' .. process, ARGV[3] .. manager
     local px = string.format('%.0f', left + 86400000)
     if redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0 and not redis.pcall('SET', KEYS[1], text, 'PX', px).err
       and redis.pcall('PUBLISH', channel, 'granted ' .. head .. ' ' .. fence .. ' 0 ' .. KEYS[1]) ~= 0 then

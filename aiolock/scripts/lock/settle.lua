@@ -15,14 +15,14 @@ local function settle(name, channel, me, floor)
       break
     end
     local manager = string.match(entry, '^[^:]*')
-    local known, counted = string.match(redis.call('HGET', alive, manager) or '0', '^(%d+)(%+?)$')
+    local known, counted, process = string.match(redis.call('HGET', alive, manager) or '0', '^(%d+)(%+?) ?(.*)$')
     if tonumber(known) <= now or entry == name.ended then
       redis.call('ZREM', queue, entry)
     elseif counted ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel .. manager)[2] == 0 then
       deaf[#deaf + 1] = entry -- announced, it would still be heard at replicas and other nodes
     else
-      -- Written before it is announced: the new holder enters at once.
-      grant(name, entry, '0', math.min(known, now + (string.match(entry, '~(%d+)$') or math.huge)), '', floor, number)
+      local most = math.min(known, now + (string.match(entry, '~(%d+)$') or math.huge))
+      grant(name, entry, '0', most, process, floor, number) -- before it is announced: the new holder asks at once
       local told = string.format('granted %s %s %s ', entry, name.fence, name.dirty) .. KEYS[name.at]
       if redis.pcall('PUBLISH', channel .. manager, told) ~= 0 or counted == '' then
         redis.call('ZREM', queue, entry)

@@ -16,7 +16,7 @@ if held then
     grant(name, next, '1', now + ttl, ARGV[6], ARGV[5])
     if first == next or (head and string.find(next, ':f', 1, true)) then redis.call('ZREM', KEYS[2], next) end
   else
-    answer = join(name, next, tonumber(ARGV[9]), ARGV[10])
+    answer = join(name, next, tonumber(ARGV[9]), ARGV[10], ARGV[6])
   end
 elseif name.live and name.holder == next then
   own(name, tonumber(ARGV[4]), ARGV[6], ARGV[5])

@@ -7,7 +7,7 @@
 if over and head ~= next and head ~= owner and not ARGV[11] then
   local queue, alive, manager = KEYS[2], KEYS[3], string.match(head, '^[^:]*')
   local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-  local known = string.match(redis.call('HGET', alive, manager) or '', '^(%d+)%+$')
+  local known, process = string.match(redis.call('HGET', alive, manager) or '', '^(%d+)%+ ?(.*)$')
   local most = known and string.match(head, '~(%d+)$')
   if most then known = string.format('%.0f', math.min(known, now + most)) end
   local left, ms, us = (known or 0) - now, math.max(60000, 20 * ARGV[9]), time[1] * 1000000 + time[2]
@@ -18,12 +18,13 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
     fence = us > fence and clock or string.format('%.0f', fence)
     local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')
     dirty = depth == '0' and dirty or '0'
-    local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 ' .. dirty .. ' ' .. known .. ' '
+    local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 ' .. dirty .. ' ' .. known .. ' ' .. process
     local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. dirty .. ' ' .. KEYS[1]
     if redis.pcall('PUBSUB', 'NUMSUB', ARGV[8] .. manager)[2] ~= 0
       and not redis.pcall('SET', KEYS[1], text, 'PX', string.format('%.0f', left + 86400000)).err
       and redis.pcall('PUBLISH', ARGV[8] .. manager, told) ~= 0 then
       local alone, lives = last == number, string.format('%.0f', now + ARGV[9]) .. (ARGV[10] == '1' and '+' or '')
+      lives = lives .. ' ' .. string.match(ARGV[6], '^[^\n]*')
       if redis.call('HSET', alive, string.match(next, '^[^:]*'), lives) == 1 or alone then
         redis.call('PEXPIRE', alive, string.format('%.0f', alone and ms or math.max(ms, redis.call('PTTL', alive))))
       end

@@ -27,7 +27,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     if not finished and not mine:
         free = not name.live
         if liveness and (waiters or not free):
-            news = name.join(owner, liveness, counted, number)
+            news = name.join(owner, liveness, counted, metadata, number)
             stated, liveness = True, -abs(liveness)
         if free:
             name.vacate()
@@ -43,7 +43,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
     for other, dead in zip(more, keys[4:], strict=True):
         entry, _, had = other.partition(" ")
         if not store.exists(dead) and entry != name.holder:
-            name.join(entry, liveness, counted, int(had) if had else None)
+            name.join(entry, liveness, counted, metadata, int(had) if had else None)
             liveness = -abs(liveness)
     return "finished" if finished else answer or f"refused {name.pttl} {name.fence} {name.metadata}"
 
@@ -64,7 +64,7 @@ def transfer(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRepl
             if first == successor or ":f" in successor:
                 store.zrem(name.queue, successor)
         else:
-            name.join(successor, int(liveness), counted)
+            name.join(successor, int(liveness), counted, metadata)
             answer = f"passed {store.zscore(name.queue, successor)} {name.pttl}"
     elif name.live and name.holder == successor:
         name.own(int(ttl), metadata, floor)
@@ -126,12 +126,12 @@ def renew_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinRep
 
 
 def refresh(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    parts = [(keys[3 * i : 3 * i + 3], args[3 * i + 1 : 3 * i + 4]) for i in range(len(keys) // 3)]
+    parts = [(keys[3 * i : 3 * i + 3], args[4 * i + 1 : 4 * i + 5]) for i in range(len(keys) // 3)]
     return [judged(refresh_one, store, keys, (args[0], *facts)) for keys, facts in parts]
 
 
 def refresh_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-    channel, owner, liveness, counted = args
+    channel, owner, liveness, counted, process = args
     name = Name(store, keys)
     if name.live and name.holder == owner:
         return name.granted
@@ -139,14 +139,14 @@ def refresh_one(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinR
         return "gone"
     ms = kept(int(liveness))
     name.keep(name.queue, ms)
-    name.lives(owner, int(liveness), counted)
+    name.lives(owner, int(liveness), counted, process)
     name.keep(name.alive, ms)
     name.sweep()
     if not name.live:
         name.vacate()
         if name.settle(channel, owner, "0") == owner:
             lasting = min(int(liveness), most(owner, int(liveness)))
-            name.grant(owner, 0, name.now + lasting, "", "0", store.zscore(name.queue, owner))
+            name.grant(owner, 0, name.now + lasting, process, "0", store.zscore(name.queue, owner))
             store.zrem(name.queue, owner)
             return name.granted
     return name.queued(owner)

@@ -27,6 +27,7 @@ from ..outcomes import (
     no_nesting,
     no_renewal,
 )
+from ..view import told
 from . import decode, join, twins
 
 
@@ -154,7 +155,7 @@ class MultiCalls:
         The answer is that to a plain lock's waiter: `Granted` is a reservation of the one name.
         """
         at = 3 * self.names.index(part) if part else 0
-        return Part(self._keys[at : at + 3], (owner, liveness_ms, int(counted)))
+        return Part(self._keys[at : at + 3], (owner, liveness_ms, int(counted), told(metadata)[0]))
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         """Lower the owner's depth to `left`; at 0 it leaves all names and their queues."""

@@ -24,9 +24,9 @@ for _, name in ipairs(names) do
   elseif not blocker then
     take(name, '1', now + ttl, ARGV[4], string.format('%.0f', least))
   elseif liveness > 0 and name.blocked and (some or name == blocker) then
-    join(name, owner, liveness, ARGV[6], number)
+    join(name, owner, liveness, ARGV[6], ARGV[4], number)
   elseif liveness > 0 and some and not name.blocked then
-    take(name, '0', now + math.min(liveness, ttl), '', string.format('%.0f', least))
+    take(name, '0', now + math.min(liveness, ttl), ARGV[4], string.format('%.0f', least))
   end
   if name.dirty == '1' then abandoned = '1' end
   pttl = math.min(pttl, name.expires - now)

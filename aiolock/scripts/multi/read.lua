@@ -22,7 +22,7 @@ local function read_all()
     if not name.live then
       vacate(name)
       if redis.call('EXISTS', KEYS[name.at + 1]) == 1 then
-        if number and liveness > 0 then join(name, owner, liveness, ARGV[6], number) end
+        if number and liveness > 0 then join(name, owner, liveness, ARGV[6], ARGV[4], number) end
         name.given = settle(name, channel, owner, ARGV[3]) == owner
       end
     elseif number and not name.mine and name.depth == '0' and string.find(name.holder, ':+', 1, true) then

@@ -84,7 +84,7 @@ class Request:
                 part.younger = (part.before, part.holder) > (self.number, self.owner)
 
     def join(self, part: Part) -> None:
-        part.join(self.owner, self.liveness, self.counted, self.number)
+        part.join(self.owner, self.liveness, self.counted, self.metadata, self.number)
 
     def take(self, part: Part, depth: int, expires: int, metadata: str) -> None:
         """Give one name to the owner: until it has them all, or for good."""
@@ -130,7 +130,7 @@ def acquire(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply
         if part.blocked and (some or part is blocker):
             request.join(part)
         elif some and not part.blocked:
-            request.take(part, 0, part.now + min(request.liveness, request.ttl), "")
+            request.take(part, 0, part.now + min(request.liveness, request.ttl), request.metadata)
     facts: list[TwinReply] = [blocker.pttl, str(blocker.fence), blocker.metadata, blocker.name]
     if not request.liveness:
         return ["refused", *facts]
