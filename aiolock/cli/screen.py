@@ -120,11 +120,11 @@ class Screen:
             termios.tcsetattr(stdin, termios.TCSADRAIN, before)
             os.killpg(os.getpgrp(), signal.SIGTSTP)
             loop.add_signal_handler(signal.SIGTSTP, stop)
-            tty.setcbreak(stdin)
+            _by_key(stdin)
             self._write(_TAKEN)
             self._draw()
 
-        tty.setcbreak(stdin)
+        _by_key(stdin)
         loop.add_reader(stdin, self._read, stdin)
         loop.add_signal_handler(signal.SIGTSTP, stop)
         try:
@@ -190,6 +190,14 @@ class Screen:
         with contextlib.suppress(OSError):  # it hung up
             sys.stdout.buffer.write(text.encode(sys.stdout.encoding, "replace"))
             sys.stdout.buffer.flush()
+
+
+def _by_key(terminal: int) -> None:
+    """Read each key at once. A key that sends a signal drops no output: it could be what gives the terminal back."""
+    tty.setcbreak(terminal)
+    mode = termios.tcgetattr(terminal)
+    mode[3] |= termios.NOFLSH
+    termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
 
 
 def picture(

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 
@@ -142,6 +143,11 @@ class Screen:
 
     def type(self, text: str) -> None:
         os.write(self._terminal, text.encode())
+
+    @property
+    def mode(self) -> int:
+        """The local modes of the terminal."""
+        return int(termios.tcgetattr(self._terminal)[3])
 
     def shows(self, text: str) -> None:
         """Wait until it is shown; what came before is forgotten."""
