@@ -117,7 +117,7 @@ async def test_a_master_that_always_says_readonly(backend: RedisBackend, raw: re
 async def test_opened_at_a_replica(own_pair: Pair) -> None:
     backend = RedisBackend(own_pair.replica.url)
     with pytest.raises(ConfigurationError, match=r"replica.*master's address"):
-        await backend.open(timeout=0.5, reconnected=lambda: None)
+        await backend.open(timeout=2.0, reconnected=lambda: None)
     await backend.aclose()
 
 
