@@ -23,6 +23,7 @@ from aiolock.testing.server import URL_VARIABLE, RedisServer
 from .support import redis_cli, replication
 from .support.cluster import Cluster, start_cluster
 from .support.sentinels import SentinelSet, start_sentinels
+from .support.shares import shared_out
 
 # For each connection redis-py reads its own version from the files of the package: a quarter of what a test costs.
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
@@ -69,9 +70,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--topologies"):
         choose(config, items, lambda item: item.get_closest_marker("takes_long") is None)
+    if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        items[:] = shared_out(items, int(workers))
 
 
 def choose(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
@@ -162,10 +166,10 @@ def unraisables_of(item: pytest.Item) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     gc.collect()
-    gc.unfreeze()  # plugins that look who refers to what they were given see all again
     if hasattr(config, "workeroutput"):  # a worker of pytest-xdist: its controller judges
         config.workeroutput |= {"needing_server": needing_server, "servers_met": servers_met, "strays": strays}
         return
+    gc.unfreeze()  # plugins that look who refers to what they were given see all again
     folders = {Path(given).resolve() for given in config.getoption("file_or_dir")} - {TESTS, TESTS.parent}
     whole = not (folders or config.getoption("keyword") or config.getoption("markexpr"))
     met_none = servers_met == 0 and bool(needing_server or whole) and not config.option.collectonly
