@@ -129,6 +129,14 @@ def test_the_name_of_a_pod_fits() -> None:
     assert lines[1].split()[:3] == ["NAME", "STATE", "HOLDER"]
 
 
+def test_what_most_wait_for_comes_first() -> None:
+    """Kept by SORTS."""
+    few, most = (NameView("lock", name, "held", waiting=waiting) for name, waiting in (("few", 1), ("most", 2)))
+    busy = NameView("lock", "busy", "held", waiting=1)
+    frame = Frame((Row(few, 0.0), Row(busy, 5.0), Row(most, 0.0)), ("localhost:6379",))
+    assert [row.view.name for row in Look().rows(frame)] == ["most", "busy", "few"]
+
+
 def test_scroll_sort_filter() -> None:
     """Kept by Screen._pressed and Look.rows."""
     live = Live()

@@ -62,6 +62,14 @@ async def test_a_look_leaves_nothing(ten: Semaphore, fifteen: Semaphore, place: 
         assert (seen.permits, seen.declared) == (10, 15)
 
 
+async def test_a_look_sees_what_would_count(ten: Semaphore, fifteen: Semaphore) -> None:
+    """While nobody holds or waits: what whoever looks says. Kept by info.lua: `fit`."""
+    async with ten:
+        pass
+    assert [(await semaphore.info()).permits for semaphore in (fifteen, ten)] == [15, 10]
+    assert await fifteen.available() == 15
+
+
 async def test_a_look_changes_nothing_that_exists(ten: Semaphore, fifteen: Semaphore) -> None:
     async with ten.acquire(4) as lease:
         for _ in range(2):
