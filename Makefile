@@ -26,7 +26,7 @@ demo: $(VENV)/.ready-demo ## watch the lock protect a web service; ARGS=--cluste
 	@exec $(PY) docs/examples/demo.py $(ARGS)
 
 # Keep the bytecode, whatever the environment says: the tests start hundreds of interpreters.
-test: $(VENV)/.ready-test ## run every test, in about two minutes (ARGS are pytest's)
+test: $(VENV)/.ready-test ## run every test, in less than three minutes (ARGS are pytest's)
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal $(ARGS)
 
 # A test that does 20 times as much may take 20 times as long before it counts as hanging.
