@@ -370,7 +370,11 @@ async def test_a_name_that_became_free_while_its_only_waiter_was_away(
     """
     one, _, three = (make(manager, NAME) for manager in calm)
     host, port = place.url.removeprefix("redis://").split("/")[0].split(":")
-    async with FaultProxy(host, int(port)) as proxy, LockManager(proxy.url, ttl=60.0, liveness=30.0) as two:
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(FaultProxy(host, int(port)))
+        # A waiter gives up if the outage outlasts its request_timeout, and a busy machine plays it slowly.
+        lasting = LockManager(proxy.url, ttl=60.0, liveness=30.0, request_timeout=30.0)
+        two = await stack.enter_async_context(lasting)
         lease = await one.acquire()
         away = await _waits(place, make(two, NAME), 1)
         proxy.refuse()
