@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from sys import _getframe
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from ..clock import Clock
 from ..core.lease import Lease as AsyncLease
@@ -13,6 +13,7 @@ from ..errors import NotOwned
 from ..log import Log
 from ..primitives.base import Primitive as AsyncPrimitive
 from .blocks import Blocks
+from .interruption import insist
 from .lease import Lease, watch_over
 from .options import OnLost
 from .portal import Portal
@@ -60,15 +61,7 @@ class Primitive:
 
         If a signal interrupts it, the lock is released all the same. Cost: one round trip.
         """
-
-        async def work() -> None:
-            try:
-                releasing = self._core.release()
-            except NotOwned as error:
-                raise self._unowned() from error
-            await releasing
-
-        self._portal.call(self.name, work, certain=True)
+        self._release(self._core.release)
 
     def owned(self) -> int:
         """How many leases on the name the calling thread has, without lost ones; 0 if it does not hold it.
@@ -92,24 +85,53 @@ class Primitive:
             return lease
         except BaseException as error:
             if lease is not None:
-                lease.__exit__(type(error), error, None)
+                try:
+                    lease._exit(type(error), error, None)
+                except BaseException:
+                    lease._exit(type(error), error, None)
+                    raise
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        frame, lease = _getframe(1), None
-        try:
+        found: list[Lease] = []
+        insist(lambda: self._leave(found, _getframe(3), kind, error, trace))
+
+    def _leave(
+        self,
+        found: list[Lease],
+        frame: FrameType,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the block of this frame; `found` is for a repeat, which might find the block around it."""
+        if not found:
             lease = self._blocks.find(frame)
-            if lease is not None:
-                lease.__exit__(kind, error, trace)
-            elif self._blocks:
-                self._undecided(kind)
-        except BaseException:
-            lease = lease or self._blocks.find(frame)
-            if lease is not None and lease._host is not None:  # interrupted before it was left
-                lease.__exit__(kind, error, trace)
-            raise
+            if lease is None:
+                if self._blocks:
+                    self._undecided(kind)
+                return
+            found.append(lease)
+        found[0]._exit(kind, error, trace)
+
+    def _release(self, release: Callable[[], Awaitable[object]]) -> None:
+        """Call and await `release`, which gives back what the calling thread has."""
+
+        begun: list[bool] = []
+
+        async def work() -> None:
+            if begun:
+                return
+            begun.append(True)
+            try:
+                releasing = release()
+            except NotOwned as error:
+                raise self._unowned() from error
+            await releasing
+
+        insist(lambda: begun or self._portal.call(self.name, work, certain=True))
 
     def _obtain(self, acquire: Callable[[], Awaitable[AsyncLease]], enters: bool = False) -> Lease:
         """Return a new lease of the calling thread; with `enters` it guards a block of it."""

@@ -17,6 +17,7 @@ from ..core.owner import Owner
 from ..core.policy import check_timeout
 from ..errors import AiolockError, ConfigurationError, LossReason, WaitTimeout
 from ..scripts.base import Ending
+from .interruption import insist
 from .portal import Portal
 from .thread_task import ThreadTask
 
@@ -200,7 +201,14 @@ class Lease:
         If a signal interrupts it, the lock is released all the same. Cost: one round trip, which also hands it to a
         waiting thread of this process.
         """
-        self._portal.call(self.name, lambda: self._core.release(n), certain=True)
+        begun: list[bool] = []
+
+        async def work() -> None:
+            if not begun:
+                begun.append(True)
+                await self._core.release(n)
+
+        insist(lambda: begun or self._portal.call(self.name, work, certain=True))
 
     def __enter__(self) -> Lease:
         """Guard a block with a lease that guards none yet; the block's end releases it, as with `with lock`.
@@ -223,18 +231,17 @@ class Lease:
         except AiolockError:
             raise
         except BaseException:  # interrupted: there is no block that would release it
-            self._portal.post(_give_up, self._core, None, "undone")
+            try:
+                self._portal.post(_give_up, self._core, None, "undone")
+            except BaseException:
+                self._portal.post(_give_up, self._core, None, "undone")
+                raise
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._exit(kind, error, trace)
-        except BaseException:
-            if self._host is not None:  # interrupted before it was left
-                self._exit(kind, error, trace)
-            raise
+        insist(lambda: self._exit(kind, error, trace))
 
     def _exit(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         host = self._host
@@ -263,11 +270,12 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         host, self._host = self._host, None
+        if host is None:
+            return
         try:
             await self._core.__aexit__(kind, error, trace)
         finally:
-            if host is not None:
-                host.left()
+            host.left()
 
     def _take_back(self) -> None:
         """Its thread was interrupted before it got it; called on the loop."""

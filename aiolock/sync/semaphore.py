@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Never
 
 from ..core.lease import Lease as AsyncLease
-from ..errors import NotOwned
 from ..primitives.options import DEFAULT, Default
 from ..primitives.semaphore import Semaphore as AsyncSemaphore
 from ..primitives.semaphore import SemaphoreInfo
@@ -73,15 +72,7 @@ class Semaphore(Primitive):
 
         If a signal interrupts it, they are given back all the same. Cost: one round trip.
         """
-
-        async def work() -> None:
-            try:
-                releasing = self._core.release(n)
-            except NotOwned as error:
-                raise self._unowned() from error
-            await releasing
-
-        self._portal.call(self.name, work, certain=True)
+        self._release(lambda: self._core.release(n))
 
     def available(self) -> int:
         """Return how many permits are free. Raises and costs what `info()` does."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import linecache
+import gc
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,87 +19,207 @@ import pytest
 
 import aiolock.sync
 from aiolock import ConfigurationError, LockLost
-from aiolock.sync import Lease, LockManager
+from aiolock.sync import Condition, FairLock, Latch, Lease, Lock, LockManager, MultiLock, RWLock, Semaphore
 from aiolock.sync.call import Call
 from aiolock.sync.portal import Portal
 from aiolock.sync.thread_task import ThreadTask
 
 from .conftest import Worker, in_memory, until, waits
 
-FILES = str(Path(aiolock.sync.__file__).parent)
 OURS = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals for threads on this platform")
 
 
-@contextmanager
-def interrupted_at(line: int) -> Iterator[list[str]]:
-    """Raise KeyboardInterrupt in this thread before the given line, counted from 0, that it runs in `aiolock.sync`.
+def interrupted(do: Callable[[], object], *steps: int, files: str = "") -> list[str]:
+    """Raise KeyboardInterrupt in `do` where a signal's handler might: where a function begins, and after each call of
+    one that is written in C.
 
-    Yields:
-        Where that was; empty if there are fewer lines.
+    Args:
+        do: what is interrupted.
+        steps: the first signal comes after so many of these, the next one so many after that.
+        files: only in what is written in files whose names begin so.
+
+    Returns:
+        Where they came; fewer if there are fewer steps.
     """
-    left, where, entered = line, list[str](), set[tuple[FrameType, int]]()
+    left, where = list(steps), list[str]()
 
-    def impossible(frame: FrameType) -> bool:
-        """Whether it is a line for tracers only, where no signal's handler runs: `pass`, and a `with` that ends."""
-        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        before = (frame, frame.f_lineno) in entered
-        entered.add((frame, frame.f_lineno))
-        return text == "pass" or (text.startswith("with ") and before)
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if event not in ("call", "c_return") or not left or not code.co_filename.startswith(files):
+            return
+        if code.co_filename == __file__ or collects(frame):
+            return
+        if left[0]:
+            left[0] -= 1
+            return
+        del left[0]
+        where.append(code.co_qualname if event == "call" else f"{code.co_qualname} after {arg.__name__}")
+        raise KeyboardInterrupt
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(FILES) or frame.f_code.co_name == "__del__":
-            return None
-        if event == "line" and not where and not impossible(frame):
-            if left == 0:
-                where.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
-                raise KeyboardInterrupt
-            left -= 1
+        frame.f_trace_lines = False
+        if event == "exception" and left:
+            sys.setprofile(profile)  # what it raised has switched it off
         return trace
 
+    gc.disable()  # what it runs is not what is tested
     sys.settrace(trace)
+    sys.setprofile(profile)
     try:
-        yield where
+        do()
+    except KeyboardInterrupt:
+        assert where
     finally:
+        sys.setprofile(None)
         sys.settrace(None)
+        gc.enable()
+    return where
 
 
-def at_every_line(do: Callable[[], object], check: Callable[[str], object]) -> int:
-    """Interrupt `do` before each line in turn; return how many there are."""
-    line = 0
-    while True:
-        with interrupted_at(line) as where:
-            try:
-                do()
-            except KeyboardInterrupt:
-                assert where
-        if not where:
-            return line
-        check(where[0])
-        line += 1
-
-
-def test_an_interrupted_block_holds_nothing(memory: LockManager, worker: Worker) -> None:
-    """Before whichever line the interruption comes. Kept by Primitive.__enter__, Primitive.__exit__ and Portal.call.
-
-    Not protected is the first line of `Primitive.__exit__`, as in every `__exit__` that is written in Python.
+def collects(frame: FrameType | None) -> bool:
+    """Whether that runs where what is raised is swallowed: below a `__del__`, a weak reference's callback, or in a
+    generator that is closed.
     """
-    lock, unprotected = memory.lock("a"), list[str]()
+    while frame is not None:
+        if frame.f_code.co_name in ("__del__", "_remove", "<genexpr>"):
+            return True
+        frame = frame.f_back
+    return False
 
-    def block() -> None:
-        with lock:
-            pass
 
-    def check(where: str) -> None:
-        if lock.owned() and where.startswith("Primitive.__exit__"):
-            unprotected.append(where)
-            lock._blocks._open.pop().lease.__exit__(None, None, None)
-        assert not lock.is_locked(), where
-        assert lock.owned() == 0, where
-        assert not lock._blocks, where
+def at_every_step(
+    do: Callable[[], object],
+    check: Callable[[list[str]], object],
+    signals: int = 1,
+    files: str = "",
+    before: tuple[int, ...] = (),
+) -> int:
+    """Interrupt `do` at each step in turn; return how many there are.
 
-    assert worker(lambda: at_every_line(block, check)) > 40
-    assert len(unprotected) <= 2  # `frame, lease = …` and `try:`
+    Args:
+        do: what is interrupted.
+        check: called after that, with the places.
+        signals: each of them is followed by others at each step after it, until there are so many.
+        files: see `interrupted()`.
+        before: the steps of those that come first.
+    """
+    step = rounds = 0
+    while True:
+        where = interrupted(do, *before, step, files=files)
+        rounds += 1
+        check(where)
+        if len(where) <= len(before):
+            return rounds
+        if signals > 1:
+            rounds += at_every_step(do, check, signals - 1, files, (*before, step))
+        step += 1
+
+
+def block(lock: Lock) -> None:
+    with lock:
+        pass
+
+
+def nested(lock: Lock) -> None:
+    with lock, lock:
+        pass
+
+
+def by_hand(lock: Lock) -> None:
+    lock.acquire()
+    lock.release()
+
+
+def entered(lock: Lock) -> None:
+    lease = lock.try_acquire()
+    assert lease is not None
+    with lease:
+        pass
+
+
+def guarded(semaphore: Semaphore) -> None:
+    with semaphore.acquire(2) as lease:
+        lease.release(1)
+
+
+def read_and_write(lock: RWLock) -> None:
+    with lock.write, lock.read:
+        pass
+
+
+def several(lock: MultiLock) -> None:
+    with lock:
+        pass
+
+
+def wanted(lock: FairLock) -> None:
+    with lock as lease, suppress(TimeoutError):
+        lease.wait_wanted(timeout=0.001)
+
+
+def notified(condition: tuple[Lock, Condition]) -> None:
+    with condition[0], suppress(TimeoutError):
+        condition[1].wait(timeout=0.001)
+
+
+def opened(latch: Latch) -> None:
+    with suppress(TimeoutError):
+        latch.wait(timeout=0.001)
+
+
+def waited(locks: LockManager) -> tuple[Lock, Condition]:
+    lock = locks.lock("a")
+    return lock, locks.condition(lock)
+
+
+USES: dict[Callable[[Any], object], Callable[[LockManager], object]] = {
+    block: lambda locks: locks.lock("a"),
+    nested: lambda locks: locks.lock("a"),
+    by_hand: lambda locks: locks.lock("a"),
+    entered: lambda locks: locks.lock("a"),
+    guarded: lambda locks: locks.semaphore("a", 2),
+    read_and_write: lambda locks: locks.rw_lock("a"),
+    several: lambda locks: locks.multi_lock("a", "b"),
+    wanted: lambda locks: locks.fair_lock("a"),
+    notified: waited,
+    opened: lambda locks: locks.latch("a", 2),
+}
+
+FILES = str(Path(aiolock.sync.__file__).parent)
+
+BEGINS = frozenset(
+    {
+        *("insist", "Primitive.__exit__", "Lease.__exit__", "Lease.__enter__"),
+        *("Primitive.release", "Primitive._release", "Lease.release", "Semaphore.release"),
+    }
+)
+"""Where a signal comes as if between two statements: nothing written in Python can prevent that."""
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: str(use.__name__))
+def test_what_was_interrupted_holds_nothing(memory: LockManager, worker: Worker, use: Callable[[Any], object]) -> None:
+    """Wherever one signal strikes, or two, but for where a call begins. Kept by Portal.call and insist(), where that is
+    used, and by Primitive.__enter__ and Lease.__enter__.
+    """
+    runtime, used, began = memory._core._runtime, [USES[use](memory)], list[str]()
+
+    def check(where: list[str]) -> None:
+        if where and where[-1] in BEGINS:
+            began.append(where[-1])
+            for hold in list(runtime.holds.values()):
+                for lease in hold.leases:
+                    memory._portal.post(lease._give_up, "undone")
+        until(lambda: not runtime.holds and not runtime.gates)
+        if where and where[-1] in BEGINS:
+            used[:] = [USES[use](memory)]
+
+    with warnings.catch_warnings(record=True) as collected:
+        warnings.simplefilter("always")
+        assert worker(lambda: at_every_step(lambda: use(used[0]), check)) > 30
+        assert len(began) <= 6
+        if use in (block, by_hand, entered):
+            worker(lambda: at_every_step(lambda: use(used[0]), check, 2))
+    assert len(collected) <= len(began)
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])
@@ -122,17 +243,16 @@ def test_an_interrupted_acquire_is_held_or_not(
     def acquire() -> None:
         left[0] = more
         got.append(lock.acquire())
-        got[0].release()
-        got.clear()
 
-    def check(where: str) -> None:
-        assert lock.owned() == sum(not lease.released for lease in got), where
+    def check(where: list[str]) -> None:
+        left[0] = 0
+        assert lock.owned() == len(got), where
         for lease in got:
             lease.release()
         got.clear()
         assert not lock.is_locked(), where
 
-    assert worker(lambda: at_every_line(acquire, check)) > 20
+    assert worker(lambda: at_every_step(acquire, check)) > 30
 
 
 def test_an_interrupted_acquire_repairs_nothing(memory: LockManager, worker: Worker) -> None:
@@ -145,7 +265,7 @@ def test_an_interrupted_acquire_repairs_nothing(memory: LockManager, worker: Wor
         with pytest.raises(LockLost):
             lease.release()
 
-    def check(where: str) -> None:
+    def check(where: list[str]) -> None:
         if got:
             got.pop().release()
         else:
@@ -154,7 +274,7 @@ def test_an_interrupted_acquire_repairs_nothing(memory: LockManager, worker: Wor
         vanish()
 
     worker(vanish)
-    assert worker(lambda: at_every_line(lambda: got.append(lock.acquire()), check)) > 20
+    assert worker(lambda: at_every_step(lambda: got.append(lock.acquire()), check)) > 30
 
 
 def test_an_interrupted_opening_or_closing(worker: Worker) -> None:
@@ -170,14 +290,14 @@ def test_an_interrupted_opening_or_closing(worker: Worker) -> None:
         opened.append(made[0].open())
         made[0].close()
 
-    def check(where: str) -> None:
+    def check(where: list[str]) -> None:
         for manager in opened:
             manager.close()
         for manager in made:
             with manager:
                 assert manager.lock("a").owned() == 0, where
 
-    assert worker(lambda: at_every_line(use, check)) > 60
+    assert worker(lambda: at_every_step(use, check, files=FILES)) > 60
     assert "aiolock" not in {thread.name for thread in threading.enumerate()}
 
 
