@@ -351,6 +351,26 @@ async def test_a_node_that_is_closed_while_a_request_waits_for_it(monkeypatch: p
     assert (work.results, len(work.runs)) == (["x"], 1)
 
 
+@pytest.mark.parametrize("early", [True, False])
+async def test_closing_while_a_slots_owner_does_not_serve_it(early: bool) -> None:
+    """Its answer says that no one does, before the map does. Kept by Router.refused: UNSERVED."""
+    world = World()
+    work = world.call("a")
+    world.owner.pop("a")
+    world.down = not early
+    serve(world, A)
+    closing = asyncio.create_task(world.router.finish(60.0))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert closing.done() == early
+    world.down = False
+    async with asyncio.timeout(5.0):
+        while not closing.done():
+            serve(world, A)
+            await asyncio.sleep(0.001)
+    assert (work.results, work.runs) == ([], [])
+
+
 @pytest.mark.parametrize("another", [False, True])
 async def test_closing_while_no_one_serves_a_slot(another: bool) -> None:
     """It waits for another slot, whose owner runs requests soon, and not for this one: it knows no one who could. Kept

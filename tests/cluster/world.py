@@ -111,9 +111,11 @@ class World:
 
     def verdict(self, name: str, at: Address, asking: bool) -> str | None:
         """The error that a node answers with; None if it runs the call."""
-        slot, owner, target = slot_of(name), self.owner[name], self.moving.get(name)
+        slot, owner, target = slot_of(name), self.owner.get(name), self.moving.get(name)
         if self.down:
             return "CLUSTERDOWN The cluster is down"
+        if owner is None:
+            return "CLUSTERDOWN Hash slot not served"
         if at == owner:
             return None if target is None else f"ASK {slot} {target}"
         if asking and at == target:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiolock import LockLost, LockManager
+from aiolock import LockLost, LockManager, LossReason
 from tests.support.cluster import Cluster, start_cluster
 
 from .test_cluster_locks import ENOUGH, Crowd, managers
@@ -169,3 +169,19 @@ async def test_a_cluster_that_is_down_and_comes_back(own_masters: Cluster) -> No
             for each in (name, away):
                 async with locks.lock(each):
                     pass
+
+
+@pytest.mark.takes_long
+@pytest.mark.parametrize("known", [False, True])
+async def test_closing_with_a_lock_in_a_slot_that_no_one_serves(own_masters: Cluster, known: bool) -> None:
+    """Its master says so when the lock is to be released, whether a map has said it before or not. Kept by
+    Router.refused: UNSERVED.
+    """
+    master = own_masters.masters[0]
+    (name,) = own_masters.names_on(master)
+    async with asyncio.timeout(ENOUGH):
+        async with LockManager.cluster(own_masters.urls, request_timeout=2 * ENOUGH) as locks:
+            lease = await locks.lock(name).acquire()
+            for node in own_masters.masters if known else [master]:
+                node.text("CLUSTER", "DELSLOTS", own_masters.slot(name))
+        assert lease.reason is LossReason.CLOSED

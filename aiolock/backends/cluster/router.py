@@ -36,6 +36,8 @@ LATER = frozenset({"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY
 """Errors after which the slot's owner may run the same request in a moment; for all but the first, that may be another
 by then.
 """
+UNSERVED = "slot not served"
+"""Part of a CLUSTERDOWN that says more: the node that should have the slot knows that no one has it."""
 
 
 class Router:
@@ -152,6 +154,9 @@ class Router:
         """The slot is no longer in transit."""
         if self.transits.get(transit.slot) is transit:
             del self.transits[transit.slot]
+        self._calm_down()
+
+    def _calm_down(self) -> None:
         if self._calm is not None and not (self._expecting or self._calm.done()):
             self._calm.set_result(None)
 
@@ -244,6 +249,9 @@ class Router:
         transit = self.transits[slot]
         if code in LATER:
             transit.failure = refused("", "requests", error)
+            if UNSERVED in str(error) and self.owners[slot] is node:
+                self.owners[slot] = None  # until a map names another
+                self._calm_down()
             transit.refuse(request, pause=True)
             if code != "TRYAGAIN":
                 self._refresh()
