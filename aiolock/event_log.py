@@ -73,8 +73,8 @@ LINES: dict[type[Event], Line] = {
     Dropped: Line(
         LEASE,
         logging.WARNING,
-        "nothing refers to a lease of lock %(lock_name)r after %(held).1f s: renewed until its task or thread calls "
-        "lock.release(), or ends",
+        "nothing refers to lock %(lock_name)r, or to its lease, after %(held).1f s: renewed until its task or thread "
+        "calls lock.release() of another lock object, or ends",
     ),
     Disconnected: Line(REDIS, logging.WARNING, "the connection to Redis %(explanation)s, connecting again"),
     Reconnected: Line(REDIS, logging.INFO, "connected to Redis after %(after).1f s"),

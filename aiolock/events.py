@@ -255,8 +255,9 @@ class Abandoned(HoldEvent):
 
 @dataclass(frozen=True, slots=True)
 class Dropped(HoldEvent):
-    """Nothing refers to a lease that was not released, but its task or thread lives on, which may call
-    `lock.release()`: the hold is still renewed. Told once for a hold, by a renewal.
+    """Nothing refers to a lease that was not released, or to the lock object through which it was acquired. Its task or
+    thread lives on, which may call `release()` of another object: the hold is still renewed. Told once for a hold, by a
+    renewal.
 
     Attributes:
         held: how long its owner has held it.

@@ -45,6 +45,7 @@ class OpenLease(Protocol):
     _calls: Calls
     _task: asyncio.Task[object] | None
     _guard: Block | None
+    _lock: weakref.ref[object] | None
 
     @property
     def name(self) -> str: ...

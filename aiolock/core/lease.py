@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+import weakref
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from types import TracebackType
@@ -38,7 +39,7 @@ class Lease:
     `async with lease:` guards a block with a lease that you acquired with `await lock.acquire()`.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_detached", "_guard", "_hold", "_home", "_result", "_task")
+    __slots__ = ("__weakref__", "_calls", "_detached", "_guard", "_hold", "_home", "_lock", "_result", "_task")
 
     def __init__(self, home: Gate, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
         self._home = home
@@ -47,6 +48,7 @@ class Lease:
         self._result: ReleaseResult | None = None
         self._detached = False
         self._task: asyncio.Task[object] | None = task  # the task that acquired it; None once that has ended
+        self._lock: weakref.ref[object] | None = None  # what it was acquired through, by hand
         self._guard: Block | None = None  # what a loss cancels; None after a plain `await lock.acquire()`
 
     @property

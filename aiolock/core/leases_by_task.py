@@ -119,12 +119,14 @@ class LeasesByTask:
             task.remove_done_callback(self._on_end)
 
     def dropped(self, hold: Hold) -> bool:
-        """Whether its user has dropped one of its leases: only `lock.release()` in its task can release that.
+        """Whether its user has dropped one of its leases, and the lock through which it was acquired: only the release
+        of another lock object of that name, in its task, can end that.
 
         A lease is kept here all the same, as that task may do so. So this counts who else refers to it.
         """
         for lease in hold.leases:
-            if lease._guard is None and lease._task is not None:
+            unlocked = lease._lock is None or lease._lock() is None
+            if unlocked and lease._guard is None and lease._task is not None:
                 own = self._by_task[lease._task]
                 kept = (hold.leases, own.leases[hold.listener], own.overlapping)
                 if _references(lease, kept) <= _UNUSED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from datetime import timedelta
 from types import TracebackType
 from typing import ClassVar
@@ -119,6 +120,7 @@ class Primitive:
         async def acquire() -> Lease:
             sharing = None if owner is None else owner._hold
             lease = await obtain(self._gate(), calls, self._policy, limit, sharing)
+            lease._lock = weakref.ref(self)
             if self.contention.divisible:
                 self._obtained(lease)
             return lease
@@ -133,6 +135,7 @@ class Primitive:
             if isinstance(outcome, Refusal):
                 refusals.append(outcome)
                 return None
+            outcome._lock = weakref.ref(self)
             if self.contention.divisible:
                 self._obtained(outcome)
             return outcome

@@ -56,8 +56,8 @@ def dropped(told: list[Event]) -> list[str]:
     return [event.name for event in told if isinstance(event, Dropped)]
 
 
-async def fail(lock: Any) -> None:
-    lease = await lock.acquire()
+async def fail(locks: LockManager, kind: str) -> None:
+    lease = await KINDS[kind](locks).acquire()
     await asyncio.sleep(0)
     raise ValueError(f"before {lease} is released")
 
@@ -67,15 +67,15 @@ async def test_a_task_that_goes_on(
     locks: LockManager, backend: MemoryBackend, told: list[Event], caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     """Told by the first renewal, once; the task still has it, and may release it. Kept by LeasesByTask.dropped."""
-    lock = KINDS[kind](locks)
     with pytest.raises(ValueError, match="is released"):
-        await fail(lock)
+        await fail(locks, kind)
     gc.collect()
     assert dropped(told) == []
     await backend.clock.advance(RENEWALS * TTL)
+    lock = KINDS[kind](locks)
     assert dropped(told) == [lock.name]
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "nothing refers to a lease" in warning.getMessage()
+    assert "nothing refers to lock" in warning.getMessage()
     assert lock.owned() == 1
     await lock.release()
     assert lock.owned() == 0
@@ -96,6 +96,23 @@ async def test_a_lease_that_is_kept(locks: LockManager, backend: MemoryBackend, 
     assert dropped(told) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_lock_that_is_kept(locks: LockManager, backend: MemoryBackend, told: list[Event], kind: str) -> None:
+    """Its task will release it, as an RLock, or a block of it is open. Kept by LeasesByTask.dropped, Primitive._obtain
+    and _obtain_now.
+    """
+    lock = KINDS[kind](locks)
+    for acquire in (lock.acquire, lock.try_acquire):
+        await acquire()
+        await backend.clock.advance(RENEWALS * TTL)
+        await lock.release()
+    async with lock:
+        await backend.clock.advance(RENEWALS * TTL)
+    async with KINDS[kind](locks).acquire():
+        await backend.clock.advance(RENEWALS * TTL)
+    assert dropped(told) == []
+
+
 async def test_a_watched_lease_is_in_use(locks: LockManager, backend: MemoryBackend, told: list[Event]) -> None:
     watching = asyncio.create_task((await locks.lock("a", ttl=TTL).acquire()).wait_lost())
     await backend.clock.advance(RENEWALS * TTL)
@@ -111,8 +128,8 @@ async def test_a_watched_lease_is_in_use(locks: LockManager, backend: MemoryBack
 
 async def test_a_level_of_a_hold(locks: LockManager, backend: MemoryBackend, told: list[Event]) -> None:
     """The outer one alone is dropped."""
+    await locks.lock("a", ttl=TTL).acquire()
     lock = locks.lock("a", ttl=TTL)
-    await lock.acquire()
     inner: Lease = await lock.acquire()
     await backend.clock.advance(RENEWALS * TTL)
     assert dropped(told) == ["a"]
@@ -125,10 +142,9 @@ def test_a_thread_of_a_pool(
     threads: SyncManager, backend: MemoryBackend, told: list[Event], pool: ThreadPoolExecutor, kind: str
 ) -> None:
     """Its last call must not keep the lease. Kept by Portal.call."""
-    lock = KINDS[kind](threads)
 
     def job() -> None:
-        lease = lock.acquire()
+        lease = KINDS[kind](threads).acquire()
         raise ValueError(f"before {lease} is released")
 
     failed = pool.submit(job)
@@ -136,6 +152,7 @@ def test_a_thread_of_a_pool(
     del failed
     gc.collect()
     asyncio.run(backend.clock.advance(RENEWALS * TTL))
+    lock = KINDS[kind](threads)
     assert dropped(told) == [lock.name]
     assert pool.submit(lock.owned).result(60) == 1
     pool.submit(lock.release).result(60)
@@ -149,3 +166,21 @@ def test_a_thread_that_keeps_its_lease(
     asyncio.run(backend.clock.advance(RENEWALS * TTL))
     assert dropped(told) == []
     lease.release()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_thread_that_keeps_its_lock(
+    threads: SyncManager, backend: MemoryBackend, told: list[Event], pool: ThreadPoolExecutor, kind: str
+) -> None:
+    lock = KINDS[kind](threads)
+
+    def block() -> None:
+        with lock:
+            asyncio.run(backend.clock.advance(RENEWALS * TTL))
+
+    for acquire in (lock.acquire, lock.try_acquire):
+        pool.submit(acquire).result(60)
+        asyncio.run(backend.clock.advance(RENEWALS * TTL))
+        pool.submit(lock.release).result(60)
+    pool.submit(block).result(60)
+    assert dropped(told) == []

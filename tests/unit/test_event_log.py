@@ -67,8 +67,8 @@ EVENTS: list[tuple[Event, str, int, str]] = [
     (
         Dropped(*HOLD, 10.0),
         *("lease", logging.WARNING),
-        "nothing refers to a lease of lock 'a' after 10.0 s: renewed until its task or thread calls lock.release(), or "
-        "ends",
+        "nothing refers to lock 'a', or to its lease, after 10.0 s: renewed until its task or thread calls "
+        "lock.release() of another lock object, or ends",
     ),
     (
         Disconnected("localhost:6379", OSError(), "was lost (OSError: )"),
