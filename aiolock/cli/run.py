@@ -12,7 +12,7 @@ import click
 
 from ..clock import pause
 from ..core.lease import Lease
-from ..errors import AcquireTimeout, AiolockError, BackendError
+from ..errors import AcquireTimeout, AiolockError, BackendError, LockLost
 from ..manager import LockManager
 from ..primitives.lock import Lock
 from ..recipes import once
@@ -116,8 +116,8 @@ def run(
         leave(ExitCode.OK, "" if quiet else str(skipped))
     except Unstartable as error:
         leave(error.code, str(error))
-    except Outlived as lost:
-        leave(ExitCode.OUTLIVED, str(lost))
+    except LockLost as lost:  # the log has told of it
+        leave(ExitCode.OUTLIVED if isinstance(lost, Outlived) else ExitCode.LOST)
     leave(code)
 
 

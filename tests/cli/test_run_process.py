@@ -92,6 +92,16 @@ def test_a_frozen_runner_stops_its_command_when_it_wakes(cli: CommandLine) -> No
     assert "LOOP_BLOCKED" in cli.errors
 
 
+def test_a_loss_is_told_once(cli: CommandLine) -> None:
+    """When it happens, by the log. Kept by run()."""
+    process = cli.start("run", "a", "--", "sh", "-c", GROUP)
+    until(lambda: len(cli.noted()) == 2)
+    assert cli("force-release", "--yes", "a").exit_code == 0
+    assert process.wait(20) == 79
+    assert len(cli.errors.splitlines()) == 1
+    assert "REVOKED" in cli.errors
+
+
 def test_a_command_that_no_signal_reaches(cli: CommandLine) -> None:
     """It keeps its lock; if that is lost, a signal ends us without it, and the exit code says so. Kept by Job._stop."""
     words = ["run", "a", "--", "sh", "-c", "echo $$ >> note; while :; do sleep 0.02; done"]
@@ -107,6 +117,7 @@ def test_a_command_that_no_signal_reaches(cli: CommandLine) -> None:
         until(lambda: "WITHOUT THE LOCK" in cli.errors)
         process.terminate()
         assert process.wait(20) == 80
+        assert cli.errors.count("lost") == 1
         assert alive(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
