@@ -125,3 +125,26 @@ async def test_an_application_without_locks() -> None:
     request = aiohttp.test_utils.make_mocked_request("POST", "/42", app=web.Application())
     with pytest.raises(ConfigurationError, match=r"setup\(app, locks\)"):
         get_locks(request)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_shutdown_past_the_grace(app: web.Application, work: Work, elsewhere: LockManager, by_hand: bool) -> None:
+    """The handler is cancelled, and gives its lock back; aiohttp closes the connection, so there is no response."""
+
+    async def hold(request: web.Request) -> web.Response:
+        async with request.config_dict[LOCKS].lock(NAME):
+            await work()
+        return web.Response()
+
+    app.router.add_post("/hold", hold)
+    async with AiohttpClient(AiohttpServer(app)) as client:
+        request = asyncio.create_task(client.post("/hold" if by_hand else "/42/ship"))
+        await work.begun.wait()
+        assert client.server.runner is not None
+        client.server.runner._shutdown_timeout = 0.01
+        await client.server.runner.cleanup()
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await request
+    assert work.cancelled == 1
+    async with elsewhere.lock(NAME).acquire(timeout=0) as lease:
+        assert not lease.abandoned
