@@ -1,4 +1,4 @@
-"""A store inside the process: twins instead of a server, for tests and single-process programs."""
+"""A store inside the process instead of a server, for tests and single-process programs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from weakref import WeakValueDictionary
 
 from ..clock import Clock, SystemClock
 from ..errors import AiolockError, BackendError, ConfigurationError
-from ..scripts.base import Call, Reply, TwinReply
-from ..scripts.store import Store, WrongType
+from ..scripts import commands, interpreter
+from ..scripts.base import Call
+from ..scripts.store import ErrorReply, Store
 from .base import Abilities, Wake
 
 R = TypeVar("R")
@@ -43,11 +44,14 @@ def _wall_us() -> int:
 
 
 class MemoryBackend:
-    """Runs the scripts' twins on a `Store`, in the order of the calls, and answers in the loop's next turn.
+    """Runs the scripts on a `Store`, in the order of the calls, and answers in the loop's next turn.
 
     Args:
         store: holds the locks; backends that share one see each other's locks.
         clock: the clock that stamps calls.
+
+    Raises:
+        ConfigurationError: lupa, which runs the scripts, is not installed.
     """
 
     db = 0
@@ -59,6 +63,7 @@ class MemoryBackend:
         return None
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        interpreter.load()
         self.store = store
         self.clock: Clock = clock or SystemClock()
         self._wakes: dict[str, Wake] = {}
@@ -125,13 +130,13 @@ class MemoryBackend:
         call.writes += 1
         call.sent_at = self.clock.now()
         try:
-            with self.store.mutex:
-                reply = call.script.twin(self.store, call.keys, [str(arg) for arg in call.args])
-        except WrongType as error:
-            refusal = BackendError(call.name, f"the key of {call.name!r} holds another type: {error}; use another name")
+            reply = commands.run(self.store, call.script.lua, call.keys, call.args)
+        except ErrorReply as error:
+            remedy = "; its key holds another type: use another name" if "WRONGTYPE" in str(error) else ""
+            refusal = BackendError(call.name, f"{call.doing} was refused: {error}{remedy}")
             refusal.__cause__ = error
             return refusal
-        return call.script.decode(_as_reply(reply))
+        return call.script.decode(reply)
 
     def _answer(self, call: Call[Any]) -> None:
         self._running().call_soon(call.end, self._execute(call))
@@ -159,11 +164,3 @@ def call_in(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *a
     else:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(callback, *args)
-
-
-def _as_reply(value: TwinReply) -> Reply:
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, list):
-        return [_as_reply(item) for item in value]
-    return value

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import hashlib
 import itertools
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
@@ -17,7 +15,7 @@ from ..core.lease import Lease
 from ..core.policy import check_duration, milliseconds
 from ..errors import ConfigurationError, LockLost, NotOwned, note
 from ..primitives.rw_lock import FULL
-from ..scripts.base import Reply, Script
+from ..scripts.base import Reply
 from ..scripts.guard import COMMANDS, Permit, Verdict, around, permit, verdict
 
 Word = str | bytes | int | float
@@ -236,15 +234,15 @@ class GuardedWrites:
     async def _ask_server(
         self, permitted: Permit, lua: str, number: int, keys: Sequence[str | bytes], args: Sequence[Word]
     ) -> tuple[Verdict, object]:
-        text, sha = _script(permitted.script, lua)
+        script = around(permitted.script, lua)
         count = len(permitted.keys) + len(keys)
         words = (count, *permitted.keys, *keys, *permitted.args(number), *args)
         try:
-            reply = await self._client.execute_command("EVALSHA", sha, *words)
+            reply = await self._client.execute_command("EVALSHA", script.sha, *words)
         except Exception as error:
             if type(error).__name__ != "NoScriptError":  # of redis-py or valkey-py
                 raise
-            reply = await self._client.execute_command("EVAL", text, *words)
+            reply = await self._client.execute_command("EVAL", script.lua, *words)
         answer = cast("list[object]", reply)
         return verdict(cast(Reply, answer)), answer[1] if len(answer) > 1 else None
 
@@ -284,13 +282,6 @@ def _permit(lease: Lease) -> Permit:
     hold, calls = lease._hold, lease._calls
     names = hold.calls.names or (hold.calls.name,)
     return permit(lease._home.runtime.keys, calls.kind, names, hold.owner, hold.fence, calls.weight)
-
-
-@functools.lru_cache(maxsize=128)
-def _script(script: Script[Verdict], lua: str) -> tuple[str, str]:
-    """Return the whole script, and what EVALSHA calls it."""
-    text = around(script, lua)
-    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _flat(fields: Mapping[str, Word]) -> list[Word]:

@@ -1,4 +1,4 @@
-"""A script in two languages, and one request to run it."""
+"""A script, and one request to run it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ..errors import AiolockError, BackendError
 from ..log import Log
-from .store import Store
 
 R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
 
 Arg = str | int
 Reply = int | bytes | None | list["Reply"]
-Twin = Callable[[Store, Sequence[str], Sequence[str]], "TwinReply"]
-TwinReply = int | str | None | list["TwinReply"]
 
 Ending = Literal["clean", "undone", "dirty", "declined"]
 """How an owner ends: after a body that was valid to its end; without having entered; after a loss; granted by a
@@ -34,11 +31,6 @@ DONT_QUEUE = -1
 """Where a server keeps the queue: join it at its end; do not join it, and be refused if it is not your turn."""
 
 
-def believable(floor: str) -> int:
-    """Return the floor; 0 if it is more than any fence can be."""
-    return int(floor) if int(floor) < MAX_FENCE else 0
-
-
 class Part(NamedTuple):
     """One line of a request that consists of many."""
 
@@ -47,14 +39,11 @@ class Part(NamedTuple):
 
 
 class Script(Generic[R]):
-    """Lua for a server, its twin for the memory backend, and the decoder for the answers of both.
-
-    The twin is the executable specification: the differential tests run both sides on the same calls.
+    """Lua, and the decoder for its answers.
 
     Args:
         package: the package that holds the Lua file.
         name: the Lua file's name without its ending; errors and logs use it for the script.
-        twin: the same steps in Python over a `Store`.
         decode: turns the raw reply into what callers get.
         prelude: names of Lua files that go in front of it; those of another family as `family/name`.
         unacknowledged: for a script that grants or extends: returns what its result is worth if too few replicas have
@@ -63,13 +52,12 @@ class Script(Generic[R]):
             answered just before.
     """
 
-    __slots__ = ("_replicated", "_sharded", "decode", "ends", "lua", "name", "sha", "twin", "unacknowledged")
+    __slots__ = ("_replicated", "_sharded", "decode", "ends", "lua", "name", "sha", "unacknowledged")
 
     def __init__(
         self,
         package: str,
         name: str,
-        twin: Twin,
         decode: Callable[[Reply], R],
         unacknowledged: Callable[[R, BackendError], R | BackendError] | None = None,
         prelude: Sequence[str] = (),
@@ -79,32 +67,34 @@ class Script(Generic[R]):
         self.ends: bool = ends
         self.lua: str = "".join(_read(package, part) for part in (*prelude, name))
         self.sha: str = _sha(self.lua)
-        self.twin: Twin = twin
         self.decode: Callable[[Reply], R] = decode
         self.unacknowledged: Callable[[R, BackendError], R | BackendError] | None = unacknowledged
         self._sharded: Script[R] | None = None
         self._replicated: Script[R] | None = None
 
+    def after(self, lua: str) -> Script[R]:
+        """Return the same with this Lua in front."""
+        made = copy.copy(self)
+        made.lua = lua + self.lua
+        made.sha = _sha(made.lua)
+        return made
+
     @property
     def sharded(self) -> Script[R]:
         """The same for a node of a cluster: see sharded.lua."""
         if self._sharded is None:
-            self._sharded = made = copy.copy(self)
+            publishes = "'PUBLISH'" in self.lua
+            self._sharded = made = self.after(_read(__package__, "sharded") if publishes else "")
             made._sharded = made
-            if "'PUBLISH'" in self.lua:
-                made.lua = _read(__package__, "sharded") + self.lua
-                made.sha = _sha(made.lua)
         return self._sharded
 
     @property
     def replicated(self) -> Script[R]:
         """The same for a node of a cluster whose replicas must acknowledge what it does: see replicated.lua."""
         if self._replicated is None:
-            self._replicated = made = copy.copy(self.sharded)
+            promises = self.unacknowledged is not None
+            self._replicated = made = self.sharded.after(_read(__package__, "replicated") if promises else "")
             made._replicated = made
-            if self.unacknowledged is not None:
-                made.lua = _read(__package__, "replicated") + made.lua
-                made.sha = _sha(made.lua)
         return self._replicated
 
     def __repr__(self) -> str:

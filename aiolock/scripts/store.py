@@ -1,17 +1,20 @@
-"""The small typed store that twins run over: the few commands that scripts use, with their Redis meaning."""
+"""What a server keeps, in this process: keys with types and expiries, and channels."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable
-from math import inf
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class WrongType(Exception):
+class ErrorReply(Exception):
+    """The text of a server's error reply."""
+
+
+class WrongType(ErrorReply):
     """A key holds another type than the command works on."""
 
     def __init__(self) -> None:
@@ -37,10 +40,6 @@ class Scores(dict[str, int]):
     def __delitem__(self, member: str) -> None:
         del self.ranked[bisect_left(self.ranked, (self[member], member))]
         super().__delitem__(member)
-
-    def between(self, least: int, most: float) -> tuple[int, int]:
-        """Return where in `ranked` the members with these scores begin and end."""
-        return bisect_left(self.ranked, (least, "")), bisect_left(self.ranked, (most + 1, ""))
 
 
 class Store:
@@ -95,10 +94,13 @@ class Store:
     def hget(self, key: str, field: str) -> str | None:
         return self._hash(key).get(field)
 
-    def hset(self, key: str, fields: dict[str, str]) -> None:
+    def hset(self, key: str, fields: dict[str, str]) -> int:
+        """Return how many of the fields are new."""
         values = self._hash(key)
+        known = len(values)
         values.update(fields)
         self._values[key] = values
+        return len(values) - known
 
     def hdel(self, key: str, field: str) -> int:
         return self._remove(key, self._hash(key), field)
@@ -109,10 +111,13 @@ class Store:
     def hgetall(self, key: str) -> dict[str, str]:
         return dict(self._hash(key))
 
-    def zadd(self, key: str, score: int, member: str) -> None:
+    def zadd(self, key: str, score: int, member: str) -> int:
+        """Return 1 if the member is new."""
         scores = self._typed(key, Scores)
+        known = len(scores)
         scores[member] = score
         self._values[key] = scores
+        return len(scores) - known
 
     def zrem(self, key: str, member: str) -> int:
         return self._remove(key, self._typed(key, Scores), member)
@@ -120,27 +125,9 @@ class Store:
     def zscore(self, key: str, member: str) -> int | None:
         return self._typed(key, Scores).get(member)
 
-    def zrank(self, key: str, member: str) -> int:
-        """Return the rank from 0; -1 if it is not there."""
-        scores = self._typed(key, Scores)
-        return bisect_left(scores.ranked, (scores[member], member)) if member in scores else -1
-
-    def zcard(self, key: str) -> int:
-        return len(self._typed(key, Scores).ranked)
-
-    def zcount(self, key: str, least: int, most: float = inf) -> int:
-        start, stop = self._typed(key, Scores).between(least, most)
-        return stop - start
-
-    def zrange(self, key: str, start: int, stop: int) -> list[str]:
-        """Return the members by rank, both ends included; -1 is the last."""
-        return [member for _, member in self._typed(key, Scores).ranked[start : stop + 1 or None]]
-
-    def zrangebyscore(self, key: str, least: int, most: float = inf, *, skip: int = 0, limit: float = inf) -> list[str]:
-        """Return the members by rank whose score is in this range, both ends included."""
-        scores = self._typed(key, Scores)
-        start, stop = scores.between(least, most)
-        return [member for _, member in scores.ranked[start + skip : int(min(stop, start + skip + limit))]]
+    def ranked(self, key: str) -> list[tuple[int, str]]:
+        """Return all scores and members, lowest first; not a copy."""
+        return self._typed(key, Scores).ranked
 
     def publish(self, channel: str, payload: str) -> int:
         listeners = list(self._subscribers.get(channel, ()))

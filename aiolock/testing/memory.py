@@ -13,10 +13,9 @@ from ..backends.memory import MemoryBackend as PlainMemoryBackend
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..primitives.rw_lock import FULL
 from ..scripts.base import Call
-from ..scripts.keys import Keys
+from ..scripts.keys import DIRTY_MS, Keys
 from ..scripts.lock import LockCalls
-from ..scripts.lock.name import Name
-from ..scripts.outcomes import Granted
+from ..scripts.outcomes import Granted, Standing
 from ..scripts.queue import QueueCalls
 from ..scripts.queue.records import Holder, read
 from ..scripts.store import Store
@@ -135,10 +134,10 @@ class MemoryBackend(PlainMemoryBackend):
         """Let every hold of `name` expire now. No one is told, as on a real server."""
         with self.store.mutex:
             if kind == "lock":
-                found = self._lock(name)
-                if found.live:
-                    found.vacate("1")
-                    found.write()
+                key = self._keys.of(kind, name).lock
+                if self._holders(name, kind):
+                    _, fence, before, *_ = (self.store.get(key) or "").split(" ")
+                    self.store.set(key, f"- {fence} {before} 0 1 0 ", DIRTY_MS)
                 return
             _, order = self._keys.of(kind, name).queue
             for owner in self._holders(name, kind):
@@ -147,13 +146,11 @@ class MemoryBackend(PlainMemoryBackend):
     def _holders(self, name: str, kind: Kind) -> dict[str, int]:
         """Return who holds it, and with which fence."""
         if kind == "lock":
-            found = self._lock(name)
-            return {found.holder: found.fence} if found.live else {}
+            standing = super()._execute(self._calls(name, kind).info())
+            assert isinstance(standing, Standing)
+            return {standing.held.owner: standing.held.fence} if standing.held else {}
         records = self.store.hgetall(self._keys.of(kind, name).state)
         return {owner: int(held.fence) for owner, text in records.items() if isinstance(held := read(text), Holder)}
-
-    def _lock(self, name: str) -> Name:
-        return Name(self.store, self._keys.of("lock", name).of_lock)
 
     def _calls(self, name: str, kind: Kind) -> LockCalls | QueueCalls:
         if kind == "lock":

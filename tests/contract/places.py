@@ -20,7 +20,7 @@ from aiolock.scripts.outcomes import Granted
 from tests.support import locks as kept
 from tests.support.cluster import Cluster
 from tests.support.locks import LockState
-from tests.support.scripting import LuaSide, Side, TwinSide
+from tests.support.scripting import LuaSide, Side, StoreSide
 from tests.support.skipping import SkippingClock, skipping_store
 
 KEYS = Keys("aiolock")
@@ -124,7 +124,7 @@ class MemoryPlace(OneServer):
 
     def __init__(self) -> None:
         self._store = skipping_store()
-        self.side: Side = _TwinOf(self._store)
+        self.side: Side = _StoreOf(self._store)
 
     def manager(self, **options: Any) -> LockManager:
         return LockManager(MemoryBackend(self._store, SkippingClock()), **options)
@@ -136,7 +136,7 @@ class MemoryPlace(OneServer):
         return _processes(self, name) if kind == "lock" else self._store.numsub(keys_of(name, kind).free)
 
 
-class _TwinOf(TwinSide):
+class _StoreOf(StoreSide):
     def __init__(self, store: Any) -> None:
         super().__init__()
         self.store = store

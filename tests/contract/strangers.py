@@ -12,7 +12,8 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import AcquireOutcome, Granted, Queued
 from aiolock.scripts.queue import QueueCalls
-from aiolock.scripts.queue.records import Holder, Waiter, encode, read
+from aiolock.scripts.queue.records import Holder, Waiter, read
+from tests.support.queues import encode
 
 from .places import KEYS, Place
 

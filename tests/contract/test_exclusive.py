@@ -26,8 +26,9 @@ from aiolock import (
     NotOwned,
 )
 from aiolock.scripts.keys import GRACE_MS
-from aiolock.scripts.queue.state import FIRST, STATE
+from aiolock.scripts.queue.inspection import FIRST
 from tests.support.locks import unlimited
+from tests.support.queues import STATE
 
 from .places import KEYS, SHORT, TTL_MS, Place, nobody_waits, renew_now, renewed, revoked, until
 from .strangers import Stranger, queued, stranger_of

@@ -186,7 +186,7 @@ async def test_two_slow_links_are_waited_for(nodes: Nodes, proxies: list[FaultPr
 
 async def test_a_fence_from_a_clock_that_is_ahead(nodes: Nodes, proxies: list[FaultProxy], opened: Opener) -> None:
     """You cannot set a server's clock from here, but you can write what it would write: a fence far ahead. It is passed
-    on to a node with a correct clock, and so outlives its own. test_hold.py runs the twins with skewed clocks.
+    on to a node with a correct clock, and so outlives its own. test_hold.py runs stores with skewed clocks.
     """
     ahead = 2**51
     looks.change(nodes.links[0], fence=ahead)

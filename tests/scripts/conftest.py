@@ -1,4 +1,4 @@
-"""The two sides of each script, and one lock to run them on."""
+"""The two places where scripts run, and one lock to run them on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import redis
 from aiolock.testing.server import RedisServer
 from tests.support import acl, redis_cli
 from tests.support.lock_calls import Lock
-from tests.support.scripting import LuaSide, Side, TwinSide
+from tests.support.scripting import LuaSide, Side, StoreSide
 
 SUBCOMMANDS = {"pubsub": "pubsub|numsub"}
 
@@ -48,12 +48,12 @@ def sides(link: redis.Redis) -> Iterator[Callable[[], LuaSide]]:
     link.connection_pool.disconnect()  # other tests count who is connected to the shared server
 
 
-@pytest.fixture(params=["lua", "twin"])
+@pytest.fixture(params=["server", "store"])
 def side(request: pytest.FixtureRequest) -> Side:
-    """Each side in turn: what a script's header promises, its twin promises too."""
-    if request.param == "lua":
+    """Each side in turn."""
+    if request.param == "server":
         return request.getfixturevalue("lua")
-    return TwinSide()
+    return StoreSide()
 
 
 @pytest.fixture

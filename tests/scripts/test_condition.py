@@ -16,7 +16,7 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.condition import SCRIPTS, ConditionCalls
 from aiolock.scripts.keys import Keys
 from tests.support.generated import examples
-from tests.support.scripting import LuaSide, Refused, Side, TwinSide
+from tests.support.scripting import LuaSide, Refused, Side, StoreSide
 
 KEYS = Keys("aiolock")
 KEY = KEYS.of("condition", "n").lock
@@ -161,7 +161,7 @@ steps = st.one_of(
 def test_both_sides_do_the_same(sides: Callable[[], LuaSide], plan: list[tuple[str, Any, Any]]) -> None:
     lua = sides()
     lua.flush()
-    both: list[Side] = [lua, TwinSide()]
+    both: list[Side] = [lua, StoreSide()]
     for side in both:
         side.listen(KEYS.manager("p"), KEYS.manager("q"))
     for kind, fact, more in plan:

@@ -17,7 +17,7 @@ from tests.support.generated import examples
 from tests.support.lock_calls import FENCE, HIGH, LIVENESS, TTL, Lock, change, enter, expire, state
 from tests.support.multi import Multi, Name
 from tests.support.queues import RW, Queue
-from tests.support.scripting import DENIAL, GUARD, KEYS, LuaSide, Refused, Side, TwinSide
+from tests.support.scripting import DENIAL, KEYS, LuaSide, Refused, Side, StoreSide
 
 NAME = Lock()
 HELD = NAME.acquire("m:1", TTL, HIGH, "me")
@@ -27,16 +27,6 @@ WRITER = Queue(RW, want=1)
 READER = Queue(RW, want=0)
 FULL = 2**31
 DONE, NOT_HELD, OVERTAKEN = Verdict
-
-
-def empty(lua: str) -> str:
-    """The script around nothing: what it decides is what its twin decides."""
-    return f"{GUARD}local function body() end\n{lua}"
-
-
-@pytest.fixture
-def lua(lua: LuaSide) -> LuaSide:
-    return lua.edited(empty)
 
 
 def decided(side: Side, number: int, allowed: Permit = MINE) -> Verdict:
@@ -165,7 +155,7 @@ _numbers = itertools.count()
 def test_both_sides_decide_the_same(sides: Callable[[], LuaSide], steps: Sequence[tuple[str, int, int]]) -> None:
     """Whoever writes, in any order and number of copies. And no two writes of one hold are done out of order."""
     name = Lock(f"n{next(_numbers)}")
-    both: tuple[Side, Side] = (sides().edited(empty), TwinSide())
+    both: tuple[Side, Side] = (sides(), StoreSide())
     fences = [0, 0, 0]
     for kind, owner, number in steps:
         answers = [_step(side, name, kind, owner, number, fences[owner]) for side in both]
@@ -202,7 +192,7 @@ def bare(lua: LuaSide) -> LuaSide:
 
 def run(side: LuaSide, lua: str, number: int, keys: Sequence[str] = (), args: Sequence[Arg] = ()) -> object:
     words = [*MINE.keys, *keys, *MINE.args(number), *args]
-    return side.link.eval(around(UNDER_LOCK, lua), len(MINE.keys) + len(keys), *words)
+    return side.link.eval(around(UNDER_LOCK, lua).lua, len(MINE.keys) + len(keys), *words)
 
 
 COUNT = "return redis.call('INCRBY', KEYS[1], ARGV[1])"

@@ -1,11 +1,10 @@
-"""The latch's scripts: both sides keep the promises of the headers, both do the same, and denials are harmless."""
+"""The latch's scripts keep the promises of their headers, on a server and on a store, and denials are harmless."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,14 +12,13 @@ import redis
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import aiolock.scripts
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.latch import SCRIPTS, LatchCalls, LatchState
 from aiolock.testing.server import RedisServer
 from tests.support import acl, redis_cli
 from tests.support.generated import examples
-from tests.support.scripting import LuaSide, Refused, Side, TwinSide
+from tests.support.scripting import LuaSide, Refused, Side, StoreSide
 
 TTL = 300_000
 SLACK = 20_000
@@ -31,11 +29,6 @@ ALPHA = LatchCalls(KEYS, "n", 2, TTL)
 BETA = LatchCalls(KEYS, "n", 5, TTL // 2)
 """And of one that says 5, with a shorter ttl."""
 DENIAL = re.compile("NOPERM|ACL failure|can't run this command")
-
-
-def test_each_script_has_both_sides() -> None:
-    files = {path.stem for path in (Path(aiolock.scripts.__file__).parent / "latch").glob("*.lua")}
-    assert {script.name for script in SCRIPTS} == files
 
 
 # What the headers promise.
@@ -142,7 +135,7 @@ def test_a_key_of_another_type_is_left_alone(side: Side, use: Call[LatchState]) 
     assert abs(side.pttl(KEY) - before) < SLACK
 
 
-# The Lua and its twin.
+# A server and a store.
 
 COUNTERS = ("a:1", "a:2", "b:1", "by:x", "left", "ü☃")
 NAMES = 2
@@ -179,7 +172,7 @@ class World:
     """Both sides, on latches that no other example uses."""
 
     def __init__(self, lua: LuaSide) -> None:
-        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        self.sides: tuple[Side, Side] = (lua, StoreSide())
         number = next(_examples)
         self.names = [f"{number} {{{i}}}" for i in range(NAMES)]
         self.keys = [KEYS.of("latch", name).lock for name in self.names]
@@ -191,9 +184,9 @@ class World:
         call = self.request(step)
         if call is not None:
             self.sent.append(call)
-            lua, twin = (outcome(side, call) for side in self.sides)
-            assert lua == twin or str(lua)[:9] == str(twin)[:9] == "WRONGTYPE", (
-                f"{call}: the Lua answers {lua}, its twin {twin}"
+            server, store = (outcome(side, call) for side in self.sides)
+            assert server == store or str(server)[:9] == str(store)[:9] == "WRONGTYPE", (
+                f"{call}: the server answers {server}, the store {store}"
             )
             return
         key = self.keys[step.name]
@@ -219,12 +212,12 @@ class World:
         return None
 
     def compare(self) -> None:
-        lua, twin = (side.snapshot(self.keys) for side in self.sides)
-        for key, (content, pttl), (content_, pttl_) in zip(self.keys, lua, twin, strict=True):
-            assert content == content_, f"{key}: the Lua leaves {content}, its twin {content_}"
+        server, store = (side.snapshot(self.keys) for side in self.sides)
+        for key, (content, pttl), (content_, pttl_) in zip(self.keys, server, store, strict=True):
+            assert content == content_, f"{key}: the server leaves {content}, the store {content_}"
             assert pttl == pttl_ if min(pttl, pttl_) < 0 else abs(pttl - pttl_) < SLACK, f"{key}: {pttl}, {pttl_}"
         said, said_ = (side.heard() for side in self.sides)
-        assert said == said_, f"the Lua tells {said}, its twin {said_}"
+        assert said == said_, f"the server tells {said}, the store {said_}"
 
 
 def outcome(side: Side, call: Call[Any]) -> object:
@@ -242,7 +235,7 @@ OPENING = Step("count_down", 0, (2, 100_000, "m:2"))
 @given(sequence=st.lists(steps, min_size=1, max_size=20))
 @example(sequence=[COUNT, COUNT, OPENING, OPENING, COUNT, Step("again", 0, (4,))])
 @example(sequence=[COUNT, OPENING, Step("gone", 0), Step("again", 0, (0,))])
-def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
+def test_the_store_does_what_a_server_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     world = World(sides())
     for step in sequence:
         world.take(step)
@@ -252,8 +245,8 @@ def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence:
 @examples(40)
 @given(total=st.integers(1, 5), copies=st.lists(st.integers(1, 8), max_size=40))
 def test_it_opens_with_the_total_of_distinct_ids_and_never_before(total: int, copies: list[int]) -> None:
-    """Whatever is repeated and in whatever order; run on the twin, which the Lua equals."""
-    side, calls = TwinSide(), LatchCalls(KEYS, "n", total, TTL)
+    """Whatever is repeated and in whatever order; run on a store, which does what a server does."""
+    side, calls = StoreSide(), LatchCalls(KEYS, "n", total, TTL)
     distinct: set[int] = set()
     for number in copies:
         distinct.add(number)

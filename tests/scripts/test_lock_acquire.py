@@ -8,7 +8,6 @@ import pytest
 
 from aiolock.scripts.base import MAX_FENCE
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
-from aiolock.scripts.lock.name import MOST_ENTRIES
 from aiolock.scripts.outcomes import Finished, Granted, Queued, Refused
 from tests.support.lock_calls import (
     FENCE,
@@ -26,6 +25,7 @@ from tests.support.lock_calls import (
     state,
     waiters,
 )
+from tests.support.lua import MOST_ENTRIES
 from tests.support.scripting import LONG_MS, Side
 from tests.support.scripting import Refused as Failure
 

@@ -1,4 +1,4 @@
-"""The Lua of the lock's scripts and its twins, run on the same requests, answer the same and leave the same; and both
+"""The lock's scripts, run on the same requests on a server and on a store, answer the same and leave the same; and both
 keep the promises of a queue.
 
 Fences: floors are above every server's time, and so is the fence that a name starts with, so both sides mint the same
@@ -21,7 +21,7 @@ from aiolock.scripts.lock import confirm, renew
 from aiolock.scripts.outcomes import Granted, Passed, Queued
 from tests.support.generated import examples
 from tests.support.lock_calls import Lock, Sign, State, change, expire, forget, lasting, signs, state, waiters
-from tests.support.scripting import LONG_MS, LuaSide, Refused, Side, TwinSide
+from tests.support.scripting import LONG_MS, LuaSide, Refused, Side, StoreSide
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class World:
     """Both sides, on names that no other example uses."""
 
     def __init__(self, lua: LuaSide) -> None:
-        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        self.sides: tuple[Side, Side] = (lua, StoreSide())
         example = next(_examples)
         self.names = [Lock(f"{example} {{{i}}}") for i in range(NAMES)]
         self.spoilt: set[int] = set()
@@ -135,8 +135,8 @@ class World:
             self.meddle(step)
         else:
             self.sent.append(call)
-            lua, twin = self.both(lambda side: outcome(side, call))
-            assert same(lua, twin), f"{call.args}: the Lua answers {lua}, its twin {twin}"
+            server, store = self.both(lambda side: outcome(side, call))
+            assert same(server, store), f"{call.args}: the server answers {server}, the store {store}"
         self.compare()
         if call is not None:
             for i in {0, 1} - self.spoilt:
@@ -220,24 +220,24 @@ class World:
 
     def compare(self) -> None:
         for i, name in enumerate(self.names):
-            lua, twin = self.standing(i, 0), self.standing(i, 1)
-            told = f"the Lua leaves {lua}, its twin {twin}"
-            assert lua.line == twin.line, told
-            assert close(lua.state.expires, twin.state.expires), told
-            assert close(lua.state.before // 1000, twin.state.before // 1000), told  # may be a number in the queue
-            times = {"expires": lua.state.expires, "before": lua.state.before}
-            assert lua.state == State(**{**vars(twin.state), **times}), told
-            assert lua.alive.keys() == twin.alive.keys(), told
-            for manager, known in lua.alive.items():
-                other = twin.alive[manager]
+            server, store = self.standing(i, 0), self.standing(i, 1)
+            told = f"the server leaves {server}, the store {store}"
+            assert server.line == store.line, told
+            assert close(server.state.expires, store.state.expires), told
+            assert close(server.state.before // 1000, store.state.before // 1000), told  # may be a number in the queue
+            times = {"expires": server.state.expires, "before": server.state.before}
+            assert server.state == State(**{**vars(store.state), **times}), told
+            assert server.alive.keys() == store.alive.keys(), told
+            for manager, known in server.alive.items():
+                other = store.alive[manager]
                 assert close(known.until, other.until), told
                 assert known[1:] == other[1:], told
             keys = (*name.keys, *map(name.dead, OWNERS))
             for key in keys:
                 one, other_ = self.both(lambda side, key=key: side.pttl(key))  # type: ignore[misc]
-                assert close(one, other_), f"{key}: the Lua leaves {one} ms, its twin {other_}"
+                assert close(one, other_), f"{key}: the server leaves {one} ms, the store {other_}"
         said, said_ = self.both(lambda side: side.heard())
-        assert said == said_, f"the Lua tells {said}, its twin {said_}"
+        assert said == said_, f"the server tells {said}, the store {said_}"
 
     def check(self, before: Standing, after: Standing, call: Call[Any]) -> None:
         """Check what must hold after every request, whatever happened to the keys."""
@@ -327,7 +327,7 @@ WAIT = Step("acquire", 0, ("b:1", False, FLOOR, "", "say", (), 0))
     ]
 )
 @example(sequence=[ASK, WAIT, Step("release", 0, ("a:1", False, 0, "clean", True)), ASK, Step("expire", 0, ()), ASK])
-def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step], part: int) -> None:
+def test_the_store_does_what_a_server_does(sides: Callable[[], LuaSide], sequence: list[Step], part: int) -> None:
     world = World(sides())
     for step in sequence:
         world.take(step)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from aiolock.scripts.lock.name import MANY_MANAGERS
 from aiolock.scripts.outcomes import Failed, Gone, Granted, Queued, RefreshOutcome
 from tests.support.lock_calls import (
     FENCE,
@@ -22,6 +21,7 @@ from tests.support.lock_calls import (
     state,
     waiters,
 )
+from tests.support.lua import MANY_MANAGERS
 from tests.support.scripting import LuaSide, Side
 
 NAME = Lock()

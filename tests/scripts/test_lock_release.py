@@ -7,7 +7,6 @@ import pytest
 from aiolock.errors import LossReason
 from aiolock.scripts.base import Ending
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
-from aiolock.scripts.lock.name import MOST_ENTRIES
 from aiolock.scripts.outcomes import Granted, Kept, Missing, Released
 from tests.support.lock_calls import (
     FENCE,
@@ -25,6 +24,7 @@ from tests.support.lock_calls import (
     state,
     waiters,
 )
+from tests.support.lua import MOST_ENTRIES
 from tests.support.scripting import Side
 
 NAME = Lock()

@@ -1,4 +1,4 @@
-"""The multi lock's Lua and its twin, mixed with the plain lock's on the same names, answer and leave the same."""
+"""The multi lock's scripts, mixed with the plain lock's on the same names, do the same on a server and on a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiolock.scripts.outcomes import Granted, Queued
 from tests.support.generated import Step, examples, step
 from tests.support.lock_calls import Sign
 from tests.support.multi import Multi, Name, State, put, refreshes, state, text, waiting
-from tests.support.scripting import KEYS, LuaSide, Refused, Side, TwinSide, parts
+from tests.support.scripting import KEYS, LuaSide, Refused, Side, StoreSide, parts
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class World:
     """Both sides, on names that no other example uses."""
 
     def __init__(self, lua: LuaSide) -> None:
-        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        self.sides: tuple[Side, Side] = (lua, StoreSide())
         example = next(_examples)
         self.names = [Name(f"multi {example} {{{i}}}") for i in range(3)]
         self.numbers: dict[tuple[Side, str], int] = {}
@@ -97,13 +97,13 @@ class World:
             return
         self.sent.append(request)
         held = [state(self.sides[1], name).expires > 1 for name in self.names]
-        lua, twin = self.both(lambda side: self.outcome(side, request))
+        server, store = self.both(lambda side: self.outcome(side, request))
         call = request(self.sides[1])
-        assert same(lua, twin), f"{call} {call.args}: the Lua answers {lua}, its twin {twin}"
+        assert same(server, store), f"{call} {call.args}: the server answers {server}, the store {store}"
         said, said_ = self.both(lambda side: side.heard())
-        assert said == said_, f"{call} {call.args}: the Lua tells {said}, its twin {said_}"
+        assert said == said_, f"{call} {call.args}: the server tells {said}, the store {said_}"
         self.compare()
-        self.check(call, twin, held)
+        self.check(call, store, held)
 
     def outcome(self, side: Side, request: Callable[[Side], Call[Any]]) -> object:
         call = request(side)
@@ -188,9 +188,9 @@ class World:
         return state(self.sides[1], self.names[i]).fence
 
     def compare(self) -> None:
-        lua, twin = self.both(self.look)
-        for name, one, other in zip(self.names, lua, twin, strict=True):
-            assert same(one, other), f"{name.name}: the Lua leaves {one}, its twin {other}"
+        server, store = self.both(self.look)
+        for name, one, other in zip(self.names, server, store, strict=True):
+            assert same(one, other), f"{name.name}: the server leaves {one}, the store {other}"
 
     def look(self, side: Side) -> list[Look]:
         tombs = [name.dead(owner) for name in self.names for owner in MULTIS]
@@ -283,7 +283,7 @@ END = [Step("end", (i, owner, 0, "clean", False)) for i, owner in ((0, "o:1"), (
 @example(sequence=[*HELD, ASK, OTHER, END[1], OTHER, END[0], KNOWN, OTHER])
 @example(sequence=[*HELD, ASK, END[0], KNOWN, Step("give back", ((0, 1, 2), M, 1)), END[1], KNOWN])
 @example(sequence=[ASK, Step("expire", (1,)), ASK, Step("release", ((0, 1, 2), M, 0, "dirty", True)), ASK])
-def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
+def test_the_store_does_what_a_server_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     world = World(sides())
     for each in sequence:
         world.take(each)

@@ -16,7 +16,7 @@ from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.once import OnceCalls
 from aiolock.scripts.outcomes import Granted
 from tests.support.generated import Step, examples, step
-from tests.support.scripting import DENIAL, KEYS, LuaSide, Refused, Side, TwinSide
+from tests.support.scripting import DENIAL, KEYS, LuaSide, Refused, Side, StoreSide
 
 SLACK = 20_000
 WINDOW = 300_000
@@ -173,7 +173,7 @@ def test_a_denied_beginning_leaves_no_record(lua: LuaSide, denied: Callable[[str
     assert not lua.exists(RECORD)
 
 
-# The Lua and its twin.
+# A server and a store.
 
 _examples = itertools.count()
 
@@ -196,7 +196,7 @@ class World:
     """Both sides, on a name that no other example uses. Their clocks differ, so fences go by their order."""
 
     def __init__(self, lua: LuaSide) -> None:
-        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        self.sides: tuple[Side, Side] = (lua, StoreSide())
         self.name = f"once {next(_examples)}"
         self.lock, self.once = LockCalls(KEYS, self.name, 1000), OnceCalls(KEYS, self.name)
         self.grants: tuple[list[int], list[int]] = ([], [])
@@ -219,7 +219,7 @@ class World:
                 side.set(self.record, "a string")
         else:
             answers = [self.answer(side, grants, step) for side, grants in zip(self.sides, self.grants, strict=True)]
-            assert answers[0] == answers[1], f"{step}: the Lua answers {answers[0]}, its twin {answers[1]}"
+            assert answers[0] == answers[1], f"{step}: the server answers {answers[0]}, the store {answers[1]}"
 
     def answer(self, side: Side, grants: list[int], step: Step) -> object:
         fence = grants[-1 - step.facts[0] % len(grants)] if grants and step.facts else 7
@@ -239,9 +239,9 @@ class World:
         return kept.mine, grants.index(kept.fence), kept.status, kept.by, kept.left > WINDOW - SLACK
 
     def compare(self) -> None:
-        (lua, twin) = ((side.exists(self.record), side.pttl(self.record)) for side in self.sides)
-        assert lua[0] == twin[0]
-        assert abs(lua[1] - twin[1]) < SLACK
+        (server, store) = ((side.exists(self.record), side.pttl(self.record)) for side in self.sides)
+        assert server[0] == store[0]
+        assert abs(server[1] - store[1]) < SLACK
 
 
 ACQUIRE, BEGIN, FINISH = Step("acquire", ("m:1",)), Step("begin", (0, [])), Step("finish", (0, "failed"))
@@ -261,7 +261,7 @@ ACQUIRE, BEGIN, FINISH = Step("acquire", ("m:1",)), Step("begin", (0, [])), Step
     ]
 )
 @example(sequence=[ACQUIRE, Step("spoil"), BEGIN, FINISH, Step("last_run"), Step("forget")])
-def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
+def test_the_store_does_what_a_server_does(sides: Callable[[], LuaSide], sequence: list[Step]) -> None:
     world = World(sides())
     for one in sequence:
         world.take(one)

@@ -6,7 +6,7 @@ import pytest
 
 from aiolock.scripts.base import DONT_QUEUE
 from aiolock.scripts.outcomes import Ended, Granted, Queued, Refused
-from aiolock.scripts.queue.state import ROOM
+from tests.support.lua import ROOM
 from tests.support.queues import (
     RW,
     SEMAPHORE,

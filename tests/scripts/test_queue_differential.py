@@ -1,5 +1,5 @@
-"""The queue family's Lua and its twins, run on the same requests, answer the same and leave the same; and both keep the
-family's promises.
+"""The queue family's scripts, run on the same requests on a server and on a store, answer the same and leave the same;
+and both keep the family's promises.
 
 Fences: floors are above every server's time, so both sides mint the same ones; serials: so is the one that a name
 starts with. Time: nothing waits. The test itself writes that a holder's or a waiter's time is over; every owner has
@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from aiolock.scripts.base import DONT_QUEUE, Call
 from aiolock.scripts.outcomes import Finished
-from aiolock.scripts.queue import state as state_module
-from aiolock.scripts.queue.state import ROOM
 from tests.support.generated import examples
+from tests.support.lua import ROOM
 from tests.support.queues import (
     FAIR,
     FULL,
@@ -35,12 +34,13 @@ from tests.support.queues import (
     assert_sound,
     change,
     crash,
+    encode,
     forget,
     read,
     standing,
     summary,
 )
-from tests.support.scripting import GUARD, LuaSide, Refused, Seen, Side, TwinSide, parts
+from tests.support.scripting import GUARD, LuaSide, Refused, Seen, Side, StoreSide, parts
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class World:
     """Both sides, on names that no other example uses."""
 
     def __init__(self, lua: LuaSide, shape: Shape, room: int) -> None:
-        self.sides: tuple[Side, Side] = (lua, TwinSide())
+        self.sides: tuple[Side, Side] = (lua, StoreSide(lua.edit))
         self.room = room
         self.shape = shape
         example = next(_examples)
@@ -131,18 +131,18 @@ class World:
 
     def take(self, step: Step) -> None:
         before = [self.standing(i) for i in range(NAMES)]
-        call, lua = self.request(step), None
+        call, server = self.request(step), None
         if call is None:
             self.meddle(step)
         else:
             self.sent.append(call)
-            lua, twin = self.both(lambda side: outcome(side, call))
-            assert same(lua, twin), f"{call}: the Lua answers {lua}, its twin {twin}"
+            server, store = self.both(lambda side: outcome(side, call))
+            assert same(server, store), f"{call}: the server answers {server}, the store {store}"
         self.compare()
         for i in range(NAMES):
             if call is not None and i not in self.spoilt:
                 self.check(i, before[i], self.standing(i), call)
-                changes = call.script.name != "info" and not isinstance(lua, Finished)  # a tombstone stops a request
+                changes = call.script.name != "info" and not isinstance(server, Finished)  # a tombstone stops a request
                 if self.room == ROOM and {*call.keys} & {*self.names[i].keys} and changes:
                     self.both(lambda side, i=i: assert_sound(side, self.names[i]))  # type: ignore[misc]
 
@@ -218,14 +218,14 @@ class World:
 
     def compare(self) -> None:
         keys = [(name, key) for name in self.names for key in (*name.keys, *map(name.dead, OWNERS))]
-        lua, twin = self.both(lambda side: side.snapshot([key for _, key in keys]))
-        for (name, key), one, other in zip(keys, lua, twin, strict=True):
-            told = f"{key}: the Lua leaves {one}, its twin {other}"
+        server, store = self.both(lambda side: side.snapshot([key for _, key in keys]))
+        for (name, key), one, other in zip(keys, server, store, strict=True):
+            told = f"{key}: the server leaves {one}, the store {other}"
             assert close(one[1], other[1]), told
             assert alike(name, key, one, other), told
         if self.listening:
             said, said_ = self.both(lambda side: side.heard())
-            assert said == said_, f"the Lua tells {said}, its twin {said_}"
+            assert said == said_, f"the server tells {said}, the store {said_}"
 
     def standing(self, i: int) -> Standing:
         if i in self.spoilt:
@@ -294,7 +294,7 @@ def parsed(owner: str, text: str) -> object:
     if owner != STATE:
         return read(text)
     known = Summary.read(text)
-    return replace(known, shut=int(known.shut > 0)).encode()
+    return encode(replace(known, shut=int(known.shut > 0)))
 
 
 def same(one: object, other: object) -> bool:
@@ -311,7 +311,7 @@ def same(one: object, other: object) -> bool:
 @pytest.mark.parametrize("shape", [FAIR, SEMAPHORE, RW], ids=lambda shape: shape.kind)
 @examples(20)
 @given(sequence=st.lists(steps, min_size=12, max_size=30))
-def test_the_lua_does_what_its_twin_does(sides: Callable[[], LuaSide], shape: Shape, sequence: list[Step]) -> None:
+def test_the_store_does_what_a_server_does(sides: Callable[[], LuaSide], shape: Shape, sequence: list[Step]) -> None:
     world = World(sides(), shape, ROOM)
     for step in sequence:
         world.take(step)
@@ -335,16 +335,14 @@ def test_it_also_does_if_one_request_is_not_enough(sides: Callable[[], LuaSide],
         assert edited != lua
         return GUARD + edited
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_module, "ROOM", 1)
-        world = World(sides().edited(narrow), SEMAPHORE, 1)
-        world.take(Step("listen", 0, ()))
-        for step in sequence:
-            for owner in OWNERS if step.kind == "crash" else [""]:
-                world.take(step._replace(facts=(owner,)) if owner else step)
-        for i in {0, 1} - world.spoilt:
-            name = world.names[i]
-            for _ in OWNERS:  # each may be one that must be let in or ended
-                world.both(lambda side, name=name: side.run(name.renew_many([name.renewal("z:9", 1, 1)])))  # type: ignore[misc]
-            if not summary(world.sides[1], name).shut:
-                world.both(lambda side, name=name: assert_sound(side, name))  # type: ignore[misc]
+    world = World(sides().edited(narrow), SEMAPHORE, 1)
+    world.take(Step("listen", 0, ()))
+    for step in sequence:
+        for owner in OWNERS if step.kind == "crash" else [""]:
+            world.take(step._replace(facts=(owner,)) if owner else step)
+    for i in {0, 1} - world.spoilt:
+        name = world.names[i]
+        for _ in OWNERS:  # each may be one that must be let in or ended
+            world.both(lambda side, name=name: side.run(name.renew_many([name.renewal("z:9", 1, 1)])))  # type: ignore[misc]
+        if not summary(world.sides[1], name).shut:
+            world.both(lambda side, name=name: assert_sound(side, name))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Who comes next, whichever script finds out that it is their turn: turn.lua, queue.lua and their twins."""
+"""Who comes next, whichever script finds out that it is their turn: turn.lua and queue.lua."""
 
 from __future__ import annotations
 

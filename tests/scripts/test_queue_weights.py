@@ -1,4 +1,4 @@
-"""What a holder weighs when it nests, and when it gives a part back; what a look fixes. The Lua and its twin."""
+"""What a holder weighs when it nests, and when it gives a part back; what a look fixes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ session, outbox, handshake, heartbeat and reconnects, and hiredis for what it re
 its own, which keeps asyncio's order of callbacks; drawn is the order between processes, between connections, and of
 timers for one moment.
 
-What does not: sockets, TLS, and redis-py's way of opening a connection. The server runs the scripts' twins, not their
-Lua, and only the commands that the library sends. Topologies of more than one server are not simulated. All that
-belongs to tests with real servers.
+What does not: sockets, TLS, and redis-py's way of opening a connection. The server runs the scripts, but has only the
+commands that they and the library send. Topologies of more than one server are not simulated. All that belongs to tests
+with real servers.
 """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,11 +17,8 @@ from aiolock.core.queue_entry import QueueEntry
 from aiolock.core.release import PendingRelease
 from aiolock.core.term import Term
 from aiolock.scripts import lock
-from aiolock.scripts.base import Script, TwinReply
-from aiolock.scripts.lock import twins
-from aiolock.scripts.lock.name import Name
 from aiolock.scripts.outcomes import Granted
-from aiolock.scripts.store import Store
+from tests.support.lua import edit
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -41,11 +37,9 @@ def negative_margin(patch: pytest.MonkeyPatch) -> None:
 def release_without_owner(patch: pytest.MonkeyPatch) -> None:
     """A release ends the hold of whoever has it."""
 
-    def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-        holder = Name(store, keys).holder
-        return twins.release(store, keys, [args[0] if holder == "-" else holder, *args[1:]])
-
-    _patch_twin(patch, lock.RELEASE, release)
+    found = "local found = string.match(redis.call('GET', KEYS[1]) or '-', '^%S+')"
+    taken = f"{found} if found ~= '-' then ARGV[1] = found end local owner, state"
+    edit(patch, [lock.RELEASE], "local owner, state", taken)
 
 
 def loss_without_cancel(patch: pytest.MonkeyPatch) -> None:
@@ -67,10 +61,7 @@ def undo_dropped(patch: pytest.MonkeyPatch) -> None:
 def tombstone_dropped(patch: pytest.MonkeyPatch) -> None:
     """A request that arrives late may bring an ended owner back."""
 
-    def release(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-        return twins.release(store, keys, [*args[:5], "0", *args[6:]] if len(args) > 5 else args)
-
-    _patch_twin(patch, lock.RELEASE, release)
+    edit(patch, [lock.RELEASE], "if left == 0 and (ARGV[6] or '0') ~= '0' then", "if false then")
 
 
 def deadline_from_arrival(patch: pytest.MonkeyPatch) -> None:
@@ -85,28 +76,14 @@ def deadline_from_arrival(patch: pytest.MonkeyPatch) -> None:
 
 def renewal_creates(patch: pytest.MonkeyPatch) -> None:
     """A renewal of what is gone takes the name again."""
-    renew_one = twins.renew_one
-
-    def renew(store: Store, keys: Sequence[str], args: Sequence[str]) -> TwinReply:
-        name, (owner, fence, _) = Name(store, keys), args
-        if name.holder != owner:
-            name.holder, name.fence = owner, int(fence)
-            name.write()
-        return renew_one(store, keys, args)
-
-    patch.setattr(twins, "renew_one", renew)
+    judge = "if name.holder ~= owner or name.fence ~= fence then"
+    edit(patch, [lock.RENEW], judge, f"if name.holder ~= owner then name.holder, name.fence = owner, fence end {judge}")
 
 
 def fence_repeated(patch: pytest.MonkeyPatch) -> None:
     """A grant gets the fence of the one before."""
-    grant = Name.grant
-
-    def same(self: Name, *args: Any, **more: Any) -> None:
-        self.last_fence = self.last_fence if self.last_fence is not None else self.fence
-        self.fence = max(self.fence, 1)
-        grant(self, *args, **more)
-
-    patch.setattr(Name, "grant", same)
+    edit(patch, [lock.ACQUIRE], "local least = math.max(last, floor) + 1", "local least = math.max(last, floor, 1)")
+    edit(patch, [lock.ACQUIRE], "local is_now =", "local is_now = false and")
 
 
 def stale_grant_taken(patch: pytest.MonkeyPatch) -> None:
@@ -154,10 +131,6 @@ def numbers_forgotten(patch: pytest.MonkeyPatch) -> None:
 def closed_managers_stay(patch: pytest.MonkeyPatch) -> None:
     """As it was: servers remember a manager after it has closed."""
     patch.setattr(QueueEntries, "departures", lambda self, manager: [])
-
-
-def _patch_twin(patch: pytest.MonkeyPatch, script: Script[Any], twin: Any) -> None:
-    patch.setattr(script, "twin", twin)
 
 
 MUTATIONS: dict[Mutation, int] = {

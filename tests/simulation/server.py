@@ -1,13 +1,13 @@
-"""The server: a store, the scripts' twins, and the few commands that the library sends."""
+"""The server: a store, the scripts, and the few other commands that the library sends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from aiolock.scripts import latch, lock, multi, queue
-from aiolock.scripts.base import Script
-from aiolock.scripts.store import Store, WrongType
+from aiolock.scripts import commands, latch, lock, multi, queue
+from aiolock.scripts.base import Script, as_text
+from aiolock.scripts.store import ErrorReply, Store
 
 from .network import Connection
 from .process import Process
@@ -166,8 +166,8 @@ class Server:
         if not connection.open:
             return b""
         try:
-            reply = script.twin(self.store, words[:keys], words[keys:])
-        except WrongType as error:
+            reply = commands.run(self.store, script.lua, words[:keys], words[keys:])
+        except ErrorReply as error:
             raise Refusal(str(error)) from None
         if script.name == "force_release":
             self.forced()
@@ -219,5 +219,5 @@ def push(*parts: bytes | int) -> bytes:
 
 def short(words: Any) -> str:
     """Return what a script was given or gives, without the long parts of ids."""
-    text = " ".join(map(str, words)) if isinstance(words, list) else str(words)
+    text = " ".join(map(short, words)) if isinstance(words, list) else as_text(words)
     return text if len(text) < 160 else f"{text[:160]}…"

@@ -84,7 +84,10 @@ def held(where: Where, name: str = NAME, keys: Keys = KEYS) -> bool:
 
 def waiting(where: Where, name: str = NAME, keys: Keys = KEYS) -> list[str]:
     """The owners in its queue, first to last."""
-    return [_text(owner) for owner in _place(where).zrange(keys.of("lock", name).of_lock[1], 0, -1)]
+    place, (_, queue, _) = _place(where), keys.of("lock", name).of_lock
+    if isinstance(place, Store):
+        return [owner for _, owner in place.ranked(queue)]
+    return [_text(owner) for owner in place.zrange(queue, 0, -1)]
 
 
 def let_expire(where: Where, name: str = NAME, keys: Keys = KEYS) -> None:

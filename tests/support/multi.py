@@ -11,7 +11,7 @@ from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.multi import MultiCalls
 from aiolock.scripts.outcomes import Granted
 
-from .scripting import KEYS, LuaSide, Side, TwinSide
+from .scripting import KEYS, LuaSide, Side, StoreSide
 
 LIVENESS = 10_000
 
@@ -54,7 +54,7 @@ def text(side: Side, key: str) -> str | None:
     if isinstance(side, LuaSide):
         found = side.link.get(key)
         return None if found is None else found.decode()  # type: ignore[union-attr]
-    assert isinstance(side, TwinSide)
+    assert isinstance(side, StoreSide)
     return side.store.get(key)
 
 

@@ -11,12 +11,14 @@ from aiolock.scripts.base import DONT_QUEUE, Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.outcomes import AcquireOutcome
 from aiolock.scripts.queue import ACQUIRE, QueueCalls
-from aiolock.scripts.queue.records import Holder, Summary, Waiter, encode, read
-from aiolock.scripts.queue.state import FIRST, STATE
+from aiolock.scripts.queue.inspection import FIRST as FIRST
+from aiolock.scripts.queue.records import Holder, Summary, Waiter, read
 
 from .scripting import Side
 
 KEYS = Keys("aiolock")
+STATE = "state"
+"""The field with the summary of a name."""
 FULL = 2**31
 """The capacity of a read-write lock, and the weight of a writer."""
 
@@ -75,6 +77,13 @@ class Standing(NamedTuple):
     order: dict[str, int]
 
 
+def encode(record: Holder | Waiter | Summary) -> str:
+    """The text that the server keeps of it."""
+    if isinstance(record, Summary):
+        return " ".join(map(str, vars(record).values()))
+    return " ".join(("h" if isinstance(record, Holder) else "w", *map(str, record)))
+
+
 def standing(side: Side, name: Queue) -> Standing:
     records = {owner: read(text) for owner, text in side.hash(name.hash).items() if owner != STATE}
     return Standing(
@@ -95,7 +104,7 @@ def summary(side: Side, name: Queue) -> Summary:
 
 def change(side: Side, name: Queue, **fields: object) -> None:
     """Change its state."""
-    side.hset(name.hash, {STATE: replace(summary(side, name), **fields).encode()})  # type: ignore[arg-type]
+    side.hset(name.hash, {STATE: encode(replace(summary(side, name), **fields))})  # type: ignore[arg-type]
 
 
 def ends(side: Side, name: Queue) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Scripts run on both sides: the Lua on a real server, the twin over a store."""
+"""Scripts run on both sides: on a real server, and over a store."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, Protocol, TypeVar
 
 import redis
 
-from aiolock.scripts.base import Call, Reply, Script, TwinReply
+from aiolock.scripts import commands
+from aiolock.scripts.base import Call, Reply, Script
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.store import Store, WrongType
+from aiolock.scripts.store import ErrorReply, Store, WrongType
 
 R = TypeVar("R")
 
@@ -89,6 +90,10 @@ local redis = { call = guarded(server.call), pcall = guarded(server.pcall) }
 """Goes in front of a script: ends it with an error if a command gets a number that some servers write as 1e+8."""
 
 
+def guarded(lua: str) -> str:
+    return GUARD + lua
+
+
 class LuaSide:
     """The Lua, through EVALSHA.
 
@@ -97,10 +102,10 @@ class LuaSide:
         edit: changes each script before it is loaded.
     """
 
-    def __init__(self, link: redis.Redis, edit: Callable[[str], str] = lambda lua: GUARD + lua) -> None:
+    def __init__(self, link: redis.Redis, edit: Callable[[str], str] = guarded) -> None:
         self.link = link
         self._pubsub = link.pubsub()
-        self._edit = edit
+        self.edit = edit
         self._shas: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -120,12 +125,12 @@ class LuaSide:
 
     def edited(self, edit: Callable[[str], str]) -> LuaSide:
         """Return this side with other scripts."""
-        self._edit = edit
+        self.edit = edit
         return self
 
     def load(self, script: Script[Any]) -> str:
         """Load a script into the server; return its digest."""
-        sha = self._shas[script.sha] = str(self.link.script_load(self._edit(script.lua)))
+        sha = self._shas[script.sha] = str(self.link.script_load(self.edit(script.lua)))
         return sha
 
     def hash(self, key: str) -> dict[str, str]:
@@ -201,28 +206,33 @@ class LuaSide:
                 wait_until(lambda: not any(count for _, count in self.link.pubsub_numsub(*channels)))
 
 
-class TwinSide:
-    """The twin, over a store with this machine's clock."""
+class StoreSide:
+    """The same over a store with this machine's clock.
 
-    def __init__(self) -> None:
+    Args:
+        edit: changes each script.
+    """
+
+    def __init__(self, edit: Callable[[str], str] = guarded) -> None:
         self.store = Store(lambda: time.time_ns() // 1000)
+        self._edit = edit
         self._heard: list[tuple[str, str]] = []
 
     def __repr__(self) -> str:
-        return "twin"
+        return "store"
 
     def run(self, call: Call[R]) -> R:
         try:
-            reply = call.script.twin(self.store, call.keys, [str(arg) for arg in call.args])
-        except WrongType as error:
+            reply = commands.run(self.store, self._edit(call.script.lua), call.keys, call.args)
+        except ErrorReply as error:
             raise Refused(str(error)) from error
-        return call.script.decode(as_reply(reply))
+        return call.script.decode(reply)
 
     def hash(self, key: str) -> dict[str, str]:
         return self.store.hgetall(key)
 
     def scores(self, key: str) -> dict[str, int]:
-        return {member: self.store.zscore(key, member) or 0 for member in self.store.zrange(key, 0, -1)}
+        return {member: score for score, member in self.store.ranked(key)}
 
     def score(self, key: str, member: str, score: int) -> None:
         self.store.zadd(key, score, member)
@@ -284,13 +294,6 @@ def _content(fields: Any, pairs: Any) -> dict[str, str] | None:
     if isinstance(fields, dict):
         return {field.decode(): value.decode() for field, value in fields.items()}
     return {member: str(score) for member, score in _scores(pairs).items()} if isinstance(pairs, list) else None
-
-
-def as_reply(value: TwinReply) -> Reply:
-    """Write a twin's answer as a server would."""
-    if isinstance(value, list):
-        return [as_reply(item) for item in value]
-    return value.encode() if isinstance(value, str) else value
 
 
 def wait_until(check: Callable[[], object], seconds: float = 10.0) -> None:

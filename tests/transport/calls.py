@@ -7,14 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from aiolock.errors import BackendError
-from aiolock.scripts.base import Call, Reply, Script, TwinReply
-from aiolock.scripts.store import Store
+from aiolock.scripts.base import Call, Reply, Script
 
 R = TypeVar("R")
-
-
-def no_twin(store: Store, keys: object, args: object) -> TwinReply:
-    raise NotImplementedError
 
 
 def text(reply: Reply) -> str:
@@ -27,8 +22,8 @@ def number(reply: Reply) -> int:
     return reply
 
 
-ECHO = Script("tests.transport", "echo", no_twin, text)
-APPEND = Script("tests.transport", "append", no_twin, number)
+ECHO = Script("tests.transport", "echo", text)
+APPEND = Script("tests.transport", "append", number)
 
 
 def echo(word: str | int, unanswered: Callable[[], bool] = lambda: False) -> Call[str]:

@@ -23,7 +23,7 @@ from tests.support import redis_cli
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
 
-from .calls import ECHO, append, echo, no_twin, result
+from .calls import ECHO, append, echo, result
 from .conftest import Connect
 
 
@@ -192,7 +192,7 @@ async def test_a_failing_decoder_fails_its_call_alone(backend: RedisBackend) -> 
     def decode(reply: object) -> str:
         raise KeyError(reply)
 
-    script = Script("tests.transport", "echo", no_twin, decode)
+    script = Script("tests.transport", "echo", decode)
     broken, fine = backend.run(Call("n", script, (), ("x",))), backend.run(echo("fine"))
     error = await result(broken)
     assert isinstance(error, BackendError)

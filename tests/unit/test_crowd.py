@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from aiolock import LockLost, LockManager
-from aiolock.scripts.queue import state
+from aiolock.scripts import queue
 from aiolock.testing import MemoryBackend
+from tests.support.lua import ROOM, edit
 
 from .world import Crew, settle
 
@@ -19,7 +20,7 @@ async def test_readers_behind_a_writer_enter_without_a_refresh(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No time passes. Kept by turn.lua: `look`, and by ManagerChannel.on_message; and by Queueing.force_release."""
-    monkeypatch.setattr(state, "ROOM", 10)
+    edit(monkeypatch, queue.SCRIPTS, f"local room = {ROOM}", "local room = 10")
     writer = await peer.rw_lock("a").write.acquire()
     readers = [crew.start(locks.rw_lock("a").read.acquire()) for _ in range(MANY)]
     await settle(backend)

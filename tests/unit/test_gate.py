@@ -353,7 +353,7 @@ async def test_a_connection_that_dies_while_acquiring(locks: LockManager, peer: 
 
 
 async def test_a_finished_owner_cannot_come_back(locks: LockManager, backend: Counting) -> None:
-    """C4 and c: an original that arrives after its own undo meets the tombstone (twins.acquire: `exists(dead)`)."""
+    """C4 and c: an original that arrives after its own undo meets the tombstone (acquire.lua: `finished`)."""
     copies: list[Callable[[], Any]] = []
     execute = backend._execute
 

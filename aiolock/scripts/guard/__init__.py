@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple
 
 from ..base import Arg, Call, Reply, Script, as_list
 from ..keys import Keys
 from ..lock import STATE, LockCalls
-from . import twins
 
 
 class Verdict(enum.IntEnum):
@@ -31,20 +31,17 @@ def verdict(reply: Reply) -> Verdict:
     return Verdict(as_list(reply)[0])  # type: ignore[arg-type]
 
 
-UNDER_LOCK = Script(
-    __name__, "write", twins.under_lock, verdict, prelude=(*(f"lock/{file}" for file in STATE), "names")
-)
-UNDER_RW_LOCK = Script(
-    __name__, "write", twins.under_rw_lock, verdict, prelude=("queue/state", "queue/record", "holders")
-)
+UNDER_LOCK = Script(__name__, "write", verdict, prelude=(*(f"lock/{file}" for file in STATE), "names"))
+UNDER_RW_LOCK = Script(__name__, "write", verdict, prelude=("queue/state", "queue/record", "holders"))
 SCRIPTS = (UNDER_LOCK, UNDER_RW_LOCK)
 COMMANDS: str = resources.files(__package__).joinpath("commands.lua").read_text(encoding="utf-8")
 """The body for plain commands."""
 
 
-def around(script: Script[Verdict], body: str) -> str:
-    """Return the Lua that runs `body`, a user's Lua. An error in that has the user's line numbers."""
-    return f"local function body(KEYS, ARGV) {body}\nend\n{script.lua}"
+@lru_cache(maxsize=128)
+def around(script: Script[Verdict], body: str) -> Script[Verdict]:
+    """Return the script that runs `body`, a user's Lua. An error in that has the user's line numbers."""
+    return script.after(f"local function body(KEYS, ARGV) {body}\nend\n")
 
 
 class Permit(NamedTuple):
@@ -70,7 +67,7 @@ class Permit(NamedTuple):
 
     def call(self, name: str, number: int) -> Call[Verdict]:
         """Return a request that decides about a write, and leaves it to you to do it."""
-        return Call(name, self.script, self.keys, self.args(number))
+        return Call(name, around(self.script, ""), self.keys, self.args(number))
 
 
 def permit(keys: Keys, kind: str, names: Sequence[str], owner: str, fence: int, weight: int) -> Permit:

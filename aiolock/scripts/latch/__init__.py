@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..base import Call, Script
 from ..keys import Keys
-from . import decode, twins
+from . import decode
 from .decode import LatchState as LatchState
 
-COUNT_DOWN = Script(__name__, "count_down", twins.count_down, decode.latch_state)
-QUERY = Script(__name__, "query", twins.query, decode.latch_state)
-DELETE = Script(__name__, "delete", twins.delete, decode.deleted)
+COUNT_DOWN = Script(__name__, "count_down", decode.latch_state)
+QUERY = Script(__name__, "query", decode.latch_state)
+DELETE = Script(__name__, "delete", decode.deleted)
 SCRIPTS = (COUNT_DOWN, QUERY, DELETE)
 
 

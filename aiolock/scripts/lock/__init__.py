@@ -25,19 +25,18 @@ from ..outcomes import (
     no_renewal,
 )
 from ..view import told
-from . import decode, twins
+from . import decode
 
 STATE = ("clock", "state")
 SETTLE = ("state", "crowd", "settle")
 JOIN = (*SETTLE, "alive", "join")
 
 ACQUIRE: Script[AcquireOutcome] = Script(
-    __name__, "acquire", twins.acquire, decode.acquire, no_grant, ("clock", "acquire_own", "acquire_free", *JOIN, "own")
+    __name__, "acquire", decode.acquire, no_grant, ("clock", "acquire_own", "acquire_free", *JOIN, "own")
 )
 TRANSFER: Script[TransferOutcome] = Script(
     __name__,
     "transfer",
-    twins.transfer,
     decode.transfer,
     no_grant,
     ("clock", "transfer_local", "transfer_pass", *JOIN, "own"),
@@ -45,21 +44,18 @@ TRANSFER: Script[TransferOutcome] = Script(
 RELEASE = Script(
     __name__,
     "release",
-    twins.release,
     decode.release,
     prelude=("release_free", "clock", "release_pass", *SETTLE),
     ends=True,
 )
-NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, decode.nest, no_nesting, STATE)
-RENEW: Script[list[RenewOutcome]] = Script(
-    __name__, "renew", twins.renew, decode.renew, no_renewal, ("clock", "renew_one", "state")
-)
-REFRESH = Script(__name__, "refresh", twins.refresh, decode.refresh, prelude=("clock", *SETTLE, "alive"))
-FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.flag, prelude=("clock", *SETTLE))
-REQUEST_RELEASE = Script(__name__, "request_release", twins.request_release, decode.request_release, prelude=STATE)
-INFO = Script(__name__, "info", twins.info, decode.info, prelude=STATE)
-CONFIRM = Script(__name__, "confirm", twins.confirm, decode.flag, prelude=STATE)
-DEPART = Script(__name__, "depart", twins.depart, decode.flag)
+NEST: Script[Kept | Missing] = Script(__name__, "nest", decode.nest, no_nesting, STATE)
+RENEW: Script[list[RenewOutcome]] = Script(__name__, "renew", decode.renew, no_renewal, ("clock", "renew_one", "state"))
+REFRESH = Script(__name__, "refresh", decode.refresh, prelude=("clock", *SETTLE, "alive"))
+FORCE_RELEASE = Script(__name__, "force_release", decode.flag, prelude=("clock", *SETTLE))
+REQUEST_RELEASE = Script(__name__, "request_release", decode.request_release, prelude=STATE)
+INFO = Script(__name__, "info", decode.info, prelude=STATE)
+CONFIRM = Script(__name__, "confirm", decode.flag, prelude=STATE)
+DEPART = Script(__name__, "depart", decode.flag)
 renew: Combiner[RenewOutcome] = Combiner(RENEW)
 SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM, DEPART)
 

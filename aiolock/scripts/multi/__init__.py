@@ -28,7 +28,7 @@ from ..outcomes import (
     no_renewal,
 )
 from ..view import told
-from . import decode, join, twins
+from . import decode, join
 
 
 def _of_lock(files: Sequence[str]) -> list[str]:
@@ -38,17 +38,16 @@ def _of_lock(files: Sequence[str]) -> list[str]:
 ACQUIRE: Script[AcquireOutcome] = Script(
     __name__,
     "acquire",
-    twins.acquire,
     decode.acquire,
     no_grant,
     ("lock/clock", "acquire_free", *_of_lock(JOIN), "read", "take"),
 )
 FINISH = ("lock/clock", *_of_lock(SETTLE), "finish", "worse")
-RELEASE: Script[ReleaseOutcome] = Script(__name__, "release", twins.release, released, prelude=FINISH, ends=True)
-GIVE_BACK: Script[ReleaseOutcome] = Script(__name__, "release", twins.release, released, prelude=FINISH)
-NEST: Script[Kept | Missing] = Script(__name__, "nest", twins.nest, nested, no_nesting, (*_of_lock(STATE), "worse"))
-RENEW = Script(__name__, "renew", twins.renew, renewed, no_renewal, (*_of_lock(STATE), "worse"))
-INFO = Script(__name__, "info", twins.info, decode.info, prelude=_of_lock(STATE))
+RELEASE: Script[ReleaseOutcome] = Script(__name__, "release", released, prelude=FINISH, ends=True)
+GIVE_BACK: Script[ReleaseOutcome] = Script(__name__, "release", released, prelude=FINISH)
+NEST: Script[Kept | Missing] = Script(__name__, "nest", nested, no_nesting, (*_of_lock(STATE), "worse"))
+RENEW = Script(__name__, "renew", renewed, no_renewal, (*_of_lock(STATE), "worse"))
+INFO = Script(__name__, "info", decode.info, prelude=_of_lock(STATE))
 RENEW_MANY = Combiner(RENEW)
 SCRIPTS = (ACQUIRE, RELEASE, NEST, RENEW, INFO)
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from ..base import Call, Script
 from ..keys import Keys
-from . import decode, twins
+from . import decode
 from .decode import KeptRun as KeptRun
 
 RUN = ("lock/clock", "lock/state", "run")
 
-LAST_RUN = Script(__name__, "last_run", twins.last_run, decode.kept_run, prelude=RUN)
-BEGIN = Script(__name__, "begin", twins.begin, decode.kept_run, decode.not_kept, RUN)
-FINISH = Script(__name__, "finish", twins.finish, decode.flag, decode.not_kept)
-UNDO = Script(__name__, "undo", twins.undo, decode.flag, decode.not_kept, ("lock/clock",))
+LAST_RUN = Script(__name__, "last_run", decode.kept_run, prelude=RUN)
+BEGIN = Script(__name__, "begin", decode.kept_run, decode.not_kept, RUN)
+FINISH = Script(__name__, "finish", decode.flag, decode.not_kept)
+UNDO = Script(__name__, "undo", decode.flag, decode.not_kept, ("lock/clock",))
 SCRIPTS = (LAST_RUN, BEGIN, FINISH, UNDO)
 
 

@@ -23,20 +23,20 @@ from ..outcomes import (
     no_grant,
     no_renewal,
 )
-from . import decode, twins
+from . import decode
 
 NAME = ("state", "record", "holders", "queue", "heal", "prune", "turn", "close")
 EACH = (*NAME, "batch")
 ASK = (*EACH, "ask")
 
-ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", twins.acquire, decode.acquire_one, no_grant, ASK)
-REFRESH = Script(__name__, "acquire", twins.acquire, decode.acquire_each, prelude=ASK)
-RELEASE = Script(__name__, "release", twins.release, decode.release, prelude=NAME, ends=True)
-TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", twins.transfer, decode.transfer, no_grant, NAME)
-RENEW = Script(__name__, "renew", twins.renew, lock.renew, no_renewal, EACH)
-FORCE_RELEASE = Script(__name__, "force_release", twins.force_release, decode.force_release, prelude=NAME)
-SET_CAPACITY = Script(__name__, "set_capacity", twins.set_capacity, decode.count, prelude=NAME)
-INFO = Script(__name__, "info", twins.info, decode.info, prelude=("state", "record"))
+ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", decode.acquire_one, no_grant, ASK)
+REFRESH = Script(__name__, "acquire", decode.acquire_each, prelude=ASK)
+RELEASE = Script(__name__, "release", decode.release, prelude=NAME, ends=True)
+TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", decode.transfer, no_grant, NAME)
+RENEW = Script(__name__, "renew", lock.renew, no_renewal, EACH)
+FORCE_RELEASE = Script(__name__, "force_release", decode.force_release, prelude=NAME)
+SET_CAPACITY = Script(__name__, "set_capacity", decode.count, prelude=NAME)
+INFO = Script(__name__, "info", decode.info, prelude=("state", "record"))
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
 
 

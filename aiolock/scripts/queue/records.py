@@ -44,12 +44,6 @@ def read(text: str | None) -> Record | None:
     return None
 
 
-def encode(record: Record | None) -> str:
-    if record is None:
-        return ""
-    return " ".join(("h" if isinstance(record, Holder) else "w", *map(str, record)))
-
-
 @dataclass
 class Summary:
     """What is known of a name as a whole, in the order in which it is written.
@@ -85,6 +79,3 @@ class Summary:
         *counts, resized, dirty, serial, fence, metadata = text.split(" ", 10)
         used, holders, waiters, longest, shut, capacity = map(int, counts)
         return cls(used, holders, waiters, longest, shut, capacity, resized, dirty, int(serial), int(fence), metadata)
-
-    def encode(self) -> str:
-        return " ".join(map(str, vars(self).values()))
