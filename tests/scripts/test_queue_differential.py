@@ -36,6 +36,7 @@ from tests.support.queues import (
     crash,
     encode,
     forget,
+    move,
     read,
     standing,
     summary,
@@ -98,6 +99,7 @@ mishaps = st.one_of(
     step("delete", st.integers(0, 1)),
     step("unbury", owners),
     step("spoil", st.integers(0, 1)),
+    step("move", st.sampled_from([-30, -5, 5, 30])),
     step("listen"),
 )
 kinds = st.sampled_from([arrivals] * 5 + [departures] * 2 + [requests] * 4 + [mishaps])
@@ -195,6 +197,8 @@ class World:
                     self.lose(name)
                 else:
                     self.both(lambda side: side.delete(name.order))
+            case "move", (ahead,) if step.name not in self.spoilt:
+                self.both(lambda side: move(side, name, ahead * UNIT))
             case "unbury", (owner,):
                 self.both(lambda side: side.delete(name.dead(owner)))
             case "spoil", (which,):
@@ -229,7 +233,7 @@ class World:
 
     def standing(self, i: int) -> Standing:
         if i in self.spoilt:
-            return Standing(Summary.read("0 0 0 0 0 0 0 0 0 0 "), {}, {}, {})
+            return Standing(Summary.read("0 0 0 0 0 0 0 0 0 0 0 "), {}, {}, {})
         return standing(self.sides[1], self.names[i])
 
     def check(self, i: int, before: Standing, after: Standing, call: Call[Any]) -> None:
@@ -285,6 +289,8 @@ def alike(name: Queue, key: str, one: Seen, other: Seen) -> bool:
         return one[0] == other[0]
     if one[0].keys() != other[0].keys():
         return False
+    if STATE in one[0] and not close(*(Summary.read(seen[STATE]).expires for seen in (one[0], other[0]))):
+        return False
     if key == name.order:
         return all(close(int(score), int(other[0][owner])) for owner, score in one[0].items())
     return all(same(parsed(owner, text), parsed(owner, other[0][owner])) for owner, text in one[0].items())
@@ -294,7 +300,7 @@ def parsed(owner: str, text: str) -> object:
     if owner != STATE:
         return read(text)
     known = Summary.read(text)
-    return encode(replace(known, shut=int(known.shut > 0)))
+    return encode(replace(known, shut=int(known.shut > 0), expires=0))
 
 
 def same(one: object, other: object) -> bool:

@@ -15,9 +15,9 @@ local function pause(state)
   end
   if not state.first then
     local first = state.holders > 0 and redis.call('ZRANGE', state.order, 0, 0, 'WITHSCORES')[2]
-    state.first = first and tonumber(first) or NOW - 1
+    state.first = first and tonumber(first) or clock(state) - 1
   end
-  return state.first - NOW
+  return state.first - clock(state)
 end
 local function complete(k, a)
   local state, number = open(k), waiter(open(k), ARGV[a])
@@ -27,7 +27,7 @@ local function complete(k, a)
     return { 'queued', tonumber(serial), tonumber(number), rank, tonumber(fence), metadata, pause(state) }
   end
   local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  return { 'refused', math.max(last or NOW, NOW) - NOW, tonumber(fence), metadata }
+  return { 'refused', math.max(0, (last or 0) - clock(state)), tonumber(fence), metadata }
 end
 if #KEYS ~= 3 then return batch(3, 11, 2, arrive, decide, complete) end
 local answer = arrive(1, 2, { ARGV[2] })

@@ -5,7 +5,7 @@
 local function enter(state, a)
   local owner, ttl, _, _, weight, mints, floor, _, number, liveness, metadata = unpack(ARGV, a, a + 10)
   local provisional = text(math.min(ttl, liveness))
-  join(state, owner, number, table.concat({ text(NOW + liveness), provisional, weight, mints, floor, ttl, metadata }, ' '))
+  join(state, owner, number, table.concat({ text(clock(state) + liveness), provisional, weight, mints, floor, ttl, metadata }, ' '))
 end
 local function arrive(k, a, owners)
   local state, owner = open(k, ARGV[a + 7], owners), ARGV[a]
@@ -32,7 +32,7 @@ local function decide(k, a)
   end
   if depth ~= '1' then return { 'lost', gone(state, weight) } end
   if tonumber(weight) > fit(state, capacity) then return { 'impossible', state.capacity } end
-  if state.waiters == 0 and state.shut <= NOW and state.used + weight <= state.capacity then
+  if state.waiters == 0 and state.shut <= clock(state) and state.used + weight <= state.capacity then
     state.grows = true
     return grant(state, owner, depth, tonumber(ttl), weight, mints, floor, metadata)
   end

@@ -2,14 +2,8 @@
 -- One HSET changes the holders and how much is held: a name is never fuller than its holders make it.
 -- If a command is denied: before that HSET only the order has changed, which may be ahead of the hash; after it
 -- all is done, and ended owners may be left over. The next request trusts the hash, and repairs either.
-local function encode(state)
-  local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %s %s ', state.used, state.holders, state.waiters,
-    state.longest, state.shut, state.capacity, state.resized, state.dirty)
-  return numbers .. state.last
-end
 local function close(state, clean_ttl)
-  local after, order, ended, idle = encode(state), state.scores, nil, state.holders + state.waiters == 0
-  local lasting = state.longest + GRACE > 0 + DAY and text(state.longest + GRACE) or DAY
+  local order, ended, idle, ms = state.scores, nil, state.holders + state.waiters == 0, lasting(state)
   if state.ended then
     for _, owner in ipairs(state.ended) do
       if state.records[owner] == '' then
@@ -18,19 +12,23 @@ local function close(state, clean_ttl)
       end
     end
   end
+  local anew = idle or state.expires < clock(state) + ms - GRACE / 2 -- so that most requests write no expiry
+  if anew and not idle then state.expires = clock(state) + ms end
+  local after = encode(state)
   if after ~= state.before then write(state, 'state', after) end
   local fields = state.fields
-  if clean_ttl and idle and state.dirty == '0' and state.resized == '0' then lasting = clean_ttl end
+  if not idle then ms = state.expires - clock(state) end
+  ms = clean_ttl and idle and state.dirty == '0' and state.resized == '0' and clean_ttl or text(ms)
   -- At the memory limit the first write decides: only a write that adds data is refused there.
-  if not state.grows and (order or fields or ended) then redis.call('PEXPIRE', state.key, lasting) end
+  if not state.grows and (order or fields or ended) then redis.call('PEXPIRE', state.key, ms) end
   if order then redis.call('ZADD', state.order, unpack(order)) end
-  local function last() redis.call('PEXPIRE', state.order, lasting) end
-  if (order or state.joined) and not pcall(last) then
+  local function last() redis.call('PEXPIRE', state.order, ms) end
+  if anew and (order or state.joined) and not pcall(last) then
     if state.new then redis.pcall('DEL', state.order) end -- otherwise it would have no expiry
     last()
   end
   if fields then redis.call('HSET', state.key, unpack(fields)) end
-  if state.grows then redis.call('PEXPIRE', state.key, lasting) end
+  if anew and state.grows then redis.call('PEXPIRE', state.key, ms) end
   if ended then redis.pcall('HDEL', state.key, unpack(ended)) end
   if ended and idle then redis.pcall('DEL', state.order) end
   if ended and not idle then redis.pcall('ZREM', state.order, unpack(ended)) end

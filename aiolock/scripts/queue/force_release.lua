@@ -7,7 +7,7 @@
 -- If a command is denied: see close.lua; a manager is told only of a hold that was ended.
 local state, ended = open(1, ARGV[2], {}), 0
 prune(state)
-for _, owner in ipairs(redis.call('ZRANGEBYSCORE', state.order, '(' .. text(NOW), '(' .. FIRST, 'LIMIT', 0, room)) do
+for _, owner in ipairs(redis.call('ZRANGEBYSCORE', state.order, '(' .. text(clock(state)), '(' .. FIRST, 'LIMIT', 0, room)) do
   local _, weight, mints, fence = holder(state, owner)
   if weight then
     drop(state, owner, weight, mints == '1')
@@ -16,7 +16,7 @@ for _, owner in ipairs(redis.call('ZRANGEBYSCORE', state.order, '(' .. text(NOW)
   end
 end
 local left = state.holders
-state.shut = left > 0 and NOW + 1000 or 0
+state.shut = left > 0 and clock(state) + 1000 or 0
 settle(state)
 close(state)
 return { ended, left }

@@ -2,8 +2,8 @@
 -- The order was evicted, or a command was denied. A holder whose end is unknown has its ttl from now.
 -- If a command is denied: the next request on the name heals it.
 local function heal(state)
-  local all = redis.call('HGETALL', state.key)
-  state.used, state.holders, state.waiters, state.joined = 0, 0, 0, true
+  local all, now = redis.call('HGETALL', state.key), clock(state)
+  state.used, state.holders, state.waiters, state.expires, state.joined = 0, 0, 0, 0, true
   redis.call('PEXPIRE', state.key, DAY) -- at the memory limit the first write decides
   for i = 1, #all, 2 do
     local owner, record = all[i], all[i + 1]
@@ -13,7 +13,7 @@ local function heal(state)
       redis.call('ZADD', state.order, number, owner)
     elseif weight then
       state.used, state.holders = state.used + weight, state.holders + 1
-      redis.call('ZADD', state.order, 'NX', text(NOW + state.longest), owner)
+      redis.call('ZADD', state.order, 'NX', text(now + state.longest), owner)
     elseif owner ~= 'state' then
       redis.pcall('HDEL', state.key, owner)
     end

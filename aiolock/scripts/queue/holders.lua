@@ -17,7 +17,7 @@ local function grant(state, owner, depth, ttl, weight, mints, floor, metadata)
   state.last = serial_text .. ' ' .. fence .. ' ' .. metadata
   state.used, state.holders = state.used + weight, state.holders + 1
   write(state, owner, 'h ' .. depth .. ' ' .. weight .. ' ' .. mints .. ' ' .. fence .. ' ' .. abandoned)
-  score(state, owner, NOW + ttl)
+  score(state, owner, clock(state) + ttl)
   return { 'granted', fence, ttl, abandoned, state.capacity }
 end
 local function drop(state, owner, weight, dirty)
@@ -26,8 +26,9 @@ local function drop(state, owner, weight, dirty)
   remove(state, owner)
 end
 local function extend(state, owner, ttl)
-  local ends = math.max(NOW + ttl, state.scores and state.scores[owner] or redis.call('ZSCORE', state.order, owner) or 0)
+  local now, stored = clock(state), state.scores and state.scores[owner] or redis.call('ZSCORE', state.order, owner) or 0
+  local ends = math.max(now + ttl, stored)
   state.longest = math.max(state.longest, ttl)
   score(state, owner, ends)
-  return ends - NOW
+  return ends - now
 end

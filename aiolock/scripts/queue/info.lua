@@ -6,8 +6,9 @@
 -- If many expired holders are still listed, it looks up the weight of some, and the others count as 1.
 -- If a command is denied: nothing was changed.
 local state = read_state(1, ARGV[1], { ARGV[2] })
-local expired = redis.call('ZCOUNT', state.order, '-inf', text(NOW))
-local over = redis.call('ZRANGEBYSCORE', state.order, '-inf', text(NOW), 'LIMIT', 0, room)
+local now = clock(state)
+local expired = redis.call('ZCOUNT', state.order, '-inf', text(now))
+local over = redis.call('ZRANGEBYSCORE', state.order, '-inf', text(now), 'LIMIT', 0, room)
 local used = state.used - (expired - #over)
 fetch(state, over)
 for _, owner in ipairs(over) do
@@ -20,7 +21,7 @@ local _, minted, metadata = latest(state)
 state.holders = live
 fit(state, ARGV[1])
 local answer = { live, used, state.capacity, tonumber(minted), metadata, state.waiters, rank }
-local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '(' .. text(NOW), 'WITHSCORES', 'LIMIT', 0, 1)
+local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '(' .. text(now), 'WITHSCORES', 'LIMIT', 0, 1)
 local depth, _, _, fence = holder(state, last[1] or '')
-if depth then answer[8], answer[9], answer[10], answer[11] = last[1], math.max(1, depth), last[2] - NOW, fence end
+if depth then answer[8], answer[9], answer[10], answer[11] = last[1], math.max(1, depth), last[2] - now, fence end
 return answer

@@ -5,8 +5,8 @@ local function prune(state)
   if state.holders == 0 or state.pruned then return end
   state.pruned = true
   local first = redis.call('ZRANGE', state.order, 0, 0, 'WITHSCORES')[2]
-  if not first or tonumber(first) > NOW then return end
-  local over = redis.call('ZRANGEBYSCORE', state.order, '-inf', text(NOW), 'LIMIT', 0, room)
+  if not first or tonumber(first) > clock(state) then return end
+  local over = redis.call('ZRANGEBYSCORE', state.order, '-inf', text(clock(state)), 'LIMIT', 0, room)
   fetch(state, over)
   room, state.cut = room - #over, #over == room
   for _, owner in ipairs(over) do

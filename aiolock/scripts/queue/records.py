@@ -53,7 +53,8 @@ class Summary:
         holders: the number of holders.
         waiters: the number of waiters.
         longest: the longest ttl in ms that was requested since it was last idle.
-        shut: server ms until which no one is let in.
+        shut: ms until which no one is let in.
+        expires: ms when its hash expires, by the clock that counts.
         capacity: how much weight can be held.
         resized: '1' if the capacity was set.
         dirty: '1' if a holder that minted a fence did not end cleanly, and none minted one since.
@@ -67,6 +68,7 @@ class Summary:
     waiters: int
     longest: int
     shut: int
+    expires: int
     capacity: int
     resized: str
     dirty: str
@@ -76,6 +78,5 @@ class Summary:
 
     @classmethod
     def read(cls, text: str) -> Summary:
-        *counts, resized, dirty, serial, fence, metadata = text.split(" ", 10)
-        used, holders, waiters, longest, shut, capacity = map(int, counts)
-        return cls(used, holders, waiters, longest, shut, capacity, resized, dirty, int(serial), int(fence), metadata)
+        *counts, resized, dirty, serial, fence, metadata = text.split(" ", 11)
+        return cls(*map(int, counts), resized, dirty, int(serial), int(fence), metadata)

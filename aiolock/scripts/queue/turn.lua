@@ -4,7 +4,7 @@
 -- If `room` is used up, `cut` says so, and the first in line is told 'refresh <owner>': its request continues the work.
 -- If a command is denied: it reads only, so nothing was changed.
 local function admit(state, head, asks, alive, provisional, ttl, ...)
-  local lasts = asks and tonumber(ttl) or math.min(ttl, alive - NOW)
+  local lasts = asks and tonumber(ttl) or math.min(ttl, alive - clock(state))
   local granted = grant(state, head, '0', lasts, ...)
   state.longest = math.max(state.longest, ttl)
   if asks then return end
@@ -13,13 +13,13 @@ end
 local function settle(state)
   local heads, step = { 1 }, 1
   prune(state)
-  while heads[1] and state.waiters > 0 and state.shut <= NOW do
+  while heads[1] and state.waiters > 0 and state.shut <= clock(state) do
     heads = redis.call('ZRANGEBYSCORE', state.order, FIRST, '+inf', 'LIMIT', state.at or 0, math.min(step, room + 1))
     fetch(state, heads)
     for _, head in ipairs(heads) do
       if state.waiters == 0 then return end
       local _, alive, provisional, weight, mints, floor, ttl, metadata = waiter(state, head)
-      local live = alive and tonumber(alive) > NOW and tonumber(weight) <= state.capacity
+      local live = alive and tonumber(alive) > clock(state) and tonumber(weight) <= state.capacity
       local full = live and state.used + weight > state.capacity
       local asks = state.asking and state.asking[head]
       state.cut = state.cut or (room == 0 and not full)
