@@ -16,6 +16,7 @@ from .access import OPEN, OURS, Access
 from .cluster_node import BUS, ClusterNode
 from .folder import Folder
 from .scripting import wait_until
+from .stepped_clock import SteppedClock
 
 SLOTS = 16384
 START_SECONDS = 30.0
@@ -248,6 +249,7 @@ def start_cluster(
     node_timeout: float = 2.0,
     options: tuple[str, ...] = (),
     access: Access = OPEN,
+    clock: SteppedClock | None = None,
 ) -> Iterator[Cluster]:
     """Start a cluster; it serves after two seconds, which is how long a master of a cluster waits. Stop it at the end.
 
@@ -257,6 +259,7 @@ def start_cluster(
         node_timeout: seconds after which a server that does not answer the others is replaced.
         options: more options of each server.
         access: how all of them are reached, also by each other.
+        clock: that of the last of them.
     """
     ms = str(round(node_timeout * 1000))
     if access.certificate is not None:
@@ -264,7 +267,9 @@ def start_cluster(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(Folder())
         nodes: list[ClusterNode] = []
-        for _ in range(masters * (1 + replicas)):
+        for left in reversed(range(masters * (1 + replicas))):
+            if clock is not None and left == 0:
+                stack.enter_context(clock.worn())
             nodes.append(ClusterNode(folder, "--cluster-node-timeout", ms, *options, access=access))
             stack.callback(nodes[-1].close)
         for number, node in enumerate(nodes[:masters]):

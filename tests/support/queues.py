@@ -140,14 +140,24 @@ def move(side: Side, name: Queue, ahead: int) -> None:
     """Let its slot be moved to a server whose clock is this many ms ahead. All that is kept is by the clock of the
     first, while keys keep how long they last.
     """
-    known, left = standing(side, name), side.pttl(name.hash)
+    known = standing(side, name)
     records = {owner: encode(one._replace(alive=one.alive - ahead)) for owner, one in known.waiters.items()}
-    fields = {name: getattr(known.summary, name) - ahead for name in ("expires", "shut") if getattr(known.summary, name)}
+    fields = {
+        name: getattr(known.summary, name) - ahead for name in ("expires", "shut") if getattr(known.summary, name)
+    }
     if side.exists(name.hash):
         side.hset(name.hash, records | {STATE: replace(known.summary, **fields).encode()})
     for owner in known.holders.keys() & known.order.keys():
         side.score(name.order, owner, known.order[owner] - ahead)
-    assert side.pttl(name.hash) <= max(left, -1)
+
+
+def elapse(side: Side, name: Queue, ms: int) -> None:
+    """Let time pass: until every moment, and for the keys."""
+    left = {key: side.pttl(key) for key in name.keys}
+    move(side, name, ms)
+    for key in name.keys:
+        if left[key] > 0:
+            side.shorten(key, left[key] - ms)
 
 
 def own_time(side: Side, name: Queue) -> int:

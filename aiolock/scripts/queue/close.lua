@@ -12,20 +12,21 @@ local function close(state, clean_ttl)
       end
     end
   end
-  local anew = idle or state.expires < clock(state) + ms - GRACE / 2 -- so that most requests write no expiry
-  if anew and not idle then state.expires = clock(state) + ms end
+  local anew = idle or 0 + state.expires < clock(state) + ms - GRACE / 2 -- so that few requests write an expiry
+  if anew and not idle then state.expires = text(clock(state) + ms) end
   local after = encode(state)
   if after ~= state.before then write(state, 'state', after) end
   local fields = state.fields
-  if not idle then ms = state.expires - clock(state) end
-  ms = clean_ttl and idle and state.dirty == '0' and state.resized == '0' and clean_ttl or text(ms)
+  ms = ms > 0 + DAY and text(ms) or DAY
+  if clean_ttl and idle and state.dirty == '0' and state.resized == '0' then ms = clean_ttl end
   -- At the memory limit the first write decides: only a write that adds data is refused there.
-  if not state.grows and (order or fields or ended) then redis.call('PEXPIRE', state.key, ms) end
+  if not state.grows and (order or fields or ended) then
+    if anew then redis.call('PEXPIRE', state.key, ms) else redis.pcall('HDEL', state.key, '') end
+  end
   if order then redis.call('ZADD', state.order, unpack(order)) end
-  local function last() redis.call('PEXPIRE', state.order, ms) end
-  if anew and (order or state.joined) and not pcall(last) then
+  if anew and (order or state.joined) and not tonumber(redis.pcall('PEXPIRE', state.order, ms)) then
     if state.new then redis.pcall('DEL', state.order) end -- otherwise it would have no expiry
-    last()
+    redis.call('PEXPIRE', state.order, ms)
   end
   if fields then redis.call('HSET', state.key, unpack(fields)) end
   if anew and state.grows then redis.call('PEXPIRE', state.key, ms) end

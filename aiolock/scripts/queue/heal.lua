@@ -3,7 +3,7 @@
 -- If a command is denied: the next request on the name heals it.
 local function heal(state)
   local all, now = redis.call('HGETALL', state.key), clock(state)
-  state.used, state.holders, state.waiters, state.expires, state.joined = 0, 0, 0, 0, true
+  state.used, state.holders, state.waiters, state.expires, state.joined = 0, 0, 0, '0', true
   redis.call('PEXPIRE', state.key, DAY) -- at the memory limit the first write decides
   for i = 1, #all, 2 do
     local owner, record = all[i], all[i + 1]

@@ -16,11 +16,11 @@ local function read_state(k, capacity, owners)
     string.match(before, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d) (.*)$')
   local state = {
     key = KEYS[k], order = KEYS[k + 1], before = before, used = 0 + used, holders = 0 + holders, waiters = 0 + waiters,
-    longest = 0 + longest, shut = 0 + shut, expires = 0 + expires, capacity = 0 + most, resized = resized, dirty = dirty, last = last,
+    longest = 0 + longest, shut = 0 + shut, expires = expires, capacity = 0 + most, resized = resized, dirty = dirty, last = last,
     records = records,
   }
   if not known[1] then state.fresh = true end
-  if state.holders + state.waiters == 0 then state.now, state.expires = NOW, 0 end -- it has no moments: see clock.lua
+  if state.holders + state.waiters == 0 then state.now, state.expires = NOW, '0' end -- it has no moments: see clock.lua
   return state
 end
 -- What nobody holds or waits for has the capacity that who comes now says, unless it was set for all; returns it.
@@ -30,7 +30,7 @@ local function fit(state, capacity)
 end
 local function latest(state) return string.match(state.last, '^(%d+) (%d+) (.*)$') end -- serial, fence, metadata
 local function encode(state)
-  local numbers = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %s ', state.used, state.holders, state.waiters,
+  local numbers = string.format('%.0f %d %d %.0f %.0f %s %.0f %s %s ', state.used, state.holders, state.waiters,
     state.longest, state.shut, state.expires, state.capacity, state.resized, state.dirty)
   return numbers .. state.last
 end
