@@ -79,4 +79,18 @@ class Summary:
     @classmethod
     def read(cls, text: str) -> Summary:
         *counts, resized, dirty, serial, fence, metadata = text.split(" ", 11)
-        return cls(*map(int, counts), resized, dirty, int(serial), int(fence), metadata)
+        used, holders, waiters, longest, shut, expires, capacity = map(int, counts)
+        return cls(
+            used,
+            holders,
+            waiters,
+            longest,
+            shut,
+            expires,
+            capacity,
+            resized,
+            dirty,
+            int(serial),
+            int(fence),
+            metadata,
+        )
