@@ -15,8 +15,9 @@ local function clock(state)
   if own < NOW - SLACK then
     state.now = own
   elseif own > NOW + SLACK then
-    local first = tonumber(redis.call('ZRANGE', state.order, 0, 0, 'WITHSCORES')[2] or 0)
-    if own < NOW + DAY and first - NOW > state.longest then state.now = own else state.expires = '0' end
+    local found = own < NOW + DAY and redis.pcall('ZRANGE', state.order, 0, 0, 'WITHSCORES')
+    local first = found and tonumber(found[2]) or 0
+    if first - NOW > state.longest then state.now = own else state.expires = '0' end
   end
   return state.now
 end
