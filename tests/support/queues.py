@@ -146,7 +146,7 @@ def move(side: Side, name: Queue, ahead: int) -> None:
         name: getattr(known.summary, name) - ahead for name in ("expires", "shut") if getattr(known.summary, name)
     }
     if side.exists(name.hash):
-        side.hset(name.hash, records | {STATE: replace(known.summary, **fields).encode()})
+        side.hset(name.hash, records | {STATE: encode(replace(known.summary, **fields))})
     for owner in known.holders.keys() & known.order.keys():
         side.score(name.order, owner, known.order[owner] - ahead)
 
