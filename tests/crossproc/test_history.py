@@ -8,8 +8,6 @@ import random
 import signal
 import time
 
-import pytest
-
 from aiolock.testing.server import RedisServer
 from tests.support import locks, redis_cli
 from tests.support.proxy import FaultProxy
@@ -17,12 +15,9 @@ from tests.support.proxy import FaultProxy
 from .conftest import Crew
 
 PROCESSES, TASKS, SECONDS, TTL = 4, 5, 4.0, 1.0
-KINDS = (("lock",), ("lock", "fair"))
-"""What the tasks of each process use by turns; both are one lock."""
 
 
-@pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
-async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer, kinds: tuple[str, ...]) -> None:
+async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer) -> None:
     """Connections die, bytes are held and released late, scripts are forgotten, clients killed and paused: nothing
     overlaps.
 
@@ -31,7 +26,7 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer,
     dice = random.Random()
     async with FaultProxy(own_server.host, own_server.port) as proxy:
         workers = [
-            crew.start("history", TASKS, TTL, *kinds, url=proxy.url if number % 2 else own_server.url)
+            crew.start("history", TASKS, TTL, "lock", url=proxy.url if number % 2 else own_server.url)
             for number in range(PROCESSES)
         ]
         await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
@@ -76,12 +71,11 @@ async def test_four_processes_on_a_bad_line(crew: Crew, own_server: RedisServer,
             assert locks.nothing_held(link)
 
 
-@pytest.mark.parametrize("kinds", KINDS, ids=" ".join)
-async def test_processes_that_are_stopped_and_killed(crew: Crew, kinds: tuple[str, ...]) -> None:
+async def test_processes_that_are_stopped_and_killed(crew: Crew) -> None:
     """SIGSTOP for longer than the ttl, SIGKILL: only stopped processes can overlap, and the resource refuses their
     writes.
     """
-    workers = [crew.start("history", 2, TTL, *kinds) for _ in range(PROCESSES)]
+    workers = [crew.start("history", 2, TTL, "lock", "fair") for _ in range(PROCESSES)]
     await crew.until(lambda: len(crew.events("ready")) == PROCESSES)
     stopped, killed = workers[0], workers[1]
     crew.stop(stopped)

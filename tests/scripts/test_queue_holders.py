@@ -356,6 +356,16 @@ class TestSetCapacity:
             side.run(permits.release(owner, TTL, 0, "clean", False))
             assert isinstance(side.run(permits.request("m:4", TTL, 0, "")), Refused)
 
+    def test_less_tells_those_that_wait_for_more(self, side: Side) -> None:
+        """Wherever they stand in the queue. Guards the loop in set_capacity."""
+        permits = Queue(SEMAPHORE, want=1)
+        side.run(permits.request("m:1", TTL, HIGH, ""))
+        enter(side, permits, ["m:2"])
+        enter(side, Queue(SEMAPHORE, want=2), ["m:3"])
+        side.listen(permits.manager("m"))
+        assert side.run(permits.set_capacity(2)) == 3
+        assert side.heard() == [(permits.manager("m"), "refresh m:3")]
+
     def test_is_kept_for_a_day_after_the_last_use(self, side: Side) -> None:
         """Guards `resized` in release: otherwise it is forgotten with the clean state."""
         permits = Queue(SEMAPHORE)

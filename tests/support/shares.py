@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 
 SHORT = {"cancellation", "contract", "integration", "recipes", "scripts", "unit"}
-"""Folders of tests that take some hundredths of a second; most others start processes, or wait."""
+"""Folders of tests that take some hundredths of a second, but for the differentials; most others start processes, or
+wait."""
 FAMILIES = {
     "cluster": {"shared_cluster", "shared_masters"},
     "sentinels": {"shared_sentinels"},
@@ -29,7 +30,7 @@ def shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     for item in items:
         if (family := _family(item)) is not None:
             families[family].append(item)
-        elif item.path.parent.name in SHORT:
+        elif item.path.parent.name in SHORT and "differential" not in item.path.name:
             short.append(item)
         else:
             long.append(item)
