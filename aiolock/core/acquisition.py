@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..backends.base import resolve
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder, LossReason, NotAcquired, NotOwned
+from ..events import Acquired
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
 from .caller import caller
 from .calls import Calls
@@ -24,10 +25,10 @@ from .lease import Lease
 from .leases_by_task import TaskLeases, lineage
 from .ondemand import OnDemand
 from .policy import Policy
-from .queue_entry import QueueEntry, TaskWaiter
+from .queue_entry import QueueEntry
 from .refusal import Refusal
-from .telling import answers, tell_failed, tell_nested, tell_refused, tell_waiting
-from .waiter import Expired
+from .telling import tell_acquired, tell_failed, tell_refused, tell_waiting
+from .waiter import Expired, Waiter
 
 L = TypeVar("L", bound="Lease | None")
 
@@ -206,15 +207,16 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
     return _refused(gate, calls, refusal, waiter.began)
 
 
-def _give_up(gate: Gate, waiter: TaskWaiter, error: BaseException) -> None:
+def _give_up(gate: Gate, waiter: Waiter, error: BaseException) -> None:
     """Stop waiting, because of `error`."""
-    requests = answers(gate.queue.entry_of(waiter))
+    entry = gate.queue.entry_of(waiter)
+    requests = 0 if entry is None else entry.answers
     gate.leave_queue(waiter)
     tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests, waiter.wait)
 
 
 def _refused(gate: Gate, calls: Calls, refusal: Refusal, began: float | None = None) -> Refusal:
-    tell_refused(gate.runtime, calls, refusal, began)
+    tell_refused(gate.runtime, calls, began, lambda: refusal.holder)
     return refusal
 
 
@@ -310,14 +312,15 @@ async def _nest(
     hold.nested(calls)
     lease = Lease(gate, hold, calls, task)
     runtime.leases.add(lease)
-    tell_nested(runtime, hold, began)
+    if runtime.observers.wants(Acquired):
+        tell_acquired(runtime, hold, runtime.clock.now() - began)
     return lease
 
 
 def _check_nesting(gate: Gate, calls: Calls, hold: Hold) -> None:
     """Raise unless there can be one level more."""
     name = gate.calls.name
-    if hold.ended or hold.listener is not gate:
+    if hold.ended or hold.home is not gate:
         raise NotOwned(name, f"the owner given to lock {name!r} does not hold it: pass that of an open lease of it")
     if hold.check() is not None:
         raise hold.loss()

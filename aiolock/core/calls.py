@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from ..scripts.base import Call, Ending, Part
-from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome, TransferOutcome
+from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome
+from ..scripts.queue import QueueCalls
 
 Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
@@ -137,69 +138,3 @@ def joint(calls: Sequence[Calls]) -> Calls:
     strongest = max(calls, key=lambda each: each.weight)
     weight = sum({each.weight for each in calls})
     return strongest if weight == strongest.weight else cast(QueueCalls, strongest).weighing(weight)
-
-
-class TransferCalls(Calls, Protocol):
-    """Requests about a name that is handed on inside the process."""
-
-    def transfer(
-        self,
-        owner: str,
-        fence: int,
-        successor: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        over: bool,
-        liveness_ms: int,
-        counted: bool,
-        tainted: bool,
-    ) -> Call[TransferOutcome]:
-        """End the owner, and grant the name to `successor`; if the turn is `over`, to the first in the queue, and queue
-        `successor`.
-        """
-
-
-class GatherCalls(Calls, Protocol):
-    """Requests about several names, of which some may be reserved before all are held."""
-
-    @property
-    def groups(self) -> Sequence[GatherCalls]:
-        """The requests about the names of each slot, in the order in which every process takes them. Only these
-        acquire, refresh and give back; a single one is for all names.
-        """
-
-    def upto(self, count: int) -> Calls:
-        """Return requests about the first `count` groups."""
-
-    def refresh(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        queue_number: int,
-        liveness_ms: int,
-        counted: bool,
-        part: str = "",
-    ) -> Part:
-        """Return a sign of life of an owner that has nothing, and waits for the name `part`."""
-
-    def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
-        """End what is reserved, and leave all queues except that of the name `keep`."""
-
-
-class ResumeCalls(Calls, Protocol):
-    """Requests about a name whose hold can move to another process."""
-
-    def resume(
-        self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
-    ) -> Call[TransferOutcome]:
-        """Make `successor` the owner of what `owner` holds with `fence`."""
-
-
-class QueueCalls(Calls, Protocol):
-    """Requests about a name that has a capacity."""
-
-    def weighing(self, weight: int) -> Calls:
-        """Return the same requests for an acquisition of another weight."""

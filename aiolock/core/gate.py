@@ -11,20 +11,23 @@ from ..errors import AiolockError, NotAcquired
 from ..events import Acquired
 from ..log import Log
 from ..scripts.base import Call, Ending
+from ..scripts.multi import MultiCalls
 from ..scripts.outcomes import Released
-from .calls import Calls, Contention, GatherCalls, QueueCalls
+from ..scripts.queue import QueueCalls
+from .calls import Calls, Contention
 from .gathering import Gathering
 from .handoff import hand_on
 from .hold import Hold
 from .lease import Lease
+from .level import Level
 from .local_queue import LocalQueue
 from .policy import Policy
-from .queue_entry import QueueEntry, TaskWaiter
+from .queue_entry import QueueEntry
 from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
 from .scheduler import NEVER
 from .stepwise import Stepwise
-from .telling import tell_abandoned, tell_admitted, tell_dropped, tell_lost, tell_released, tell_renewed
+from .telling import tell_abandoned, tell_acquired, tell_dropped, tell_lost, tell_renewed
 from .waiter import Waiter
 
 logger: Log = Log("aiolock.gate")
@@ -58,13 +61,12 @@ class Gate:
         """Return the gate of a name; if it is unused in this process, `idle` if that belongs to this entry of the
         manager, or a new one.
         """
-        gate: Any
-        if idle is not None and idle._manager == runtime.binding.id:
-            gate = runtime.gates.get(idle._key, idle)
-        else:
-            gate = runtime.gates.get((calls.kind, calls.name)) or cls(runtime, calls, contention)
-        known: Gate = gate
-        return known
+        if idle is not None and idle._manager != runtime.binding.id:
+            idle = None
+        known = runtime.gates.get((calls.kind, calls.name) if idle is None else idle._key)
+        if isinstance(known, Gate):  # else there is none: no other primitive has this kind
+            return known
+        return idle or cls(runtime, calls, contention)
 
     # Waiting.
 
@@ -78,7 +80,7 @@ class Gate:
         """Whether a new task asks the server: no task of this process is before it."""
         return not self.contention.exclusive or self.queue.idle
 
-    def join(self, calls: Calls, policy: Policy, timeout: float | None) -> TaskWaiter:
+    def join(self, calls: Calls, policy: Policy, timeout: float | None) -> Waiter:
         """Add a waiter.
 
         Args:
@@ -90,13 +92,13 @@ class Gate:
         runtime.gates[self._key] = self
         # A waiter survives an outage, but not behind others that never had an answer either.
         patient = self.contention.exclusive and timeout != 0 and queue.held
-        waiter: TaskWaiter = Waiter(queue, calls, policy, timeout, patient)
+        waiter = Waiter(queue, calls, policy, timeout, patient)
         waiter.began = began = queue.join(waiter) or runtime.clock.now()
         if not patient:
             runtime.patience.begin(waiter, began)
         return waiter
 
-    def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> TaskWaiter:
+    def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> Waiter:
         """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
 
         Args:
@@ -105,24 +107,24 @@ class Gate:
             request: makes the request from the owner's id and metadata.
         """
         self.runtime.gates[self._key] = self
-        waiter: TaskWaiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
+        waiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
         self.queue.claim(waiter, request)
         waiter.began = self.runtime.clock.now()
         self.runtime.patience.begin(waiter, waiter.began)
         return waiter
 
-    def leave_queue(self, waiter: TaskWaiter) -> None:
+    def leave_queue(self, waiter: Waiter) -> None:
         """Stop waiting; a grant that is there, or on its way, is undone."""
         self.queue.leave(waiter)
         self.settle_down()
 
-    def ask_again(self, waiter: TaskWaiter) -> None:
+    def ask_again(self, waiter: Waiter) -> None:
         """Its grant came too late: undo that, and ask anew."""
         name = self.calls.name
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.queue.rejoin(waiter)
 
-    def admit(self, waiter: TaskWaiter, task: asyncio.Task[object] | None) -> Lease | None:
+    def admit(self, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease | None:
         """Make the waiter's grant a hold, and return the lease of it that `task` has; None if it came too late.
 
         Raises:
@@ -141,7 +143,9 @@ class Gate:
         if waiter.replies >= 0 or waiter.due != NEVER:
             waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
-        hold = Hold(entry, grant, runtime.clock, runtime.scheduler, self, now)
+        asker = entry.asker
+        hold = Hold(entry.owner, asker.calls, asker.policy, grant, self, now)
+        hold.tainted = entry.tainted
         runtime.fences.heard(hold.fence)
         runtime.holds[hold.owner] = hold
         entries = runtime.queue_entries
@@ -154,7 +158,8 @@ class Gate:
         lease = Lease(self, hold, waiter.calls, task)
         runtime.leases.add(lease)
         if runtime.observers.wants(Acquired):
-            tell_admitted(runtime, hold, waiter, entry, now)
+            contended = not waiter.asked or (entry.wait is not None and entry.wait.refusal is not None)
+            tell_acquired(runtime, hold, now - waiter.began, entry.answers, contended, waiter.wait)
         return lease
 
     def settle_down(self) -> None:
@@ -168,7 +173,7 @@ class Gate:
             if not (self._holds or queue.taken) and runtime.gates.get(self._key) is self:
                 del runtime.gates[self._key]
         if runtime.draining is not None:
-            runtime.draining.progress()
+            runtime.draining()
 
     def signal(self) -> None:
         """The name may be free."""
@@ -177,11 +182,9 @@ class Gate:
 
     # Holds and their leases.
 
-    def of_task(self, task: asyncio.Task[object] | None) -> tuple[Lease, ...]:
+    def of_task(self, task: asyncio.Task[object] | None) -> tuple[Level, ...]:
         """The leases of `task`, innermost last."""
-        leases: Any = self.runtime.leases.on(self, task)
-        own: tuple[Lease, ...] = leases
-        return own
+        return self.runtime.leases.on(self, task)
 
     def find(self, task: asyncio.Task[object] | None, weight: int | None = None) -> Lease | None:
         """What `lock.release()` in `task` means: its innermost lease.
@@ -191,7 +194,7 @@ class Gate:
             weight: only leases of this weight are meant; None for any.
         """
         for own in reversed(self.of_task(task)):
-            if weight in (None, own._calls.weight):
+            if isinstance(own, Lease) and weight in (None, own._calls.weight):
                 return own
         return None
 
@@ -269,35 +272,21 @@ class Gate:
 
     @property
     def unreachable(self) -> AiolockError | None:
-        """See `LossListener`."""
+        """Why there is no server, if there is none."""
         return self.runtime.away(*(self.calls.names or (self.calls.name,)))
 
-    def check_here(self, name: str, remedy: str) -> None:
-        """See `LossListener`."""
-        self.runtime.binding.check_here(name, remedy)
-
     def lost(self, hold: Hold) -> None:
-        """See `LossListener`: waiters of this process ask the server from now on."""
+        """A hold is lost, and not yet ended: waiters of this process ask the server from now on."""
         self.queue.taken -= 1
         self.settle_down()
-
-    def tell_lost(self, hold: Hold) -> None:
-        """See `LossListener`."""
         tell_lost(self.runtime, hold)
 
-    def tell_renewed(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
-        """See `LossListener`. Here is the time to look whether it is still in use."""
+    def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
+        """A hold was renewed: here is the time to look whether it is still in use."""
         tell_renewed(self.runtime, hold, deadline, pttl, sent_at)
         if not hold.dropped and self.runtime.leases.dropped(hold):
             hold.dropped = True
             tell_dropped(self.runtime, hold)
-
-    def tell_left(self, lease: Lease, result: ReleaseResult, abandoned: bool = False) -> None:
-        """Tell observers that it has ended, by its release or because its task has ended."""
-        if abandoned:
-            tell_abandoned(self.runtime, lease._hold)
-        else:
-            tell_released(self.runtime, lease._hold, result.handed_on, lease._detached)
 
     def collected(self, hold: Hold) -> None:
         """A lease of `hold` was garbage collected unreleased; called from any thread."""
@@ -315,7 +304,7 @@ class Gate:
         return not self.queue.empty
 
     def expel(self, hold: Hold) -> None:
-        """See `LossListener`."""
+        """End the hold, unless it guards a block: the manager closes."""
         if any(lease._guard for lease in hold.leases):
             return  # its block still runs: no one may enter before the ttl
         for lease in hold.all_leases():
@@ -333,4 +322,4 @@ class Gate:
 
 def _entry(calls: Calls) -> type[QueueEntry]:
     """What waits for several names."""
-    return Stepwise if len(cast(GatherCalls, calls).groups) > 1 else Gathering
+    return Stepwise if len(cast(MultiCalls, calls).groups) > 1 else Gathering

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..scripts.base import Part
+from ..scripts.multi import MultiCalls
 from ..scripts.outcomes import Gone, Granted, Passed, Queued
-from .calls import Batch, GatherCalls
+from .calls import Batch
 from .entry_state import ASKING, QUEUED
-from .queue_entry import Queue, QueueEntry, TaskWaiter
+from .queue_entry import QueueEntry
 from .renewals import Renewable
+
+if TYPE_CHECKING:
+    from .local_queue import LocalQueue
+    from .waiter import Waiter
 
 SHARE = 0.25
 """How long it keeps names that it cannot use yet, as a share of the time that it has waited. Keeping them for longer
@@ -44,7 +49,7 @@ class Gathering(QueueEntry):
 
     __slots__ = ("_again", "_began", "_limit", "_number", "_part")
 
-    def __init__(self, queue: Queue, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
+    def __init__(self, queue: LocalQueue, owner: str, asker: Waiter, waiter: Waiter | None) -> None:
         super().__init__(queue, owner, asker, waiter)
         self._began = queue.runtime.clock.now()
         self._begin_group()
@@ -81,8 +86,8 @@ class Gathering(QueueEntry):
         self.verify()
 
     @property
-    def _calls(self) -> GatherCalls:
-        return cast(GatherCalls, self.asker.calls)
+    def _calls(self) -> MultiCalls:
+        return cast(MultiCalls, self.asker.calls)
 
     # Waiting.
 

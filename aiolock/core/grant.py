@@ -2,29 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ..scripts.outcomes import Granted
-from .calls import Calls
 from .policy import Policy
-
-
-class Asker(Protocol):
-    """The terms of the grant: those of the outermost acquisition win."""
-
-    calls: Calls
-    policy: Policy
-    metadata: str
-
-
-class Entry(Protocol):
-    """The entry that was granted."""
-
-    owner: str
-    tainted: bool
-
-    @property
-    def asker(self) -> Asker: ...
 
 
 class Grant:

@@ -8,7 +8,7 @@ from types import CodeType, TracebackType
 from anyio import CancelScope
 
 from ..errors import ConfigurationError, LockLost, note
-from .hold import OpenLease
+from .level import Block, Level
 from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, prepare_scope, spare
 
 
@@ -20,7 +20,7 @@ def running_task() -> asyncio.Task[object] | None:
         return None
 
 
-class Guard:
+class Guard(Block):
     """One `async with`, from entry to exit.
 
     The outermost guard of a task for a hold has the cancel scope and raises `LockLost`; guards nested in it are
@@ -45,8 +45,8 @@ class Guard:
     outer: Guard | None
     via: int
 
-    def __init__(self, lease: OpenLease, spans_yield: bool) -> None:
-        self.lease: OpenLease = lease
+    def __init__(self, lease: Level, spans_yield: bool) -> None:
+        self.lease: Level = lease
         self.task: asyncio.Task[object] | None = lease._task
         hold = lease._hold
         self._outermost = len(hold.leases) == 1 or not self._siblings()
@@ -66,7 +66,7 @@ class Guard:
                 scope.__enter__()
             hold.scopes += (self,)
             if hold.reason is not None:  # lost already: an observer of the grant may have run an eager task
-                self.cancel(f"aiolock: lost {lease.name!r}")
+                self.cancel(f"aiolock: lost {hold.calls.name!r}")
 
     @property
     def nested(self) -> bool:
@@ -97,7 +97,7 @@ class Guard:
         lease, hold = self.lease, self.lease._hold
         if task is not self.task:  # an async generator's, perhaps in another thread
             try:
-                hold.listener.check_here(lease.name, "loop.call_soon_threadsafe(lease.release)")
+                hold.home.runtime.binding.check_here(hold.calls.name, "loop.call_soon_threadsafe(lease.release)")
             except ConfigurationError as elsewhere:
                 if error is None:
                     raise
@@ -114,7 +114,7 @@ class Guard:
             try:
                 cause = leave_scope(scope, hold, self.task, task, kind, error, trace)
             except BaseExceptionGroup as remaining:  # the body's errors, without our cancellations
-                note(remaining, f"lock {lease.name!r} was lost meanwhile: {hold.explain()}")
+                note(remaining, f"lock {hold.calls.name!r} was lost meanwhile: {hold.explain()}")
                 raise
             if cause is not None and isinstance(error, asyncio.CancelledError) and self._cancelled_by_others():
                 return  # before 4.16, anyio has swallowed that, too
@@ -132,7 +132,7 @@ class Guard:
                 finally:
                     del loss  # its traceback refers to this frame, which refers to it
             if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
-                note(error, f"lock {lease.name!r} was lost meanwhile: {hold.explain()}")
+                note(error, f"lock {hold.calls.name!r} was lost meanwhile: {hold.explain()}")
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and hide the body's error
@@ -148,7 +148,7 @@ class Guard:
         if self._scope is not None:
             hold.scopes += (self,)
             if hold.reason is not None:
-                self.cancel(f"aiolock: lost {self.lease.name!r}")
+                self.cancel(f"aiolock: lost {hold.calls.name!r}")
 
     def abandon(self) -> None:
         """The task has ended without leaving the block, and its scope has ended with it."""
@@ -160,8 +160,8 @@ class Guard:
 
     def _siblings(self) -> list[Guard]:
         """The other open blocks of its task in the same hold, outermost first."""
-        leases = self.lease._hold.listener.of_task(self.task)
-        guards = (lease._guard for lease in leases if lease._hold is self.lease._hold)
+        leases = self.lease._hold.leases if self.task is not None else ()
+        guards = (lease._guard for lease in leases if lease._task is self.task)
         return [guard for guard in guards if isinstance(guard, Guard) and guard is not self]
 
     def _hand_on(self) -> None:

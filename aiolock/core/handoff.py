@@ -6,8 +6,8 @@ from typing import Any
 
 from ..errors import BackendError
 from ..scripts.base import Call
+from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Granted, Missing, Passed, Released, TransferOutcome
-from .calls import TransferCalls
 from .entry_state import ASKED, ASKING
 from .hold import Hold
 from .local_queue import LocalQueue
@@ -73,7 +73,7 @@ class _Transfer:
     def _request(self, tainted: bool) -> Call[TransferOutcome]:
         hold, heir, runtime = self._hold, self._heir, self._queue.runtime
         known: Any = hold.calls
-        calls: TransferCalls = known  # without `cast`, which is a call
+        calls: LockCalls = known  # without `cast`, which is a call
         return calls.transfer(
             hold.owner,
             hold.fence,

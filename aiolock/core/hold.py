@@ -4,82 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ..clock import Clock
-from ..errors import AiolockError, LockLost, LossReason
-from ..scripts.base import Ending
+from ..errors import LockLost, LossReason
 from .calls import Calls, Contention, joint
-from .grant import Entry, Grant
+from .grant import Grant
+from .level import Block, Level
 from .losses import explain_loss, tell_of_loss
-from .scheduler import Scheduler
+from .policy import Policy
 from .term import Term
 
-
-class Block(Protocol):
-    """A guarded block."""
-
-    task: asyncio.Task[object] | None
-
-    def cancel(self, reason: str) -> None:
-        """Cancel it, if it still runs: its hold is lost."""
-
-    def abandon(self) -> None:
-        """Its task has ended without leaving it."""
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 
-class EndOfLease(Protocol):
-    """The result of giving a lease up."""
+class Home(Protocol):
+    """Where a hold belongs: the gate of its name, of which it needs no more. So holds know nothing of waiting."""
 
-    def observed(self) -> asyncio.Future[None]:
-        """Done with the server's answer, or when that takes too long."""
-
-    def raise_failure(self) -> None:
-        """Raise what its holder must be told."""
-
-
-class OpenLease(Protocol):
-    """A lease, as its hold and its task see it."""
-
-    _hold: Hold
-    _calls: Calls
-    _task: asyncio.Task[object] | None
-    _guard: Block | None
-    _lock: weakref.ref[object] | None
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def released(self) -> bool: ...
-
-    def _give_up(self, ending: Ending, abandoned: bool = False) -> EndOfLease:
-        """Release it with a given ending; `abandoned` if its task has ended inside its block."""
-
-
-class LossListener(Protocol):
-    """The gate, as its holds see it."""
-
+    runtime: Runtime
     contention: Contention
-
-    @property
-    def unreachable(self) -> AiolockError | None:
-        """Why there is no server, if there is none."""
-
-    def check_here(self, name: str, remedy: str) -> None:
-        """Raise where nothing may be changed: in another thread, on another loop, and in a forked child."""
 
     def lost(self, hold: Hold) -> None:
         """The hold is lost, and not yet ended."""
 
-    def tell_lost(self, hold: Hold) -> None:
-        """Tell observers of the loss."""
-
-    def tell_renewed(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
-        """Tell observers of an extension."""
-
-    def of_task(self, task: asyncio.Task[object] | None) -> tuple[OpenLease, ...]:
-        """The leases of `task` on the name, innermost last."""
+    def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
+        """The hold was extended, as `Term` says."""
 
     def expel(self, hold: Hold) -> None:
         """End the hold, unless it guards a block: the manager closes."""
@@ -94,7 +43,7 @@ class Watcher(NamedTuple):
         wants: whether that is told.
     """
 
-    lease: weakref.ref[OpenLease]
+    lease: weakref.ref[Level]
     told: asyncio.Future[LossReason | None]
     wants: bool
 
@@ -108,11 +57,11 @@ class Hold(Term):
     """One owner's state: who shares it, and what a loss does to them.
 
     Args:
-        entry: the entry that was granted.
+        owner: who has it.
+        calls: requests for all that its leases have together.
+        policy: how it is held.
         grant: what the server granted.
-        clock: the clock of all its times.
-        scheduler: calls it when it is due.
-        listener: told once, when it is lost.
+        home: where it belongs.
         now: the clock's time.
 
     Attributes:
@@ -126,8 +75,8 @@ class Hold(Term):
         "capacity",
         "depth",
         "dropped",
+        "home",
         "leases",
-        "listener",
         "nesting",
         "scopes",
         "strays",
@@ -139,29 +88,29 @@ class Hold(Term):
 
     def __init__(
         self,
-        entry: Entry,
+        owner: str,
+        calls: Calls,
+        policy: Policy,
         grant: Grant,
-        clock: Clock,
-        scheduler: Scheduler,
-        listener: LossListener,
+        home: Home,
         now: float,
     ) -> None:
-        super().__init__(entry, grant, clock, scheduler)  # its `calls` are of all leases together
+        super().__init__(owner, calls, policy, grant, home.runtime)
         outcome = grant.outcome
         self.began: float = now
         self.abandoned: bool = outcome.abandoned
         self.capacity: int = outcome.capacity
-        self.tainted: bool = entry.tainted
+        self.tainted: bool = False  # a request of the owner went unanswered
         self.depth: int = 1
         self.told: bool = False  # the loss was reported
         self.dropped: bool = False  # it was told that its user dropped a lease of it
         self.wanted: bool = False  # another asked its holder to finish
-        self.leases: tuple[OpenLease, ...] = ()  # not released, of tasks that still run
-        self.strays: tuple[weakref.ref[OpenLease], ...] = ()  # not released, of tasks that have ended
+        self.leases: tuple[Level, ...] = ()  # not released, of tasks that still run
+        self.strays: tuple[weakref.ref[Level], ...] = ()  # not released, of tasks that have ended
         self.nesting: tuple[Calls, ...] = ()  # requests for levels that have no lease yet
         self.scopes: tuple[Block, ...] = ()
         self.watchers: tuple[Watcher, ...] = ()
-        self.listener: LossListener = listener
+        self.home: Home = home
 
     def _lost(self, reason: LossReason) -> None:
         """Cancel what it guards, and tell those that wait for it."""
@@ -169,12 +118,11 @@ class Hold(Term):
             tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
         self._tell_watchers(reason)
         if reason is LossReason.UNREACHABLE and self._error is None:
-            self._error = self.listener.unreachable
-        self.listener.lost(self)
-        self.listener.tell_lost(self)
+            self._error = self.home.runtime.away(*(self.calls.names or (self.calls.name,)))
+        self.home.lost(self)
 
     def _extended(self, deadline: float, pttl: int, sent_at: float) -> None:
-        self.listener.tell_renewed(self, deadline, pttl, sent_at)
+        self.home.extended(self, deadline, pttl, sent_at)
 
     def _tell_watchers(self, reason: LossReason) -> None:
         for watcher in self.watchers:
@@ -207,19 +155,19 @@ class Hold(Term):
             error.__cause__ = self._error
         return error
 
-    async def wait_lost(self, lease: OpenLease) -> LossReason | None:
+    async def wait_lost(self, lease: Level) -> LossReason | None:
         """Wait for a loss, or for the end of `lease`: None."""
         return await self.watch(lease)
 
-    async def wait_wanted(self, lease: OpenLease) -> None:
+    async def wait_wanted(self, lease: Level) -> None:
         """Wait until another asks for it; or for a loss, or for the end of `lease`."""
-        if self.check() is None and not lease.released and not self.wanted:
+        if self.check() is None and not lease._result is not None and not self.wanted:
             await self.watch(lease, wants=True)
 
-    def watch(self, lease: OpenLease, wants: bool = False) -> asyncio.Future[LossReason | None]:
+    def watch(self, lease: Level, wants: bool = False) -> asyncio.Future[LossReason | None]:
         """Return what is done with the loss; or with None at the end of `lease`, or when it is wanted."""
         told: asyncio.Future[LossReason | None] = asyncio.get_running_loop().create_future()
-        if self.check() is not None or lease.released:
+        if self.check() is not None or lease._result is not None:
             told.set_result(self.reason)
         else:
             self.watchers += (Watcher(weakref.ref(lease), told, wants),)
@@ -236,13 +184,13 @@ class Hold(Term):
             if watcher.wants:
                 watcher.end()
 
-    def left(self, lease: OpenLease) -> None:
+    def left(self, lease: Level) -> None:
         """A lease ended: no one needs to wait for what happens to it."""
         for watcher in self.watchers:
             if watcher.lease() is lease:
                 watcher.end()
 
-    def part_with(self, lease: OpenLease) -> tuple[Watcher, ...]:
+    def part_with(self, lease: Level) -> tuple[Watcher, ...]:
         """Return who watches `lease`, and forget them: it is given up for a while, and they go on watching it."""
         parting = tuple([watcher for watcher in self.watchers if watcher.lease() is lease])
         self.watchers = tuple([watcher for watcher in self.watchers if watcher.lease() is not lease])
@@ -271,7 +219,7 @@ class Hold(Term):
         at = self.nesting.index(calls)
         self.nesting = (*self.nesting[:at], *self.nesting[at + 1 :])
 
-    def all_leases(self) -> list[OpenLease]:
+    def all_leases(self) -> list[Level]:
         """The leases that are not released, including those that only their user can find."""
         return [*self.leases, *(lease for stray in self.strays if (lease := stray()) is not None)]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .calls import Contention, ResumeCalls
+from ..scripts.lock import LockCalls
+from ..scripts.queue import QueueCalls
+from .calls import Contention
 from .runtime import Runtime
 
 
@@ -18,7 +20,7 @@ class Kind(NamedTuple):
     """
 
     contention: Contention
-    calls: Callable[[Runtime, str, int, int], ResumeCalls]
+    calls: Callable[[Runtime, str, int, int], LockCalls | QueueCalls]
 
 
 KINDS: dict[str, Kind] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-import weakref
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from types import TracebackType
@@ -17,14 +16,16 @@ from ..scripts.base import Ending
 from .caller import caller
 from .calls import Calls
 from .guard import Guard, running_task
-from .hold import Block, Hold
+from .hold import Hold
 from .kinds import KINDS
+from .level import Level
 from .owner import Owner
 from .policy import check_duration, check_part, check_ttl, milliseconds
 from .process import Process
 from .release import ReleaseResult
 from .releasing import Releasing
 from .shield import Shielded
+from .telling import tell_abandoned, tell_released
 from .ticket import Ticket
 
 if TYPE_CHECKING:
@@ -33,23 +34,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Lease:
+class Lease(Level):
     """One acquisition of a lock. Comes from `acquire()` or `async with lock`; you never create one.
 
     `async with lease:` guards a block with a lease that you acquired with `await lock.acquire()`.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_detached", "_guard", "_hold", "_home", "_lock", "_result", "_task")
+    __slots__ = ("_detached", "_gate")
 
-    def __init__(self, home: Gate, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
-        self._home = home
-        self._hold: Hold = hold
-        self._calls: Calls = calls  # of this acquisition's weight
-        self._result: ReleaseResult | None = None
+    def __init__(self, gate: Gate, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
+        super().__init__(hold, calls, task)
+        self._gate = gate
         self._detached = False
-        self._task: asyncio.Task[object] | None = task  # the task that acquired it; None once that has ended
-        self._lock: weakref.ref[object] | None = None  # what it was acquired through, by hand
-        self._guard: Block | None = None  # what a loss cancels; None after a plain `await lock.acquire()`
 
     @property
     def name(self) -> str:
@@ -76,7 +72,7 @@ class Lease:
         """How many permits of a semaphore it has; 1 of anything else, and 0 after the release."""
         if self.released:
             return 0
-        return self._calls.weight if self._home.contention.divisible else 1
+        return self._calls.weight if self._gate.contention.divisible else 1
 
     @property
     def owner(self) -> Owner:
@@ -108,7 +104,7 @@ class Lease:
         hold = self._own()
         if self._result is not None or hold.loss_by_clock() is not None:
             return 0.0
-        return max(0.0, hold.deadline - self._home.runtime.clock.now())
+        return max(0.0, hold.deadline - self._gate.runtime.clock.now())
 
     def ensure(self, seconds: float | timedelta = 0.0) -> None:
         """Raise unless `seconds` are still guaranteed. Works in any thread.
@@ -144,7 +140,7 @@ class Lease:
 
         Cancellation: nothing changes. Cost: no round trip.
         """
-        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
+        self._check_here("asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
         reason = await self._hold.wait_lost(self)
         if reason is None:
             raise self._not_owned()
@@ -165,7 +161,7 @@ class Lease:
 
         Cancellation: nothing changes. Cost: no round trip.
         """
-        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.wait_wanted(), loop)")
+        self._check_here("asyncio.run_coroutine_threadsafe(lease.wait_wanted(), loop)")
         await self._hold.wait_wanted(self)
         self._check_valid()
 
@@ -182,14 +178,14 @@ class Lease:
 
         Cancellation: the renewal may still happen. Cost: one round trip.
         """
-        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.renew(), loop)")
+        self._check_here("asyncio.run_coroutine_threadsafe(lease.renew(), loop)")
         self.ensure()
         hold = self._hold
         if ttl is not None:
             hold.ttl_ms = max(hold.ttl_ms, milliseconds(check_ttl(self.name, ttl)))
         call = hold.calls.renew_many([hold.calls.renewal(hold.owner, hold.fence, hold.ttl_ms)])
         call.name = self.name  # a batch has none
-        (outcome,) = await self._home.runtime.ask(call, "renewing")
+        (outcome,) = await self._gate.runtime.ask(call, "renewing")
         hold.judged(outcome, call.sent_at)
         if hold.reason is not None:
             raise hold.loss()
@@ -221,17 +217,17 @@ class Lease:
         Cancellation: the lease is still held here, and released as usual. Once this has returned it is not: a ticket
         that is dropped keeps the lock until its ttl is over. Cost: one round trip.
         """
-        self._home.runtime.binding.check_here(self.name, "asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
+        self._check_here("asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
         if self._hold.calls.kind not in KINDS:
             raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
-        self._home.runtime.backend.abilities.need_queues(self.name, "tickets")
+        self._gate.runtime.backend.abilities.need_queues(self.name, "tickets")
         self._check_alone()
         await self.renew(ttl)
         self.ensure()
         self._check_alone()
-        ticket = Ticket.of(self._hold, self._home.runtime.keys)
-        self._result, self._detached = (result := self._home.detach(self)), True
-        self._home.tell_left(self, result)
+        ticket = Ticket.of(self._hold, self._gate.runtime.keys)
+        self._result, self._detached = (result := self._gate.detach(self)), True
+        tell_released(self._gate.runtime, self._hold, result.handed_on, detached=True)
         return ticket.encode()
 
     def release(self, n: int | None = None) -> Releasing:
@@ -255,10 +251,10 @@ class Lease:
         Cancellation: the lock is released all the same. Cost: one round trip, which also hands it to a waiting task of
         this process.
         """
-        self._home.runtime.binding.check_here(self.name, "loop.call_soon_threadsafe(lease.release)")
+        self._check_here("loop.call_soon_threadsafe(lease.release)")
         rest = 0 if n is None else self._without(n)
         if rest:
-            return Releasing(self._home.lessen(self, rest))
+            return Releasing(self._gate.lessen(self, rest))
         return Releasing(self._result or self._give_up("clean" if self._hold.check() is None else "dirty"))
 
     async def __aenter__(self) -> Lease:
@@ -273,7 +269,7 @@ class Lease:
 
         Cancellation: never before the block has begun, as nothing is awaited. Cost: no round trip.
         """
-        self._home.runtime.binding.check_here(self.name, "lock.acquire() and enter its lease")
+        self._check_here("lock.acquire() and enter its lease")
         if self._guard is not None:
             raise ConfigurationError(
                 self.name,
@@ -286,9 +282,9 @@ class Lease:
             raise self._hold.loss()
         task = asyncio.current_task()
         if task is not self._task:
-            self._home.runtime.leases.remove(self)
+            self._gate.runtime.leases.remove(self)
             self._task = task
-            self._home.runtime.leases.add(self)
+            self._gate.runtime.leases.add(self)
         Guard(self, caller(self.name)[2])
         return self
 
@@ -301,9 +297,12 @@ class Lease:
     def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
         """Release it with a given ending; `release()` and the guard use this."""
         if self._result is None:
-            self._result = result = self._home.leave(self, ending)
-            if self._hold.reason is None and (abandoned or self._home.runtime.observers.wants(Released)):
-                self._home.tell_left(self, result, abandoned)
+            self._result = result = self._gate.leave(self, ending)
+            runtime, hold = self._gate.runtime, self._hold
+            if hold.reason is None and abandoned:
+                tell_abandoned(runtime, hold)
+            elif hold.reason is None and runtime.observers.wants(Released):
+                tell_released(runtime, hold, result.handed_on)
         return self._result
 
     def shielded(self, manager: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
@@ -324,11 +323,11 @@ class Lease:
         Source: level cancellation cancels an unshielded `__aexit__` at its first await.
         """
         self._own()
-        return Shielded(self, self._home.runtime.clock, manager)
+        return Shielded(self, self._gate.runtime.clock, manager)
 
     def __repr__(self) -> str:
         reason = self._hold.loss_by_clock()
-        if self._home.runtime.binding.inherited:
+        if self._gate.runtime.binding.inherited:
             state = "of the parent process"
         elif reason is not None:
             state = f"lost={reason.name}"
@@ -338,9 +337,12 @@ class Lease:
             state = f"depth={self.depth} remaining={self.remaining():.1f}"
         return f"<Lease {self.name!r} fence={self.fence} {state}>"
 
+    def _check_here(self, remedy: str) -> None:
+        self._gate.runtime.binding.check_here(self.name, remedy)
+
     def _own(self) -> Hold:
         """Return its hold to those who look at it; raise in a forked child, for which nobody renews it."""
-        binding = self._home.runtime.binding
+        binding = self._gate.runtime.binding
         if binding.process is not Process.current:
             binding.check_process(self.name)
         return self._hold
@@ -349,7 +351,7 @@ class Lease:
         """How many permits it keeps without `n` of them."""
         if self.released:
             raise NotOwned(self.name, f"this lease of {self.name!r} was {self._ended()}: it has nothing to give back")
-        if not self._home.contention.divisible:
+        if not self._gate.contention.divisible:
             raise ConfigurationError(
                 self.name, f"only a semaphore's lease has parts: release lock {self.name!r} without a number"
             )
@@ -381,6 +383,6 @@ class Lease:
         raise TypeError("a Lease cannot leave its process: send the ticket that `await lease.detach()` returns")
 
     def __del__(self) -> None:
-        if self._result is None and not self._hold.ended and not self._home.runtime.binding.inherited:
-            self._home.collected(self._hold)  # first, because a warning may be an error
+        if self._result is None and not self._hold.ended and not self._gate.runtime.binding.inherited:
+            self._gate.collected(self._hold)  # first, because a warning may be an error
             warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from sys import getrefcount
 
-from .hold import Hold, LossListener, OpenLease
+from .hold import Hold, Home
+from .level import Level
 
 
 class TaskLeases:
@@ -30,10 +31,10 @@ class TaskLeases:
         self.mark: object = mark
         self.task: weakref.ref[asyncio.Task[object]] = weakref.ref(task)
         self.outer: TaskLeases | None = outer
-        self.leases: dict[LossListener, tuple[OpenLease, ...]] = {}
-        self.overlapping: tuple[OpenLease, ...] = ()  # those of names that can also be taken through another queue
+        self.leases: dict[Home, tuple[Level, ...]] = {}
+        self.overlapping: tuple[Level, ...] = ()  # those of names that can also be taken through another queue
 
-    def __iter__(self) -> Iterator[OpenLease]:
+    def __iter__(self) -> Iterator[Level]:
         for leases in self.leases.values():
             yield from leases
 
@@ -69,12 +70,12 @@ class LeasesByTask:
         """Everything that `task` holds; None if that is nothing."""
         return None if task is None else self._by_task.get(task)
 
-    def on(self, home: LossListener, task: asyncio.Task[object] | None) -> tuple[OpenLease, ...]:
+    def on(self, home: Home, task: asyncio.Task[object] | None) -> tuple[Level, ...]:
         """The leases of `task` on the name of `home`, innermost last."""
         holds = self.of(task)
         return () if holds is None else holds.leases.get(home, ())
 
-    def add(self, lease: OpenLease) -> None:
+    def add(self, lease: Level) -> None:
         """Add a lease; called in its task."""
         hold, task, alone = lease._hold, lease._task, (lease,)
         hold.leases += alone
@@ -91,12 +92,12 @@ class LeasesByTask:
             self._by_task[task] = holds
             # In the manager's context: a copy of the task's would live as long as the lease.
             task.add_done_callback(self._on_end, context=self._context)
-        home, leases = hold.listener, holds.leases
+        home, leases = hold.home, holds.leases
         leases[home] = leases[home] + alone if home in leases else alone
         if home.contention.overlapping:
             holds.overlapping += alone
 
-    def remove(self, lease: OpenLease) -> None:
+    def remove(self, lease: Level) -> None:
         """A lease ends."""
         hold, task = lease._hold, lease._task
         if task is None and lease not in hold.leases:
@@ -105,7 +106,7 @@ class LeasesByTask:
         hold.leases = () if len(hold.leases) == 1 else _without(hold.leases, lease)
         if task is None:
             return
-        home, holds = hold.listener, self._by_task[task]
+        home, holds = hold.home, self._by_task[task]
         if holds.overlapping and home.contention.overlapping:
             holds.overlapping = () if len(holds.overlapping) == 1 else _without(holds.overlapping, lease)
         leases = holds.leases
@@ -128,7 +129,7 @@ class LeasesByTask:
             unlocked = lease._lock is None or lease._lock() is None
             if unlocked and lease._guard is None and lease._task is not None:
                 own = self._by_task[lease._task]
-                kept = (hold.leases, own.leases[hold.listener], own.overlapping)
+                kept = (hold.leases, own.leases[hold.home], own.overlapping)
                 if _references(lease, kept) <= _UNUSED:
                     return True
         return False
@@ -167,7 +168,7 @@ def _unused() -> int:
 _UNUSED = _unused()
 
 
-def _without(leases: tuple[OpenLease, ...], lease: OpenLease) -> tuple[OpenLease, ...]:
+def _without(leases: tuple[Level, ...], lease: Level) -> tuple[Level, ...]:
     return tuple([other for other in leases if other is not lease])
 
 

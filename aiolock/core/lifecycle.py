@@ -105,7 +105,7 @@ class Lifecycle:
         finally:
             try:
                 for hold in list(runtime.holds.values()):
-                    hold.listener.expel(hold)
+                    hold.home.expel(hold)
                 for call in runtime.queue_entries.departures(runtime.binding.id):
                     for part in call.parts or (call,):
                         if runtime.backend.away(part.keys[0]) is None:  # nobody waits for a server to come back
@@ -120,7 +120,8 @@ class Lifecycle:
 
     async def _drain(self, waits: bool) -> None:
         runtime = self._runtime
-        draining = runtime.draining = Draining(runtime)
+        draining = Draining(runtime)
+        runtime.draining = draining.progress
         try:
             if waits:
                 await draining.wait()

@@ -14,14 +14,14 @@ from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
 from .calls import Calls
 from .entry_state import ASKED, GRANTED, IDLE, QUEUED
 from .grant import Grant
-from .queue_entry import QueueEntry, TaskWaiter
+from .queue_entry import QueueEntry
 from .race import Race
 from .runtime import Runtime
 from .scheduler import NEVER
 from .telling import tell_waiting
 from .turn import Turn
 from .wait import Wait
-from .waiter import Expired
+from .waiter import Expired, Waiter
 
 TOGETHER = 250
 """The maximum of entries that one request may queue."""
@@ -79,7 +79,7 @@ class LocalQueue:
         self.seen_at: float = LONG_AGO
         self.unsent: list[QueueEntry] | None = None
         self.taken: int = 0
-        self.waiters: dict[TaskWaiter, None] = {}  # they share the process's entry
+        self.waiters: dict[Waiter, None] = {}  # they share the process's entry
         self.entries: dict[QueueEntry, None] = {}
         self.common: QueueEntry | None = None
         self.turn: Turn | None = None
@@ -109,7 +109,7 @@ class LocalQueue:
 
     # Coming and going.
 
-    def join(self, waiter: TaskWaiter) -> float:
+    def join(self, waiter: Waiter) -> float:
         """Add a waiter for the name.
 
         Returns:
@@ -132,13 +132,13 @@ class LocalQueue:
         entry.ask()
         return entry.asked_at
 
-    def claim(self, waiter: TaskWaiter, request: Callable[[str, str], Call[Any]]) -> None:
+    def claim(self, waiter: Waiter, request: Callable[[str, str], Call[Any]]) -> None:
         """Add a waiter with a request of its own, made with its owner id and metadata."""
         entry = self._own_entry(waiter)
         entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
         entry.request(request(entry.owner, waiter.metadata))
 
-    def leave(self, waiter: TaskWaiter) -> None:
+    def leave(self, waiter: Waiter) -> None:
         """Stop waiting. What it has goes to the next one of this process, or is undone."""
         waiter.stop()
         self.waiters.pop(waiter, None)
@@ -151,7 +151,7 @@ class LocalQueue:
         if self.common is not None and not self.waiters:
             self.common.end()
 
-    def rejoin(self, waiter: TaskWaiter) -> None:
+    def rejoin(self, waiter: Waiter) -> None:
         """Its grant can no longer be used: undo it, and ask anew, before all others."""
         entry = waiter.entry
         assert entry is not None
@@ -175,7 +175,7 @@ class LocalQueue:
         for waiter in self._all():
             waiter.fail(NotAcquired(name, text))
 
-    def refresh(self, waiter: TaskWaiter) -> None:
+    def refresh(self, waiter: Waiter) -> None:
         """Ask the server for the entry that gets the waiter in: a message may have been missed."""
         entry = waiter.entry or self.common
         if entry is not None and entry.state is QUEUED:
@@ -183,14 +183,14 @@ class LocalQueue:
         elif entry is not None and entry.state is IDLE and entry not in (self.unsent or ()):
             entry.ask_at(self.runtime.clock.now())
 
-    def entry_of(self, waiter: TaskWaiter) -> QueueEntry | None:
+    def entry_of(self, waiter: Waiter) -> QueueEntry | None:
         """The entry whose last answer says why the waiter still waits."""
         return waiter.entry or self.common
 
-    def _all(self) -> list[TaskWaiter]:
+    def _all(self) -> list[Waiter]:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
 
-    def _ask(self, waiter: TaskWaiter) -> float:
+    def _ask(self, waiter: Waiter) -> float:
         entry = self.enter(waiter)
         if self.race is None:
             entry.ask()
@@ -208,7 +208,7 @@ class LocalQueue:
         else:
             entry.ask()
 
-    def enter(self, waiter: TaskWaiter) -> QueueEntry:
+    def enter(self, waiter: Waiter) -> QueueEntry:
         """Create an entry for this process, which `waiter` is the first to want."""
         runtime = self.runtime
         entry = self.common = self._new_entry(self, self._new_owner(waiter), waiter, None)
@@ -216,11 +216,11 @@ class LocalQueue:
         self.entries[entry] = None
         return entry
 
-    def _new_owner(self, waiter: TaskWaiter) -> str:
+    def _new_owner(self, waiter: Waiter) -> str:
         ttl_ms = waiter.policy.ttl_ms
         return self.runtime.binding.new_owner(waiter.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0)
 
-    def _own_entry(self, waiter: TaskWaiter) -> QueueEntry:
+    def _own_entry(self, waiter: Waiter) -> QueueEntry:
         runtime = self.runtime
         entry = waiter.entry = self._new_entry(self, self._new_owner(waiter), waiter, waiter)
         runtime.queue_entries[entry.owner] = entry
@@ -234,7 +234,7 @@ class LocalQueue:
             loop.call_soon(self._tell_waiting, entry.waiter, context=self.runtime.context)
         return Wait()
 
-    def _tell_waiting(self, own: TaskWaiter | None) -> None:
+    def _tell_waiting(self, own: Waiter | None) -> None:
         for waiter in list(self.waiters) if own is None else (own,):
             if waiter.queues and not (waiter.wait or waiter.outcome.done()):
                 waiter.wait = tell_waiting(self.runtime, waiter.calls)
@@ -279,11 +279,11 @@ class LocalQueue:
             self.turn = Turn(self.runtime.clock.now(), len(waiters), limits.handoff_limit) if waiters else None
         first.outcome.set_result(grant)
 
-    def taker(self, entry: QueueEntry) -> TaskWaiter:
+    def taker(self, entry: QueueEntry) -> Waiter:
         """Whose turn it would be if the entry were granted now; its asker if no one waits for it any more."""
         return (self._next() if entry.waiter is None else None) or entry.asker
 
-    def _next(self) -> TaskWaiter | None:
+    def _next(self) -> Waiter | None:
         """The first that shares the process's entry, and still waits."""
         return next((waiter for waiter in self.waiters if not waiter.outcome.done()), None)
 

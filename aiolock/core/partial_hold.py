@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ..clock import Clock
 from ..errors import LossReason
 from .calls import Calls
-from .grant import Entry, Grant
+from .grant import Grant
 from .policy import Policy
-from .scheduler import Scheduler
 from .term import Term
 
-
-@dataclass(slots=True)
-class Terms:
-    """How it is held: see `Asker`."""
-
-    calls: Calls
-    policy: Policy
-    metadata: str
-
-
-@dataclass(slots=True)
-class Group:
-    """What was granted: see `Entry`."""
-
-    owner: str
-    tainted: bool
-    asker: Terms
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 
 class PartialHold(Term):
     """A group of names that is held and renewed until the others are held, too.
 
     Args:
-        entry: what it was granted to.
+        owner: who has it.
         calls: requests about the group.
+        policy: how the whole will be held.
         grant: the server's grant of it.
-        clock: the clock of all its times.
-        scheduler: calls it when it is due.
+        runtime: the manager's.
         lost: called once, when it is lost.
     """
 
@@ -48,16 +32,15 @@ class PartialHold(Term):
 
     def __init__(
         self,
-        entry: Entry,
+        owner: str,
         calls: Calls,
+        policy: Policy,
         grant: Grant,
-        clock: Clock,
-        scheduler: Scheduler,
+        runtime: Runtime,
         lost: Callable[[PartialHold], None],
     ) -> None:
-        policy = replace(entry.asker.policy, renew=True, max_hold=None)  # what is said of the hold begins with that
-        terms = Terms(calls, policy, entry.asker.metadata)
-        super().__init__(Group(entry.owner, entry.tainted, terms), grant, clock, scheduler)
+        policy = replace(policy, renew=True, max_hold=None)  # what is said of the hold begins with that
+        super().__init__(owner, calls, policy, grant, runtime)
         self._tell = lost
 
     def _lost(self, reason: LossReason) -> None:

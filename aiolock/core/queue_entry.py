@@ -3,74 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..errors import AiolockError, BackendError
+from ..errors import BackendError
 from ..log import Log
 from ..scripts.base import Call, Ending, Part
-from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued, Refused
+from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
 from .calls import Batch, Calls
 from .entry_state import ASKED, ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, TOLD, State
 from .grant import Grant
 from .release import PendingRelease
 from .renewals import Renewable
-from .runtime import Runtime
 from .scheduler import NEVER
 from .telling import tell_granted
 from .wait import Wait
 from .waiter import Waiter
 
+if TYPE_CHECKING:
+    from .local_queue import LocalQueue
+
 logger: Log = Log("aiolock.queue")
-
-
-class Queue(Protocol):
-    """The local queue, as an entry sees it."""
-
-    runtime: Runtime
-    replies: int
-    stated_at: float
-    seen_at: float
-    liveness_ms: int
-    unsent: list[QueueEntry] | None
-
-    def send(self) -> None:
-        """Ask for the entries that waited for an answer, all together."""
-
-    def ask(self, entry: QueueEntry) -> None:
-        """It is time for the entry to ask."""
-
-    def begin_wait(self, entry: QueueEntry) -> Wait:
-        """Its first answer lets no task in."""
-
-    def taker(self, entry: QueueEntry) -> TaskWaiter:
-        """Whose turn it would be if the entry were granted now."""
-
-    def granted(self, entry: QueueEntry, grant: Grant) -> None:
-        """The entry has the name."""
-
-    def refused(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
-        """Another owner has it, and the entry is not queued; or it can never be granted."""
-
-    def failed(self, entry: QueueEntry, error: BackendError) -> None:
-        """The server gave no verdict, or refuses."""
-
-    def away(self, known: AiolockError) -> None:
-        """The server cannot be reached."""
-
-    def renew_owner(self, entry: QueueEntry) -> None:
-        """Its id was ended: it needs another."""
-
-    def lost_part(self, entry: QueueEntry, refusal: Refused) -> None:
-        """It has lost some of what it had while it waited for the rest."""
-
-    def first_queued(self) -> QueueEntry | None:
-        """The first of this process in the server's queue."""
-
-    def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
-        """It is in the queue, and wants to say at clock time `due` that it still waits."""
-
-    def left(self, entry: QueueEntry) -> None:
-        """It no longer waits."""
 
 
 class QueueEntry:
@@ -115,11 +67,11 @@ class QueueEntry:
         "waiter",
     )
 
-    def __init__(self, queue: Queue, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
-        self.queue: Queue = queue
+    def __init__(self, queue: LocalQueue, owner: str, asker: Waiter, waiter: Waiter | None) -> None:
+        self.queue: LocalQueue = queue
         self.owner: str = owner
-        self.asker: TaskWaiter = asker
-        self.waiter: TaskWaiter | None = waiter
+        self.asker: Waiter = asker
+        self.waiter: Waiter | None = waiter
         self.state: State = IDLE
         self.grant: Grant | None = None
         self.wait: Wait | None = None
@@ -137,6 +89,11 @@ class QueueEntry:
     def queue_number(self) -> int:
         """Its number in the queue, if the client keeps it."""
         return 0 if self.wait is None else self.wait.queue_number
+
+    @property
+    def answers(self) -> int:
+        """How many answers of the server it has got."""
+        return int(self.asked_at > 0) if self.wait is None else self.wait.attempts
 
     def waits(self) -> Wait:
         """The state of its wait, which begins now if it had not begun."""
@@ -282,7 +239,7 @@ class QueueEntry:
             self.ask()
         else:
             return
-        tell_granted(self.queue.runtime, self, fence)
+        tell_granted(self.queue.runtime, self.asker.calls, self.owner, fence)
 
     def revoked(self, fence: str) -> None:
         """What it was granted with this fence was ended by force."""
@@ -394,7 +351,3 @@ class QueueEntry:
             self._release.taint()  # it may still be unwritten
         elif hold is not None:
             hold.tainted = True
-
-
-TaskWaiter = Waiter[QueueEntry]
-"""A task's wait, which an entry ends."""

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..scripts.outcomes import Refused
-from .calls import Calls
 from .entry_state import IDLE
-from .queue_entry import QueueEntry, TaskWaiter
+from .queue_entry import QueueEntry
 from .release_listener import ReleaseListener
-from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from .local_queue import LocalQueue
 
 JITTER = 0.01
 """Seconds over which processes that wait for the same expiry spread their attempts."""
 YIELD_PAUSE = 0.05
 """Seconds for which a process leaves a name to others after `handoff_limit` hand-offs in a row."""
-
-
-class Queue(Protocol):
-    """The waiters of one name in this process."""
-
-    runtime: Runtime
-    calls: Calls
-    common: QueueEntry | None
-    waiters: dict[TaskWaiter, None]
-
-    def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:
-        """The entry's id is used up."""
 
 
 class Race:
@@ -43,7 +32,7 @@ class Race:
 
     __slots__ = ("_listener", "_queue", "_signalled", "_streak", "_yield_until")
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: LocalQueue) -> None:
         self._queue = queue
         self._signalled = False  # the name may have become free since the last attempt was written
         self._listener: ReleaseListener | None = None

@@ -21,12 +21,12 @@ async def reacquire(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
 
     Cancellation: the lease stays released.
     """
-    home, before = lease._home, lease._result
+    home, before = lease._gate, lease._result
     gate = Gate.of(home.runtime, home.calls, home.contention, home)  # another task may have a newer one by now
     fresh = await obtain(gate, lease._calls, lease._hold.policy, None)
     gate.runtime.leases.remove(fresh)
     fresh._result = before  # it was only needed to get here
-    lease._home, lease._hold, lease._result = gate, fresh._hold, None
+    lease._gate, lease._hold, lease._result = gate, fresh._hold, None
     gate.runtime.leases.add(lease)
     guard = lease._guard
     if isinstance(guard, Guard):

@@ -43,7 +43,7 @@ class Refusal:
         """
         gate, runtime = self._gate, self._gate.runtime
         if self._busy or self._ancestor is not None:
-            held = (hold for hold in runtime.holds.values() if hold.listener is gate and hold.reason is None)
+            held = (hold for hold in runtime.holds.values() if hold.home is gate and hold.reason is None)
             own = self._ancestor or next(held, None)
             if own is None:  # it was about to be held, or no longer is
                 return Holder(gate.calls.name, runtime.binding.holder)
@@ -78,7 +78,7 @@ class Refusal:
     def _why(self) -> str:
         seen, known = self._seen, self.cause
         if self._ancestor is not None:
-            if self._ancestor.listener is self._gate:
+            if self._ancestor.home is self._gate:
                 return "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
             return f"a task that started this one holds {self._ancestor.calls.name!r}, which overlaps with it"
         if self._busy:

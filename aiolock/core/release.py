@@ -14,6 +14,7 @@ from .calls import Calls
 from .hold import Hold
 from .runtime import Runtime
 from .scheduler import NEVER
+from .telling import tell_lost
 
 logger: Log = Log("aiolock.release")
 
@@ -73,7 +74,7 @@ class ReleaseResult:
         elif self._runtime.clock.now() < hold.deadline:
             hold.reason = missing.reason
             self._failure = hold.loss()
-            hold.listener.tell_lost(hold)
+            tell_lost(self._runtime, hold)
 
     def raise_failure(self) -> None:
         """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""

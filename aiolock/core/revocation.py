@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Protocol
 
 from ..clock import pause
-from ..scripts.base import Call
+from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Asked
 from .runtime import Runtime
 
@@ -14,20 +13,7 @@ FIRST, LONGEST = 0.01, 1.0
 """Seconds until it asks for the second time, and at most between two requests."""
 
 
-class RevocationCalls(Protocol):
-    """Requests about a name with one holder."""
-
-    @property
-    def name(self) -> str: ...
-
-    def request_release(self, owner: str = "") -> Call[Asked]:
-        """Ask whoever holds it to finish, or only this owner."""
-
-    def force_release(self, fence: int = 0) -> Call[bool]:
-        """End a hold, or only one with this fence."""
-
-
-async def request_release(runtime: Runtime, calls: RevocationCalls, grace: float, force: bool) -> bool:
+async def request_release(runtime: Runtime, calls: LockCalls, grace: float, force: bool) -> bool:
     """Ask whoever holds the name now; return True if that hold has ended when this returns.
 
     Args:
@@ -50,5 +36,5 @@ async def request_release(runtime: Runtime, calls: RevocationCalls, grace: float
     return force or not holding
 
 
-def _ask(runtime: Runtime, calls: RevocationCalls, owner: str = "") -> Coroutine[object, object, Asked]:
+def _ask(runtime: Runtime, calls: LockCalls, owner: str = "") -> Coroutine[object, object, Asked]:
     return runtime.ask(calls.request_release(owner), "asking for the release of")

@@ -55,15 +55,8 @@ class Limits:
         object.__setattr__(self, "liveness_ms", milliseconds(self.liveness))
 
 
-class Draining(Protocol):
-    """The end of the manager, while tasks still wait or are inside."""
-
-    def progress(self) -> None:
-        """A task left: it may have been the last one."""
-
-
 class Closable(Protocol):
-    """A gate, as the closing manager sees it."""
+    """What tasks wait at, as the closing manager sees it: a gate, or a latch."""
 
     def signal(self) -> None:
         """The lock may be free."""
@@ -107,7 +100,7 @@ class Runtime:
         self.queue_entries: QueueEntries = QueueEntries()
         self.ending: set[str] = set()  # owners that have no hold, and whose end the server has not answered yet
         self.kept_until: float = 0.0  # see `keeps()`
-        self.draining: Draining | None = None  # while the manager closes
+        self.draining: Callable[[], None] | None = None  # called when a task has left, while the manager closes
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
         self.leases: LeasesByTask = LeasesByTask(self.context)
         self._renew()

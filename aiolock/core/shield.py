@@ -12,7 +12,8 @@ import anyio
 from ..clock import Clock, Timer
 from ..errors import LockLost, LossReason, note
 from ..log import Log
-from .hold import Hold, OpenLease
+from .hold import Hold
+from .level import Level
 from .scope import cancel_scope
 
 logger: Log = Log("aiolock.lease")
@@ -29,7 +30,7 @@ class Shielded(AbstractAsyncContextManager[T], Generic[T]):
         manager: the user's.
     """
 
-    def __init__(self, lease: OpenLease, clock: Clock, manager: AbstractAsyncContextManager[T]) -> None:
+    def __init__(self, lease: Level, clock: Clock, manager: AbstractAsyncContextManager[T]) -> None:
         self._lease = lease
         self._clock = clock
         self._manager = manager

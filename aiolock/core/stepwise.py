@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import BackendError
 from ..log import Log
 from ..scripts.base import Part
+from ..scripts.multi import MultiCalls
 from ..scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
-from .calls import Batch, Calls, GatherCalls
+from .calls import Batch, Calls
 from .entry_state import ASKING
 from .gathering import Gathering
 from .grant import Grant
 from .partial_hold import PartialHold
-from .queue_entry import Queue, TaskWaiter
 from .renewals import Renewable
+
+if TYPE_CHECKING:
+    from .local_queue import LocalQueue
+    from .waiter import Waiter
 
 logger: Log = Log("aiolock.queue")
 
@@ -41,7 +45,7 @@ class Stepwise(Gathering):
 
     __slots__ = ("_abandoned", "_asked", "_held")
 
-    def __init__(self, queue: Queue, owner: str, asker: TaskWaiter, waiter: TaskWaiter | None) -> None:
+    def __init__(self, queue: LocalQueue, owner: str, asker: Waiter, waiter: Waiter | None) -> None:
         super().__init__(queue, owner, asker, waiter)
         self._held: tuple[PartialHold, ...] = ()
         self._asked = 0  # how many groups were asked for
@@ -77,11 +81,11 @@ class Stepwise(Gathering):
         super().verify()
 
     @property
-    def _all(self) -> GatherCalls:
-        return cast(GatherCalls, self.asker.calls)
+    def _all(self) -> MultiCalls:
+        return cast(MultiCalls, self.asker.calls)
 
     @property
-    def _calls(self) -> GatherCalls:
+    def _calls(self) -> MultiCalls:
         return self._all.groups[len(self._held)]
 
     @property
@@ -107,7 +111,7 @@ class Stepwise(Gathering):
         runtime.fences.heard(outcome.fence)  # the next one's is greater
         queue.replies -= 1  # those that wait have no answer before all slots have answered
         grant = Grant(outcome, sent_at, self.asker.policy)
-        partial = PartialHold(self, calls, grant, runtime.clock, runtime.scheduler, self._lost_group)
+        partial = PartialHold(self.owner, calls, self.asker.policy, grant, runtime, self._lost_group)
         self._held += (partial,)
         self._abandoned = self._abandoned or outcome.abandoned
         self._begin_group()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import AcquireTimeout, Holder, WaitTimeout
 from ..events import (
@@ -23,11 +23,11 @@ from ..events import (
     TimedOut,
     Waiting,
 )
-from .calls import Calls
-from .grant import Asker
-from .hold import Hold
-from .runtime import Runtime
-from .wait import Wait
+
+if TYPE_CHECKING:
+    from .calls import Calls
+    from .hold import Hold
+    from .runtime import Runtime
 
 _numbers = count(1)
 """Of waits; an observer may serve several managers."""
@@ -41,37 +41,6 @@ class Named(Protocol):
 
     @property
     def name(self) -> str: ...
-
-
-class Told(Protocol):
-    """What a message was about."""
-
-    owner: str
-
-    @property
-    def asker(self) -> Asker: ...
-
-
-class Entry(Protocol):
-    """What was granted, or not."""
-
-    asked_at: float
-    wait: Wait | None
-
-
-class Refusal(Protocol):
-    """Why an attempt got nothing."""
-
-    @property
-    def holder(self) -> Holder | None: ...
-
-
-class Waiter(Protocol):
-    """A task that waited."""
-
-    asked: bool
-    began: float
-    wait: int
 
 
 def tell_waiting(runtime: Runtime, what: Named) -> int:
@@ -102,26 +71,19 @@ def tell_ran(runtime: Runtime, what: Named, ran: bool, status: str) -> None:
         runtime.observers.tell(Ran(what.name, what.kind, ran, status))
 
 
-def answers(entry: Entry | None) -> int:
-    """How many answers of the server the entry has got."""
-    if entry is None:
-        return 0
-    return int(entry.asked_at > 0) if entry.wait is None else entry.wait.attempts
+def tell_acquired(
+    runtime: Runtime, hold: Hold, waited: float, requests: int = 1, contended: bool = False, wait: int = 0
+) -> None:
+    """A task has a hold, or one more level of one. The caller has asked whether anyone wants to know.
 
-
-def tell_admitted(runtime: Runtime, hold: Hold, waiter: Waiter, entry: Entry, now: float) -> None:
-    """A waiter has what its entry was granted. The caller has asked whether anyone wants to know."""
-    contended = not waiter.asked or (entry.wait is not None and entry.wait.refusal is not None)
-    _tell_acquired(runtime, hold, now - waiter.began, answers(entry), contended, waiter.wait)
-
-
-def tell_nested(runtime: Runtime, hold: Hold, began: float) -> None:
-    """A task has one more level of a hold, which it has waited for since clock time `began`."""
-    if runtime.observers.wants(Acquired):
-        _tell_acquired(runtime, hold, runtime.clock.now() - began, 1, contended=False)
-
-
-def _tell_acquired(runtime: Runtime, hold: Hold, waited: float, requests: int, contended: bool, wait: int = 0) -> None:
+    Args:
+        runtime: the manager's.
+        hold: it.
+        waited: seconds since the task asked.
+        requests: how many answers of the server that took.
+        contended: another had it meanwhile.
+        wait: the number of its wait; 0 if it was not told of.
+    """
     name, kind, depth = hold.calls.name, hold.calls.kind, hold.depth
     event = Acquired(name, kind, hold.owner, hold.fence, depth, waited, requests, contended, hold.abandoned, wait)
     runtime.observers.tell(event)
@@ -146,22 +108,20 @@ def tell_failed(
         observers.tell(TimedOut(name, kind, waited, requests, holder, wait))
 
 
-def tell_refused(runtime: Runtime, calls: Calls, refusal: Refusal, began: float | None) -> None:
+def tell_refused(runtime: Runtime, calls: Calls, began: float | None, holder: Callable[[], Holder | None]) -> None:
     """The only attempt of a task, which began at clock time `began` if it asked at all, has found another owner."""
     if runtime.observers.wants(Refused):
-        event = Refused(calls.name, calls.kind, _since(runtime, began), refusal.holder)
-        runtime.observers.tell(event)
+        runtime.observers.tell(Refused(calls.name, calls.kind, _since(runtime, began), holder()))
 
 
 def _since(runtime: Runtime, began: float | None) -> float:
     return 0.0 if began is None else runtime.clock.now() - began
 
 
-def tell_granted(runtime: Runtime, entry: Told, fence: int) -> None:
-    """A message says that `entry` was granted, with this fence."""
+def tell_granted(runtime: Runtime, calls: Calls, owner: str, fence: int) -> None:
+    """A message says that `owner` was granted a name that it waited for, with this fence."""
     if runtime.observers.wants(Granted):
-        calls = entry.asker.calls
-        runtime.observers.tell(Granted(calls.name, calls.kind, entry.owner, fence))
+        runtime.observers.tell(Granted(calls.name, calls.kind, owner, fence))
 
 
 def tell_renewed(runtime: Runtime, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
@@ -174,7 +134,7 @@ def tell_renewed(runtime: Runtime, hold: Hold, deadline: float, pttl: int, sent_
     runtime.observers.tell(event)
 
 
-def tell_released(runtime: Runtime, hold: Hold, handed_on: bool, detached: bool) -> None:
+def tell_released(runtime: Runtime, hold: Hold, handed_on: bool, detached: bool = False) -> None:
     """One level of a hold was given back. The caller has asked whether anyone wants to know."""
     held = runtime.clock.now() - hold.began
     name, kind = hold.calls.name, hold.calls.kind

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
-from ..clock import Clock
 from ..errors import AiolockError, BackendError, LossReason
 from ..log import Log
 from ..scripts.base import Part
 from ..scripts.outcomes import Failed, Renewed, RenewOutcome
 from .calls import Batch, Calls
-from .grant import Entry, Grant
+from .grant import Grant
 from .losses import explain_loss
 from .policy import Policy
-from .scheduler import LATE, NEVER, Scheduler
+from .scheduler import LATE, NEVER
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 logger: Log = Log("aiolock.hold")
 
@@ -22,10 +25,11 @@ class Term:
     """One owner's time, from its grant to its end or its loss; subclasses say what a loss does.
 
     Args:
-        entry: the entry that was granted.
+        owner: who has it.
+        calls: requests for all that it has.
+        policy: how it is held.
         grant: what the server granted.
-        clock: the clock of all its times.
-        scheduler: calls it when it is due.
+        runtime: the manager's.
 
     Attributes:
         calls: requests for all that the owner has.
@@ -57,18 +61,18 @@ class Term:
         "ttl_ms",
     )
 
-    def __init__(self, entry: Entry, grant: Grant, clock: Clock, scheduler: Scheduler) -> None:
-        policy, outcome = entry.asker.policy, grant.outcome
-        self.calls: Calls = entry.asker.calls
+    def __init__(self, owner: str, calls: Calls, policy: Policy, grant: Grant, runtime: Runtime) -> None:
+        outcome, clock = grant.outcome, runtime.clock
+        self.calls: Calls = calls
         self.policy: Policy = policy
-        self.owner: str = entry.owner
+        self.owner: str = owner
         self.fence: int = outcome.fence
         self.ttl_ms: int = policy.ttl_ms
         self.reason: LossReason | None = None
         self.blocked: float = 0.0
         self.ended: bool = False
         self._clock = clock
-        self._scheduler = scheduler
+        self._scheduler = runtime.scheduler
         self._limit = NEVER if policy.max_hold is None else clock.now() + policy.max_hold
         self.due: float = NEVER
         self.extend(grant.sent_at, outcome.pttl)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from ..errors import AiolockError
 from ..scripts.outcomes import AcquireOutcome
 from .calls import Calls
 from .grant import Grant
 from .policy import Policy
-from .runtime import Runtime
 from .scheduler import NEVER
 
-E = TypeVar("E")
-"""What a waiter is granted with: an entry, of which it knows nothing."""
+if TYPE_CHECKING:
+    from .local_queue import LocalQueue
+    from .queue_entry import QueueEntry
 
 FINAL_REFRESH = 0.1
 """Seconds before its timeout at which a waiter asks a last time; a quarter of the whole wait if that is less."""
@@ -31,18 +31,7 @@ class Expired(Exception):
         self.away: AiolockError | None = away
 
 
-class Queue(Protocol):
-    """The local queue, as a waiter sees it."""
-
-    liveness_ms: int
-    replies: int
-    runtime: Runtime
-
-    def refresh(self, waiter: Any) -> None:
-        """Ask the server for the entry that gets the waiter in: a message may have been missed."""
-
-
-class Waiter(Generic[E]):
+class Waiter:
     """One task's wait for a name: it ends with a granted entry, with a refusal, or with an error.
 
     Args:
@@ -81,7 +70,7 @@ class Waiter(Generic[E]):
         "wait",
     )
 
-    def __init__(self, queue: Queue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
+    def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
         runtime, metadata = queue.runtime, policy.metadata
         self._queue = queue
         self.replies: int = -1 if patient else queue.replies
@@ -93,7 +82,7 @@ class Waiter(Generic[E]):
         self.asked: bool = False
         self.began: float = 0.0
         self.wait: int = 0
-        self.entry: E | None = None
+        self.entry: QueueEntry | None = None
         self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.Future()
         self.due: float = NEVER
         if timeout:

@@ -83,7 +83,9 @@ class Primitive:
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
         """
         leases = self._gate().of_task(asyncio.current_task())
-        return sum(self._side in (None, lease._calls.weight) and not lease.lost for lease in leases)
+        return sum(
+            self._side in (None, lease._calls.weight) and lease._hold.loss_by_clock() is None for lease in leases
+        )
 
     async def __aenter__(self) -> Lease:
         frame, code, spans_yield = caller(self._calls.name)
@@ -92,7 +94,7 @@ class Primitive:
         several = len(lease._hold.leases) > 1
         if self.contention.divisible:
             self._obtained(lease)
-            several = len(lease._home.of_task(lease._task)) > 1
+            several = len(lease._gate.of_task(lease._task)) > 1
         self._blocks.enter(frame, code, Guard(lease, spans_yield), several)
         return lease
 

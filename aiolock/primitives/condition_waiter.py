@@ -73,7 +73,7 @@ class ConditionWaiter:
             # If this is lost, the server counts it as dead after `liveness`, and passes its notification on.
             runtime.backend.post(self._calls.leave(self._owner, passes))
         if runtime.draining is not None:
-            runtime.draining.progress()
+            runtime.draining()
 
     # Asking.
 

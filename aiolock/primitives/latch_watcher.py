@@ -67,7 +67,7 @@ class LatchWatcher:
             if self._runtime.gates.get(key) is self:
                 del self._runtime.gates[key]
         if self._runtime.draining is not None:
-            self._runtime.draining.progress()
+            self._runtime.draining()
 
     async def change(self, due: float, error: Callable[[], BaseException]) -> None:
         """Sleep until there is news, such as a message; raise `error()` at clock time `due`.

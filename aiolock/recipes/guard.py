@@ -62,7 +62,7 @@ def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
     """
     if not isinstance(lease, Lease):
         raise ConfigurationError("", f"guard() needs the lease that `async with lock as lease:` gives, not {lease!r}")
-    runtime, calls = lease._home.runtime, lease._calls
+    runtime, calls = lease._gate.runtime, lease._calls
     runtime.backend.abilities.need_queues(lease.name, "guarded writes")
     if calls.kind not in ("lock", "multi") and not (calls.kind == "rw" and calls.weight >= FULL):
         raise ConfigurationError(
@@ -197,7 +197,7 @@ class GuardedWrites:
     async def _send(self, lua: str, keys: Sequence[str | bytes], args: Sequence[Word]) -> tuple[bool, object]:
         """Write if the lease holds; return the reply, or that the caller must write by itself."""
         lease, hold = self._lease, self._lease._hold
-        runtime = lease._home.runtime
+        runtime = lease._gate.runtime
         runtime.binding.check_here(lease.name, "asyncio.run_coroutine_threadsafe()")
         if hold is not self._hold:  # it waited for a condition, and has a new fence
             self._hold, self._permit = hold, _permit(lease)
@@ -253,14 +253,14 @@ class GuardedWrites:
         batch, part = hold.part()
         call = batch((part,))
         call.name = lease.name  # a batch has none
-        (outcome,) = await lease._home.runtime.ask(call, "checking")
+        (outcome,) = await lease._gate.runtime.ask(call, "checking")
         hold.judged(outcome, call.sent_at)
         if hold.reason is not None:
             raise hold.loss()
         hold.raise_failure()
 
     def _check_slots(self, keys: Sequence[str | bytes]) -> None:
-        slot, own = self._lease._home.runtime.backend.slot, self._permit.keys
+        slot, own = self._lease._gate.runtime.backend.slot, self._permit.keys
         for key in (*own, *keys):
             text = key.decode(errors="replace") if isinstance(key, bytes) else key
             if slot(text) != slot(own[0]):
@@ -281,7 +281,7 @@ class GuardedWrites:
 def _permit(lease: Lease) -> Permit:
     hold, calls = lease._hold, lease._calls
     names = hold.calls.names or (hold.calls.name,)
-    return permit(lease._home.runtime.keys, calls.kind, names, hold.owner, hold.fence, calls.weight)
+    return permit(lease._gate.runtime.keys, calls.kind, names, hold.owner, hold.fence, calls.weight)
 
 
 def _flat(fields: Mapping[str, Word]) -> list[Word]:

@@ -26,7 +26,7 @@ def of(manager: LockManager, metadata: str | None = None, name: str = NAME) -> H
 
 
 async def test_another_task_of_this_process(locks: LockManager, backend: MemoryBackend, crew: Crew) -> None:
-    """No server is asked. Kept by Refusal.holder: `hold.listener is gate`."""
+    """No server is asked. Kept by Refusal.holder: `hold.home is gate`."""
     lock = locks.lock(NAME, metadata="nightly")
     async with locks.lock("another", metadata="not this one"), lock:
         backend.calls.clear()
