@@ -291,9 +291,8 @@ async def _nest(
     call.away = lambda known: resolve(reply, runtime.unanswered(name, "nesting in", away=known))
     reply, began = runtime.backend.run(call), runtime.clock.now()
     seconds = min(timeout or math.inf, runtime.limits.request_timeout)
-    limit = runtime.limit(reply, began + seconds, lambda: runtime.unanswered(name, "nesting in", seconds))
     try:
-        outcome = await reply
+        outcome = await runtime.within(reply, began + seconds, lambda: runtime.unanswered(name, "nesting in", seconds))
         if not isinstance(outcome, Kept | Granted):
             hold.lose(outcome.reason if isinstance(outcome, Lost | Missing) else LossReason.TAKEN_OVER)
         elif hold.check() is None:
@@ -307,8 +306,6 @@ async def _nest(
         gate.lower(hold, "clean" if hold.check() is None else "dirty")
         tell_failed(runtime, calls, error, began, requests=1)
         raise
-    finally:
-        runtime.scheduler.forget(limit)
     hold.nested(calls)
     lease = Lease(gate, hold, calls, task)
     runtime.leases.add(lease)

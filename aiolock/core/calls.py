@@ -49,9 +49,9 @@ class Calls(Protocol):
         """How much of the name an acquisition takes; one nested in a hold takes no more than the hold has."""
 
     @property
-    def channels(self) -> Sequence[str]:
-        """The channel that announces releases, if there is no queue; none if the server keeps one, and tells the next
-        in line.
+    def free_channel(self) -> str:
+        """The channel that announces releases, if there is no queue; "" if the server keeps one, and tells the next in
+        line.
         """
 
     @property

@@ -31,14 +31,11 @@ class Draining:
     async def wait(self) -> None:
         """Wait until then; at most `request_timeout`."""
         runtime, drained = self._runtime, self._drained
-        limit = runtime.limit(drained, runtime.clock.now() + runtime.limits.request_timeout, TimeoutError)
         self.progress()
         try:
-            await drained
+            await runtime.within(drained, runtime.clock.now() + runtime.limits.request_timeout, TimeoutError)
         except TimeoutError:
             logger.warning("closing while guarded blocks still run: their locks stay until they expire")
-        finally:
-            runtime.scheduler.forget(limit)
 
     async def last_turns(self) -> None:
         """Wait no more, except for what ends by itself now."""

@@ -83,7 +83,7 @@ class LocalQueue:
         self.entries: dict[QueueEntry, None] = {}
         self.common: QueueEntry | None = None
         self.turn: Turn | None = None
-        self.race: Race | None = Race(self) if calls.channels else None
+        self.race: Race | None = Race(self) if calls.free_channel else None
         self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
 
     @property

@@ -29,15 +29,12 @@ class ManagerChannel:
         runtime = self._runtime
         patience = runtime.limits.request_timeout
         told = runtime.backend.subscribe(runtime.keys.manager(runtime.binding.id), self.on_message)
-        limit = runtime.limit(told, runtime.clock.now() + patience, lambda: self._untold(patience))
         try:
-            await told
+            await runtime.within(told, runtime.clock.now() + patience, lambda: self._untold(patience))
         except BackendError as error:
             if error.transient:
                 raise
             runtime.fall_back(error)
-        finally:
-            runtime.scheduler.forget(limit)
 
     def on_message(self, payload: str | BackendError | None) -> None:
         """Handle a message. None: something may have been missed. An error: no more will come.

@@ -93,7 +93,7 @@ class Race:
         queue = self._queue
         if self._listener is None:
             self._listener = ReleaseListener(
-                queue.runtime, queue.calls.channels, queue.runtime.binding.is_own, self.signal
+                queue.runtime, queue.calls.free_channel, queue.runtime.binding.is_own, self.signal
             )
         self._listener.listen()
 

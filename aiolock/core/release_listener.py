@@ -3,52 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..errors import BackendError
 from .runtime import Runtime
 
 
 class ReleaseListener:
-    """Listens on a name's channels while a task waits.
+    """Listens on a name's channel while a task waits. A manager has one for each name: its gate's, or its latch's.
 
     Args:
         runtime: the manager's.
-        channels: they announce the name's releases.
+        channel: announces the name's releases.
         is_own: whether an owner was of this process, which continued when its release was written.
         signal: called when the name may be free.
     """
 
-    __slots__ = ("_channels", "_confirmations", "_is_own", "_runtime", "_signal")
+    __slots__ = ("_channel", "_confirmed", "_is_own", "_runtime", "_signal")
 
     def __init__(
-        self, runtime: Runtime, channels: Sequence[str], is_own: Callable[[str], bool], signal: Callable[[], None]
+        self, runtime: Runtime, channel: str, is_own: Callable[[str], bool], signal: Callable[[], None]
     ) -> None:
         self._runtime = runtime
-        self._channels = channels
+        self._channel = channel
         self._is_own = is_own
         self._signal = signal
-        self._confirmations: list[asyncio.Future[None]] = []
+        self._confirmed: asyncio.Future[None] | None = None  # while it listens
 
     def listen(self) -> None:
         """Listen for releases; a confirmation counts as one. Does nothing if this manager polls."""
-        if self._confirmations or not self._runtime.waiting.told:
-            return
-        self._confirmations = [
-            self._runtime.subscriptions.listen(channel, self._on_message) for channel in self._channels
-        ]
-        for confirmed in self._confirmations:
-            confirmed.add_done_callback(self._on_confirmed)
+        if self._confirmed is None and self._runtime.waiting.told:
+            self._confirmed = self._runtime.backend.subscribe(self._channel, self._on_message)
+            self._confirmed.add_done_callback(self._on_confirmed)
 
     def stop(self) -> None:
         """Stop listening."""
-        if self._confirmations:
-            self._confirmations = []
-            for channel in self._channels:
-                self._runtime.subscriptions.leave(channel, self._on_message)
+        if self._confirmed is not None:
+            self._confirmed = None
+            self._runtime.backend.unsubscribe(self._channel)
 
-    def _on_message(self, payload: str | None) -> None:
-        if payload is not None:
+    def _on_message(self, payload: str | BackendError | None) -> None:
+        if isinstance(payload, BackendError):  # refused after a reconnect
+            self._runtime.fall_back(payload)
+        elif payload is not None:
             who, _, fence = payload.partition(" ")
             if fence:
                 self._runtime.fences.told(fence)
@@ -57,10 +54,12 @@ class ReleaseListener:
         self._signal()
 
     def _on_confirmed(self, confirmed: asyncio.Future[None]) -> None:
-        if confirmed not in self._confirmations:
-            return  # an earlier subscription, cancelled before it was confirmed
-        error = confirmed.exception()
-        if isinstance(error, BackendError):
+        error = None if confirmed.cancelled() else confirmed.exception()
+        if not isinstance(error, BackendError):
+            return
+        if not error.transient:
+            self._runtime.fall_back(error)
+        if confirmed is self._confirmed:  # not an earlier one, cancelled before it was confirmed
             self.stop()  # a waiter asks for it again after its next attempt
             if not error.transient:
                 self._signal()  # from now on it polls

@@ -1,4 +1,4 @@
-"""What a primitive is given: backend, subscriptions, scheduler, clock. Breaks the cycle with the manager."""
+"""What a primitive is given: backend, scheduler, clock. Breaks the cycle with the manager."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from .poll import Poll
 from .queue_entries import QueueEntries
 from .renewals import Renewals
 from .scheduler import Scheduler
-from .subscriptions import Subscriptions
 from .waiting import Waiting
 
 R = TypeVar("R")
@@ -109,7 +108,6 @@ class Runtime:
         """Create what each entry of the manager has anew."""
         self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend, self.observers).write, self.observers)
         self.patience: Patience = Patience(self.clock, self.scheduler, self.limits.request_timeout)
-        self.subscriptions: Subscriptions = Subscriptions(self.backend, self.fall_back)
 
     def bind(self) -> None:
         """Begin on the running loop, in this process."""
@@ -136,11 +134,14 @@ class Runtime:
         if not self.binding.closing:
             self.waiting.fall_back(refusal)
 
-    def limit(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> Limit[R]:
-        """Fail `reply` with `error()` if it is not there at clock time `due`; forget the limit when the reply came."""
+    async def within(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> R:
+        """Wait for `reply`; fail it with `error()` if it is not there at clock time `due`."""
         limit = Limit(reply, error)
         self.scheduler.schedule(limit, due)
-        return limit
+        try:
+            return await reply
+        finally:
+            self.scheduler.forget(limit)
 
     def away(self, *names: str) -> AiolockError | None:
         """Why no server answers requests about these names at the moment; None if one does, or if nothing is known."""
@@ -196,10 +197,8 @@ class Runtime:
         call.away = lambda known: resolve(reply, self.unanswered(call.name, doing, away=known))
         reply = self.backend.run(call)
         patience = self.clock.now() + self.limits.request_timeout
-        limit = self.limit(reply, patience, lambda: self.unanswered(call.name, doing))
         try:
-            return await reply
+            return await self.within(reply, patience, lambda: self.unanswered(call.name, doing))
         finally:
             waiting = False
-            self.scheduler.forget(limit)
             call.withdraw()

@@ -218,26 +218,15 @@ class Condition:
     async def _joined(self, waiter: ConditionWaiter) -> None:
         runtime = self._runtime
         patience = runtime.clock.now() + runtime.limits.request_timeout
-        limit = runtime.limit(waiter.joined, patience, lambda: runtime.unanswered(self.name, "waiting for"))
-        try:
-            await waiter.joined
-        finally:
-            runtime.scheduler.forget(limit)
+        await runtime.within(waiter.joined, patience, lambda: runtime.unanswered(self.name, "waiting for"))
 
     async def _notified(self, waiter: ConditionWaiter, timeout: float | None) -> None:
-        with told_of(self._runtime, self._calls):
-            await self._told(waiter, timeout)
-
-    async def _told(self, waiter: ConditionWaiter, timeout: float | None) -> None:
-        if timeout is None:
-            await waiter.notified
-            return
         runtime = self._runtime
-        limit = runtime.limit(waiter.notified, runtime.clock.now() + timeout, lambda: self._late(timeout))
-        try:
-            await waiter.notified
-        finally:
-            runtime.scheduler.forget(limit)
+        with told_of(runtime, self._calls):
+            if timeout is None:
+                await waiter.notified
+            else:
+                await runtime.within(waiter.notified, runtime.clock.now() + timeout, lambda: self._late(timeout))
 
     async def _again(self, lease: Lease, watchers: tuple[Watcher, ...]) -> None:
         """Acquire it again in spite of cancellations, and tell of them afterwards; not if the manager closes."""

@@ -39,7 +39,7 @@ class LatchWatcher:
         self._waiters = 0
         self._changes: list[asyncio.Future[None]] = []
         self._refused: BackendError | None = None
-        self._listener = ReleaseListener(runtime, calls.channels, lambda owner: False, self.signal)
+        self._listener = ReleaseListener(runtime, calls.free_channel, lambda owner: False, self.signal)
         self._attempts = 0
         self._call: Call[LatchState] | None = None  # the query on its way
         self._again = False  # a message came since it was written
@@ -89,11 +89,9 @@ class LatchWatcher:
                 self._runtime.scheduler.schedule(self, look)
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changes.append(changed)
-        limit = self._runtime.limit(changed, due, error)
         try:
-            await changed
+            await self._runtime.within(changed, due, error)
         finally:
-            self._runtime.scheduler.forget(limit)
             self._changes.remove(changed)
 
     # For the closing manager.

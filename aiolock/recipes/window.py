@@ -261,14 +261,11 @@ class Once:
         call = self._calls.finish(lease.fence, RunStatus.SUCCEEDED)
         reply = runtime.backend.run(call)
         due = runtime.clock.now() + runtime.limits.request_timeout
-        limit = runtime.limit(reply, due, lambda: runtime.unanswered(self.key, "ending a run of"))
         try:
-            await reply
+            await runtime.within(reply, due, lambda: runtime.unanswered(self.key, "ending a run of"))
         except BackendError as error:
             say = logger.warning if error.transient else logger.error
             say("%r has run, but that may not be kept: %s", self.key, error, extra={"lock_name": self.key})
-        finally:
-            runtime.scheduler.forget(limit)
 
     def _told(self, kept: KeptRun | None) -> Run[T]:
         if kept is None:  # its hold was ended before it could begin

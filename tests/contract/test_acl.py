@@ -216,7 +216,7 @@ async def test_the_channels_of_names(
 async def test_subscribing_is_denied_later(
     deny: Deny, place: RedisPlace, there: Lock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rules change while a task waits. Kept by Channels.refuse and Subscriptions._deliver."""
+    """The rules change while a task waits. Kept by Channels.refuse and ReleaseListener._on_message."""
     acl.need_channels(place.link)
     async with deny("", ttl=30.0, recheck=60.0) as locks:
         async with there:

@@ -99,7 +99,7 @@ def deaf_server() -> Iterator[RedisServer]:
 async def test_a_server_that_does_not_know_subscribe(
     deaf_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """You need to configure nothing. Kept by Subscriptions._on_confirmed."""
+    """You need to configure nothing. Kept by ReleaseListener._on_confirmed."""
     async with LockManager(deaf_server.url, ttl=30.0) as locks, LockManager(deaf_server.url, ttl=30.0) as others:
         for lock, there in ((locks.lock(NAME), others.lock(NAME)), (locks.fair_lock(NAME), others.fair_lock(NAME))):
             async with there:

@@ -39,13 +39,13 @@ def commands(scripts: tuple[Any, ...]) -> set[str]:
 
 
 def test_counts_down_and_opens(side: Side) -> None:
-    side.listen(ALPHA.channels[0])
+    side.listen(ALPHA.free_channel)
     assert side.run(ALPHA.query()) == LatchState(2, 2)
     assert side.run(ALPHA.count_down("m:1")) == LatchState(1, 2)
     assert side.hash(KEY) == {"left": "1", "total": "2", "m:1": "1"}
     assert side.heard() == []
     assert side.run(ALPHA.count_down("m:2")) == LatchState(0, 2)
-    assert side.heard() == [(ALPHA.channels[0], "open")]
+    assert side.heard() == [(ALPHA.free_channel, "open")]
     assert side.run(ALPHA.query()) == LatchState(0, 2)
 
 
@@ -59,7 +59,7 @@ def test_an_open_latch_stays_open(side: Side) -> None:
     """Guards `left > 0`: a late copy finds no id, as the opening removed the ids; a new id counts nothing."""
     side.run(ALPHA.count_down("m:1"))
     side.run(ALPHA.count_down("m:2"))
-    side.listen(ALPHA.channels[0])
+    side.listen(ALPHA.free_channel)
     for counter in ("m:1", "m:2", "m:3"):
         assert side.run(ALPHA.count_down(counter)) == LatchState(0, 2)
     assert side.hash(KEY) == {"left": "0", "total": "2"}
@@ -102,7 +102,7 @@ def test_after_its_expiry_it_is_a_fresh_one(side: Side) -> None:
 
 @pytest.mark.parametrize("counts", [1, 2], ids=["closed", "open"])
 def test_deleted_it_is_a_fresh_one(side: Side, counts: int) -> None:
-    side.listen(ALPHA.channels[0])
+    side.listen(ALPHA.free_channel)
     for number in range(counts):
         side.run(ALPHA.count_down(f"m:{number}"))
     side.heard()

@@ -31,11 +31,11 @@ class Lock(LockCalls):
         self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, channel: str = ""
     ) -> Call[ReleaseOutcome]:
         """As the core's, and announced on `channel`, as where waiters race."""
-        channels, self.channels = self.channels, (channel,) if channel else ()
+        announced, self.free_channel = self.free_channel, channel
         try:
             return super().release(owner, ttl_ms, left, ending, tainted)
         finally:
-            self.channels = channels
+            self.free_channel = announced
 
     def alive_of(self, owner: str, liveness_ms: int, counted: bool = True, metadata: str = "") -> Part:
         """A refresh, with what its script uses."""

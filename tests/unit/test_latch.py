@@ -460,7 +460,6 @@ async def run_once(scenario: Scenario, cancels: dict[int, When], others_wait: bo
         assert task.cancelled() or task.exception() is None, cancels
         assert runtime.gates == {}, cancels
         assert backend.store.numsub(FREE) == 0, cancels
-        assert runtime.subscriptions._listeners == {}, cancels
         assert [item for due, _, item, _ in runtime.scheduler._heap if item.due == due] == [], cancels
     return stepper.suspensions
 
@@ -543,4 +542,4 @@ def test_its_repr(locks: LockManager) -> None:
 
 def test_a_lock_and_a_latch_with_the_same_name_are_independent(locks: LockManager) -> None:
     keys = runtime_of(locks).keys
-    assert LatchCalls(keys, NAME, 1, 1).channels[0] == FREE != keys.of("lock", NAME).free
+    assert LatchCalls(keys, NAME, 1, 1).free_channel == FREE != keys.of("lock", NAME).free

@@ -337,7 +337,7 @@ async def sleep(backend: Server, seconds: float) -> None:
 async def test_a_server_that_refuses_subscriptions(
     backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Refused at entry. Kept by ManagerChannel.listen, and Subscriptions._on_confirmed."""
+    """Refused at entry. Kept by ManagerChannel.listen, and ReleaseListener._on_confirmed."""
     server = Server(backend)
     server.refuse()
     async with LockManager(server) as locks:
@@ -375,7 +375,7 @@ async def test_a_manager_that_is_entered_again_asks_again(backend: Server, caplo
 async def test_a_refusal_after_a_reconnect(
     backend: Server, peer: LockManager, crew: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server has changed its mind, or it is another one. Kept by Subscriptions._deliver."""
+    """The server has changed its mind, or it is another one. Kept by ReleaseListener._on_message."""
     server = Server(backend)
     async with LockManager(server, recheck=60.0) as locks:
         holder, fair = Holder(crew, peer.lock("a")), Holder(crew, peer.fair_lock("a"))

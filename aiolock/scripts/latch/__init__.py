@@ -23,7 +23,7 @@ class LatchCalls:
         ttl_ms: how long the server keeps it from this request on.
     """
 
-    __slots__ = ("_key", "channels", "name", "total", "ttl_ms")
+    __slots__ = ("_key", "free_channel", "name", "total", "ttl_ms")
 
     kind = "latch"
 
@@ -32,12 +32,12 @@ class LatchCalls:
         self.name: str = name
         self.total: int = total
         self.ttl_ms: int = ttl_ms
-        self.channels: tuple[str, ...] = (names.free,)
+        self.free_channel: str = names.free
         self._key = names.lock
 
     def count_down(self, counter: str) -> Call[LatchState]:
         """Count once for `counter`, however often this is executed; so it is written again if it went unanswered."""
-        args = (counter, self.total, self.ttl_ms, self.channels[0])
+        args = (counter, self.total, self.ttl_ms, self.free_channel)
         return Call(self.name, COUNT_DOWN, (self._key,), args, unanswered=lambda: True)
 
     def query(self) -> Call[LatchState]:

@@ -71,7 +71,7 @@ class LockCalls:
         races: there is no queue, so a release is announced to all waiters, and they race.
     """
 
-    __slots__ = ("_channel", "_keys", "_liveness_ms", "channels", "mark", "name", "ordered")
+    __slots__ = ("_channel", "_keys", "_liveness_ms", "free_channel", "mark", "name", "ordered")
 
     kind = "lock"
     weight = 1
@@ -84,7 +84,7 @@ class LockCalls:
         self.ordered: bool = ordered
         self.mark: str = "f" if ordered else ""  # scripts end a turn while an owner marked like this is first
         found = keys.of(self.kind, name)
-        self.channels: tuple[str, ...] = (found.free,) if races else ()
+        self.free_channel: str = found.free if races else ""
         self._keys = found.of_lock
         self._channel = keys.managers
         self._liveness_ms = liveness_ms
@@ -190,9 +190,8 @@ class LockCalls:
         """
         grace = ttl_ms + GRACE_MS
         args = (owner, grace, self._channel)
-        if tainted or left or ending != "clean" or self.channels:
-            channel = self.channels[0] if self.channels else ""
-            how = (ending, left, grace if tainted else 0, channel)
+        if tainted or left or ending != "clean" or self.free_channel:
+            how = (ending, left, grace if tainted else 0, self.free_channel)
             return Call(self.name, RELEASE, (*self._keys, self._keys[0] + DEAD + owner), (*args, *how))
         return Call(self.name, RELEASE, self._keys, args)
 
@@ -206,7 +205,8 @@ class LockCalls:
 
     def force_release(self, fence: int = 0) -> Call[bool]:
         """End a hold, whoever has it, or only one with this fence."""
-        return Call(self.name, FORCE_RELEASE, self._keys, (fence, self._channel, *self.channels))
+        told = (self.free_channel,) if self.free_channel else ()
+        return Call(self.name, FORCE_RELEASE, self._keys, (fence, self._channel, *told))
 
     def request_release(self, owner: str = "") -> Call[Asked]:
         """Ask whoever holds it to finish, or only this owner."""

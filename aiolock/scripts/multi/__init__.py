@@ -69,7 +69,7 @@ class MultiCalls:
 
     kind = "multi"
     weight = 1
-    channels: tuple[str, ...] = ()  # the manager gets a message for a grant
+    free_channel = ""  # the manager gets a message for a grant
     mark = "+"  # scripts end a turn while an owner marked like this is first
     ordered = False
     transfers = False

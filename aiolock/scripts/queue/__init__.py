@@ -58,7 +58,7 @@ class QueueCalls:
     __slots__ = ("_capacity", "_channel", "_keys", "_liveness_ms", "_mints", "kind", "name", "weight")
 
     names: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
+    free_channel = ""
     mark = ""
     ordered = True
     transfers = False
