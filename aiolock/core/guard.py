@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from enum import Enum
 from types import CodeType, TracebackType
 
 from anyio import CancelScope
 
 from ..errors import ConfigurationError, LockLost, note
+from .hold import Hold
 from .level import Block, Level
 from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, prepare_scope, spare
 
@@ -18,6 +20,38 @@ def running_task() -> asyncio.Task[object] | None:
         return asyncio.current_task()
     except RuntimeError:
         return None
+
+
+class Report(Enum):
+    """What the code around a block is told, if a lease was lost."""
+
+    BODY = "what the body raised, if anything"
+    NOTE = "the same, with a note of the loss"
+    LOSS = "LockLost: of the lease whose loss has cancelled the body, otherwise of the block's own"
+
+
+def report(
+    kind: type[BaseException] | None, cause: Hold | None, hold: Hold, tells: bool, cancelled: bool, dying: bool
+) -> Report:
+    """Decide how a block ends whose lease was lost, or whose body the loss of another lease has cancelled.
+
+    Args:
+        kind: of what the body raised.
+        cause: whose loss has cancelled the body; None if no loss has.
+        hold: what the block has.
+        tells: the block is the one that tells of its loss; otherwise one around it does.
+        cancelled: others have cancelled the task, too.
+        dying: a `GeneratorExit` would hide the loss: it is no part of a cancellation.
+    """
+    if cause is not None and kind is not None and issubclass(kind, asyncio.CancelledError) and cancelled:
+        return Report.BODY  # before 4.16, anyio has swallowed that, too
+    if cause is not None and cause is not hold:
+        return Report.LOSS
+    if tells and (kind is None or cause is hold or (kind is GeneratorExit and dying)):
+        return Report.LOSS
+    if kind is None or issubclass(kind, asyncio.CancelledError | LockLost):
+        return Report.BODY
+    return Report.NOTE
 
 
 class Guard(Block):
@@ -116,23 +150,20 @@ class Guard(Block):
             except BaseExceptionGroup as remaining:  # the body's errors, without our cancellations
                 note(remaining, f"lock {hold.calls.name!r} was lost meanwhile: {hold.explain()}")
                 raise
-            if cause is not None and isinstance(error, asyncio.CancelledError) and self._cancelled_by_others():
-                return  # before 4.16, anyio has swallowed that, too
             if lost and cause is None and task is self.task and isinstance(scope, Edge):
                 await scope.drain()
         del scope  # do not keep it while the answer is awaited
-        if cause is not None and cause is not hold:
-            raise cause.loss()
-        if lost:
-            hidden = kind is GeneratorExit and (task is None or task is not self.task or not task.cancelling())
-            if self._outermost and (kind is None or cause is hold or hidden):
-                loss = hold.loss()
-                try:
-                    raise loss from loss.__cause__
-                finally:
-                    del loss  # its traceback refers to this frame, which refers to it
-            if error is not None and not isinstance(error, asyncio.CancelledError | LockLost):
-                note(error, f"lock {hold.calls.name!r} was lost meanwhile: {hold.explain()}")
+        if lost or cause is not None:
+            dying = task is None or task is not self.task or not task.cancelling()
+            match report(kind, cause, hold, self._outermost, self._cancelled_by_others(), dying):
+                case Report.LOSS:
+                    loss = (cause or hold).loss()
+                    try:
+                        raise loss from loss.__cause__
+                    finally:
+                        del loss  # its traceback refers to this frame, which refers to it
+                case Report.NOTE if error is not None:
+                    note(error, f"lock {hold.calls.name!r} was lost meanwhile: {hold.explain()}")
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and hide the body's error

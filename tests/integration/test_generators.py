@@ -66,7 +66,7 @@ async def test_a_consumer_that_closes_gets_the_loss(locks: LockManager) -> None:
 
 
 async def test_a_break_does_not_hide_the_loss(locks: LockManager, backend: MemoryBackend) -> None:
-    """`hidden` in `Guard.exit`: GeneratorExit takes no loss with it."""
+    """`dying` in `report`: GeneratorExit takes no loss with it."""
     with expect_loss(LossReason.LOOP_BLOCKED):
         async with aclosing(rows(locks.lock("a"))) as numbers:  # type: ignore[type-var]
             async for _ in numbers:
