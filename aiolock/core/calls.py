@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from ..scripts.base import Call, Ending, Part
+from ..scripts.bid import Bid
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome
 from ..scripts.queue import QueueCalls
 
@@ -80,29 +81,13 @@ class Calls(Protocol):
     def refresh_many(self) -> Batch:
         """Combines many refreshes into one request."""
 
-    def acquire(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        liveness_ms: int = 0,
-        counted: bool = True,
-        more: Sequence[tuple[str, int]] = (),
-        number: int = 0,
-    ) -> Call[AcquireOutcome]:
+    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
         """Acquire it, wait for it in the server's queue, or learn who has it. What the queue has granted lasts for the
         ttl from then on.
 
         Args:
-            owner: who wants it.
-            ttl_ms: how long it is kept.
-            floor: the highest fence that this manager knows.
-            metadata: what others are told of the owner.
-            liveness_ms: how long it counts as waiting without a refresh; 0: it does not wait.
-            counted: its process hears messages: one that reaches no one proves that it is gone.
+            bid: who wants it.
             more: further owners, which are queued behind it, each with the number that it had in the queue, or 0.
-            number: its own number there, or 0.
         """
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Any]:
@@ -110,16 +95,7 @@ class Calls(Protocol):
         otherwise why not.
         """
 
-    def refresh(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        queue_number: int,
-        liveness_ms: int,
-        counted: bool,
-    ) -> Part:
+    def refresh(self, bid: Bid) -> Part:
         """Return an entry's sign of life; the answer is that to an acquire, or that the server does not know it."""
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...

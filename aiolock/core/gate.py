@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from ..errors import AiolockError, NotAcquired
 from ..events import Acquired
 from ..log import Log
 from ..scripts.base import Call, Ending
+from ..scripts.bid import Bid
 from ..scripts.multi import MultiCalls
-from ..scripts.outcomes import Released
+from ..scripts.outcomes import Released, TransferOutcome
 from ..scripts.queue import QueueCalls
 from .calls import Calls, Contention
 from .gathering import Gathering
@@ -98,13 +99,13 @@ class Gate:
             runtime.patience.begin(waiter, began)
         return waiter
 
-    def claim(self, calls: Calls, policy: Policy, request: Callable[[str, str], Call[Any]]) -> Waiter:
+    def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
         """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
 
         Args:
             calls: requests of what it gets.
             policy: how it wants to hold it.
-            request: makes the request from the owner's id and metadata.
+            request: makes the request.
         """
         self.runtime.gates[self._key] = self
         waiter = Waiter(self.queue, calls, policy, 0.0, patient=False)

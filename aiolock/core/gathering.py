@@ -65,14 +65,11 @@ class Gathering(QueueEntry):
 
     def ask(self) -> None:
         """Ask for all names: one request at a time."""
-        asker, runtime = self.queue.taker(self), self.queue.runtime
-        self.asker = asker
+        asker = self.asker = self.queue.taker(self)
         if self._number:  # this may give it something
             self._gather()
         self._again = False
-        ttl_ms, counted = asker.policy.ttl_ms, runtime.waiting.told
-        facts = self.owner, ttl_ms, runtime.fences.floor, asker.metadata, asker.liveness_ms, counted
-        self.request(self._calls.acquire(*facts, number=self._number))
+        self.request(self._calls.acquire(self.bid(asker.liveness_ms, self._number)))
 
     def verify(self) -> None:
         """Ask at once: something may have changed."""
@@ -138,16 +135,8 @@ class Gathering(QueueEntry):
         return None
 
     def part(self) -> tuple[Batch, Part]:
-        calls, asker, runtime = self._calls, self.asker, self.queue.runtime
-        facts = (
-            self.owner,
-            asker.policy.ttl_ms,
-            runtime.fences.floor,
-            asker.metadata,
-            self._number,
-            self.queue.liveness_ms,
-        )
-        return calls.refresh_many, calls.refresh(*facts, runtime.waiting.told, self._part)
+        calls = self._calls
+        return calls.refresh_many, calls.refresh(self.bid(self.queue.liveness_ms, self._number), self._part)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is QUEUED and isinstance(outcome, Granted | Gone):

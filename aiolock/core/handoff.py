@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import BackendError
 from ..scripts.base import Call
 from ..scripts.lock import LockCalls
@@ -71,21 +69,10 @@ class _Transfer:
         queue.runtime.backend.post(self._call)
 
     def _request(self, tainted: bool) -> Call[TransferOutcome]:
-        hold, heir, runtime = self._hold, self._heir, self._queue.runtime
-        known: Any = hold.calls
-        calls: LockCalls = known  # without `cast`, which is a call
-        return calls.transfer(
-            hold.owner,
-            hold.fence,
-            self._owner,
-            heir.asker.policy.ttl_ms,
-            runtime.fences.floor,
-            heir.asker.metadata,
-            self._over,
-            self._queue.liveness_ms,
-            runtime.waiting.told,
-            tainted,
-        )
+        hold, known = self._hold, self._hold.calls
+        assert isinstance(known, LockCalls)  # no other kind can be transferred
+        bid = self._heir.bid(self._queue.liveness_ms)
+        return known.transfer(hold.owner, hold.fence, bid, self._over, tainted)
 
     @property
     def _wanted(self) -> bool:

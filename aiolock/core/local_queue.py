@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Any
 
 from ..errors import AiolockError, BackendError, ConfigurationError, NotAcquired, repeated
 from ..events import Waiting
 from ..scripts.base import Call
-from ..scripts.outcomes import AcquireOutcome, Impossible, Refused
+from ..scripts.bid import Bid
+from ..scripts.outcomes import AcquireOutcome, Impossible, Refused, TransferOutcome
 from .calls import Calls
 from .entry_state import ASKED, GRANTED, IDLE, QUEUED
 from .grant import Grant
@@ -132,11 +132,11 @@ class LocalQueue:
         entry.ask()
         return entry.asked_at
 
-    def claim(self, waiter: Waiter, request: Callable[[str, str], Call[Any]]) -> None:
-        """Add a waiter with a request of its own, made with its owner id and metadata."""
+    def claim(self, waiter: Waiter, request: Callable[[Bid], Call[TransferOutcome]]) -> None:
+        """Add a waiter with a request of its own."""
         entry = self._own_entry(waiter)
         entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
-        entry.request(request(entry.owner, waiter.metadata))
+        entry.request(request(entry.bid(0)))
 
     def leave(self, waiter: Waiter) -> None:
         """Stop waiting. What it has goes to the next one of this process, or is undone."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BackendError
 from ..log import Log
 from ..scripts.base import Call, Ending, Part
+from ..scripts.bid import Bid
 from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
 from .calls import Batch, Calls
 from .entry_state import ASKED, ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, TOLD, State
@@ -121,12 +122,17 @@ class QueueEntry:
         queue, runtime = self.queue, self.queue.runtime
         asker = self.asker = queue.taker(self)
         more = [(entry.owner, entry.queue_number) for entry in self.more] if self.more else ()
-        ttl_ms, liveness_ms = asker.policy.ttl_ms, asker.liveness_ms
+        liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
             self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -1
-        facts = self.owner, ttl_ms, runtime.fences.floor, asker.metadata, liveness_ms, runtime.waiting.told, more
-        self.request(asker.calls.acquire(*facts, self.queue_number))
+        self.request(asker.calls.acquire(self.bid(liveness_ms, self.queue_number), more))
+
+    def bid(self, liveness_ms: int, number: int = 0) -> Bid:
+        """Return what it asks for; `Bid` says what these are."""
+        runtime, asker = self.queue.runtime, self.asker
+        ttl_ms, floor, told = asker.policy.ttl_ms, runtime.fences.floor, runtime.waiting.told
+        return Bid(self.owner, ttl_ms, floor, asker.metadata, liveness_ms, told, number)
 
     def request(self, call: Call[Any]) -> None:
         """Write a request that may grant or queue the owner."""
@@ -275,9 +281,8 @@ class QueueEntry:
         return self if self.state is QUEUED else None
 
     def part(self) -> tuple[Batch, Part]:
-        runtime, asker, number = self.queue.runtime, self.asker, self.queue_number
-        facts = self.owner, asker.policy.ttl_ms, runtime.fences.floor, asker.metadata, number, self.queue.liveness_ms
-        return asker.calls.refresh_many, asker.calls.refresh(*facts, runtime.waiting.told)
+        calls = self.asker.calls
+        return calls.refresh_many, calls.refresh(self.bid(self.queue.liveness_ms, self.queue_number))
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is not QUEUED:

@@ -6,6 +6,7 @@ import asyncio
 
 from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import Call
+from ..scripts.bid import Bid
 from ..scripts.outcomes import Missing, TransferOutcome
 from .gate import Gate
 from .grant import Grant
@@ -38,9 +39,8 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     calls = kind.calls(runtime, ticket.name, ticket.weight, ticket.weight)
     gate = Gate.of(runtime, calls, kind.contention)
 
-    def request(owner: str, metadata: str) -> Call[TransferOutcome]:
-        floor = runtime.fences.floor
-        return calls.resume(ticket.owner, ticket.fence, owner, policy.ttl_ms, floor, metadata, ticket.tainted)
+    def request(bid: Bid) -> Call[TransferOutcome]:
+        return calls.resume(ticket.owner, ticket.fence, bid, ticket.tainted)
 
     waiter = gate.claim(calls, policy, request)
     try:

@@ -13,6 +13,7 @@ from ..backends.memory import MemoryBackend as PlainMemoryBackend
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..primitives.rw_lock import FULL
 from ..scripts.base import Call
+from ..scripts.bid import Bid
 from ..scripts.keys import DIRTY_MS, Keys
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Granted, Standing
@@ -113,11 +114,11 @@ class MemoryBackend(PlainMemoryBackend):
         calls, stolen = self._calls(name, kind), 0
         with self.store.mutex:
             for number, (owner, fence) in enumerate(self._holders(name, kind).items(), 1):
-                moved = self._execute(calls.resume(owner, fence, f"{THIEF}{number}", HOUR_MS, 0, "a thief", False))
+                moved = self._execute(calls.resume(owner, fence, Bid(f"{THIEF}{number}", HOUR_MS, 0, "a thief"), False))
                 assert isinstance(moved, Granted)
                 stolen = moved.fence
             if not stolen:
-                grant = self._execute(calls.acquire(f"{THIEF}0", HOUR_MS, 0, "a thief"))
+                grant = self._execute(calls.acquire(Bid(f"{THIEF}0", HOUR_MS, 0, "a thief")))
                 assert isinstance(grant, Granted)
                 stolen = grant.fence
         return stolen

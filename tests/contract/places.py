@@ -14,6 +14,7 @@ from aiolock import Lease, LockManager, Poll
 from aiolock.backends.memory import MemoryBackend
 from aiolock.primitives.latch_watcher import LatchWatcher
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS, Keys, NameKeys
 from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
@@ -291,7 +292,7 @@ class _EverySide:
 def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thief") -> int:
     """Take a lock from its holder, in the name of an unknown owner; return the fence."""
     place.side.delete(keys_of(name).lock)
-    grant = place.side.run(LockCalls(KEYS, name, LIVENESS_MS).acquire("thief:1", ttl_ms, 0, metadata))
+    grant = place.side.run(LockCalls(KEYS, name, LIVENESS_MS).acquire(Bid("thief:1", ttl_ms, 0, metadata)))
     assert isinstance(grant, Granted)
     return grant.fence
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from aiolock.core.policy import milliseconds
 from aiolock.primitives.rw_lock import FULL
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import AcquireOutcome, Granted, Queued
 from aiolock.scripts.queue import QueueCalls
@@ -62,7 +63,7 @@ class Stranger(ABC):
 
     def _acquire(self, ttl: float, liveness_ms: int) -> AcquireOutcome:
         call: Call[AcquireOutcome] = self.calls.acquire(
-            self.owner, milliseconds(ttl), 0, "a thief", liveness_ms, self._counted
+            Bid(self.owner, milliseconds(ttl), 0, "a thief", liveness_ms, self._counted)
         )
         return self._side.run(call)
 

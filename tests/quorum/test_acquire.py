@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aiolock import AcquireTimeout, Lease, Lock, LockLost, LockManager, QuorumError
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Finished
 
 from .world import NAME, TTL, Link, Trio, away, calls_of
@@ -149,7 +150,7 @@ async def test_an_acquire_that_dies_leaves_a_tombstone(
     await trio.clock.advance(0)
     assert trio.held() == [True, True, False]
     assert trio.tombstones() == [0, 0, 1]
-    late = calls_of().acquire(owner, 30_000, 0, "")
+    late = calls_of().acquire(Bid(owner, 30_000, 0, ""))
     assert isinstance(links[2]._execute(late), Finished)
     await lease.release()
     assert trio.held() == [False] * 3
@@ -268,7 +269,7 @@ async def test_an_owner_that_was_undone_never_comes_back(
 
 
 async def test_a_try_in_a_split_vote_gets_nothing_and_leaves_nothing(trio: Trio, links: list[Link], here: Lock) -> None:
-    rival = calls_of().acquire("rival:1", 30_000, 0, "a rival")
+    rival = calls_of().acquire(Bid("rival:1", 30_000, 0, "a rival"))
     links[0]._execute(rival)
     with away(links[2]):
         attempt = asyncio.ensure_future(here.try_acquire())
@@ -280,7 +281,7 @@ async def test_a_try_in_a_split_vote_gets_nothing_and_leaves_nothing(trio: Trio,
 
 async def test_votes_that_stay_split_are_not_repeated_all_the_time(trio: Trio, links: list[Link], here: Lock) -> None:
     """A rival crashed while it had one node, and another is away. Kept by Race.refused: `entry.pause`."""
-    links[0]._execute(calls_of().acquire("rival:1", 20_000, 0, "a rival"))
+    links[0]._execute(calls_of().acquire(Bid("rival:1", 20_000, 0, "a rival")))
     with away(links[2]):
         waiter = asyncio.ensure_future(here.acquire())
         await trio.clock.advance(15.0)
@@ -376,7 +377,7 @@ async def test_the_third_node_is_waited_for_only_once(
 ) -> None:
     """A node that let the time of an attempt pass is suspected until it answers. Kept by QuorumRequest.final."""
     rival = calls_of()
-    links[0]._execute(rival.acquire("rival:1", 600_000, 0, "a rival"))
+    links[0]._execute(rival.acquire(Bid("rival:1", 600_000, 0, "a rival")))
     links[2].hang()
     attempt = asyncio.ensure_future(here.try_acquire())
     await trio.clock.advance(1.0)

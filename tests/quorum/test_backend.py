@@ -14,6 +14,7 @@ from aiolock import BackendError, ConfigurationError, Lock, LockManager, QuorumE
 from aiolock.backends.base import Backend
 from aiolock.backends.quorum import QuorumBackend
 from aiolock.manager_options import ManagerOptions, QuorumOptions
+from aiolock.scripts.bid import Bid
 from aiolock.testing import MemoryBackend
 
 from .world import NAME, Link, Trio, calls_of, keys_of
@@ -89,7 +90,7 @@ async def test_a_lease_does_not_move(here: Lock, locks: LockManager) -> None:
 
 async def test_a_script_it_does_not_know_is_refused(trio: Trio, links: list[Link], locks: LockManager) -> None:
     """A transfer would move the lock on some nodes only."""
-    call = calls_of().resume("a:1", 1, "a:2", 30_000, 0, "", False)
+    call = calls_of().resume("a:1", 1, Bid("a:2", 30_000, 0, ""), False)
     with pytest.raises(BackendError, match="does not offer transfer"):
         await locks._runtime.backend.run(call)
 

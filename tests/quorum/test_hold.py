@@ -10,6 +10,7 @@ import pytest
 
 from aiolock import AcquireTimeout, Lock, LockLost, LockManager, LossReason, QuorumError
 from aiolock.core.policy import check_margin
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import DIRTY_MS
 from aiolock.scripts.lock import FORCE_RELEASE
 from tests.support import locks as looks
@@ -96,7 +97,7 @@ async def test_it_is_lost_before_a_hanging_majority_lets_it_go(trio: Trio, links
 
 
 async def test_one_node_with_another_holder_is_no_loss(trio: Trio, here: Lock) -> None:
-    thief = calls_of().acquire("thief:1", 600_000, 0, "a thief")
+    thief = calls_of().acquire(Bid("thief:1", 600_000, 0, "a thief"))
     async with here as lease:
         trio.drop(2)
         Link(trio.stores[2], trio.clock)._execute(thief)
@@ -106,7 +107,7 @@ async def test_one_node_with_another_holder_is_no_loss(trio: Trio, here: Lock) -
 
 
 async def test_a_thief_on_two_nodes_is_a_loss(trio: Trio, here: Lock) -> None:
-    thief = calls_of().acquire("thief:1", 600_000, 0, "a thief")
+    thief = calls_of().acquire(Bid("thief:1", 600_000, 0, "a thief"))
     with pytest.raises(LockLost) as caught:
         async with here:
             trio.drop(1, 2)
@@ -193,7 +194,7 @@ async def test_abandoned_on_one_node_is_abandoned(trio: Trio, links: list[Link],
     """Its holder may have had that node and one that is away now. Kept by QuorumAcquire: `any`."""
     thief = calls_of()
     for node in (0, 1):
-        links[node]._execute(thief.acquire("thief:1", 100, 0, "a thief"))
+        links[node]._execute(thief.acquire(Bid("thief:1", 100, 0, "a thief")))
     await trio.clock.advance(1.0)
     with away(links[0]):
         async with here as lease:
@@ -235,7 +236,7 @@ async def test_info_is_the_majoritys(trio: Trio, links: list[Link], here: Lock, 
             assert info.ttl == pytest.approx(TTL - DRIFT, abs=0.01)
             if dropped is not None:
                 trio.drop(dropped)
-    rival = calls_of().acquire("rival:1", 30_000, 0, "a rival")
+    rival = calls_of().acquire(Bid("rival:1", 30_000, 0, "a rival"))
     links[0]._execute(rival)
     assert await there.info() is None
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aiolock import Lease, Lock, LockLost, LockManager, Poll
+from aiolock.scripts.bid import Bid
 from tests.support import locks as looks
 
 from .world import NAME, TTL, Link, Trio, calls_of, keys_of
@@ -19,7 +20,7 @@ def steal(trio: Trio, ttl: float = 600.0) -> None:
     """Put a stranger in place of the holder on all nodes, without telling anyone."""
     trio.drop(0, 1, 2)
     for store in trio.stores:
-        Link(store, trio.clock)._execute(calls_of().acquire("thief:1", int(ttl * 1000), 0, "a thief"))
+        Link(store, trio.clock)._execute(calls_of().acquire(Bid("thief:1", int(ttl * 1000), 0, "a thief")))
 
 
 def tell(trio: Trio, who: str) -> None:
@@ -218,7 +219,7 @@ async def test_only_votes_split_in_a_row_lengthen_the_pause(trio: Trio, links: l
     def divide() -> None:
         """Give each of two strangers a node."""
         trio.drop(1, 2)
-        Link(trio.stores[1], trio.clock)._execute(calls_of().acquire("other:1", 600_000, 0, "another"))
+        Link(trio.stores[1], trio.clock)._execute(calls_of().acquire(Bid("other:1", 600_000, 0, "another")))
 
     steal(trio)
     with links[2].outage():

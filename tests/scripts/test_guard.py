@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Arg, Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.guard import COMMANDS, UNDER_LOCK, Permit, Verdict, around, permit
 from aiolock.scripts.outcomes import Granted
 from tests.support.generated import examples
@@ -20,7 +21,7 @@ from tests.support.queues import RW, Queue
 from tests.support.scripting import DENIAL, KEYS, LuaSide, Refused, Side, StoreSide
 
 NAME = Lock()
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 MINE = permit(KEYS, "lock", ["order:42"], "m:1", FENCE, 1)
 LAST = MINE.keys[0]
 WRITER = Queue(RW, want=1)
@@ -85,7 +86,7 @@ class TestUnderALock:
         side.run(HELD)
         assert decided(side, 7) is DONE
         side.run(NAME.release("m:1", TTL, 0, "clean", False))
-        grant = side.run(NAME.acquire("n:1", TTL, HIGH, "other"))
+        grant = side.run(NAME.acquire(Bid("n:1", TTL, HIGH, "other")))
         assert isinstance(grant, Granted)
         assert decided(side, 1, MINE._replace(owner="n:1", fence=grant.fence)) is DONE
 
@@ -107,7 +108,7 @@ class TestUnderALock:
 class TestUnderSeveralLocks:
     def test_all_must_be_held(self, side: Side) -> None:
         names = Name("a"), Name("b")
-        grant = side.run(Multi(*names).acquire("m:+1", TTL, HIGH, "me"))
+        grant = side.run(Multi(*names).acquire(Bid("m:+1", TTL, HIGH, "me")))
         assert isinstance(grant, Granted)
         both = permit(KEYS, "multi", ["a", "b"], "m:+1", grant.fence, 1)
         assert decided(side, 1, both) is DONE
@@ -171,7 +172,7 @@ def _step(side: Side, name: Lock, kind: str, owner: int, number: int, fence: int
         allowed = permit(KEYS, "lock", [name.name], f"m:{owner + 1}", fence, 1)
         return side.run(allowed.call(name.name, number))
     if kind == "acquire":
-        answer = side.run(name.acquire(f"m:{owner + 1}", TTL, HIGH, "me"))
+        answer = side.run(name.acquire(Bid(f"m:{owner + 1}", TTL, HIGH, "me")))
         return answer.fence if isinstance(answer, Granted) else None
     if kind == "release":
         side.run(name.release(state(side, name).holder, TTL, 0, "clean", False))

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from aiolock.scripts.base import MAX_FENCE
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
 from aiolock.scripts.outcomes import Finished, Granted, Queued, Refused
 from tests.support.lock_calls import (
@@ -30,7 +31,7 @@ from tests.support.scripting import LONG_MS, Side
 from tests.support.scripting import Refused as Failure
 
 NAME = Lock()
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 
 
 class TestFree:
@@ -41,7 +42,7 @@ class TestFree:
         assert DIRTY_MS + TTL - 10_000 < side.pttl(NAME.state) <= DIRTY_MS + TTL
 
     def test_the_state_outlives_a_long_hold(self, side: Side) -> None:
-        side.run(NAME.acquire("m:1", 2 * DIRTY_MS, 0, ""))
+        side.run(NAME.acquire(Bid("m:1", 2 * DIRTY_MS, 0, "")))
         assert side.pttl(NAME.state) > 2 * DIRTY_MS + GRACE_MS - 10_000
 
     @pytest.mark.parametrize("more", [(), ("m:f9",)])
@@ -49,22 +50,22 @@ class TestFree:
     def test_the_fence_is_above_all_that_are_known_and_believable(
         self, floor: int, least: int, more: tuple[str, ...], side: Side
     ) -> None:
-        granted = side.run(NAME.acquire("m:1", TTL, floor, "", LIVENESS, True, [(one, 0) for one in more]))
+        granted = side.run(NAME.acquire(Bid("m:1", TTL, floor, "", LIVENESS, True), [(one, 0) for one in more]))
         side.delete(NAME.queue)
         assert isinstance(granted, Granted)
         assert least <= granted.fence <= max(least, HIGH)
         change(side, NAME, fence=FENCE + 7, expires=0)
-        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 8, TTL, abandoned=True)
+        assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 8, TTL, abandoned=True)
 
     def test_any_metadata_comes_back(self, side: Side) -> None:
         about = "host pid\nü☃ \0 {} 1 2 3"
-        side.run(NAME.acquire("m:1", TTL, HIGH, about))
-        refused = side.run(NAME.acquire("m:2", TTL, 0, ""))
+        side.run(NAME.acquire(Bid("m:1", TTL, HIGH, about)))
+        refused = side.run(NAME.acquire(Bid("m:2", TTL, 0, "")))
         assert isinstance(refused, Refused)
         assert refused.holder == about
 
     def test_others_of_the_process_queue_behind_it(self, side: Side) -> None:
-        call = NAME.acquire("m:f1", TTL, HIGH, "", LIVENESS, True, [("m:f2", 0), ("m:f3", 0)])
+        call = NAME.acquire(Bid("m:f1", TTL, HIGH, "", LIVENESS, True), [("m:f2", 0), ("m:f3", 0)])
         assert side.run(call) == Granted(FENCE, TTL, abandoned=False)
         assert waiters(side, NAME) == ["m:f2", "m:f3"]
         assert signs(side, NAME)["m"].until > state(side, NAME).expires - TTL + LIVENESS - 1000
@@ -81,7 +82,7 @@ class TestFree:
 class TestHeld:
     def test_a_request_that_does_not_queue_is_refused(self, side: Side) -> None:
         side.run(HELD)
-        refused = side.run(NAME.acquire("m:2", TTL, 0, ""))
+        refused = side.run(NAME.acquire(Bid("m:2", TTL, 0, "")))
         assert isinstance(refused, Refused)
         assert (refused.fence, refused.holder) == (FENCE, "me")
         assert TTL - 10_000 < refused.pttl <= TTL
@@ -90,7 +91,7 @@ class TestHeld:
     def test_a_request_that_queues_is_told_its_rank(self, side: Side) -> None:
         side.run(HELD)
         for rank, owner in enumerate(("n:1", "o:1", "n:f2"), 1):
-            queued = side.run(NAME.acquire(owner, TTL, 0, "", LIVENESS))
+            queued = side.run(NAME.acquire(Bid(owner, TTL, 0, "", LIVENESS)))
             assert isinstance(queued, Queued)
             assert (queued.rank, queued.fence, queued.holder) == (rank, FENCE, "me")
             assert TTL - 10_000 < queued.pttl <= TTL
@@ -117,7 +118,7 @@ class TestHeld:
         side.run(HELD)
         before = state(side, NAME)
         for ttl in (2 * TTL, TTL):
-            copy = side.run(NAME.acquire("m:1", ttl, 2 * HIGH, "other", LIVENESS))
+            copy = side.run(NAME.acquire(Bid("m:1", ttl, 2 * HIGH, "other", LIVENESS)))
             assert isinstance(copy, Granted)
             assert (copy.fence, copy.abandoned) == (FENCE, False)
             assert TTL < copy.pttl <= 2 * TTL
@@ -133,7 +134,7 @@ class TestHeld:
         change(side, NAME, depth=0, dirty="1", metadata="")
         if queue:
             enter(side, NAME, "n:1")
-        answer = side.run(NAME.acquire("m:1", TTL // 10, floor, "other", LIVENESS))
+        answer = side.run(NAME.acquire(Bid("m:1", TTL // 10, floor, "other", LIVENESS)))
         assert answer == Granted(max(FENCE, floor + 1) if floor > FENCE else FENCE, TTL // 10, True)
         after = state(side, NAME)
         assert (after.holder, after.fence, after.depth) == ("m:1", answer.fence, 1)
@@ -145,7 +146,7 @@ class TestHeld:
         side.run(HELD)
         side.run(NAME.release("m:1", TTL, 0, "declined", tainted=True))
         change(side, NAME, depth=0)
-        assert side.run(NAME.acquire("m:1", TTL, 0, "", LIVENESS)) == Finished()
+        assert side.run(NAME.acquire(Bid("m:1", TTL, 0, "", LIVENESS))) == Finished()
         assert state(side, NAME).depth == 0
 
     def test_a_grant_whose_time_is_over_is_anothers(self, side: Side) -> None:
@@ -154,7 +155,7 @@ class TestHeld:
         change(side, NAME, depth=0)
         enter(side, NAME, "n:1")
         expire(side, NAME)
-        assert isinstance(side.run(NAME.acquire("m:1", TTL, 0, "", LIVENESS)), Queued)
+        assert isinstance(side.run(NAME.acquire(Bid("m:1", TTL, 0, "", LIVENESS))), Queued)
         assert state(side, NAME).holder == "n:1"
 
     def test_a_grant_from_the_queue_lasts_no_longer_than_its_owner_says(self, side: Side) -> None:
@@ -172,9 +173,9 @@ class TestHeld:
         assert granted_to("n:f1~300") <= 300
         side.run(NAME.release("n:f1~300", TTL, 0, "undone", False))
         assert 300 < granted_to("o:f1~400") <= 400
-        side.run(NAME.acquire("o:f1~400", TTL, 0, ""))
+        side.run(NAME.acquire(Bid("o:f1~400", TTL, 0, "")))
         fence = state(side, NAME).fence
-        side.run(NAME.transfer("o:f1~400", fence, "o:1", TTL, 0, "", 1, LIVENESS, True, False))
+        side.run(NAME.transfer("o:f1~400", fence, Bid("o:1", TTL, 0, "", LIVENESS, True), 1, False))
         assert 400 < granted_to("p:f1~500") <= 500
         side.run(NAME.release("p:f1~500", TTL, 0, "clean", False))
         assert 500 < granted_to("p:f2") <= LIVENESS
@@ -186,7 +187,7 @@ class TestHeld:
         side.run(NAME.release("m:1", TTL, 0, "undone", True))
         assert side.run(HELD) == Finished()
         enter(side, NAME, "n:1", "o:1")
-        assert isinstance(side.run(NAME.acquire("m:1", TTL, 0, "", LIVENESS)), Finished)
+        assert isinstance(side.run(NAME.acquire(Bid("m:1", TTL, 0, "", LIVENESS))), Finished)
         assert waiters(side, NAME) == ["o:1"]
 
     def test_others_of_the_process_queue_whatever_becomes_of_the_first(self, side: Side) -> None:
@@ -194,7 +195,7 @@ class TestHeld:
         enter(side, NAME, "n:1")
         for owner in ("m:f1", "m:f3"):
             side.run(NAME.release(owner, TTL, 0, "undone", True))
-        call = NAME.acquire("m:f1", TTL, 0, "", LIVENESS, False, [(f"m:f{n}", 0) for n in (2, 3, 4)])
+        call = NAME.acquire(Bid("m:f1", TTL, 0, "", LIVENESS, False), [(f"m:f{n}", 0) for n in (2, 3, 4)])
         assert side.run(call) == Finished()
         assert waiters(side, NAME) == ["m:f2", "m:f4"]
         assert not signs(side, NAME)["m"].counted
@@ -202,13 +203,13 @@ class TestHeld:
 
     def test_a_holder_does_not_queue(self, side: Side) -> None:
         """A late copy: of those that came together, the second was granted in the meantime."""
-        side.run(NAME.acquire("m:f2", TTL, HIGH, ""))
-        side.run(NAME.acquire("m:f1", TTL, 0, "", LIVENESS, True, [("m:f2", 0), ("m:f3", 0)]))
+        side.run(NAME.acquire(Bid("m:f2", TTL, HIGH, "")))
+        side.run(NAME.acquire(Bid("m:f1", TTL, 0, "", LIVENESS, True), [("m:f2", 0), ("m:f3", 0)]))
         assert waiters(side, NAME) == ["m:f1", "m:f3"]
 
     def test_a_recent_sign_of_life_is_not_repeated(self, side: Side) -> None:
         side.run(HELD)
-        assert isinstance(side.run(NAME.acquire("n:1", TTL, 0, "", -1)), Queued)
+        assert isinstance(side.run(NAME.acquire(Bid("n:1", TTL, 0, "", -1))), Queued)
         assert not side.exists(NAME.alive)
         assert side.pttl(NAME.queue) > 50_000
 
@@ -263,7 +264,7 @@ class TestFreeWithAQueue:
         side.run(HELD)
         enter(side, NAME, "n:1")
         expire(side, NAME)
-        queued = side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS))
+        queued = side.run(NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
         assert isinstance(queued, Queued)
         assert queued.rank == 1
         assert 0 < queued.pttl <= LIVENESS
@@ -276,7 +277,7 @@ class TestFreeWithAQueue:
         side.run(HELD)
         enter(side, NAME, "n:1")
         expire(side, NAME)
-        refused = side.run(NAME.acquire("o:1", TTL, 0, ""))
+        refused = side.run(NAME.acquire(Bid("o:1", TTL, 0, "")))
         assert isinstance(refused, Refused)
         assert refused.fence == FENCE + 1
         assert state(side, NAME).holder == "n:1"
@@ -288,7 +289,7 @@ class TestFreeWithAQueue:
         enter(side, NAME, "n:1", "n:2")
         forget(side, NAME, "n")
         expire(side, NAME)
-        assert side.run(NAME.acquire("o:1", TTL, 0, "mine", liveness)) == Granted(FENCE + 1, TTL, abandoned=True)
+        assert side.run(NAME.acquire(Bid("o:1", TTL, 0, "mine", liveness))) == Granted(FENCE + 1, TTL, abandoned=True)
         found = state(side, NAME)
         assert (found.holder, found.depth, found.metadata) == ("o:1", 1, "mine")
         assert waiters(side, NAME) == []
@@ -300,7 +301,7 @@ class TestFreeWithAQueue:
         enter(side, NAME, "n:1")
         side.run(NAME.departure("n"))
         expire(side, NAME)
-        assert isinstance(side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS)), Granted)
+        assert isinstance(side.run(NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS))), Granted)
         assert not any(map(side.exists, (NAME.queue, NAME.alive)))
 
     @pytest.mark.parametrize("number", [0, 7])
@@ -312,7 +313,7 @@ class TestFreeWithAQueue:
             side.run(NAME.departure(manager))
         expire(side, NAME)
         more = [] if number else [("o:2", 0)]
-        assert isinstance(side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS, True, more, number)), Granted)
+        assert isinstance(side.run(NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS, True, number=number), more)), Granted)
         assert waiters(side, NAME)[-1:] == ["o:2"]
         assert side.hash(NAME.alive).keys() == {"o"}
 
@@ -323,7 +324,7 @@ class TestFreeWithAQueue:
         enter(side, NAME, "n:1")
         number = side.scores(NAME.queue)
         expire(side, NAME)
-        assert side.run(NAME.acquire("o:1", TTL, 0, "", liveness)) == Granted(FENCE + 1, TTL, abandoned=True)
+        assert side.run(NAME.acquire(Bid("o:1", TTL, 0, "", liveness))) == Granted(FENCE + 1, TTL, abandoned=True)
         assert side.scores(NAME.queue) == number
         assert state(side, NAME).before == FENCE
 
@@ -334,7 +335,7 @@ class TestFreeWithAQueue:
         for number in range(MOST_ENTRIES):
             side.score(NAME.queue, f"n:{number + 2}", number)
         expire(side, NAME)
-        refused = side.run(NAME.acquire("o:1", TTL, 0, ""))
+        refused = side.run(NAME.acquire(Bid("o:1", TTL, 0, "")))
         assert isinstance(refused, Refused)
         assert refused.pttl == 0
         assert not state(side, NAME).live
@@ -344,7 +345,7 @@ class TestFreeWithAQueue:
         side.run(HELD)
         enter(side, NAME, "n:1", "o:1")
         expire(side, NAME)
-        copy = side.run(NAME.acquire("n:1", TTL, 0, "mine", LIVENESS))
+        copy = side.run(NAME.acquire(Bid("n:1", TTL, 0, "mine", LIVENESS)))
         assert copy == Granted(FENCE + 1, TTL, abandoned=True)
         assert side.heard() == []
         assert waiters(side, NAME) == ["o:1"]
@@ -357,12 +358,12 @@ class TestAbandoned:
         """Guards `depth` in what an expiry means: the next holder is told what that one was told."""
         side.run(HELD)
         change(side, NAME, depth=0, dirty=told, expires=1)
-        granted = side.run(NAME.acquire("m:2", TTL, 0, "", LIVENESS, True, [("m:3", 0)] if queue else ()))
+        granted = side.run(NAME.acquire(Bid("m:2", TTL, 0, "", LIVENESS, True), [("m:3", 0)] if queue else ()))
         assert granted == Granted(FENCE + 1, TTL, abandoned=told == "1")
 
     def test_the_next_is_told_of_a_holder_that_vanished(self, side: Side) -> None:
         side.run(HELD)
         expire(side, NAME)
-        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=True)
+        assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=True)
         side.run(NAME.release("m:2", TTL, 0, "clean", False))
-        assert side.run(NAME.acquire("m:3", TTL, 0, "")) == Granted(FENCE + 2, TTL, abandoned=False)
+        assert side.run(NAME.acquire(Bid("m:3", TTL, 0, ""))) == Granted(FENCE + 2, TTL, abandoned=False)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.multi import MultiCalls
 from aiolock.scripts.outcomes import Granted, Queued, Released
 from tests.support.lock_calls import (
@@ -29,24 +30,24 @@ from tests.support.scripting import KEYS, Side
 NAME = Lock()
 OTHER = Lock("order:43")
 BOTH = MultiCalls(KEYS, [NAME.name, OTHER.name])
-HELD = NAME.acquire("m:1", TTL, HIGH, "web-1:1")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "web-1:1"))
 ABOUT = "web 3:4711\nü \0 + what it does\n"
 PROCESS = "web 3:4711"
 
 
 def passing(next_: str) -> Call[Any]:
-    return NAME.transfer("m:1", FENCE, next_, TTL, 0, ABOUT, True, LIVENESS, True, False)
+    return NAME.transfer("m:1", FENCE, Bid(next_, TTL, 0, ABOUT, LIVENESS, True), True, False)
 
 
 CALLS: dict[str, Callable[[bool], Call[Any]]] = {
-    "acquire": lambda counted: NAME.acquire("o:1", TTL, 0, ABOUT, LIVENESS, counted),
-    "acquire together": lambda counted: NAME.acquire("o:1", TTL, 0, ABOUT, LIVENESS, counted, [("o:2", 0)]),
+    "acquire": lambda counted: NAME.acquire(Bid("o:1", TTL, 0, ABOUT, LIVENESS, counted)),
+    "acquire together": lambda counted: NAME.acquire(Bid("o:1", TTL, 0, ABOUT, LIVENESS, counted), [("o:2", 0)]),
     "refresh": lambda counted: NAME.refresh_many(
         [OTHER.alive_of("n:9", LIVENESS), NAME.alive_of("o:1", LIVENESS, counted, ABOUT)]
     ),
-    "multi": lambda counted: BOTH.acquire("o:+1", TTL, 0, ABOUT, LIVENESS, counted),
+    "multi": lambda counted: BOTH.acquire(Bid("o:+1", TTL, 0, ABOUT, LIVENESS, counted)),
     "refresh of a multi": lambda counted: BOTH.refresh_many(
-        [BOTH.refresh("o:1", TTL, 0, ABOUT, 0, LIVENESS, counted, NAME.name)]
+        [BOTH.refresh(Bid("o:1", TTL, 0, ABOUT, LIVENESS, counted, 0), NAME.name)]
     ),
 }
 
@@ -69,11 +70,11 @@ def test_it_says_who_waits(kind: str, counted: bool, side: Side) -> None:
 def test_one_that_is_granted_at_once_says_it_for_others(kind: str, side: Side) -> None:
     """For those that come with it, or that were in the queue before. Guards `join` in acquire.lua, and in read.lua."""
     side.score(NAME.queue, "gone:1", 1)
-    call = NAME.acquire("o:1", TTL, 0, ABOUT, LIVENESS, True, [("o:2", 0)])
+    call = NAME.acquire(Bid("o:1", TTL, 0, ABOUT, LIVENESS, True), [("o:2", 0)])
     if kind == "lock":
         side.delete(NAME.queue)
     else:
-        call = BOTH.acquire("o:+1", TTL, 0, ABOUT, LIVENESS, True, number=7)
+        call = BOTH.acquire(Bid("o:+1", TTL, 0, ABOUT, LIVENESS, True, number=7))
     assert isinstance(side.run(call), Granted)
     assert signs(side, NAME)["o"][1:] == (True, PROCESS)
 
@@ -108,7 +109,7 @@ def test_who_is_granted_it_is_known_before_it_asks(how: str, side: Side) -> None
     """Callers that time out meanwhile are told, and `info()` says it. Guards `process` where it is granted."""
     hears(side, NAME, *([] if "refresh" in how else ["n"]))
     side.run(HELD)
-    side.run(NAME.acquire("n:1", TTL, 0, ABOUT, LIVENESS, how != "transfer"))
+    side.run(NAME.acquire(Bid("n:1", TTL, 0, ABOUT, LIVENESS, how != "transfer")))
     if how in ("acquire", "refresh"):
         expire(side, NAME)
     if "transfer" in how:
@@ -116,21 +117,21 @@ def test_who_is_granted_it_is_known_before_it_asks(how: str, side: Side) -> None
     elif "release" in how:
         side.run(NAME.release("m:1", TTL, 0, "clean" if "pass" in how else "dirty", False))
     elif how == "acquire":
-        side.run(NAME.acquire("o:1", TTL, 0, ""))
+        side.run(NAME.acquire(Bid("o:1", TTL, 0, "")))
     else:
         side.run(NAME.refresh_many([NAME.alive_of("n:1", LIVENESS, True, ABOUT)]))
     found = state(side, NAME)
     assert (found.holder, found.depth, found.metadata) == ("n:1", 0, PROCESS)
-    assert isinstance(side.run(NAME.acquire("n:1", TTL, 0, ABOUT, LIVENESS)), Granted)
+    assert isinstance(side.run(NAME.acquire(Bid("n:1", TTL, 0, ABOUT, LIVENESS))), Granted)
     assert state(side, NAME).metadata == ABOUT
 
 
 def test_what_a_multi_lock_keeps_is_known_too(side: Side) -> None:
     """It was granted one, takes one that is free, and waits for the rest. Guards ARGV[4] in acquire.lua."""
     names = [Lock(f"order:{number}") for number in range(3)]
-    call = MultiCalls(KEYS, [name.name for name in names]).acquire("n:+1", TTL, 0, ABOUT, LIVENESS)
+    call = MultiCalls(KEYS, [name.name for name in names]).acquire(Bid("n:+1", TTL, 0, ABOUT, LIVENESS))
     hears(side, NAME, "n")
-    fences = [side.run(name.acquire("m:1", TTL, 0, "web-1:1")).fence for name in names]  # type: ignore[union-attr]
+    fences = [side.run(name.acquire(Bid("m:1", TTL, 0, "web-1:1"))).fence for name in names]  # type: ignore[union-attr]
     assert fences == sorted(fences)
     side.run(call)  # queues for the first of them
     side.run(names[0].release("m:1", TTL, 0, "clean", False))

@@ -7,24 +7,25 @@ from typing import Any
 import pytest
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import renew
 from aiolock.scripts.outcomes import Granted, Passed, Queued, Released
 from tests.support.lock_calls import FENCE, HIGH, LIVENESS, TTL, Lock, change, enter, hears
 from tests.support.scripting import LuaSide
 
 NAME = Lock()
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
-OVER = NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", True, LIVENESS, True, False)
-WITHIN = NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", False, LIVENESS, True, False)
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
+OVER = NAME.transfer("m:1", FENCE, Bid("m:2", TTL, 0, "", LIVENESS, True), True, False)
+WITHIN = NAME.transfer("m:1", FENCE, Bid("m:2", TTL, 0, "", LIVENESS, True), False, False)
 RELEASE = NAME.release("m:1", TTL, 0, "clean", False)
 CASES = {
     "acquire, free": (5, HELD, Granted),
     "release, no waiters": (4, RELEASE, Released),
     "hand-off in the process": (6, WITHIN, Granted),
     "hand-off in the process, others wait": (6, WITHIN, Granted),
-    "acquire, queues": (8, NAME.acquire("n:2", TTL, 0, "", LIVENESS), Queued),
-    "acquire, queues alone": (10, NAME.acquire("n:2", TTL, 0, "", LIVENESS), Queued),
-    "acquire, queues again": (7, NAME.acquire("n:2", TTL, 0, "", -1), Queued),
+    "acquire, queues": (8, NAME.acquire(Bid("n:2", TTL, 0, "", LIVENESS)), Queued),
+    "acquire, queues alone": (10, NAME.acquire(Bid("n:2", TTL, 0, "", LIVENESS)), Queued),
+    "acquire, queues again": (7, NAME.acquire(Bid("n:2", TTL, 0, "", -1)), Queued),
     "renew": (4, renew([NAME.renewal("m:1", FENCE, TTL)]), list),
     "transfer to another process": (13, OVER, Passed),
     "release to another process": (9, RELEASE, Released),
@@ -72,6 +73,6 @@ def test_taking_what_the_queue_has_granted_costs_one_write(lua: LuaSide) -> None
     lua.run(HELD)
     enter(lua, NAME, "n:1")
     change(lua, NAME, depth=0)
-    call = NAME.acquire("m:1", TTL, 0, "me", LIVENESS)
+    call = NAME.acquire(Bid("m:1", TTL, 0, "me", LIVENESS))
     lua.load(call.script)
     assert count(lua, call) == (5, Granted(FENCE, TTL, False))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import SCRIPTS, confirm, renew
 from aiolock.scripts.outcomes import (
     Asked,
@@ -47,7 +48,7 @@ from tests.support.scripting import Refused as Failure
 
 NAME = Lock()
 OTHER = Lock("other")
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 
 
 class Situation(NamedTuple):
@@ -61,18 +62,18 @@ class Situation(NamedTuple):
 
 
 LATER = frozenset({"publish", "set"})
-ASK = NAME.acquire("o:1", TTL, HIGH, "", LIVENESS)
+ASK = NAME.acquire(Bid("o:1", TTL, HIGH, "", LIVENESS))
 SITUATIONS = {
     "acquire free": Situation((), True, ASK, Granted),
-    "acquire held": Situation((), False, NAME.acquire("o:1", TTL, 0, ""), Refused),
+    "acquire held": Situation((), False, NAME.acquire(Bid("o:1", TTL, 0, "")), Refused),
     "acquire queued": Situation((), False, ASK, Queued),
-    "acquire again": Situation((), False, NAME.acquire("m:1", TTL, 0, "", LIVENESS), Granted),
+    "acquire again": Situation((), False, NAME.acquire(Bid("m:1", TTL, 0, "", LIVENESS)), Granted),
     "acquire settled": Situation(("n:1",), True, ASK, Queued),
     "acquire past the dead": Situation(("dead:1",), True, ASK, Granted),
     "acquire together": Situation(
-        ("n:1",), False, NAME.acquire("o:1", TTL, 0, "", LIVENESS, True, [("o:2", 0)]), Queued
+        ("n:1",), False, NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS, True), [("o:2", 0)]), Queued
     ),
-    "acquire buried": Situation((), False, NAME.acquire("buried:1", TTL, 0, ""), Finished),
+    "acquire buried": Situation((), False, NAME.acquire(Bid("buried:1", TTL, 0, "")), Finished),
     "release": Situation((), False, NAME.release("m:1", TTL, 0, "clean", False), Released),
     "release to others": Situation(("n:1",), False, NAME.release("m:1", TTL, 0, "clean", False), Released),
     "release to the deaf": Situation(("deaf:1",), False, NAME.release("m:1", TTL, 0, "dirty", True, "a"), Released),
@@ -80,13 +81,13 @@ SITUATIONS = {
     "depart": Situation(("n:1",), False, NAME.departure("n"), bool),
     "leave": Situation(("n:1",), False, NAME.release("n:1", TTL, 0, "undone", True), Missing, LATER),
     "transfer": Situation(
-        ("n:1",), False, NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", False, 1, True, False), Granted
+        ("n:1",), False, NAME.transfer("m:1", FENCE, Bid("m:2", TTL, 0, "", 1, True), False, False), Granted
     ),
     "transfer over": Situation(
-        ("n:1",), False, NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", True, LIVENESS, True, False), Passed
+        ("n:1",), False, NAME.transfer("m:1", FENCE, Bid("m:2", TTL, 0, "", LIVENESS, True), True, False), Passed
     ),
     "transfer missing": Situation(
-        (), False, NAME.transfer("z:1", FENCE, "m:2", TTL, 0, "", True, LIVENESS, True, True), Missing, LATER
+        (), False, NAME.transfer("z:1", FENCE, Bid("m:2", TTL, 0, "", LIVENESS, True), True, True), Missing, LATER
     ),
     "nest": Situation((), False, NAME.nest("m:1", FENCE, 2 * TTL, 2), Kept),
     "renew": Situation((), False, renew([NAME.renewal("m:1", FENCE, 2 * TTL)]), Renewed),
@@ -160,7 +161,7 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
     forget(lua, NAME, *lua.hash(NAME.alive))
     if state(lua, NAME).live:
         expire(lua, NAME)
-    assert isinstance(lua.run(NAME.acquire("y:1", TTL, 0, "", LIVENESS)), Granted)
+    assert isinstance(lua.run(NAME.acquire(Bid("y:1", TTL, 0, "", LIVENESS))), Granted)
     assert waiters(lua, NAME) == []
 
 
@@ -177,6 +178,6 @@ def test_a_denied_message_counts_as_heard(lua: LuaSide, denied: Callable[[str], 
 def test_a_denied_renewal_is_no_verdict(command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
     """Guards pcall: the answer is the error, for each hold."""
     for name in (NAME, OTHER):
-        lua.run(name.acquire("m:1", TTL, HIGH, ""))
+        lua.run(name.acquire(Bid("m:1", TTL, HIGH, "")))
     answers = denied(command).run(renew(name.renewal("m:1", FENCE, 2 * TTL) for name in (NAME, OTHER)))
     assert [isinstance(answer, Failed) and bool(DENIAL.search(answer.error)) for answer in answers] == [True, True]

@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import confirm, renew
 from aiolock.scripts.outcomes import Granted, Passed, Queued
 from tests.support.generated import examples
@@ -150,7 +151,9 @@ class World:
                 liveness = {"no": 0, "say": LIVENESS[owner[0]], "said": -1}[queues]
                 others = [f"{owner[0]}{other[1:]}" for other in dict.fromkeys(more) if other[1:] != owner[1:]]
                 more = tuple((other, known and known + 1) for other in dict.fromkeys(others))
-                return name.acquire(owner, ttl(owner, longer), floor, about, liveness, owner[0] != "d", more, known)
+                return name.acquire(
+                    Bid(owner, ttl(owner, longer), floor, about, liveness, owner[0] != "d", number=known), more
+                )
             case "release", (owner, longer, left, ending, tainted):
                 owner = owner or now.state.holder.replace("-", "a:1")
                 channel = name.manager("a") if longer else ""
@@ -160,11 +163,11 @@ class World:
             case "transfer", (owner, fence, successor, floor, over, tainted):
                 owner = owner or now.state.holder.replace("-", "a:1")
                 fence, counted = self.fence(now, fence), successor[0] != "d"
-                facts = (successor, ttl(successor, False), floor, "moved", over, LIVENESS[successor[0]], counted)
-                return name.transfer(owner, fence, *facts, tainted)
+                bid = Bid(successor, ttl(successor, False), floor, "moved", LIVENESS[successor[0]], counted)
+                return name.transfer(owner, fence, bid, over, tainted)
             case "resume", (owner, fence, successor, floor, tainted):
                 return name.resume(
-                    owner, self.fence(now, fence), successor, ttl(successor, True), floor, "moved", tainted
+                    owner, self.fence(now, fence), Bid(successor, ttl(successor, True), floor, "moved"), tainted
                 )
             case "nest", (owner, fence, longer, depth):
                 return name.nest(owner, self.fence(now, fence), ttl(owner, longer), depth)
@@ -179,7 +182,7 @@ class World:
                 )
             case "confirm", (owner, fence, more):
                 minted = self.fence(now, fence)
-                return confirm(name.acquire(owner, UNIT, 0, ""), minted, max(0, minted + more))
+                return confirm(name.acquire(Bid(owner, UNIT, 0, "")), minted, max(0, minted + more))
             case "force_release", (fence,):
                 return name.force_release(self.fence(now, fence))
             case "request_release", (owner,):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiolock.errors import LossReason
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
 from aiolock.scripts.lock import confirm, renew
 from aiolock.scripts.outcomes import Asked, Failed, Granted, Held, Kept, Missing, Renewed, RenewOutcome, Standing
@@ -26,7 +27,7 @@ from tests.support.scripting import Side
 
 NAME = Lock()
 OTHER = Lock("other")
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 
 
 def renewed(side: Side, owner: str = "m:1", fence: int = FENCE, ttl: int = 2 * TTL) -> RenewOutcome:
@@ -85,7 +86,7 @@ class TestRenew:
         assert renewed(side, fence=FENCE - 1) == Missing(LossReason.TAKEN_OVER)
         side.run(NAME.release("m:1", TTL, 0, "clean", False))
         assert renewed(side) == Missing(LossReason.DELETED)
-        side.run(NAME.acquire("m:2", TTL, 0, ""))
+        side.run(NAME.acquire(Bid("m:2", TTL, 0, "")))
         assert renewed(side) == Missing(LossReason.TAKEN_OVER)
         expire(side, NAME)
         assert renewed(side) == Missing(LossReason.DELETED)
@@ -120,7 +121,7 @@ class TestForceRelease:
         assert side.run(NAME.force_release()) is True
         found = state(side, NAME)
         assert (found.holder, found.expires, found.dirty) == ("-", 0, "1")
-        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=True)
+        assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=True)
 
     @pytest.mark.parametrize("fence", [FENCE - 1, FENCE + 1])
     def test_another_fence_ends_no_hold(self, fence: int, side: Side) -> None:
@@ -162,7 +163,7 @@ class TestConfirm:
     def test_the_agreed_fence_takes_the_place_of_what_was_minted(self, agreed: int, done: bool, side: Side) -> None:
         side.run(HELD)
         side.run(NAME.release("m:1", TTL, 0, "clean", False))
-        call = NAME.acquire("m:2", TTL, FENCE + 2, "")
+        call = NAME.acquire(Bid("m:2", TTL, FENCE + 2, ""))
         assert side.run(call) == Granted(FENCE + 3, TTL, abandoned=False)
         assert side.run(confirm(call, FENCE + 3, agreed)) is done
         assert state(side, NAME).fence == (agreed if done else FENCE + 3)
@@ -171,7 +172,7 @@ class TestConfirm:
     def test_it_is_for_the_holder_only(self, side: Side) -> None:
         assert side.run(confirm(HELD, FENCE, FENCE)) is False
         side.run(HELD)
-        assert side.run(confirm(NAME.acquire("m:2", TTL, 0, ""), FENCE, FENCE)) is False
+        assert side.run(confirm(NAME.acquire(Bid("m:2", TTL, 0, "")), FENCE, FENCE)) is False
         assert side.run(confirm(HELD, FENCE - 1, FENCE + 1)) is False
         expire(side, NAME)
         assert side.run(confirm(HELD, FENCE, FENCE)) is False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import SCRIPTS, renew
 from aiolock.scripts.outcomes import Granted, Kept, Passed, Queued, Released, Renewed
 from aiolock.testing.server import RedisServer
@@ -15,7 +16,7 @@ from tests.support.scripting import LuaSide
 from tests.support.scripting import Refused as Failure
 
 NAME = Lock()
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 OOM = "OOM|maxmemory"
 
 
@@ -47,7 +48,7 @@ def test_no_one_new_queues(full: Full) -> None:
     side.run(HELD)
     fill()
     with pytest.raises(Failure, match=OOM):
-        side.run(NAME.acquire("n:1", TTL, 0, "", LIVENESS))
+        side.run(NAME.acquire(Bid("n:1", TTL, 0, "", LIVENESS)))
     assert not side.exists(NAME.queue)
 
 
@@ -71,7 +72,7 @@ def test_a_hand_off_works(over: bool, full: Full) -> None:
     side.run(HELD)
     enter(side, NAME, "n:1")
     fill()
-    moved = side.run(NAME.transfer("m:1", FENCE, "m:2", TTL, 0, "", over, LIVENESS, True, False))
+    moved = side.run(NAME.transfer("m:1", FENCE, Bid("m:2", TTL, 0, "", LIVENESS, True), over, False))
     assert isinstance(moved, Passed if over else Granted)
     assert state(side, NAME).holder == ("n:1" if over else "m:2")
     assert waiters(side, NAME) == (["m:2"] if over else ["n:1"])
@@ -115,7 +116,7 @@ def test_what_replicas_must_acknowledge(used: bool, full: Full) -> None:
         side.run(HELD)
         side.run(NAME.release("m:1", TTL, 0, "clean", False))
     fill()
-    call = NAME.acquire("n:1", TTL, 0, "you", LIVENESS)
+    call = NAME.acquire(Bid("n:1", TTL, 0, "you", LIVENESS))
     call.script = call.script.replicated
     side.load(call.script)
     if not used:

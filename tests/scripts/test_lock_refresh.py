@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Failed, Gone, Granted, Queued, RefreshOutcome
 from tests.support.lock_calls import (
     FENCE,
@@ -26,7 +27,7 @@ from tests.support.scripting import LuaSide, Side
 
 NAME = Lock()
 OTHER = Lock("other")
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 
 
 def refresh(side: Side, owner: str, counted: bool = True) -> RefreshOutcome:
@@ -70,7 +71,7 @@ class TestHeldByAnother:
         side.run(HELD)
         enter(side, NAME, "n:1")
         side.hset(NAME.alive, {f"gone{number}": "1+" for number in range(MANY_MANAGERS)})
-        assert isinstance(side.run(NAME.acquire("o:1", TTL, 0, "", LIVENESS)), Queued)
+        assert isinstance(side.run(NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS))), Queued)
         assert side.hash(NAME.alive).keys() == {"n", "o"}
 
     def test_a_closing_manager_is_forgotten(self, side: Side) -> None:
@@ -111,7 +112,7 @@ class TestItsOwn:
         side.run(HELD)
         change(side, NAME, depth=0, expires=1)
         assert refresh(side, "m:1") == Gone()
-        assert side.run(NAME.acquire("m:2", TTL, 0, "", LIVENESS)) == Granted(FENCE + 1, TTL, abandoned=False)
+        assert side.run(NAME.acquire(Bid("m:2", TTL, 0, "", LIVENESS))) == Granted(FENCE + 1, TTL, abandoned=False)
 
 
 class TestFree:
@@ -157,7 +158,7 @@ class TestFree:
 def test_each_name_is_judged_by_itself(side: Side) -> None:
     """Guards pcall."""
     side.run(HELD)
-    side.run(OTHER.acquire("m:2", TTL, HIGH, ""))
+    side.run(OTHER.acquire(Bid("m:2", TTL, HIGH, "")))
     side.set(OTHER.queue, "a string")
     enter(side, NAME, "n:1")
     parts = [OTHER.alive_of("n:2", LIVENESS), NAME.alive_of("n:1", LIVENESS), NAME.alive_of("n:3", LIVENESS)]

@@ -6,6 +6,7 @@ import pytest
 
 from aiolock.errors import LossReason
 from aiolock.scripts.base import Ending
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
 from aiolock.scripts.outcomes import Granted, Kept, Missing, Released
 from tests.support.lock_calls import (
@@ -28,7 +29,7 @@ from tests.support.lua import MOST_ENTRIES
 from tests.support.scripting import Side
 
 NAME = Lock()
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 RELEASE = NAME.release("m:1", TTL, 0, "clean", False)
 
 
@@ -41,7 +42,7 @@ class TestWithoutWaiters:
         assert (found.holder, found.fence, found.dirty, found.metadata) == ("-", FENCE, "0", "")
         assert TTL + GRACE_MS - 10_000 < side.pttl(NAME.state) <= TTL + GRACE_MS
         assert side.exists(NAME.dead("m:1")) == tainted
-        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=False)
+        assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=False)
 
     @pytest.mark.parametrize("found", ["0", "1"])
     @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
@@ -52,7 +53,7 @@ class TestWithoutWaiters:
         dirty = {"clean": "0", "undone": found, "dirty": "1"}[ending]
         assert state(side, NAME).dirty == dirty
         assert (side.pttl(NAME.state) > DIRTY_MS - 10_000) == (dirty == "1")
-        assert side.run(NAME.acquire("m:2", TTL, 0, "")) == Granted(FENCE + 1, TTL, abandoned=dirty == "1")
+        assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=dirty == "1")
 
     def test_a_channel_is_told_if_it_is_named(self, side: Side) -> None:
         side.listen("somewhere")
@@ -97,7 +98,7 @@ class TestOneWhoDoesNotHold:
         side.run(HELD)
         side.run(RELEASE)
         assert side.run(RELEASE) == Missing(LossReason.DELETED)
-        side.run(NAME.acquire("m:2", TTL, 0, ""))
+        side.run(NAME.acquire(Bid("m:2", TTL, 0, "")))
         assert side.run(RELEASE) == Missing(LossReason.TAKEN_OVER)
         assert state(side, NAME).holder == "m:2"
 
@@ -134,7 +135,7 @@ class TestDeclined:
 
     def test_if_it_was_taken_it_stays(self, granted: Side) -> None:
         """A task has it, or a ticket."""
-        granted.run(NAME.acquire("n:1", TTL, 0, ""))
+        granted.run(NAME.acquire(Bid("n:1", TTL, 0, "")))
         before = state(granted, NAME)
         assert granted.run(NAME.release("n:1", TTL, 0, "declined", True)) == Missing(LossReason.TAKEN_OVER)
         assert state(granted, NAME) == before

@@ -8,6 +8,7 @@ import pytest
 
 from aiolock.errors import LossReason
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Finished, Granted, Missing, Passed, TransferOutcome
 from tests.support.lock_calls import (
     FENCE,
@@ -26,13 +27,13 @@ from tests.support.lock_calls import (
 from tests.support.scripting import Side
 
 NAME = Lock()
-HELD = NAME.acquire("m:1", TTL, HIGH, "me")
+HELD = NAME.acquire(Bid("m:1", TTL, HIGH, "me"))
 
 
 def transfer(
     over: bool, successor: str = "m:2", owner: str = "m:1", fence: int = FENCE, tainted: bool = False
 ) -> Call[TransferOutcome]:
-    return NAME.transfer(owner, fence, successor, TTL, 0, "next", over, LIVENESS, True, tainted)
+    return NAME.transfer(owner, fence, Bid(successor, TTL, 0, "next", LIVENESS, True), over, tainted)
 
 
 class TestWithin:
@@ -71,7 +72,7 @@ class TestWithin:
         hears(side, NAME, "n")
         side.run(HELD)
         enter(side, NAME, "n:f1")
-        resumed = side.run(NAME.resume("m:1", FENCE, "o:1", TTL, 0, "next", False))
+        resumed = side.run(NAME.resume("m:1", FENCE, Bid("o:1", TTL, 0, "next"), False))
         assert resumed == Granted(FENCE + 1, TTL, abandoned=False)
         assert side.heard() == []
         assert waiters(side, NAME) == ["n:f1"]

@@ -9,6 +9,7 @@ import pytest
 
 from aiolock.errors import LossReason
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import DIRTY_MS, GRACE_MS
 from aiolock.scripts.multi import joined, renew
 from aiolock.scripts.outcomes import (
@@ -46,16 +47,16 @@ TTL = 30_000
 HIGH = 2**51
 A, B, C = Name("a"), Name("b"), Name("c")
 AB, BC, ABC = Multi(A, B), Multi(B, C), Multi(A, B, C)
-TAKE = AB.acquire("m:+1", TTL, HIGH, "me")
+TAKE = AB.acquire(Bid("m:+1", TTL, HIGH, "me"))
 FREE = AB.release("m:+1", TTL, 0, "clean", False)
 
 
 def hold(side: Side, name: Name, owner: str = "n:1") -> int:
-    return granted(side.run(name.acquire(owner, TTL, 0, "they"))).fence
+    return granted(side.run(name.acquire(Bid(owner, TTL, 0, "they")))).fence
 
 
 def ask(side: Side, multi: Multi, owner: str, number: int = 0) -> Any:
-    return side.run(multi.acquire(owner, TTL, HIGH, "me", LIVENESS, number=number))
+    return side.run(multi.acquire(Bid(owner, TTL, HIGH, "me", LIVENESS, number=number)))
 
 
 def queued(outcome: object) -> Queued:
@@ -82,7 +83,7 @@ def reserve(side: Side, multi: Multi, owner: str, name: Name, held: str = "n:1")
 
 def test_all_are_granted_under_one_fence_above_every_earlier_one(side: Side) -> None:
     """Kept by acquire_free.lua: `least`."""
-    plain = granted(side.run(B.acquire("m:1", TTL, HIGH + 2**40, "")))
+    plain = granted(side.run(B.acquire(Bid("m:1", TTL, HIGH + 2**40, ""))))
     leave(side, B, "m:1")
     assert side.run(TAKE) == Granted(plain.fence + 1, TTL, False)
     assert [state(side, name).fence for name in (A, B)] == [plain.fence + 1] * 2
@@ -97,8 +98,8 @@ def test_a_copy_reads_its_own_grant(side: Side) -> None:
     for number in (0, 5):
         copy = granted(ask(side, AB, "m:+1", number))
         assert copy == first
-    assert side.run(AB.acquire("m:+1", 9 * TTL, 0, "")) == replace(first, pttl=9 * TTL)
-    assert granted(side.run(AB.acquire("m:+1", TTL, 0, ""))).pttl > 8 * TTL
+    assert side.run(AB.acquire(Bid("m:+1", 9 * TTL, 0, ""))) == replace(first, pttl=9 * TTL)
+    assert granted(side.run(AB.acquire(Bid("m:+1", TTL, 0, "")))).pttl > 8 * TTL
 
 
 def test_an_expired_holder_is_followed_and_abandoned_if_any_was(side: Side) -> None:
@@ -118,7 +119,11 @@ def test_an_expired_grant_that_was_never_confirmed_abandoned_nothing(side: Side)
 
 def test_it_excludes_the_plain_lock_and_overlapping_sets(side: Side) -> None:
     side.run(TAKE)
-    for call in (A.acquire("n:1", TTL, 0, ""), B.acquire("n:1", TTL, 0, ""), BC.acquire("n:+2", TTL, 0, "")):
+    for call in (
+        A.acquire(Bid("n:1", TTL, 0, "")),
+        B.acquire(Bid("n:1", TTL, 0, "")),
+        BC.acquire(Bid("n:+2", TTL, 0, "")),
+    ):
         refused = side.run(call)
         assert isinstance(refused, Refused)
         assert refused.holder == "me"
@@ -157,7 +162,7 @@ def test_it_keeps_its_place(side: Side) -> None:
     """Kept by take.lua: `one.stands`."""
     hold(side, B)
     first = queued(ask(side, AB, "m:+1"))
-    side.run(A.acquire("n:2", TTL, 0, ""))
+    side.run(A.acquire(Bid("n:2", TTL, 0, "")))
     put(side, A, state(side, A)._replace(fence=1))
     again = queued(ask(side, AB, "m:+1"))
     assert (again.part, again.queue_number) == ("b", first.queue_number)
@@ -170,7 +175,7 @@ def test_it_comes_back_to_where_it_stood(side: Side) -> None:
     number = queued(ask(side, AB, "m:+1")).queue_number
     side.run(AB.release("m:+1", TTL, 0, "undone", False))
     assert waiting(side, B) == []
-    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(B.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     assert queued(ask(side, AB, "m:+1", number)).rank == 1
     assert waiting(side, B) == ["m:+1", "o:1"]
     crash(side, B)
@@ -184,7 +189,7 @@ def test_its_number_also_counts_in_queues_that_it_has_left(side: Side) -> None:
     number = queued(ask(side, AB, "m:+1")).queue_number
     side.run(AB.release("m:+1", TTL, 0, "undone", False))
     side.listen(KEYS.manager("o"))
-    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(B.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     crash(side, B)
     assert granted(ask(side, AB, "m:+1", number)).abandoned
     assert waiting(side, B) == ["o:1"]
@@ -193,7 +198,7 @@ def test_its_number_also_counts_in_queues_that_it_has_left(side: Side) -> None:
 def test_a_free_name_goes_to_its_waiters(side: Side) -> None:
     hold(side, B)
     side.listen(KEYS.manager("o"))
-    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(B.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     crash(side, B)
     outcome = queued(ask(side, AB, "m:+1"))
     assert (state(side, B).holder, state(side, B).dirty, outcome.part, outcome.rank) == ("o:1", "1", "b", 1)
@@ -202,7 +207,7 @@ def test_a_free_name_goes_to_its_waiters(side: Side) -> None:
 
 def test_a_free_name_does_not_go_to_the_dead(side: Side) -> None:
     hold(side, B)
-    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(B.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     side.hset(B.alive, {"o": "1+"})
     crash(side, B)
     assert granted(side.run(TAKE)).abandoned
@@ -298,7 +303,7 @@ def test_a_younger_one_does_not_take_what_an_older_one_reserved(side: Side) -> N
 def test_no_one_takes_what_was_granted_for_good(side: Side) -> None:
     hold(side, A)
     number = queued(ask(side, AB, "m:+1")).queue_number
-    granted(side.run(BC.acquire("o:+1", TTL, 0, "they")))
+    granted(side.run(BC.acquire(Bid("o:+1", TTL, 0, "they"))))
     side.listen(KEYS.manager("m"))
     leave(side, A)
     assert queued(ask(side, AB, "m:+1", number)).part == "b"
@@ -311,7 +316,7 @@ def test_nor_what_was_granted_to_a_plain_lock(side: Side) -> None:
     number = queued(ask(side, AB, "m:+1")).queue_number
     hold(side, B, "n:2")
     side.listen(KEYS.manager("o"), KEYS.manager("m"))
-    side.run(B.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(B.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     leave(side, B, "n:2")
     leave(side, A)
     assert state(side, B)[:1] + state(side, B)[3:4] == ("o:1", 0)
@@ -321,7 +326,7 @@ def test_nor_what_was_granted_to_a_plain_lock(side: Side) -> None:
 def test_a_reservation_whose_process_is_gone_ends_and_abandons_nothing(side: Side) -> None:
     hold(side, A)
     reserve(side, AB, "m:+1", A)
-    side.run(A.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(A.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     crash(side, A)
     (outcome,) = side.run(refreshes([(A, "o:1", LIVENESS)]))
     assert granted(outcome).abandoned is False
@@ -348,7 +353,7 @@ def test_a_turn_ends_while_a_multi_lock_is_first(side: Side) -> None:
     fence = hold(side, A)
     side.listen(KEYS.manager("m"))
     assert isinstance(ask(side, AB, "m:+1"), Queued)
-    passed = side.run(A.transfer("n:1", fence, "n:2", TTL, 0, "", False, LIVENESS, True, False))
+    passed = side.run(A.transfer("n:1", fence, Bid("n:2", TTL, 0, "", LIVENESS, True), False, False))
     assert isinstance(passed, Passed)
     assert state(side, A).holder == "m:+1"
     assert waiting(side, A) == ["n:2"]
@@ -361,7 +366,7 @@ def test_what_was_given_back_goes_to_the_next(side: Side) -> None:
     reserve(side, ABC, "m:+1", A, "n:0")
     ask(side, ABC, "m:+1")
     side.listen(KEYS.manager("o"))
-    side.run(A.acquire("o:1", TTL, 0, "", LIVENESS))
+    side.run(A.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     side.run(ABC.give_back("m:+1", TTL, "c"))
     assert holders(side, [A, B, C]) == ["o:1", "n:1", "n:2"]
     assert [waiting(side, name) for name in (A, B, C)] == [[], [], ["m:+1"]]
@@ -405,8 +410,8 @@ def test_each_part_ends_as_a_plain_lock(ending: Any, side: Side) -> None:
 def test_a_release_grants_each_name_to_its_waiter(side: Side) -> None:
     side.run(TAKE)
     side.listen(KEYS.manager("o"), KEYS.manager("p"))
-    side.run(A.acquire("o:1", TTL, 0, "", LIVENESS))
-    side.run(B.acquire("p:1", TTL, 0, "", LIVENESS))
+    side.run(A.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
+    side.run(B.acquire(Bid("p:1", TTL, 0, "", LIVENESS)))
     assert isinstance(side.run(FREE), Released)
     assert holders(side, [A, B]) == ["o:1", "p:1"]
     assert len(side.heard()) == 2
@@ -420,7 +425,7 @@ def test_a_waiter_leaves_every_queue_and_reservation(side: Side) -> None:
     assert side.run(ABC.release("m:+1", TTL, 0, "undone", True)) == Missing(LossReason.TAKEN_OVER)
     assert holders(side, [A, B, C]) == ["-", "n:1", "-"]
     assert not side.exists(B.queue)
-    assert side.run(ABC.acquire("m:+1", TTL, 0, "me", LIVENESS)) == Finished()
+    assert side.run(ABC.acquire(Bid("m:+1", TTL, 0, "me", LIVENESS))) == Finished()
     assert 0 < side.pttl(A.dead("m:+1")) <= TTL + GRACE_MS
 
 
@@ -439,7 +444,7 @@ def test_a_part_that_cannot_be_read_does_not_stop_the_others(spoiled: Name, side
     side.run(TAKE)
     side.delete(spoiled.state)
     side.hset(spoiled.state, {"n:1": "1"})
-    for call in (FREE, TAKE, AB.acquire("o:+1", TTL, 0, "", LIVENESS), AB.info()):
+    for call in (FREE, TAKE, AB.acquire(Bid("o:+1", TTL, 0, "", LIVENESS)), AB.info()):
         with pytest.raises(Failure, match="WRONGTYPE"):
             side.run(call)  # type: ignore[arg-type]
     assert state(side, B if spoiled is A else A).holder == "-"
@@ -474,7 +479,7 @@ def test_renewals_are_judged_by_hold(side: Side) -> None:
     """A hold is lost with one part, but its neighbours in the request are not."""
     fence = granted(side.run(TAKE)).fence
     other = Multi(C)
-    second = granted(side.run(other.acquire("m:+2", TTL, HIGH, ""))).fence
+    second = granted(side.run(other.acquire(Bid("m:+2", TTL, HIGH, "")))).fence
     batch = [AB.renewal("m:+1", fence, 2 * TTL), other.renewal("m:+2", second, 2 * TTL)]
     assert side.run(renew(batch)) == [Renewed(2 * TTL)] * 2
     crash(side, A)
@@ -496,7 +501,7 @@ def test_a_renewal_raises_the_fence(side: Side) -> None:
         assert [state(side, name).fence for name in (A, B)] == [fence + 7] * 2
     assert side.run(AB.nest("m:+1", fence + 7, TTL, 2)) == Kept(TTL)
     side.run(AB.release("m:+1", TTL, 0, "clean", False))
-    assert granted(side.run(Name("a").acquire("m:1", TTL, 0, ""))).fence > fence + 7
+    assert granted(side.run(Name("a").acquire(Bid("m:1", TTL, 0, "")))).fence > fence + 7
 
 
 def test_a_renewal_answers_the_shortest_and_never_shortens(side: Side) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.multi import SCRIPTS, renew
 from tests.support.multi import LIVENESS, Multi, Name, granted
 from tests.support.scripting import KEYS, LuaSide
@@ -27,8 +28,8 @@ def test_free_names(lua: LuaSide) -> None:
     """Kept by acquire_free.lua; release.lua reads each name, looks at its queue, and writes it."""
     for script in SCRIPTS:
         lua.load(script)
-    assert commands(lua, ALL.acquire("m:+1", TTL, 0, "")) == 3 + 2 * N
-    fence = granted(lua.run(ALL.acquire("m:+1", TTL, 0, ""))).fence
+    assert commands(lua, ALL.acquire(Bid("m:+1", TTL, 0, ""))) == 3 + 2 * N
+    fence = granted(lua.run(ALL.acquire(Bid("m:+1", TTL, 0, "")))).fence
     assert commands(lua, renew([ALL.renewal("m:+1", fence, TTL)])) == 2 + 2 * N
     assert commands(lua, ALL.info()) == 2 + N
     assert commands(lua, ALL.release("m:+1", TTL, 0, "clean", False)) == 2 + 3 * N
@@ -43,10 +44,10 @@ def test_waiting(lua: LuaSide) -> None:
         for script in SCRIPTS:
             lua.load(script)
         for i in range(2):
-            lua.run(NAMES[i].acquire(f"n:{i}", TTL, 0, ""))
+            lua.run(NAMES[i].acquire(Bid(f"n:{i}", TTL, 0, "")))
         for i in range(waiters):
-            lua.run(NAMES[1].acquire(f"o:{i}", TTL, 0, "", LIVENESS))
-        ask = ALL.acquire("m:+1", TTL, 0, "", LIVENESS)
+            lua.run(NAMES[1].acquire(Bid(f"o:{i}", TTL, 0, "", LIVENESS)))
+        ask = ALL.acquire(Bid("m:+1", TTL, 0, "", LIVENESS))
         queued = commands(lua, ask)
         lua.run(NAMES[0].release("n:0", TTL, 0, "clean", False))
         counts.append((queued, commands(lua, ask)))

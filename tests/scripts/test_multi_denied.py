@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.multi import GIVE_BACK, SCRIPTS, renew
 from aiolock.scripts.outcomes import Failed, Granted, Kept, Queued, Released
 from tests.support.lock_calls import lasting
@@ -24,10 +25,10 @@ HIGH = 2**51
 A, B, C = NAMES = Name("a"), Name("b"), Name("c")
 ABC, BC = Multi(A, B, C), Multi(B, C)
 FENCE = HIGH + 1
-HELD = ABC.acquire("m:+1", TTL, HIGH, "me")
-ASK = ABC.acquire("m:+1", TTL, HIGH, "me", LIVENESS)
-NEXT = B.acquire("o:1", TTL, HIGH, "", LIVENESS)
-PLAIN = [A.acquire("n:1", TTL, HIGH, ""), B.acquire("n:2", TTL, HIGH, "")]
+HELD = ABC.acquire(Bid("m:+1", TTL, HIGH, "me"))
+ASK = ABC.acquire(Bid("m:+1", TTL, HIGH, "me", LIVENESS))
+NEXT = B.acquire(Bid("o:1", TTL, HIGH, "", LIVENESS))
+PLAIN = [A.acquire(Bid("n:1", TTL, HIGH, "")), B.acquire(Bid("n:2", TTL, HIGH, ""))]
 FREE_A, FREE_B = A.release("n:1", TTL, 0, "clean", False), B.release("n:2", TTL, 0, "clean", False)
 
 
@@ -47,7 +48,7 @@ SITUATIONS = {
     "acquire some": Situation([*PLAIN, ASK, FREE_A], ASK, Queued),
     "acquire last": Situation([*PLAIN, ASK, FREE_A, ASK, FREE_B], ASK, Granted),
     "acquire from a younger": Situation(
-        [*PLAIN, ASK, BC.acquire("o:+1", TTL, HIGH, "", LIVENESS), FREE_B, FREE_A], ASK, Granted
+        [*PLAIN, ASK, BC.acquire(Bid("o:+1", TTL, HIGH, "", LIVENESS)), FREE_B, FREE_A], ASK, Granted
     ),
     "release": Situation([HELD, NEXT], ABC.release("m:+1", TTL, 0, "clean", True), Released, frozenset({"publish"})),
     "release nested": Situation(
@@ -104,10 +105,10 @@ def check_left(lua: LuaSide, told: str) -> None:
             crash(lua, name)
         for manager in lua.hash(name.alive):
             lua.hset(name.alive, {manager: "1+"})
-    assert isinstance(lua.run(ABC.acquire("z:+9", TTL, HIGH, "")), Granted), told
+    assert isinstance(lua.run(ABC.acquire(Bid("z:+9", TTL, HIGH, ""))), Granted), told
     assert [waiting(lua, name) for name in NAMES] == [[]] * 3, told
     for name in NAMES:
-        lua.run(name.acquire("y:1", TTL, 0, "", LIVENESS))
+        lua.run(name.acquire(Bid("y:1", TTL, 0, "", LIVENESS)))
         assert all(lua.pttl(key) > 0 for key in name.keys), told
 
 

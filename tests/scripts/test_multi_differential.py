@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import renew as renew_plain
 from aiolock.scripts.multi import renew
 from aiolock.scripts.outcomes import Granted, Queued
@@ -120,13 +121,9 @@ class World:
         match step.kind, step.facts:
             case "ask", (which, owner, waits, known, longer, about):
                 liveness = liveness_of(owner) if waits else 0
+                bid = Bid(owner, ttl(owner, longer), FLOOR, about, liveness)
                 return lambda side: self.multi(which).acquire(
-                    owner,
-                    ttl(owner, longer),
-                    FLOOR,
-                    about,
-                    liveness,
-                    number=self.numbers.get((side, owner), 0) if known else 0,
+                    bid._replace(number=self.numbers.get((side, owner), 0) if known else 0)
                 )
             case "release", (which, owner, left, ending, tainted):
                 return always(self.multi(which).release(owner, ttl(owner), left, ending, tainted))
@@ -152,13 +149,13 @@ class World:
         match step.kind, step.facts:
             case "acquire", (i, owner, waits, longer):
                 liveness = liveness_of(owner) if waits else 0
-                return always(self.names[i].acquire(owner, ttl(owner, longer), FLOOR, "they", liveness))
+                return always(self.names[i].acquire(Bid(owner, ttl(owner, longer), FLOOR, "they", liveness)))
             case "end", (i, owner, left, ending, tainted):
                 return always(self.names[i].release(owner, ttl(owner), left, ending, tainted))
             case "transfer", (i, successor, over):
                 holder = state(self.sides[1], self.names[i]).holder
-                facts = successor, ttl(successor), FLOOR, "moved", over == 1, liveness_of(successor), True, False
-                return always(self.names[i].transfer(holder, self.fence(i), *facts))
+                bid = Bid(successor, ttl(successor), FLOOR, "moved", liveness_of(successor))
+                return always(self.names[i].transfer(holder, self.fence(i), bid, over == 1, False))
             case "refresh", (batch,):
                 return always(refreshes([(self.names[i], owner, liveness_of(owner)) for i, owner in batch]))
             case "confirm", (i, owner):

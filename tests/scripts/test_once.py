@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.once import OnceCalls
 from aiolock.scripts.outcomes import Granted
@@ -27,7 +28,7 @@ RECORD = KEYS.of("once", "n").lock
 
 
 def held(side: Side, owner: str = "m:1", calls: LockCalls = LOCK) -> int:
-    grant = side.run(calls.acquire(owner, TTL, 0, ""))
+    grant = side.run(calls.acquire(Bid(owner, TTL, 0, "")))
     assert isinstance(grant, Granted)
     return grant.fence
 
@@ -55,7 +56,7 @@ def test_a_run_begins_and_ends(side: Side) -> None:
 
 def test_who_has_the_lock_without_a_record(side: Side) -> None:
     """It outlasts its window, or was forgotten. Guards `not lock.live`, and the time in the fence."""
-    grant = side.run(LOCK.acquire("m:1", TTL, 0, "web-3:4711\nnightly"))
+    grant = side.run(LOCK.acquire(Bid("m:1", TTL, 0, "web-3:4711\nnightly")))
     assert isinstance(grant, Granted)
     kept = side.run(ONCE.last_run())
     assert kept is not None

@@ -9,6 +9,7 @@ import pytest
 
 from aiolock.errors import LossReason
 from aiolock.scripts.base import DONT_QUEUE
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Failed, Finished, Granted, Impossible, Lost, Queued, Refused
 from tests.support.queues import (
     FAIR,
@@ -255,7 +256,7 @@ class TestAgain:
         side.run(fair.release("m:1", TTL, 0, "clean", False))
         crash(side, fair, "m:2")
         parts = [
-            fair.refresh(owner, TTL, 0, "", one.queue_number)  # type: ignore[union-attr]
+            fair.refresh(Bid(owner, TTL, 0, "", number=one.queue_number))  # type: ignore[union-attr]
             for owner, one in zip(("m:3", "m:2"), queued[::-1], strict=True)
         ]
         assert [type(answer) for answer in side.run(fair.refresh_many(parts))] == [Queued, Granted]
@@ -293,7 +294,7 @@ class TestAgain:
     def test_a_tombstone_refuses(self, side: Side, fair: Queue) -> None:
         side.run(fair.release("m:1", TTL, 0, "undone", True))
         assert side.run(fair.request("m:1", TTL, 0, "", queue_number=0)) == Finished()
-        assert side.run(fair.refresh_many([fair.refresh("m:1", TTL, 0, "", 0)])) == [Finished()]
+        assert side.run(fair.refresh_many([fair.refresh(Bid("m:1", TTL, 0, ""))])) == [Finished()]
         assert not side.exists(fair.hash)
         assert not side.exists(fair.order)
 
@@ -303,7 +304,7 @@ class TestAgain:
         side.run(fair.request("m:1", TTL, 0, ""))
         side.run(fair.release("m:2", TTL, 0, "undone", True))
         side.delete(fair.order)
-        part = fair.refresh("m:2", TTL, 0, "", 0)
+        part = fair.refresh(Bid("m:2", TTL, 0, ""))
         late = fair.refresh_many([part] * (1 + batch))
         assert side.run(late) == [Finished()] * (1 + batch)
         assert 0 < side.pttl(fair.order) <= DAY
@@ -355,9 +356,9 @@ class TestBatch:
         answers = side.run(
             fair.refresh_many(
                 [
-                    fair.refresh("m:2", TTL, 0, "", 0),
-                    other.refresh("m:3", TTL, HIGH, "", 0),
-                    fair.refresh("m:4", TTL, 0, "", FIRST),
+                    fair.refresh(Bid("m:2", TTL, 0, "")),
+                    other.refresh(Bid("m:3", TTL, HIGH, "")),
+                    fair.refresh(Bid("m:4", TTL, 0, "", number=FIRST)),
                 ]
             )
         )
@@ -370,7 +371,7 @@ class TestBatch:
         """Guards `pcall` (C5). A name with a key of another type has no holder."""
         other = Queue(FAIR, "other")
         side.set(fair.keys[which], "a string")
-        failed, granted = side.run(fair.refresh_many([q.refresh("m:2", TTL, 0, "", 0) for q in (fair, other)]))
+        failed, granted = side.run(fair.refresh_many([q.refresh(Bid("m:2", TTL, 0, "")) for q in (fair, other)]))
         assert isinstance(failed, Failed)
         assert failed.error.startswith("WRONGTYPE")
         assert isinstance(granted, Granted)

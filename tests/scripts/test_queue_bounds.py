@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiolock.scripts.base import DONT_QUEUE
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Ended, Granted, Queued, Refused
 from tests.support.lua import ROOM
 from tests.support.queues import (
@@ -34,14 +35,14 @@ def crowd(side: Side) -> list[str]:
     """Many readers that wait behind a writer."""
     side.run(WRITE.request("m:1", TTL, HIGH, ""))
     crowd = [f"n{number}:1" for number in range(MANY)]
-    side.run(READ.refresh_many([READ.refresh(owner, TTL, 0, "", 0) for owner in crowd]))
+    side.run(READ.refresh_many([READ.refresh(Bid(owner, TTL, 0, "")) for owner in crowd]))
     assert waiting(side, READ) == crowd
     return crowd
 
 
 def refresh(side: Side, owner: str, name: Queue = READ) -> object:
     (answer,) = side.run(
-        name.refresh_many([name.refresh(owner, TTL, 0, "", queue_numbers(side, name).get(owner, HIGH))])
+        name.refresh_many([name.refresh(Bid(owner, TTL, 0, "", number=queue_numbers(side, name).get(owner, HIGH)))])
     )
     return answer
 
@@ -79,7 +80,7 @@ def test_a_request_is_told_to_ask_again_at_once(side: Side, crowd: list[str]) ->
 def test_one_of_several_that_ask_together_is_enough(side: Side, crowd: list[str]) -> None:
     """Guards `name.cut = false`."""
     side.run(WRITE.release("m:1", TTL, 0, "clean", False))
-    parts = [READ.refresh(owner, TTL, 0, "", queue_numbers(side, READ)[owner]) for owner in crowd[-3:]]
+    parts = [READ.refresh(Bid(owner, TTL, 0, "", number=queue_numbers(side, READ)[owner])) for owner in crowd[-3:]]
     answers = side.run(READ.refresh_many(parts))
     assert [isinstance(answer, Queued) and answer.pttl == 0 for answer in answers] == [True, False, False]
 

@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Ended, Failed, Finished, Granted, Kept, Missing, Queued, Refused, Released, Renewed
 from tests.support.queues import (
     FAIR,
@@ -52,7 +53,7 @@ class Situation(NamedTuple):
 
 RELEASE = NAME.release("m:1", TTL, 0, "clean", True)
 AFTER_ALL = frozenset({"set", "publish", "hdel", "zrem", "del"})
-TRANSFER = NAME.resume("m:1", FENCE, "m:2", TTL, 0, "", True)
+TRANSFER = NAME.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), True)
 SITUATIONS = {
     "acquire free": Situation((), (), (), NAME.request("m:1", TTL, HIGH, "", queue_number=0), Granted),
     "acquire held": Situation(("m:1",), (), (), NAME.request("m:2", TTL, 0, ""), Refused),
@@ -87,7 +88,7 @@ COMMANDS = sorted({command for situation in SITUATIONS.values() for command in c
 NEXT: dict[str, Call[Any]] = {
     "an attempt": NAME.request("z:1", TTL, HIGH, ""),
     "a new waiter": NAME.request("z:1", TTL, HIGH, "", queue_number=0),
-    "a refresh": NAME.refresh_many([NAME.refresh("n:2", TTL, 0, "", FIRST)]),
+    "a refresh": NAME.refresh_many([NAME.refresh(Bid("n:2", TTL, 0, "", number=FIRST))]),
     "a renewal": NAME.renew_many([NAME.renewal("z:1", FENCE, TTL)]),
     "a release": NAME.release("z:1", TTL, 0, "clean", False),
     "force_release": NAME.force_release(),
@@ -173,7 +174,7 @@ def test_a_denied_part_spoils_no_other(lua: LuaSide, denied: Callable[[str], Lua
     """Guards `pcall` in batch.lua: ZSCORE runs only for a name with a hold."""
     other = Queue(FAIR, "other")
     lua.run(NAME.request("m:1", TTL, HIGH, ""))
-    parts = [NAME.refresh("m:1", TTL, 0, "", 0), other.refresh("m:3", TTL, 0, "", 0)]
+    parts = [NAME.refresh(Bid("m:1", TTL, 0, "")), other.refresh(Bid("m:3", TTL, 0, ""))]
     failed, granted = denied("zscore").run(NAME.refresh_many(parts))
     assert isinstance(failed, Failed)
     assert DENIAL.search(failed.error)

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiolock.scripts.base import DONT_QUEUE, Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Finished
 from tests.support.generated import examples
 from tests.support.lua import ROOM
@@ -153,12 +154,11 @@ class World:
         match step.kind, step.facts:
             case "acquire", (owner, want, longer, waits, floor, about, depth, fence):
                 calls, queue_number = self.calls(i, owner, want), 0 if waits else DONT_QUEUE
-                return calls.acquire(
-                    owner, ttl(owner, longer), floor, about, depth, self.fence(i, owner, fence), queue_number
-                )
+                facts = depth, self.fence(i, owner, fence), queue_number
+                return calls.request(owner, ttl(owner, longer), floor, about, *facts)
             case "enter", (batch,):
                 parts = [
-                    self.calls(i, owner, want).refresh(owner, ttl(owner), FLOOR, "again", queue_number)
+                    self.calls(i, owner, want).refresh(Bid(owner, ttl(owner), FLOOR, "again", number=queue_number))
                     for i, owner, want, queue_number in batch
                 ]
                 return name.refresh_many(parts)
@@ -166,7 +166,7 @@ class World:
                 return self.calls(i, owner, want).release(owner, ttl(owner), left, ending, tainted)
             case "transfer", (owner, want, fence, successor, floor, tainted):
                 calls, fence = self.calls(i, owner, want), self.fence(i, owner, fence)
-                return calls.resume(owner, fence, successor, ttl(successor), floor, "moved", tainted)
+                return calls.resume(owner, fence, Bid(successor, ttl(successor), floor, "moved"), tainted)
             case "renew", (batch,):
                 parts = [
                     self.calls(i, owner, want).renewal(owner, self.fence(i, owner, fence), ttl(owner, longer))

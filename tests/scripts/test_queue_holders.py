@@ -10,6 +10,7 @@ import pytest
 
 from aiolock.errors import LossReason
 from aiolock.scripts.base import Ending
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import GRACE_MS
 from aiolock.scripts.outcomes import (
     Ended,
@@ -201,7 +202,7 @@ class TestTransfer:
     def test_moves_the_hold(self, side: Side) -> None:
         two = Queue(SEMAPHORE, want=1)
         side.run(two.request("m:1", TTL, HIGH, ""))
-        granted = side.run(two.resume("m:1", FENCE, "m:2", 2 * TTL, 0, "the second", False))
+        granted = side.run(two.resume("m:1", FENCE, Bid("m:2", 2 * TTL, 0, "the second"), False))
         assert granted == Granted(FENCE + 1, 2 * TTL, abandoned=False, capacity=3, weight=2)
         assert holders(side, two) == {"m:2": Holder(1, 2, "1", str(FENCE + 1), "0")}
         assert set(ends(side, two)) == {"m:2"}
@@ -211,17 +212,17 @@ class TestTransfer:
     def test_of_a_reader_mints_nothing(self, side: Side) -> None:
         read = Queue(RW)
         side.run(read.request("m:1", TTL, HIGH, ""))
-        assert side.run(read.resume("m:1", FENCE, "m:2", TTL, HIGH + 9, "", False)).fence == FENCE  # type: ignore[union-attr]
+        assert side.run(read.resume("m:1", FENCE, Bid("m:2", TTL, HIGH + 9, ""), False)).fence == FENCE  # type: ignore[union-attr]
 
     def test_takes_the_next_out_of_the_line(self, side: Side, held: Queue) -> None:
         """Guards `leave(name, next)`: a holder does not wait."""
         enter(side, held, ["m:3", "m:2"])
-        side.run(held.resume("m:1", FENCE, "m:2", TTL, 0, "", False))
+        side.run(held.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), False))
         assert set(holders(side, held)) == {"m:2"}
         assert waiting(side, held) == ["m:3"]
 
     def test_a_copy_reads_its_own_grant(self, side: Side, held: Queue) -> None:
-        call = held.resume("m:1", FENCE, "m:2", TTL, 0, "", False)
+        call = held.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), False)
         first, second = side.run(call), side.run(call)
         assert isinstance(first, Granted)
         assert isinstance(second, Granted)
@@ -229,11 +230,11 @@ class TestTransfer:
 
     def test_to_itself_keeps_what_it_has(self, side: Side, held: Queue) -> None:
         """Guards `owner ~= next`."""
-        assert side.run(held.resume("m:1", FENCE, "m:1", TTL, 0, "", False)).fence == FENCE  # type: ignore[union-attr]
+        assert side.run(held.resume("m:1", FENCE, Bid("m:1", TTL, 0, ""), False)).fence == FENCE  # type: ignore[union-attr]
         assert holders(side, held) == {"m:1": Holder(1, 1, "1", str(FENCE), "0")}
 
     def test_a_late_copy_moves_nothing(self, side: Side, held: Queue) -> None:
-        call = held.resume("m:1", FENCE, "m:2", TTL, 0, "", False)
+        call = held.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), False)
         side.run(call)
         side.run(held.release("m:2", TTL, 0, "clean", False))
         assert side.run(call) == Missing(LossReason.DELETED)
@@ -246,25 +247,25 @@ class TestTransfer:
         for owner in ("m:1", "m:2"):
             side.run(permits.request(owner, TTL, HIGH, ""))
         enter(side, permits, ["m:3"])
-        granted = side.run(permits.resume("m:1", FENCE, "m:2", TTL, 0, "", False))
+        granted = side.run(permits.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), False))
         assert isinstance(granted, Granted)
         assert granted.fence == FENCE + 1
         assert set(holders(side, permits)) == {"m:2", "m:3"}
 
     def test_another_fence(self, side: Side, held: Queue) -> None:
-        assert side.run(held.resume("m:1", FENCE - 1, "m:2", TTL, 0, "", True)) == Missing(LossReason.TAKEN_OVER)
+        assert side.run(held.resume("m:1", FENCE - 1, Bid("m:2", TTL, 0, ""), True)) == Missing(LossReason.TAKEN_OVER)
         assert set(holders(side, held)) == {"m:1"}
         assert side.exists(held.dead("m:1"))
 
     def test_a_tombstone_of_the_next_refuses(self, side: Side, held: Queue) -> None:
         side.run(held.release("m:2", TTL, 0, "undone", True))
-        assert side.run(held.resume("m:1", FENCE, "m:2", TTL, 0, "", True)) == Finished()
+        assert side.run(held.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), True)) == Finished()
         assert set(holders(side, held)) == {"m:1"}
 
     def test_of_a_hold_whose_time_is_over(self, side: Side, held: Queue) -> None:
         """Guards `settle` in transfer."""
         crash(side, held, "m:1")
-        assert isinstance(side.run(held.resume("m:1", FENCE, "m:2", TTL, 0, "", False)), Missing)
+        assert isinstance(side.run(held.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), False)), Missing)
         assert holders(side, held) == {}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from aiolock.scripts import queue as queue_family
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Ended, Granted, Kept, Released, Renewed
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -68,7 +69,7 @@ def test_a_hand_off_force_release_and_info_work(full: Full) -> None:
     fair = Queue(FAIR)
     side.run(fair.request("m:1", TTL, HIGH, ""))
     fill()
-    assert isinstance(side.run(fair.resume("m:1", FENCE, "m:2", TTL, 0, "", True)), Granted)
+    assert isinstance(side.run(fair.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), True)), Granted)
     assert side.run(fair.info()).holders == 1
     assert side.run(fair.force_release()) == Ended(1, 0)
     assert holders(side, fair) == {}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Granted, Queued
 from tests.support.queues import (
     FAIR,
@@ -49,7 +50,7 @@ SETTLING: dict[str, Callable[[Side, Queue], object]] = {
     "force_release": lambda side, fair: side.run(fair.force_release()),
     "a hand-off": lambda side, fair: (
         crash(side, fair, "m:1"),
-        side.run(fair.resume("m:1", HIGH + 1, "m:9", TTL, 0, "", False)),
+        side.run(fair.resume("m:1", HIGH + 1, Bid("m:9", TTL, 0, ""), False)),
     ),
     "set_capacity": lambda side, fair: (crash(side, fair, "m:1"), side.run(fair.set_capacity(1))),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiolock.scripts.base import Ending
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Kept, Missing, Released
 from tests.support.locks import KEYS, held
@@ -25,7 +26,7 @@ def free(side: Side, calls: LockCalls) -> str:
     """The channel that announces releases, while m:1 holds the name."""
     channel = calls.free_channel
     side.listen(channel)
-    side.run(calls.acquire("m:1", TTL, FENCE - 1, "m 1"))
+    side.run(calls.acquire(Bid("m:1", TTL, FENCE - 1, "m 1")))
     return channel
 
 
@@ -64,6 +65,6 @@ def test_nothing_is_announced_otherwise(side: Side, free: str) -> None:
     calls = LockCalls(KEYS, "order:42", 3_000)
     assert calls.free_channel == ""
     side.run(calls.release("m:1", TTL, 0, "clean", False))
-    side.run(calls.acquire("m:2", TTL, 0, ""))
+    side.run(calls.acquire(Bid("m:2", TTL, 0, "")))
     side.run(calls.force_release())
     assert side.heard() == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from aiolock.scripts.base import Call, Ending, Part
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import ReleaseOutcome
 from tests.support.scripting import KEYS, LONG_MS, Side
@@ -39,7 +40,7 @@ class Lock(LockCalls):
 
     def alive_of(self, owner: str, liveness_ms: int, counted: bool = True, metadata: str = "") -> Part:
         """A refresh, with what its script uses."""
-        return self.refresh(owner, 0, 0, metadata, 0, liveness_ms, counted)
+        return self.refresh(Bid(owner, 0, 0, metadata, liveness_ms, counted))
 
 
 class Sign(NamedTuple):
@@ -120,7 +121,7 @@ def forget(side: Side, name: Lock, *managers: str) -> None:
 def enter(side: Side, name: Lock, *owners: str, counted: bool = True, liveness_ms: int = LIVENESS) -> None:
     """Have them wait for the name, in this order."""
     for owner in owners:
-        side.run(name.acquire(owner, TTL, 0, f"of {owner}", liveness_ms, counted))
+        side.run(name.acquire(Bid(owner, TTL, 0, f"of {owner}", liveness_ms, counted)))
 
 
 def hears(side: Side, name: Lock, *managers: str) -> None:

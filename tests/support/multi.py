@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.multi import MultiCalls
 from aiolock.scripts.outcomes import Granted
@@ -28,7 +29,7 @@ class Name(LockCalls):
 
 def refreshes(parts: Sequence[tuple[Name, str, int]]) -> Call[list[Any]]:
     """One request that says for each owner that it waits for its name for this many ms."""
-    return parts[0][0].refresh_many([name.refresh(owner, 0, 0, "", 0, liveness) for name, owner, liveness in parts])
+    return parts[0][0].refresh_many([name.refresh(Bid(owner, 0, 0, "", liveness)) for name, owner, liveness in parts])
 
 
 class Multi(MultiCalls):

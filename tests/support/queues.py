@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from aiolock.scripts.base import DONT_QUEUE, Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.outcomes import AcquireOutcome
 from aiolock.scripts.queue import ACQUIRE, QueueCalls
@@ -64,7 +65,7 @@ class Queue(QueueCalls):
         queue_number: int = DONT_QUEUE,
     ) -> Call[AcquireOutcome]:
         """An acquire with everything that the script knows; the core uses only a part of it at a time."""
-        keys, args = self._part(owner, ttl_ms, floor, metadata, depth, fence, queue_number)
+        keys, args = self._part(Bid(owner, ttl_ms, floor, metadata, number=queue_number), depth, fence)
         return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 
 

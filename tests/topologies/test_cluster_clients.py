@@ -16,6 +16,7 @@ import valkey.asyncio
 from aiolock import BackendError, ConfigurationError, LockManager, Poll
 from aiolock.backends.cluster import router
 from aiolock.backends.redis import Address, Seeds, is_cluster
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Granted
@@ -156,12 +157,12 @@ async def test_min_replicas_of_a_grant_that_a_lost_copy_has_written(cluster: Clu
             pass  # the connection has written something that is acknowledged
         replica.server.freeze()
         try:
-            await others._runtime.backend.run(calls.acquire("m:1", 30_000, 0, ""))
+            await others._runtime.backend.run(calls.acquire(Bid("m:1", 30_000, 0, "")))
             with pytest.raises(BackendError, match="acknowledged by 0 of 1"):
-                await locks._runtime.backend.run(calls.acquire("m:1", 30_000, 0, ""))
+                await locks._runtime.backend.run(calls.acquire(Bid("m:1", 30_000, 0, "")))
         finally:
             replica.server.thaw()
-        assert isinstance(await locks._runtime.backend.run(calls.acquire("m:1", 30_000, 0, "")), Granted)
+        assert isinstance(await locks._runtime.backend.run(calls.acquire(Bid("m:1", 30_000, 0, ""))), Granted)
 
 
 async def test_polling(cluster: Cluster) -> None:

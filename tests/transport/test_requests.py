@@ -16,6 +16,7 @@ from aiolock.backends.redis.replies import Scripts
 from aiolock.backends.redis.session import ENOUGH
 from aiolock.errors import BackendError
 from aiolock.scripts.base import Call, Script
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Granted
@@ -294,7 +295,7 @@ async def test_an_error_that_is_not_awaited_is_silent(backend: RedisBackend, raw
 
 async def test_the_locks_own_scripts_run(backend: RedisBackend) -> None:
     calls = LockCalls(Keys("aiolock", 0), "order:42", 3_000)
-    assert isinstance(await backend.run(calls.acquire("o", 30_000, 0, "")), Granted)
+    assert isinstance(await backend.run(calls.acquire(Bid("o", 30_000, 0, ""))), Granted)
 
 
 async def test_before_and_after(redis_url: str) -> None:

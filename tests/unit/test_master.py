@@ -10,6 +10,7 @@ from aiolock.backends.redis import Address, Desync, ErrorReply, Report
 from aiolock.backends.sentinel.master import Master
 from aiolock.backends.sentinel.witness import SETTLED, SPREAD, Witness
 from aiolock.errors import BackendError
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.testing import VirtualClock
@@ -148,7 +149,7 @@ def test_a_doubt_at_the_end_is_an_answer_that_does_not_count(witness: Witness) -
     """Broken by waiting for the Sentinels, whom nobody asks any more."""
     witness.closing = True
     assert not witness.undecided(role(0))
-    call = LockCalls(Keys("aiolock"), "order:42", 3_000).acquire("m:1", 1000, 0, "")
+    call = LockCalls(Keys("aiolock"), "order:42", 3_000).acquire(Bid("m:1", 1000, 0, ""))
     doubt = witness.doubt(call, b"PONG", role(0))
     assert doubt is not None
     assert "does not count: the master has lost a replica" in str(doubt)

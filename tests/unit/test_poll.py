@@ -17,6 +17,7 @@ from aiolock import BackendError, ConfigurationError, LockLost, LockManager, Los
 from aiolock.backends.base import Wake
 from aiolock.core.race import JITTER
 from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Granted
@@ -175,7 +176,7 @@ async def test_one_task_of_a_process_asks(polling: LockManager, peer: LockManage
 async def test_never_sleeps_past_the_holders_expiry(backend: Server, crew: Crew, locks: LockManager) -> None:
     """Kept by QueueEntry.schedule: `free_at`."""
     async with LockManager(Server(backend), waiting=Poll(first=20, cap=20)) as polling:
-        grant = backend._execute(LockCalls(Keys("aiolock"), "a", 3_000).acquire("thief:1", 700, 0, ""))
+        grant = backend._execute(LockCalls(Keys("aiolock"), "a", 3_000).acquire(Bid("thief:1", 700, 0, "")))
         assert isinstance(grant, Granted)
         waiter = Holder(crew, polling.lock("a"))
         await backend.clock.advance(0.7 + 0.0011)

@@ -16,6 +16,7 @@ from aiolock.errors import AiolockError, BackendError, ConfigurationError
 from aiolock.manager import LockManager
 from aiolock.scripts import multi, once, queue
 from aiolock.scripts.base import Call, Ending
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import SCRIPTS, LockCalls
 from aiolock.scripts.outcomes import Granted, Released
@@ -75,7 +76,7 @@ class Both:
 
     def acquire(self, name: str = "n") -> tuple[Call[Any], asyncio.Future[Any]]:
         self._owners += 1
-        call = LockCalls(Keys("aiolock"), name, 3_000).acquire(f"m:{self._owners}", 1000, 0, "")
+        call = LockCalls(Keys("aiolock"), name, 3_000).acquire(Bid(f"m:{self._owners}", 1000, 0, ""))
         return call, self.backend.run(call)
 
     def release(self, name: str = "n") -> tuple[Call[Any], asyncio.Future[Any]]:
@@ -129,7 +130,7 @@ async def test_an_awaiter_that_left_lets_no_call_pass(both: Both) -> None:
 
 async def test_calls_at_the_end_of_a_call_go_before_those_that_wait(both: Both) -> None:
     """As in the outbox: a transfer that failed is followed by the end of both owners, then by the next acquire."""
-    transfer = LockCalls(Keys("aiolock"), "n", 3_000).resume("m:1", 1, "m:2", 1000, 0, "", False)
+    transfer = LockCalls(Keys("aiolock"), "n", 3_000).resume("m:1", 1, Bid("m:2", 1000, 0, ""), False)
     instead = [both.release_call(), both.release_call()]
     transfer.settle = lambda result: [both.backend.run(call) for call in instead] and None
     both.backend.run(transfer)
@@ -139,7 +140,7 @@ async def test_calls_at_the_end_of_a_call_go_before_those_that_wait(both: Both) 
 
 
 async def test_a_callback_that_raises_stops_no_other(both: Both) -> None:
-    first = LockCalls(Keys("aiolock"), "n", 3_000).acquire("m:1", 1000, 0, "")
+    first = LockCalls(Keys("aiolock"), "n", 3_000).acquire(Bid("m:1", 1000, 0, ""))
 
     def fail(result: object) -> None:
         raise ValueError("a bug")

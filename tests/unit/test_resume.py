@@ -21,6 +21,7 @@ from aiolock import (
     NotOwned,
 )
 from aiolock.core.ticket import Ticket
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import Finished
@@ -597,8 +598,8 @@ async def test_late_requests_of_the_old_owner_hurt_no_one(
             CALLS.release(owner, 30_000, 0, "clean", False),
             CALLS.release(owner, 30_000, 1, "clean", True),
             CALLS.renew_many([CALLS.renewal(owner, fence, 90_000)]),
-            CALLS.acquire(owner, 90_000, 0, "", 2, fence),
-            CALLS.acquire(owner, 90_000, 0, ""),
+            CALLS.acquire(Bid(owner, 90_000, 0, "", 2, fence)),
+            CALLS.acquire(Bid(owner, 90_000, 0, "")),
         ):
             backend._execute(call)  # type: ignore[arg-type]
             assert state_of(backend, "a")[:2] == before
@@ -613,7 +614,7 @@ async def test_a_tainted_owner_never_comes_back(locks: LockManager, peer: LockMa
     owner = lease._hold.owner
     async with peer.resume(await lease.detach()):
         assert tombstones(backend) == [f"{KEY}:dead:{owner}"]
-    assert backend._execute(CALLS.acquire(owner, 30_000, 0, "")) == Finished()
+    assert backend._execute(CALLS.acquire(Bid(owner, 30_000, 0, ""))) == Finished()
     assert lock_keys(backend) == []
 
 

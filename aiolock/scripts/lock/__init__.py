@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base import Call, Combiner, Ending, Part, Script
+from ..bid import Bid
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
     AcquireOutcome,
@@ -99,31 +100,15 @@ class LockCalls:
         """Makes one request of many waiters' refreshes."""
         return Combiner(REFRESH, (self._channel,))
 
-    def acquire(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        liveness_ms: int = 0,
-        counted: bool = True,
-        more: Sequence[tuple[str, int]] = (),
-        number: int = 0,
-    ) -> Call[AcquireOutcome]:
+    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
         """Hold the name, or queue for it; what the queue has granted becomes a hold.
 
         Args:
-            owner: who wants it.
-            ttl_ms: how long it holds without a renewal.
-            floor: the highest fence that this manager has seen.
-            metadata: what others are told of the holder.
-            liveness_ms: 0 refuses instead of queueing; -1 queues without saying that the manager lives, because another
-                request just said so; otherwise for how long it says so.
-            counted: the manager listens on its channel, so a message that reaches no one proves that it is gone.
+            bid: who wants it.
             more: owners of the same manager that queue behind it in this order, whatever happens to the first; each
                 with the number that it had in the queue, or 0.
-            number: what `Queued.queue_number` said before: a server that forgot the owner lets it in at its old place.
         """
+        owner, ttl_ms, floor, metadata, liveness_ms, counted, number = bid
         managers = self._channel
         if liveness_ms:  # three values in one argument: each argument costs time to pack
             managers = f"{managers} {liveness_ms if liveness_ms > 0 else -self._liveness_ms} {'1' if counted else '0'}"
@@ -134,49 +119,27 @@ class LockCalls:
             return Call(self.name, ACQUIRE, (*keys, *(self._keys[0] + DEAD + one for one, _ in more)), (*args, *others))
         return Call(self.name, ACQUIRE, keys, args)
 
-    def refresh(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        queue_number: int,
-        liveness_ms: int,
-        counted: bool = True,
-    ) -> Part:
-        """Return a sign of life of a manager; `owner` is the first of its entries in the queue."""
-        return Part(self._keys, (owner, liveness_ms, int(counted), told(metadata)[0]))
+    def refresh(self, bid: Bid) -> Part:
+        """Return a sign of life of a manager; it bids for the first of its entries in the queue."""
+        return Part(self._keys, (bid.owner, bid.liveness_ms, int(bid.counted), told(bid.metadata)[0]))
 
-    def transfer(
-        self,
-        owner: str,
-        fence: int,
-        successor: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        over: int,
-        liveness_ms: int,
-        counted: bool,
-        tainted: bool,
-    ) -> Call[TransferOutcome]:
-        """End `owner`, and hand the name to `successor` or, if the turn is over, to the next in the queue.
+    def transfer(self, owner: str, fence: int, bid: Bid, over: int, tainted: bool) -> Call[TransferOutcome]:
+        """End `owner`, and hand the name to who bids or, if the turn is over, to the next in the queue.
 
         A turn that is not `over` ends nevertheless while the first in the queue waits under the fair rule; 2 is for a
-        detached hold, which has no turn, and whose time must not be over. `successor` is a new owner, or a task with
-        the fair rule that is already in the queue.
+        detached hold, which has no turn, and whose time must not be over. Who bids is a new owner, or a task with the
+        fair rule that is already in the queue.
         """
+        successor, ttl_ms, floor, metadata, liveness_ms, counted, _ = bid
         keys = (*self._keys, self._keys[0] + DEAD + owner, self._keys[0] + DEAD + successor)
         turn = int(over), self._channel, liveness_ms, int(counted)
         args = (owner, fence, successor, ttl_ms, floor, metadata, *turn)
         return Call(self.name, TRANSFER, keys, (*args, ttl_ms + GRACE_MS) if tainted else args)
 
-    def resume(
-        self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
-    ) -> Call[TransferOutcome]:
-        """Move a detached hold to `successor`, even past waiters; a hold whose time is over ends."""
-        facts = owner, fence, successor, ttl_ms, floor, metadata
-        return self.transfer(*facts, over=2, liveness_ms=self._liveness_ms, counted=False, tainted=tainted)
+    def resume(self, owner: str, fence: int, bid: Bid, tainted: bool) -> Call[TransferOutcome]:
+        """Move a detached hold to who bids, even past waiters; a hold whose time is over ends."""
+        bid = bid._replace(liveness_ms=self._liveness_ms, counted=False)
+        return self.transfer(owner, fence, bid, over=2, tainted=tainted)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         """Lower the owner's depth to `left`; at 0 it leaves the name and its queue.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..base import Arg, Call, Combiner, Ending, Part, Script
+from ..bid import Bid
 from ..joint import JointCall, JointPart
 from ..keys import GRACE_MS, Keys
 from ..lock import DEPART, JOIN, REFRESH, SETTLE, STATE, LockCalls
@@ -107,54 +108,30 @@ class MultiCalls:
         """Makes one request of many waiters' refreshes, including those of plain locks."""
         return Combiner(REFRESH, (self._channel,))
 
-    def acquire(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        liveness_ms: int = 0,
-        counted: bool = True,
-        more: Sequence[tuple[str, int]] = (),
-        number: int = 0,
-    ) -> Call[AcquireOutcome]:
+    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
         """Hold all names, or queue.
 
         An owner that has none of the names queues for one, `Queued.part`: the one with the oldest hold. When it is
-        granted that, it has a reservation. The same request then keeps it for another `liveness_ms`, reserves what is
-        free, takes what younger owners have reserved, and queues for all others. Only `Granted` says that the names are
-        held.
+        granted that, it has a reservation. The same request then keeps it for another `liveness_ms` of the bid,
+        reserves what is free, takes what younger owners have reserved, and queues for all others. Only `Granted` says
+        that the names are held.
 
         Args:
-            owner: who wants them.
-            ttl_ms: how long it holds without a renewal.
-            floor: the highest fence that this manager has seen.
-            metadata: what others are told of the holder.
-            liveness_ms: how long the manager counts as alive from now; 0 refuses instead of queueing.
-            counted: the manager listens on its channel, so a message that reaches no one proves that it is gone.
+            bid: who wants them; with the number that `Queued.queue_number` said before it keeps its place, in other
+                queues, too.
             more: always empty; each owner has a request of its own.
-            number: what `Queued.queue_number` said before: the owner keeps its place, in other queues, too.
         """
+        owner, ttl_ms, floor, metadata, liveness_ms, counted, number = bid
         args: tuple[Arg, ...] = (owner, ttl_ms, floor, metadata, liveness_ms, int(counted), self._channel)
         return Call(self.name, ACQUIRE, (self._dead(owner), *self._keys), (*args, number, *self.names))
 
-    def refresh(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        queue_number: int,
-        liveness_ms: int,
-        counted: bool,
-        part: str = "",
-    ) -> Part:
+    def refresh(self, bid: Bid, part: str = "") -> Part:
         """Return a sign of life of an owner that has none of the names, and queues for `part`; '' is the first name.
 
         The answer is that to a plain lock's waiter: `Granted` is a reservation of the one name.
         """
         at = 3 * self.names.index(part) if part else 0
-        return Part(self._keys[at : at + 3], (owner, liveness_ms, int(counted), told(metadata)[0]))
+        return Part(self._keys[at : at + 3], (bid.owner, bid.liveness_ms, int(bid.counted), told(bid.metadata)[0]))
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         """Lower the owner's depth to `left`; at 0 it leaves all names and their queues."""

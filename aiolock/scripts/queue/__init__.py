@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-from ..base import DONT_QUEUE, JOIN, Call, Combiner, Ending, Part, Script
+from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script
+from ..bid import Bid
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
 from ..outcomes import (
@@ -92,37 +93,17 @@ class QueueCalls:
         calls.weight = weight
         return calls
 
-    def acquire(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        liveness_ms: int = 0,
-        counted: bool = True,
-        more: Sequence[tuple[str, int]] = (),
-        number: int = JOIN,
-    ) -> Call[AcquireOutcome]:
-        queue_number = number if liveness_ms else DONT_QUEUE
-        keys, args = self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
+    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
+        keys, args = self._part(bid if bid.liveness_ms else bid._replace(number=DONT_QUEUE))
         return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[AcquireOutcome]:
-        keys, args = self._part(owner, ttl_ms, 0, "", depth, fence, DONT_QUEUE)
+        keys, args = self._part(Bid(owner, ttl_ms, 0, "", number=DONT_QUEUE), depth, fence)
         return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 
-    def refresh(
-        self,
-        owner: str,
-        ttl_ms: int,
-        floor: int,
-        metadata: str,
-        queue_number: int = JOIN,
-        liveness_ms: int = 0,
-        counted: bool = True,
-    ) -> Part:
+    def refresh(self, bid: Bid) -> Part:
         """Return a waiter's sign of life; one that the server has forgotten joins again with its old number."""
-        return self._part(owner, ttl_ms, floor, metadata, 1, 0, queue_number)
+        return self._part(bid)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
         grace = ttl_ms + GRACE_MS
@@ -130,9 +111,8 @@ class QueueCalls:
         args = (self._channel, owner, left, self.weight, self._mints, ending, grace, dead_ms, self._capacity)
         return Call(self.name, RELEASE, (*self._keys.queue, self._keys.dead(owner)), args)
 
-    def resume(
-        self, owner: str, fence: int, successor: str, ttl_ms: int, floor: int, metadata: str, tainted: bool
-    ) -> Call[TransferOutcome]:
+    def resume(self, owner: str, fence: int, bid: Bid, tainted: bool) -> Call[TransferOutcome]:
+        successor, ttl_ms, floor, metadata, *_ = bid
         dead_ms = ttl_ms + GRACE_MS if tainted else 0
         args = (self._channel, owner, fence, successor, ttl_ms, floor, metadata, dead_ms, self._capacity)
         keys = (*self._keys.queue, self._keys.dead(owner), self._keys.dead(successor))
@@ -154,9 +134,8 @@ class QueueCalls:
         """Ask who holds and who waits; `waiting` is the owner whose rank you ask for."""
         return Call(self.name, INFO, self._keys.queue, (self._capacity, waiting))
 
-    def _part(
-        self, owner: str, ttl_ms: int, floor: int, metadata: str, depth: int, fence: int, queue_number: int
-    ) -> Part:
+    def _part(self, bid: Bid, depth: int = 1, fence: int = 0) -> Part:
+        owner, ttl_ms, floor, metadata, _, _, number = bid
         args = (
             owner,
             ttl_ms,
@@ -166,7 +145,7 @@ class QueueCalls:
             self._mints,
             floor,
             self._capacity,
-            queue_number,
+            number,
             self._liveness_ms,
             metadata,
         )

@@ -1,0 +1,29 @@
+"""What an owner asks for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Bid(NamedTuple):
+    """Who wants a name and on what terms: part of each request that may grant it.
+
+    Attributes:
+        owner: who wants it.
+        ttl_ms: for how long it has the name without a renewal; what the queue has granted lasts as long from then on.
+        floor: the highest fence that its manager knows.
+        metadata: what others are told of the owner.
+        liveness_ms: for how long its manager counts as alive without a further request; 0: it does not wait, and is
+            refused instead of queued; less than 0: it waits, and another request has just said that the manager lives.
+        counted: the manager hears messages: one that reaches no one proves that it is gone.
+        number: its number in the queue, `Queued.queue_number`; a server that has forgotten it lets it in at its old
+            place. 0 if it has none.
+    """
+
+    owner: str
+    ttl_ms: int
+    floor: int
+    metadata: str
+    liveness_ms: int = 0
+    counted: bool = True
+    number: int = 0
