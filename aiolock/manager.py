@@ -25,7 +25,8 @@ from .core.policy import (
     check_ttl,
 )
 from .core.poll import Poll
-from .core.runtime import Limits, Runtime
+from .core.runtime import Runtime
+from .core.services import Limits
 from .errors import ConfigurationError
 from .events import Observer
 from .manager_options import ManagerOptions, QuorumOptions, replicas_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ..errors import LockLost, LossReason
 from .calls import Calls, Contention, joint
@@ -12,16 +12,17 @@ from .grant import Grant
 from .level import Block, Level
 from .losses import explain_loss, tell_of_loss
 from .policy import Policy
+from .services import Services
 from .term import Term
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
 
 
 class Home(Protocol):
     """Where a hold belongs: the gate of its name, of which it needs no more. So holds know nothing of waiting."""
 
-    runtime: Runtime
+    @property
+    def runtime(self) -> Services:
+        """The manager's."""
+
     contention: Contention
 
     def lost(self, hold: Hold) -> None:

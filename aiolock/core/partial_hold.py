@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..errors import LossReason
 from .calls import Calls
 from .grant import Grant
 from .policy import Policy
+from .runtime import Runtime
 from .term import Term
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
 
 
 class PartialHold(Term):

@@ -12,8 +12,8 @@ from ..scripts.base import Call, Ending
 from ..scripts.outcomes import Missing, ReleaseOutcome
 from .calls import Calls
 from .hold import Hold
-from .runtime import Runtime
 from .scheduler import NEVER
+from .services import Services
 from .telling import tell_lost
 
 logger: Log = Log("aiolock.release")
@@ -23,7 +23,7 @@ class ReleaseResult:
     """What became of the end of a hold, or of one level of it. Awaiting only observes.
 
     Args:
-        runtime: the manager's.
+        services: the manager's.
         hold: what ends.
 
     Attributes:
@@ -32,10 +32,10 @@ class ReleaseResult:
         sent_at: clock time at which its request was written, if that is known.
     """
 
-    __slots__ = ("_failure", "_hold", "_observers", "_runtime", "handed_on", "outcome", "sent_at")
+    __slots__ = ("_failure", "_hold", "_observers", "_services", "handed_on", "outcome", "sent_at")
 
-    def __init__(self, runtime: Runtime, hold: Hold) -> None:
-        self._runtime = runtime
+    def __init__(self, services: Services, hold: Hold) -> None:
+        self._services = services
         self._hold = hold
         self._failure: LockLost | BackendError | None = hold.loss() if hold.reason is not None else None
         self._observers: tuple[asyncio.Future[None], ...] = ()
@@ -54,7 +54,7 @@ class ReleaseResult:
         if type(outcome) is Missing and self._failure is None:
             self._judge(outcome, resent)
         if self._observers:
-            self._runtime.patience.end(self)
+            self._services.patience.end(self)
             self._wake()
         if isinstance(outcome, BackendError):
             if not outcome.transient and self._failure is None:
@@ -71,10 +71,10 @@ class ReleaseResult:
         elif resent:
             name = hold.calls.name
             logger.info("lock %r was gone when its release was repeated", name, extra={"lock_name": name})
-        elif self._runtime.clock.now() < hold.deadline:
+        elif self._services.clock.now() < hold.deadline:
             hold.reason = missing.reason
             self._failure = hold.loss()
-            tell_lost(self._runtime, hold)
+            tell_lost(self._services, hold)
 
     def raise_failure(self) -> None:
         """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""
@@ -90,7 +90,7 @@ class ReleaseResult:
             observer.set_result(None)
             return observer
         if not self._observers:
-            self._runtime.patience.begin(self, self.sent_at)
+            self._services.patience.begin(self, self.sent_at)
         self._observers += (observer,)
         return observer
 
@@ -114,7 +114,7 @@ class PendingRelease:
     """A release or an undo, repeated until the server answered or the key must have expired.
 
     Args:
-        runtime: the manager's.
+        services: the manager's.
         calls: the name's requests.
         owner: the one that ends, or has `left` levels left.
         ttl_ms: the owner's ttl.
@@ -134,7 +134,7 @@ class PendingRelease:
         "_owner",
         "_resent",
         "_result",
-        "_runtime",
+        "_services",
         "_tainted",
         "_ttl_ms",
         "_until",
@@ -143,7 +143,7 @@ class PendingRelease:
 
     def __init__(
         self,
-        runtime: Runtime,
+        services: Services,
         calls: Calls,
         owner: str,
         ttl_ms: int,
@@ -153,7 +153,7 @@ class PendingRelease:
         result: ReleaseResult | None = None,
         resent: bool = False,
     ) -> None:
-        self._runtime = runtime
+        self._services = services
         self._calls = calls
         self._owner = owner
         self._ttl_ms = ttl_ms
@@ -169,14 +169,14 @@ class PendingRelease:
         self._write()
 
     def _write(self) -> None:
-        if not self._runtime.binding.usable:
+        if not self._services.binding.usable:
             self._settle(BackendError(self._calls.name, "the manager was closed", transient=True))
             return
         call = self._calls.release(self._owner, self._ttl_ms, self._left, self._ending, self._tainted)
         self._call = call
         call.unanswered, call.unrun = self._unanswered, _always
         call.settle = self._settle
-        self._runtime.backend.post(call)
+        self._services.backend.post(call)
         if self._result is not None:
             self._result.sent_at = call.sent_at
 
@@ -200,32 +200,31 @@ class PendingRelease:
         if not self._until:
             sent_at = 0.0 if self._call is None else self._call.sent_at
             # A grant out of a queue lasts for the `liveness`, however short the ttl is, or as another waiter asked.
-            until = (sent_at or now) + max(self._ttl_ms / 1000, self._runtime.limits.liveness)
-            self._until = max(until, self._runtime.kept_until)
+            until = (sent_at or now) + max(self._ttl_ms / 1000, self._services.limits.liveness)
+            self._until = max(until, self._services.kept_until)
         return now < self._until
 
     def _settle(self, outcome: ReleaseOutcome | BackendError) -> None:
-        if isinstance(outcome, BackendError) and outcome.transient and self._runtime.binding.usable:
-            now = self._runtime.clock.now()
+        if isinstance(outcome, BackendError) and outcome.transient and self._services.binding.usable:
+            now = self._services.clock.now()
             if self._in_time(now):
                 if self._call is not None and self._call.parts:
                     self._resent = True  # some slots may have done it
                 self._call = None
                 self._attempts += 1
-                self._runtime.ending.add(self._owner)
-                self._runtime.scheduler.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
+                self._services.ending.add(self._owner)
+                self._services.scheduler.schedule(self, now + min(1.0, 0.02 * 2 ** min(self._attempts, 6)))
                 return
         self._call = None
         if self._result is not None:
             # For one level: a hold that has ended since is judged by what ended it.
             self._result.settle(outcome, self._resent or self._left > 0)
         else:
-            self._runtime.ending.discard(self._owner)
+            self._services.ending.discard(self._owner)
         if self._attempts:
-            self._runtime.ending.discard(self._owner)
-            gate = self._runtime.gates.get((self._calls.kind, self._calls.name))
-            if gate is not None:
-                gate.signal()  # the local queue continued when this was first written, and was refused since
+            self._services.ending.discard(self._owner)
+            # The local queue continued when this was first written, and was refused since.
+            self._services.freed(self._calls.kind, self._calls.name)
 
     def on_due(self, now: float, late: float) -> None:
         self._write()

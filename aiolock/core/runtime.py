@@ -1,57 +1,17 @@
-"""What a primitive is given: backend, scheduler, clock. Breaks the cycle with the manager."""
+"""What a primitive is given: the manager's services, and all that its tasks hold and wait for."""
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Protocol
 
-from ..backends.base import Backend, resolve
-from ..clock import Clock, format_seconds
-from ..errors import AiolockError, BackendError
-from ..scripts.base import Call, drop
-from ..scripts.keys import Keys
-from .binding import Binding
-from .fences import Fences
+from ..backends.base import Backend
 from .hold import Hold
 from .leases_by_task import LeasesByTask
-from .limit import Limit
 from .observers import Observers
-from .patience import Patience
-from .policy import milliseconds
 from .poll import Poll
 from .queue_entries import QueueEntries
-from .renewals import Renewals
-from .scheduler import Scheduler
-from .waiting import Waiting
-
-R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The manager's own numbers; durations in seconds.
-
-    Attributes:
-        request_timeout: how long one answer of the server may take.
-        recheck: how long a waiter sleeps at most before it asks again; in a queue on the server, it asks every third of
-            `liveness` anyway.
-        handoff_limit: how often a lock is handed on inside the process in one turn while other processes wait; on a
-            quorum, how often in a row before a pause.
-        liveness: how long a process that waits in a queue on the server counts as alive without a sign of life.
-        liveness_ms: the same as the wire has it.
-    """
-
-    request_timeout: float
-    recheck: float
-    handoff_limit: int
-    liveness: float
-    liveness_ms: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "liveness_ms", milliseconds(self.liveness))
+from .services import Limits, Services
 
 
 class Closable(Protocol):
@@ -67,15 +27,15 @@ class Closable(Protocol):
         """Whether a task waits."""
 
 
-class Runtime:
-    """Bound to a loop and a process by the manager on entry, and unbound when it is closed.
+class Runtime(Services):
+    """Filled from the manager's entry on, and emptied when it is closed.
 
-    Args:
-        backend: the server.
-        namespace: prefix of all keys.
-        limits: the manager's numbers.
-        waiting: how to wait without messages; None to be told.
-        observers: told what happens; None for the log alone.
+    Attributes:
+        gates: where tasks wait or hold, by kind and name.
+        holds: what is held, by owner.
+        leases: the same by task.
+        queue_entries: what asks or waits in the servers' queues.
+        draining: called when a task has left, while the manager closes.
     """
 
     def __init__(
@@ -86,34 +46,12 @@ class Runtime:
         waiting: Poll | None = None,
         observers: Observers | None = None,
     ) -> None:
-        self.backend = backend
-        self.clock: Clock = backend.clock
-        self.limits = limits
-        self.observers: Observers = observers or Observers()
-        self.keys: Keys = Keys(namespace, backend.db)
-        self.waiting: Waiting = Waiting(waiting)
-        self.fences: Fences = Fences(namespace)
-        self.binding: Binding = Binding()
+        super().__init__(backend, namespace, limits, waiting, observers)
         self.gates: dict[tuple[str, str], Closable] = {}
-        self.holds: dict[str, Hold] = {}  # by owner
-        self.queue_entries: QueueEntries = QueueEntries()
-        self.ending: set[str] = set()  # owners that have no hold, and whose end the server has not answered yet
-        self.kept_until: float = 0.0  # see `keeps()`
-        self.draining: Callable[[], None] | None = None  # called when a task has left, while the manager closes
-        self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
+        self.holds: dict[str, Hold] = {}
         self.leases: LeasesByTask = LeasesByTask(self.context)
-        self._renew()
-
-    def _renew(self) -> None:
-        """Create what each entry of the manager has anew."""
-        self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend, self.observers).write, self.observers)
-        self.patience: Patience = Patience(self.clock, self.scheduler, self.limits.request_timeout)
-
-    def bind(self) -> None:
-        """Begin on the running loop, in this process."""
-        self.binding.begin()
-        self.waiting.begin()
-        self._renew()
+        self.queue_entries: QueueEntries = QueueEntries()
+        self.draining: Callable[[], None] | None = None
 
     def unbind(self) -> None:
         """Forget the loop; nothing is left of it."""
@@ -123,82 +61,8 @@ class Runtime:
         self.queue_entries.clear()
         self.ending.clear()
 
-    def keeps(self, pttl: int) -> None:
-        """The server has granted a name for `pttl` ms, on other terms than those of the waiter who takes it. Nothing
-        shortens that, so until `kept_until` it may keep the name for longer than its holder's ttl.
-        """
-        self.kept_until = max(self.kept_until, self.clock.now() + pttl / 1000)
-
-    def fall_back(self, refusal: BackendError) -> None:
-        """The server refuses SUBSCRIBE, which no longer matters once the manager closes."""
-        if not self.binding.closing:
-            self.waiting.fall_back(refusal)
-
-    async def within(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> R:
-        """Wait for `reply`; fail it with `error()` if it is not there at clock time `due`."""
-        limit = Limit(reply, error)
-        self.scheduler.schedule(limit, due)
-        try:
-            return await reply
-        finally:
-            self.scheduler.forget(limit)
-
-    def away(self, *names: str) -> AiolockError | None:
-        """Why no server answers requests about these names at the moment; None if one does, or if nothing is known."""
-        keys = (self.keys.of("lock", name).lock for name in names)  # those of other kinds are on the same server
-        failures = (self.backend.away(key) for key in keys)
-        return next((failure for failure in failures if failure is not None), None)
-
-    def unanswered(
-        self,
-        name: str,
-        doing: str,
-        seconds: float | None = None,
-        away: AiolockError | None = None,
-        names: Sequence[str] = (),
-    ) -> BackendError:
-        """Return the error for a request that no server has answered in time.
-
-        Args:
-            name: the lock's.
-            doing: what it was for.
-            seconds: how long it has waited; None for `request_timeout`.
-            away: why it need not wait: the server cannot be reached.
-            names: what the request was about, if several names.
-        """
-        known = away or self.away(*(names or (name,)))
-        within = "" if away else f" within {format_seconds(seconds or self.limits.request_timeout)} s"
-        error = BackendError(
-            name,
-            f"{doing} lock {name!r} got no answer{within}: {'is Redis reachable?' if known is None else known}",
-            transient=known is None or (isinstance(known, BackendError) and known.transient),
-        )
-        error.__cause__ = known
-        return error
-
-    async def ask(self, call: Call[R], doing: str, again: bool = True) -> R:
-        """Run `call` and wait for its answer, for at most `request_timeout`.
-
-        Args:
-            call: the request.
-            doing: what it is for, for errors.
-            again: it may run twice, so it is written again if the connection died under it, while someone waits.
-
-        Raises:
-            BackendError: unreachable or refused.
-
-        Cancellation: what was written stays written. Cost: one round trip.
-        """
-        self.binding.check(call.name)
-        reply: asyncio.Future[R]
-        waiting = True
-        if again and call.unanswered is drop:
-            call.unanswered = lambda: waiting
-        call.away = lambda known: resolve(reply, self.unanswered(call.name, doing, away=known))
-        reply = self.backend.run(call)
-        patience = self.clock.now() + self.limits.request_timeout
-        try:
-            return await self.within(reply, patience, lambda: self.unanswered(call.name, doing))
-        finally:
-            waiting = False
-            call.withdraw()
+    def freed(self, kind: str, name: str) -> None:
+        """See `Services`."""
+        gate = self.gates.get((kind, name))
+        if gate is not None:
+            gate.signal()

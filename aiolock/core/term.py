@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 from ..errors import AiolockError, BackendError, LossReason
 from ..log import Log
@@ -14,9 +13,7 @@ from .grant import Grant
 from .losses import explain_loss
 from .policy import Policy
 from .scheduler import LATE, NEVER
-
-if TYPE_CHECKING:
-    from .runtime import Runtime
+from .services import Services
 
 logger: Log = Log("aiolock.hold")
 
@@ -29,7 +26,7 @@ class Term:
         calls: requests for all that it has.
         policy: how it is held.
         grant: what the server granted.
-        runtime: the manager's.
+        services: the manager's.
 
     Attributes:
         calls: requests for all that the owner has.
@@ -61,8 +58,8 @@ class Term:
         "ttl_ms",
     )
 
-    def __init__(self, owner: str, calls: Calls, policy: Policy, grant: Grant, runtime: Runtime) -> None:
-        outcome, clock = grant.outcome, runtime.clock
+    def __init__(self, owner: str, calls: Calls, policy: Policy, grant: Grant, services: Services) -> None:
+        outcome, clock = grant.outcome, services.clock
         self.calls: Calls = calls
         self.policy: Policy = policy
         self.owner: str = owner
@@ -72,7 +69,7 @@ class Term:
         self.blocked: float = 0.0
         self.ended: bool = False
         self._clock = clock
-        self._scheduler = runtime.scheduler
+        self._scheduler = services.scheduler
         self._limit = NEVER if policy.max_hold is None else clock.now() + policy.max_hold
         self.due: float = NEVER
         self.extend(grant.sent_at, outcome.pttl)

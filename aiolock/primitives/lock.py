@@ -9,11 +9,11 @@ from typing import ClassVar
 from ..core.calls import Contention
 from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy, check_duration
-from ..core.revocation import request_release
 from ..core.runtime import Runtime
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Held
 from .reentrant import Reentrant
+from .revocation import request_release
 
 
 @dataclass(frozen=True, slots=True)

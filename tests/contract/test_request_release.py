@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiolock import ConfigurationError, Lock, LockLost, LossReason, NotOwned
-from aiolock.core.revocation import request_release
+from aiolock.primitives.revocation import request_release
 from aiolock.scripts.base import Call
 from aiolock.scripts.lock import LockCalls
 

@@ -122,7 +122,7 @@ async def test_a_refused_connection_is_told_at_once(proxy: FaultProxy, opened: O
 async def test_what_may_run_twice_survives_a_dead_connection(
     proxy: FaultProxy, opened: Opener, ask: Callable[[LockManager, Lease], Awaitable[object]]
 ) -> None:
-    """It is written again, as an acquire is. Kept by Runtime.ask: `again`."""
+    """It is written again, as an acquire is. Kept by Services.ask: `again`."""
     locks = await opened(proxy.url)
     lease = await locks.lock(NAME).acquire()
     cut = proxy.cut()

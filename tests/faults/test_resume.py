@@ -34,7 +34,7 @@ async def test_the_reply_of_resume_is_lost(locks: LockManager, there: Lock, prox
 
 
 async def test_the_reply_of_detach_is_lost(here: Lock, others: LockManager, proxy: FaultProxy, server: Server) -> None:
-    """It is asked for again. Kept by Runtime.ask: `again`."""
+    """It is asked for again. Kept by Services.ask: `again`."""
     async with here as lease:
         proxy.cut(matching=RENEWS)
         async with asyncio.timeout(ENOUGH):

@@ -318,7 +318,7 @@ async def test_a_resent_count_down_counts_once(latch: Latch, backend: MemoryBack
 
 
 async def test_an_unwritten_count_down_is_withdrawn(latch: Latch, crew: Crew, backend: MemoryBackend) -> None:
-    """Kept by Runtime.ask."""
+    """Kept by Services.ask."""
     with backend.outage():
         task = crew.start(latch.count_down())
         await backend.clock.advance(PATIENCE)

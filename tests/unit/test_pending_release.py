@@ -184,7 +184,7 @@ async def test_a_grant_to_another_waiter_is_given_back_until_its_own_end(
     locks: LockManager, backend: MemoryBackend
 ) -> None:
     """The first waiter asked for 30 s, and left; the next one takes what was granted on those terms. Kept by
-    Runtime.keeps.
+    Services.keeps.
     """
     execute, stuck, kept = backend._execute, True, locks.lock("a", ttl=30.0)
 

@@ -171,7 +171,7 @@ async def test_the_holder_from_before_an_outage(
     ],
 )
 async def test_an_outage_is_the_cause(locks: LockManager, backend: MemoryBackend, crew: Crew, call: Any) -> None:
-    """Kept by Runtime.unanswered: `unreachable`."""
+    """Kept by Services.unanswered: `unreachable`."""
 
     async def ask() -> None:
         await call(locks)

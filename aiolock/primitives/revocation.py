@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 
 from ..clock import pause
+from ..core.runtime import Runtime
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Asked
-from .runtime import Runtime
 
 FIRST, LONGEST = 0.01, 1.0
 """Seconds until it asks for the second time, and at most between two requests."""
