@@ -12,18 +12,6 @@ REMEMBERED = 1000
 """In this many queues a manager that closes does not leave a trace; others sweep up the rest."""
 
 
-class Asker(Protocol):
-    """Whose options an entry asks with."""
-
-    @property
-    def calls(self) -> Calls:
-        """Requests about the name."""
-
-    @property
-    def liveness_ms(self) -> int:
-        """For how long its request says that the manager lives; 0: it asks for no place in a queue."""
-
-
 class WaitingEntry(Protocol):
     """An entry that asks for a name or waits for it, as messages see it."""
 
@@ -66,11 +54,15 @@ class QueueEntries(dict[str, WaitingEntry]):
             self._refresh_at = latest
         return self._refresh_at
 
-    def stands(self, asker: Asker) -> None:
-        """A server has put one into the queue of this name, or may have: it remembers that the manager lives."""
-        if not asker.liveness_ms:
+    def stands(self, calls: Calls, liveness_ms: int) -> None:
+        """A server has put one into the queue of this name, or may have: it remembers that the manager lives.
+
+        Args:
+            calls: requests about the name.
+            liveness_ms: for how long its request said so; 0: it asked for no place.
+        """
+        if not liveness_ms:
             return
-        calls = asker.calls
         name = calls.kind, calls.name
         self._stood.pop(name, None)
         self._stood[name] = calls

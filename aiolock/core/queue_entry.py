@@ -224,7 +224,7 @@ class QueueEntry:
             return
         self.state = QUEUED
         self.waits().queued(outcome, sent_at)
-        self.queue.runtime.queue_entries.stands(self.asker)
+        self.queue.runtime.queue_entries.stands(self.asker.calls, self.asker.liveness_ms)
         if isinstance(outcome, Queued):
             self.queue.runtime.fences.heard(outcome.fence)
         if self._states:
@@ -334,7 +334,8 @@ class QueueEntry:
         """End its id, and take back what that has or gets."""
         runtime, asker = self.queue.runtime, self.asker
         runtime.ending.add(self.owner)
-        runtime.queue_entries.stands(asker)  # what it asked last may have queued it, and no one looks at the answer
+        # What it asked last may have queued it, and no one looks at the answer.
+        runtime.queue_entries.stands(asker.calls, asker.liveness_ms)
         return PendingRelease(runtime, self.begun, self.owner, asker.policy.ttl_ms, 0, self.undoing, self.tainted)
 
     def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
@@ -348,7 +349,9 @@ class QueueEntry:
 
     def taint(self) -> None:
         """A request of the owner went unanswered, and may still reach the server: its end leaves a tombstone."""
-        self.queue.runtime.queue_entries.stands(self.asker)  # if it did, the next answer need not tell
+        self.queue.runtime.queue_entries.stands(
+            self.asker.calls, self.asker.liveness_ms
+        )  # if it did, the next answer need not tell
         for entry in self.more:
             entry.taint()
         self.tainted, hold = True, self.queue.runtime.holds.get(self.owner)
