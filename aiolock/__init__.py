@@ -2,9 +2,9 @@
 
 from .core.acquisition import Acquisition as Acquisition
 from .core.acquisition import Attempt as Attempt
+from .core.holding.hold import Owner as Owner
 from .core.lease import Lease as Lease
-from .core.owner import Owner as Owner
-from .core.poll import Poll as Poll
+from .core.polling import Poll as Poll
 from .errors import AcquireTimeout as AcquireTimeout
 from .errors import AiolockError as AiolockError
 from .errors import BackendError as BackendError

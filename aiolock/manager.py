@@ -24,7 +24,7 @@ from .core.policy import (
     check_timeout,
     check_ttl,
 )
-from .core.poll import Poll
+from .core.polling import Poll
 from .core.runtime import Runtime
 from .core.services import Limits
 from .errors import ConfigurationError

@@ -9,7 +9,7 @@ from typing import TypedDict
 from .backends.redis import Replicas
 from .clock import format_seconds
 from .core.policy import check_duration, check_least, check_replica_timeout
-from .core.poll import Poll
+from .core.polling import Poll
 from .errors import ConfigurationError
 from .events import Observer
 

@@ -15,20 +15,20 @@ from ..backends.base import resolve
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder, LossReason, NotAcquired, NotOwned
 from ..events import Acquired
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
-from .caller import caller
 from .calls import Calls
 from .gate import Gate
-from .grant import Grant
-from .guard import Guard, running_task
-from .hold import Hold
+from .guarding.blocks import caller
+from .guarding.guard import Guard, running_task
+from .holding.hold import Hold, Watcher
+from .holding.leases_by_task import TaskLeases, lineage
+from .holding.telling import tell_acquired, tell_failed, tell_refused, tell_waiting
+from .holding.term import Grant
 from .lease import Lease
-from .leases_by_task import TaskLeases, lineage
 from .ondemand import OnDemand
 from .policy import Policy
-from .queue_entry import QueueEntry
 from .refusal import Refusal
-from .telling import tell_acquired, tell_failed, tell_refused, tell_waiting
-from .waiter import Expired, Waiter
+from .waiting.queue_entry import QueueEntry
+from .waiting.waiter import Expired, Waiter
 
 L = TypeVar("L", bound="Lease | None")
 
@@ -344,3 +344,28 @@ def _late(
     if ancestor is None:
         ancestor = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
     return Refusal(gate, entry, ancestor, answered).error(timeout)
+
+
+async def reacquire(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
+    """Acquire again what `lease` had, however long that takes; it continues with a new hold, as does its block.
+
+    Args:
+        lease: the running task's, released, the only one of its hold.
+        watchers: who watched it, and goes on with that.
+
+    Raises:
+        BackendError, NotAcquired: as an acquire. The lease stays released.
+
+    Cancellation: the lease stays released.
+    """
+    home, before = lease._gate, lease._result
+    gate = Gate.of(home.runtime, home.calls, home.contention, home)  # another task may have a newer one by now
+    fresh = await obtain(gate, lease._calls, lease._hold.policy, None)
+    gate.runtime.leases.remove(fresh)
+    fresh._result = before  # it was only needed to get here
+    lease._gate, lease._hold, lease._result = gate, fresh._hold, None
+    gate.runtime.leases.add(lease)
+    guard = lease._guard
+    if isinstance(guard, Guard):
+        guard.resume()
+    lease._hold.take_over(watchers)

@@ -16,20 +16,19 @@ from ..scripts.multi import MultiCalls
 from ..scripts.outcomes import Released, TransferOutcome
 from ..scripts.queue import QueueCalls
 from .calls import Calls, Contention
-from .gathering import Gathering
-from .handoff import hand_on
-from .hold import Hold
+from .holding.hold import Hold, Level
+from .holding.release import PendingRelease, ReleaseResult
+from .holding.telling import tell_abandoned, tell_acquired, tell_dropped, tell_lost, tell_renewed
 from .lease import Lease
-from .level import Level
-from .local_queue import LocalQueue
 from .policy import Policy
-from .queue_entry import QueueEntry
-from .release import PendingRelease, ReleaseResult
 from .runtime import Runtime
 from .scheduler import NEVER
-from .stepwise import Stepwise
-from .telling import tell_abandoned, tell_acquired, tell_dropped, tell_lost, tell_renewed
-from .waiter import Waiter
+from .waiting.gathering import Gathering
+from .waiting.handoff import hand_on
+from .waiting.local_queue import LocalQueue
+from .waiting.queue_entry import QueueEntry
+from .waiting.stepwise import Stepwise
+from .waiting.waiter import Waiter
 
 logger: Log = Log("aiolock.gate")
 

@@ -13,23 +13,20 @@ from ..clock import format_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..events import Released
 from ..scripts.base import Ending
-from .caller import caller
+from .binding import Process
 from .calls import Calls
-from .guard import Guard, running_task
-from .hold import Hold
-from .kinds import KINDS
-from .level import Level
-from .owner import Owner
+from .guarding.blocks import caller
+from .guarding.guard import Guard, Shielded, running_task
+from .holding.hold import Hold, Level, Owner
+from .holding.release import ReleaseResult, Releasing
+from .holding.telling import tell_abandoned, tell_released
+from .holding.ticket import Ticket
 from .policy import check_duration, check_part, check_ttl, milliseconds
-from .process import Process
-from .release import ReleaseResult
-from .releasing import Releasing
-from .shield import Shielded
-from .telling import tell_abandoned, tell_released
-from .ticket import Ticket
+from .runtime import KINDS
 
 if TYPE_CHECKING:
     from .gate import Gate
+
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from ..clock import format_seconds
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder
 from ..scripts.outcomes import Queued, Refused
 from .gate import Gate
-from .hold import Hold
-from .queue_entry import QueueEntry
+from .holding.hold import Hold
+from .waiting.queue_entry import QueueEntry
 
 
 class Refusal:

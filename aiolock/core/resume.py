@@ -9,14 +9,13 @@ from ..scripts.base import Call
 from ..scripts.bid import Bid
 from ..scripts.outcomes import Missing, TransferOutcome
 from .gate import Gate
-from .grant import Grant
-from .kinds import KINDS
+from .holding.telling import tell_failed
+from .holding.term import Grant
+from .holding.ticket import Ticket
 from .lease import Lease
 from .policy import Policy
-from .runtime import Runtime
-from .telling import tell_failed
-from .ticket import Ticket
-from .waiter import Expired
+from .runtime import KINDS, Runtime
+from .waiting.waiter import Expired
 
 
 def check_kind(ticket: Ticket) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..backends.base import Backend
-from .hold import Hold
-from .leases_by_task import LeasesByTask
+from ..scripts.lock import LockCalls
+from ..scripts.queue import QueueCalls
+from .calls import Contention
+from .holding.hold import Hold
+from .holding.leases_by_task import LeasesByTask
 from .observers import Observers
-from .poll import Poll
+from .polling import Poll
 from .queue_entries import QueueEntries
 from .services import Limits, Services
 
@@ -66,3 +69,19 @@ class Runtime(Services):
         gate = self.gates.get((kind, name))
         if gate is not None:
             gate.signal()
+
+
+class Kind(NamedTuple):
+    """What is known of a primitive by its kind alone.
+
+    Attributes:
+        contention: its rule.
+        calls: returns requests about a name, for an acquisition with this weight and a name with this capacity.
+    """
+
+    contention: Contention
+    calls: Callable[[Runtime, str, int, int], LockCalls | QueueCalls]
+
+
+KINDS: dict[str, Kind] = {}
+"""Primitives add themselves."""

@@ -16,14 +16,11 @@ from ..scripts.base import Call, drop
 from ..scripts.keys import Keys
 from .binding import Binding
 from .fences import Fences
-from .limit import Limit
 from .observers import Observers
-from .patience import Patience
 from .policy import milliseconds
-from .poll import Poll
+from .polling import Poll, Waiting
 from .renewals import Renewals
-from .scheduler import Scheduler
-from .waiting import Waiting
+from .scheduler import Limit, Patience, Scheduler
 
 R = TypeVar("R")
 

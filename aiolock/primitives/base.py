@@ -10,16 +10,15 @@ from typing import ClassVar
 
 from ..clock import Clock, format_seconds
 from ..core.acquisition import Acquisition, Attempt, obtain, obtain_now
-from ..core.blocks import Blocks
-from ..core.caller import caller
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
-from ..core.guard import Guard, running_task
+from ..core.guarding.blocks import Blocks, caller
+from ..core.guarding.guard import Guard, running_task
+from ..core.holding.hold import Owner
+from ..core.holding.release import Releasing
 from ..core.lease import Lease
-from ..core.owner import Owner
 from ..core.policy import Policy, check_timeout
 from ..core.refusal import Refusal
-from ..core.releasing import Releasing
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError, NotOwned
 from ..log import Log

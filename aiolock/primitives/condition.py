@@ -12,13 +12,13 @@ from typing import TypeVar, cast
 import anyio
 
 from ..clock import format_seconds
-from ..core.guard import Guard
-from ..core.hold import Watcher
+from ..core.acquisition import reacquire
+from ..core.guarding.guard import Guard
+from ..core.holding.hold import Watcher
+from ..core.holding.telling import told_of
 from ..core.lease import Lease
 from ..core.policy import check_timeout
-from ..core.reacquire import reacquire
 from ..core.runtime import Runtime
-from ..core.telling import told_of
 from ..errors import AiolockError, ConfigurationError, NotOwned, WaitTimeout
 from ..scripts.condition import ConditionCalls
 from .condition_waiter import ConditionWaiter

@@ -7,11 +7,11 @@ from typing import Unpack
 
 from ..backends.redis import Replicas
 from ..core.acquisition import Acquisition
+from ..core.holding.ticket import Ticket
 from ..core.lease import Lease
 from ..core.policy import Policy, ShortTtl, check_replica_timeout
 from ..core.resume import check_kind, resume
 from ..core.runtime import Runtime
-from ..core.ticket import Ticket
 from ..scripts.keys import check_name
 from ..scripts.multi import joined
 from .condition import Condition

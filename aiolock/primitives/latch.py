@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import cast
 
 from ..clock import format_seconds
+from ..core.holding.telling import told_of
 from ..core.policy import check_timeout, check_ttl, milliseconds
 from ..core.runtime import Runtime
-from ..core.telling import told_of
 from ..errors import BackendError, ConfigurationError, WaitTimeout
 from ..log import Log
 from ..scripts.keys import check_name

@@ -6,9 +6,9 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from ..core.release_listener import ReleaseListener
 from ..core.runtime import Runtime
-from ..core.waiter import FINAL_REFRESH
+from ..core.waiting.race import ReleaseListener
+from ..core.waiting.waiter import FINAL_REFRESH
 from ..errors import AiolockError, BackendError, NotAcquired, repeated
 from ..scripts.base import Call
 from ..scripts.latch import LatchCalls, LatchState

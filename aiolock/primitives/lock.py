@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import ClassVar
 
 from ..core.calls import Contention
-from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy, check_duration
-from ..core.runtime import Runtime
+from ..core.runtime import KINDS, Kind, Runtime
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Held
 from .reentrant import Reentrant

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from ..clock import format_seconds
 from ..core.calls import Contention
-from ..core.kinds import KINDS, Kind
 from ..core.policy import Policy, milliseconds
-from ..core.runtime import Runtime
+from ..core.runtime import KINDS, Kind, Runtime
 from ..scripts.queue import QueueCalls
 from .queued import Queueing
 from .reentrant import Reentrant

@@ -9,11 +9,10 @@ from typing import ClassVar, Never
 from ..clock import format_seconds
 from ..core.acquisition import Acquisition, Attempt
 from ..core.calls import Contention
-from ..core.kinds import KINDS, Kind
+from ..core.holding.release import Releasing
 from ..core.lease import Lease
 from ..core.policy import Policy, milliseconds
-from ..core.releasing import Releasing
-from ..core.runtime import Runtime
+from ..core.runtime import KINDS, Kind, Runtime
 from ..errors import ConfigurationError
 from ..log import Log
 from ..scripts.queue import QueueCalls

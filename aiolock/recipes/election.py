@@ -12,7 +12,7 @@ from typing import TypeVar
 from ..clock import format_seconds, pause
 from ..core.lease import Lease
 from ..core.policy import check_duration
-from ..core.poll import Poll
+from ..core.polling import Poll
 from ..errors import BackendError, ConfigurationError, LockLost, LossReason
 from ..log import Log
 from ..primitives.lock import Lock, LockInfo

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from weakref import WeakKeyDictionary
 
 from ..backends.memory import MemoryBackend
-from ..core.hold import Hold
+from ..core.holding.hold import Hold
 from ..core.lease import Lease
 from ..core.policy import check_duration, milliseconds
 from ..errors import ConfigurationError, LockLost, NotOwned, note

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Generic, TypeVar
 
+from ..core.guarding.scope import Edge
+from ..core.holding.term import tells_of_losses
 from ..core.lease import Lease
-from ..core.losses import tells_of_losses
-from ..core.scope import Edge
 from ..errors import LockLost, NotOwned
 
 T = TypeVar("T")

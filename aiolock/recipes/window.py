@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Generic, Literal, TypeVar, Unpack
 
+from ..core.holding.telling import tell_ran
 from ..core.lease import Lease
 from ..core.policy import check_duration, milliseconds
-from ..core.telling import tell_ran
 from ..errors import BackendError, ConfigurationError
 from ..log import Log
 from ..manager import LockManager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from ..core.caller import BETWEEN, instance
+from ..core.guarding.blocks import BETWEEN, instance
 from .lease import Lease
 
 

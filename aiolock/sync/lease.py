@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TypeVar
 
 from ..clock import format_seconds
+from ..core.holding.hold import Owner
 from ..core.lease import Lease as AsyncLease
-from ..core.owner import Owner
 from ..core.policy import check_timeout
 from ..errors import AiolockError, ConfigurationError, LossReason, WaitTimeout
 from ..scripts.base import Ending

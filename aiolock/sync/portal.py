@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TypeVar
 
-from ..core.process import Process
+from ..core.binding import Process
 from ..errors import ConfigurationError
 from .call import Call
 from .executor import Executor

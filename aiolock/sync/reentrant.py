@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Never
 
+from ..core.holding.hold import Owner
 from ..core.lease import Lease as AsyncLease
-from ..core.owner import Owner
 from ..primitives.options import DEFAULT, Default
 from ..primitives.reentrant import Reentrant as AsyncReentrant
 from .base import Primitive

@@ -13,7 +13,7 @@ from itertools import product
 import pytest
 
 from aiolock import AcquireTimeout, ConfigurationError, LockLost, LockManager, LossReason, MultiLock, NotAcquired, Owner
-from aiolock.core.gathering import LONGEST, SHARE, Gathering
+from aiolock.core.waiting.gathering import LONGEST, SHARE, Gathering
 from aiolock.primitives.multi_lock import MAX_NAMES
 from tests.support import locks as locks_kept
 from tests.support.redis_cli import CommandStats

@@ -25,7 +25,7 @@ KINDS: dict[str, Callable[[LockManager], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_it_moves_and_is_renewed_there(locks: LockManager, others: LockManager, place: Place, kind: str) -> None:
-    """Kept by core/kinds.py, to which each primitive adds itself, and `Ticket.weight`."""
+    """Kept by core/runtime.py, to which each primitive adds itself, and `Ticket.weight`."""
     lease = await KINDS[kind](locks)
     ticket = await lease.detach()
     assert not locks._runtime.holds

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aiolock import LockManager, NotAcquired, NotOwned
-from aiolock.core.ticket import Ticket
+from aiolock.core.holding.ticket import Ticket
 from aiolock.primitives.rw_lock import FULL
 
 NAME = "order:42"

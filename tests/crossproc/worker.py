@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiolock import ConfigurationError, Lease, Lock, LockLost, LockManager, NotOwned
 from aiolock.core.acquisition import Acquisition
-from aiolock.core.queue_entry import QueueEntry
+from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.scripts.outcomes import Passed, Queued
 from tests.histories.journal import Journal, Operation
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import redis
 
 from aiolock import BackendError, Lease, Lock, LockManager
-from aiolock.core.entry_state import QUEUED
+from aiolock.core.waiting.wait import QUEUED
 from tests.support import locks
 
 NAME = "order:42"

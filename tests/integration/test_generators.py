@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from aiolock import Lease, LockLost, LockManager, LossReason
-from aiolock.core import caller
+from aiolock.core.guarding import blocks
 from aiolock.testing import MemoryBackend
 from tests.unit.world import DEADLINE, expect_loss, lock_keys, settle
 
@@ -377,7 +377,7 @@ async def test_a_generator_without_source(locks: LockManager, monkeypatch: pytes
     """Or with the source of something else: Python 3.13 keeps what `-c` runs under the name that exec() gives, too."""
     lines = source.splitlines(keepends=True)
     monkeypatch.setitem(linecache.cache, "<string>", (len(source), None, lines, "<string>"))
-    caller._yields_inside.cache_clear()
+    blocks._yields_inside.cache_clear()
     space: dict[str, Any] = {}
     exec("async def hidden(lock):\n    async with lock:\n        yield 1\n", space)
     numbers = space["hidden"](locks.lock("a"))

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason, NotOwned
-from aiolock.core import scope
+from aiolock.core.guarding import scope
 from aiolock.testing import MemoryBackend
 from tests.unit.world import expect_loss, lock_keys, settle
 
@@ -421,8 +421,8 @@ async def test_called_without_a_python_frame_around(locks: LockManager, monkeypa
     def shallow(depth: int) -> Any:
         raise ValueError("call stack is not deep enough")
 
-    monkeypatch.setattr("aiolock.core.caller._getframe", shallow)
-    monkeypatch.setattr("aiolock.core.blocks._getframe", shallow)
+    monkeypatch.setattr("aiolock.core.guarding.blocks._getframe", shallow)
+    monkeypatch.setattr("aiolock.core.guarding.blocks._getframe", shallow)
     lock = locks.lock("a")
     async with lock as lease, lock.acquire():
         pass

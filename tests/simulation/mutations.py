@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from aiolock.core.entry_state import QUEUED
 from aiolock.core.gate import Gate
-from aiolock.core.grant import Grant
-from aiolock.core.guard import Guard
-from aiolock.core.local_queue import LocalQueue
+from aiolock.core.guarding.guard import Guard
+from aiolock.core.holding.release import PendingRelease
+from aiolock.core.holding.term import Grant, Term
 from aiolock.core.queue_entries import QueueEntries
-from aiolock.core.queue_entry import QueueEntry
-from aiolock.core.release import PendingRelease
-from aiolock.core.term import Term
+from aiolock.core.waiting.local_queue import LocalQueue
+from aiolock.core.waiting.queue_entry import QueueEntry
+from aiolock.core.waiting.wait import QUEUED
 from aiolock.scripts import lock
 from aiolock.scripts.outcomes import Granted
 from tests.support.lua import edit

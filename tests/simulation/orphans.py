@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from aiolock.core.release import PendingRelease
+from aiolock.core.holding.release import PendingRelease
 from tests.support import locks
 
 from .plan import Plan

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockManager, NotAcquired
-from aiolock.core.gathering import LONGEST, SHORTEST
+from aiolock.core.waiting.gathering import LONGEST, SHORTEST
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import let_expire, state, waiting

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from aiolock.core.guard import Report, report
-from aiolock.core.hold import Hold
+from aiolock.core.guarding.guard import Report, report
+from aiolock.core.holding.hold import Hold
 from aiolock.errors import LockLost
 
 OWN, OTHER = cast(Hold, object()), cast(Hold, object())

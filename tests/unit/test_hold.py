@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
-from aiolock.core.losses import EXPLAINED
+from aiolock.core.holding.term import EXPLAINED
 from aiolock.core.manager_channel import ManagerChannel
-from aiolock.core.queue_entry import QueueEntry
+from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.event_log import CALM
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend

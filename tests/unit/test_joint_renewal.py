@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from aiolock import BackendError, LossReason
-from aiolock.core.joint_renewal import JointRenewal
+from aiolock.core.renewals import JointRenewal
 from aiolock.scripts.outcomes import Failed, Missing, Renewed
 
 AWAY = BackendError("a + b", "away", transient=True)

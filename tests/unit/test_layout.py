@@ -7,6 +7,7 @@ import functools
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import aiolock
@@ -64,6 +65,43 @@ def test_imports_go_down_only() -> None:
         ours = [name for name in names if name[0] == "aiolock"]
         upwards += [(name_of(path), name) for name in ours if RANK.get(name[1], 99) > RANK[here]]
     assert upwards == []
+
+
+WINGS = ("holding", "guarding", "waiting", "gate")
+"""Wings of the core, from below; a gate makes leases, which know it."""
+
+
+def _unit(name: list[str]) -> str:
+    """The wing or the file of the core that a dotted name is in."""
+    inner = name[2] if name[:2] == ["aiolock", "core"] and len(name) > 2 else ""
+    return "gate" if inner == "lease" else inner.replace("__init__", "")
+
+
+def core() -> dict[str, set[str]]:
+    """What each wing and each other file of the core knows of the others, if only by a type."""
+    known: dict[str, set[str]] = {}
+    for path, names in imports().items():
+        here = _unit(["aiolock", *path.relative_to(PACKAGE).with_suffix("").parts])
+        if here:
+            known.setdefault(here, set()).update({_unit(name) for name in names} - {here, ""})
+    return known
+
+
+def test_wings_of_the_core_know_only_those_below() -> None:
+    """A circle by types is one for its reader: only files of one wing may know each other."""
+    order = list(TopologicalSorter(core()).static_order())  # raises CycleError, with the circle
+    assert set(WINGS) < set(order)
+
+    def below(unit: str) -> set[str]:
+        return {unit}.union(*(below(other) for other in core().get(unit, ())))
+
+    for number, wing in enumerate(WINGS):
+        assert below(wing).isdisjoint(WINGS[number + 1 :]), wing
+
+
+def test_the_core_has_few_files() -> None:
+    """Who follows one acquire opens a third of them."""
+    assert len([path for path in PYTHON if path.relative_to(PACKAGE).parts[0] == "core"]) <= 40
 
 
 def test_only_the_redis_backend_needs_redis() -> None:

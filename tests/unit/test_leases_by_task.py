@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from aiolock import AcquireTimeout, Lease, LockManager, LossReason, NotAcquired
-from aiolock.core import leases_by_task
-from aiolock.core.leases_by_task import TaskLeases
+from aiolock.core.holding import leases_by_task
+from aiolock.core.holding.leases_by_task import TaskLeases
 from aiolock.testing import MemoryBackend
 
 from .world import TTL, Crew, expect_loss, runtime_of, settle

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from aiolock import ConfigurationError, Lease, LockLost, LockManager, LossReason
-from aiolock.core.hold import Hold
+from aiolock.core.holding.hold import Hold
 from aiolock.testing import MemoryBackend
 
 from .test_hold import Lagging

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiolock.core.patience import Patience
-from aiolock.core.scheduler import Scheduler
+from aiolock.core.scheduler import Patience, Scheduler
 from aiolock.testing import VirtualClock
 
 SECONDS = 5.0

@@ -15,7 +15,7 @@ import pytest
 
 from aiolock import BackendError, ConfigurationError, LockLost, LockManager, LossReason, Poll
 from aiolock.backends.base import Wake
-from aiolock.core.race import JITTER
+from aiolock.core.waiting.race import JITTER
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason, NotAcquired
-from aiolock.core.entry_state import QUEUED
-from aiolock.core.queue_entry import QueueEntry
+from aiolock.core.waiting.queue_entry import QueueEntry
+from aiolock.core.waiting.wait import QUEUED
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import state, waiting

@@ -20,7 +20,7 @@ from aiolock import (
     NotAcquired,
     NotOwned,
 )
-from aiolock.core.ticket import Ticket
+from aiolock.core.holding.ticket import Ticket
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls

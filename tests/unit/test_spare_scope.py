@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from aiolock import LockManager
-from aiolock.core import guard, scope
+from aiolock.core.guarding import guard, scope
 from aiolock.testing import MemoryBackend
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from aiolock import ConfigurationError
-from aiolock.core.ticket import PREFIX, Ticket
+from aiolock.core.holding.ticket import PREFIX, Ticket
 from aiolock.scripts.keys import Keys
 
 OWNER = "0123456789abcdef" * 2 + ":17"

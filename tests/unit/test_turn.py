@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiolock import LockManager
-from aiolock.core.turn import TURN, Turn
+from aiolock.core.waiting.wait import TURN, Turn
 from aiolock.testing import MemoryBackend
 from tests.support.locks import nothing_held
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BackendError
-from ..log import Log
-from ..scripts.base import Call, Ending, Part
-from ..scripts.bid import Bid
-from ..scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
-from .calls import Batch, Calls
-from .entry_state import ASKED, ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, TOLD, State
-from .grant import Grant
-from .release import PendingRelease
-from .renewals import Renewable
-from .scheduler import NEVER
-from .telling import tell_granted
-from .wait import Wait
+from ...errors import BackendError
+from ...log import Log
+from ...scripts.base import Call, Ending, Part
+from ...scripts.bid import Bid
+from ...scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
+from ..calls import Batch, Calls
+from ..holding.release import PendingRelease
+from ..holding.telling import tell_granted
+from ..holding.term import Grant
+from ..renewals import Renewable
+from ..scheduler import NEVER
+from .wait import ASKED, ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, TOLD, State, Wait
 from .waiter import Waiter
 
 if TYPE_CHECKING:
     from .local_queue import LocalQueue
+
 
 logger: Log = Log("aiolock.queue")
 

@@ -5,15 +5,17 @@ care.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 
-from ..errors import BackendError, LockLost
-from ..log import Log
-from ..scripts.base import Call, Ending
-from ..scripts.outcomes import Missing, ReleaseOutcome
-from .calls import Calls
+from ...errors import BackendError, LockLost
+from ...log import Log
+from ...scripts.base import Call, Ending
+from ...scripts.outcomes import Missing, ReleaseOutcome
+from ..calls import Calls
+from ..ondemand import OnDemand
+from ..scheduler import NEVER
+from ..services import Services
 from .hold import Hold
-from .scheduler import NEVER
-from .services import Services
 from .telling import tell_lost
 
 logger: Log = Log("aiolock.release")
@@ -232,3 +234,24 @@ class PendingRelease:
 
 def _always() -> bool:
     return True
+
+
+class Releasing(OnDemand[None]):
+    """What `release()` returns: await it to see how that went, make a task of it, or drop it.
+
+    Args:
+        result: what was written when you called `release()`.
+    """
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: ReleaseResult) -> None:
+        self._running = None
+        self._result = result
+
+    def __await__(self) -> Generator[object, None, None]:
+        yield from self._result.observed()
+        self._result.raise_failure()
+
+    async def _start(self) -> None:
+        await self

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..errors import AiolockError
-from ..scripts.outcomes import AcquireOutcome
-from .calls import Calls
-from .grant import Grant
-from .policy import Policy
-from .scheduler import NEVER
+from ...errors import AiolockError
+from ...scripts.outcomes import AcquireOutcome
+from ..calls import Calls
+from ..holding.term import Grant
+from ..policy import Policy
+from ..scheduler import NEVER
 
 if TYPE_CHECKING:
     from .local_queue import LocalQueue
     from .queue_entry import QueueEntry
+
 
 FINAL_REFRESH = 0.1
 """Seconds before its timeout at which a waiter asks a last time; a quarter of the whole wait if that is less."""

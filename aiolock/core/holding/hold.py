@@ -4,16 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import NamedTuple, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ..errors import LockLost, LossReason
-from .calls import Calls, Contention, joint
-from .grant import Grant
-from .level import Block, Level
-from .losses import explain_loss, tell_of_loss
-from .policy import Policy
-from .services import Services
-from .term import Term
+from ...errors import LockLost, LossReason
+from ...scripts.base import Ending
+from ..calls import Calls, Contention, joint
+from ..policy import Policy
+from ..services import Services
+from .term import Grant, Term, explain_loss, tell_of_loss
+
+if TYPE_CHECKING:
+    from .release import ReleaseResult
+
+
+class Block:
+    """A guarded block, as its lease and its hold see it."""
+
+    __slots__ = ()
+
+    task: asyncio.Task[object] | None
+    """The task that entered it."""
+
+    @abstractmethod
+    def cancel(self, reason: str) -> None:
+        """Cancel it, if it still runs: its hold is lost."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Its task has ended without leaving it, and its scope has ended with it."""
+
+
+class Level:
+    """One acquisition of a hold, as the hold, its task and its block see it; `Lease` is what you get."""
+
+    __slots__ = ("__weakref__", "_calls", "_guard", "_hold", "_lock", "_result", "_task")
+
+    def __init__(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
+        self._hold: Hold = hold
+        self._calls: Calls = calls  # of this acquisition's weight
+        self._task: asyncio.Task[object] | None = task  # the task that acquired it; None once that has ended
+        self._guard: Block | None = None  # what a loss cancels; None after a plain `await lock.acquire()`
+        self._lock: weakref.ref[object] | None = None  # what it was acquired through, by hand
+        self._result: ReleaseResult | None = None  # once it was given up
+
+    @abstractmethod
+    def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
+        """Release it with a given ending; `abandoned` if its task has ended inside its block."""
 
 
 class Home(Protocol):
@@ -230,3 +267,18 @@ class Hold(Term):
             self.ttl_ms: int = max(self.ttl_ms, wanted)
             return self.ttl_ms
         return max(1, int((self.expiry - self._clock.now()) * 1000))
+
+
+class Owner:
+    """The owner of a lock, for a child task: `lock.acquire(owner=lease.owner)`. Opaque; valid in this process only."""
+
+    __slots__ = ("_hold",)
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold: Hold = hold
+
+    def __repr__(self) -> str:
+        return f"<Owner of {self._hold.calls.name!r}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("an Owner cannot leave its process: acquire the lock in the other process instead")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Protocol
 
-from ..errors import AcquireTimeout, Holder, WaitTimeout
-from ..events import (
+from ...errors import AcquireTimeout, Holder, WaitTimeout
+from ...events import (
     Abandoned,
     Acquired,
     AcquireFailed,
@@ -23,9 +23,9 @@ from ..events import (
     TimedOut,
     Waiting,
 )
-from .calls import Calls
+from ..calls import Calls
+from ..services import Services
 from .hold import Hold
-from .services import Services
 
 _numbers = count(1)
 """Of waits; an observer may serve several managers."""

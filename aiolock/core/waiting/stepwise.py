@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import BackendError
-from ..log import Log
-from ..scripts.base import Part
-from ..scripts.multi import MultiCalls
-from ..scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
-from .calls import Batch, Calls
-from .entry_state import ASKING
+from ...errors import BackendError, LossReason
+from ...log import Log
+from ...scripts.base import Part
+from ...scripts.multi import MultiCalls
+from ...scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
+from ..calls import Batch, Calls
+from ..holding.term import Grant, Term
+from ..policy import Policy
+from ..renewals import Renewable
+from ..runtime import Runtime
 from .gathering import Gathering
-from .grant import Grant
-from .partial_hold import PartialHold
-from .renewals import Renewable
+from .wait import ASKING
 
 if TYPE_CHECKING:
     from .local_queue import LocalQueue
     from .waiter import Waiter
+
+
+class PartialHold(Term):
+    """A group of names that is held and renewed until the others are held, too.
+
+    Args:
+        owner: who has it.
+        calls: requests about the group.
+        policy: how the whole will be held.
+        grant: the server's grant of it.
+        runtime: the manager's.
+        lost: called once, when it is lost.
+    """
+
+    __slots__ = ("_tell",)
+
+    def __init__(
+        self,
+        owner: str,
+        calls: Calls,
+        policy: Policy,
+        grant: Grant,
+        runtime: Runtime,
+        lost: Callable[[PartialHold], None],
+    ) -> None:
+        policy = replace(policy, renew=True, max_hold=None)  # what is said of the hold begins with that
+        super().__init__(owner, calls, policy, grant, runtime)
+        self._tell = lost
+
+    def _lost(self, reason: LossReason) -> None:
+        self._tell(self)
+
 
 logger: Log = Log("aiolock.queue")
 

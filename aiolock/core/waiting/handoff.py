@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..errors import BackendError
-from ..scripts.base import Call
-from ..scripts.lock import LockCalls
-from ..scripts.outcomes import Granted, Missing, Passed, Released, TransferOutcome
-from .entry_state import ASKED, ASKING
-from .hold import Hold
+from ...errors import BackendError
+from ...scripts.base import Call
+from ...scripts.lock import LockCalls
+from ...scripts.outcomes import Granted, Missing, Passed, Released, TransferOutcome
+from ..holding.hold import Hold
+from ..holding.release import PendingRelease, ReleaseResult
 from .local_queue import LocalQueue
 from .queue_entry import QueueEntry
-from .release import PendingRelease, ReleaseResult
+from .wait import ASKED, ASKING
 
 
 def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:

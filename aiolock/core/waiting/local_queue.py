@@ -6,21 +6,19 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from ..errors import AiolockError, BackendError, ConfigurationError, NotAcquired, repeated
-from ..events import Waiting
-from ..scripts.base import Call
-from ..scripts.bid import Bid
-from ..scripts.outcomes import AcquireOutcome, Impossible, Refused, TransferOutcome
-from .calls import Calls
-from .entry_state import ASKED, GRANTED, IDLE, QUEUED
-from .grant import Grant
+from ...errors import AiolockError, BackendError, ConfigurationError, NotAcquired, repeated
+from ...events import Waiting
+from ...scripts.base import Call
+from ...scripts.bid import Bid
+from ...scripts.outcomes import AcquireOutcome, Impossible, Refused, TransferOutcome
+from ..calls import Calls
+from ..holding.telling import tell_waiting
+from ..holding.term import Grant
+from ..runtime import Runtime
+from ..scheduler import NEVER
 from .queue_entry import QueueEntry
 from .race import Race
-from .runtime import Runtime
-from .scheduler import NEVER
-from .telling import tell_waiting
-from .turn import Turn
-from .wait import Wait
+from .wait import ASKED, GRANTED, IDLE, QUEUED, Turn, Wait
 from .waiter import Expired, Waiter
 
 TOGETHER = 250

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from sys import getrefcount
 
-from .hold import Hold, Home
-from .level import Level
+from .hold import Hold, Home, Level
 
 
 class TaskLeases:

@@ -11,8 +11,8 @@ from types import TracebackType
 
 import anyio
 
-from ..log import Log
-from .hold import Hold
+from ...log import Log
+from ..holding.hold import Hold
 
 logger: Log = Log("aiolock.guard")
 

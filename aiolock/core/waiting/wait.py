@@ -1,12 +1,13 @@
-"""The state of an entry's wait: what the server has answered since it first asked."""
+"""Where an entry is on its way to a grant: its state, the answers so far, and the turn of its process."""
 
 from __future__ import annotations
 
 import math
 import random
+from enum import Enum
 
-from ..errors import BackendError
-from ..scripts.outcomes import Passed, Queued, Refused
+from ...errors import BackendError
+from ...scripts.outcomes import Passed, Queued, Refused
 
 FIRST_PAUSE = 0.1
 """Seconds before the second attempt at most, if the server gave no verdict; doubled from attempt to attempt."""
@@ -14,6 +15,24 @@ LONGEST_PAUSE = 1.0
 """Seconds between two such attempts at most."""
 STAGGER = 0.003
 """Seconds by which each process in the queue waits longer than the one before it to see if a holder has expired."""
+TURN = 0.02
+"""Seconds after which a turn ends: so a process on a slow connection does not delay all others."""
+
+
+class State(Enum):
+    """The states, each with its meaning."""
+
+    IDLE = "nothing is asked for: it waits for a time or a signal to ask"
+    ASKING = "a request is on its way that may grant or queue it"
+    TOLD = "the same, and a message says that it was granted meanwhile: the answer may not know that yet"
+    REVOKED = "the same, and a message says that what it grants was ended by force"
+    QUEUED = "it stands in the server's queue"
+    GRANTED = "it has the name"
+    ENDED = "it was given up, and whatever it has or gets is undone"
+
+
+IDLE, ASKING, TOLD, REVOKED, QUEUED, GRANTED, ENDED = State
+ASKED = (ASKING, TOLD, REVOKED)
 
 
 class Wait:
@@ -74,3 +93,27 @@ class Wait:
     def backoff(self) -> float:
         """Seconds before the next attempt at most, after this many failures."""
         return FIRST_PAUSE * float(2 ** min(self.failures - 1, 10))
+
+
+class Turn:
+    """From a grant out of the server's queue to the release that passes the name on.
+
+    A turn serves the tasks that waited when it began, so every task gets its share, whatever process it is in. Source:
+    "Lock Cohorting" (Dice, Marathe, Shavit, 2012), applied to processes.
+
+    Args:
+        began: clock time at which the name came to this process.
+        waiting: how many wait for it here.
+        limit: the maximum of hand-offs in one turn.
+    """
+
+    __slots__ = ("_left", "_until")
+
+    def __init__(self, began: float, waiting: int, limit: int) -> None:
+        self._until = began + TURN
+        self._left = min(waiting, limit)
+
+    def hand_on(self, now: float) -> bool:
+        """Count one more hand-off; return True if it is the turn of others, should any wait."""
+        self._left -= 1
+        return self._left < 0 or now >= self._until

@@ -7,9 +7,9 @@ import re
 import zlib
 from dataclasses import dataclass, field
 
-from ..errors import ConfigurationError
-from ..scripts.base import MAX_FENCE
-from ..scripts.keys import Keys, check_name
+from ...errors import ConfigurationError
+from ...scripts.base import MAX_FENCE
+from ...scripts.keys import Keys, check_name
 from .hold import Hold
 
 PREFIX = "aiolock1."

@@ -1,21 +1,83 @@
-"""How long one owner still has what it was granted, and the renewals that keep it."""
+"""How long one owner still has what it was granted, the renewals that keep it, and why it is lost."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
-from ..errors import AiolockError, BackendError, LossReason
-from ..log import Log
-from ..scripts.base import Part
-from ..scripts.outcomes import Failed, Renewed, RenewOutcome
-from .calls import Batch, Calls
-from .grant import Grant
-from .losses import explain_loss
-from .policy import Policy
-from .scheduler import LATE, NEVER
-from .services import Services
+from ...errors import AiolockError, BackendError, LockLost, LossReason
+from ...log import Log
+from ...scripts.base import Part
+from ...scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
+from ..calls import Batch, Calls
+from ..policy import Policy
+from ..scheduler import LATE, NEVER
+from ..services import Services
 
 logger: Log = Log("aiolock.hold")
+
+
+class Grant:
+    """A name was granted to an owner.
+
+    Args:
+        outcome: the server's answer.
+        sent_at: clock time before which it cannot have been granted.
+        policy: of whoever takes it; no grant lasts longer than its ttl.
+
+    Attributes:
+        deadline: clock time at which it is lost unless renewed.
+    """
+
+    __slots__ = ("deadline", "outcome", "sent_at")
+
+    def __init__(self, outcome: Granted, sent_at: float, policy: Policy) -> None:
+        pttl = outcome.pttl
+        self.outcome: Granted = outcome
+        self.sent_at: float = sent_at
+        self.deadline: float = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
+
+
+EXPLAINED = {
+    LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
+    LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection to Redis",
+    LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted by hand)",
+    LossReason.TAKEN_OVER: "another owner holds it now",
+    LossReason.LOOP_BLOCKED: "the event loop was blocked, or the process stopped: move blocking calls to a thread",
+    LossReason.REVOKED: "force_release() was called",
+    LossReason.MAX_HOLD: "it was held for longer than max_hold",
+    LossReason.CLOSED: "its manager was closed",
+}
+
+
+def explain_loss(reason: LossReason, blocked: float, failure: AiolockError | None) -> str:
+    """Return the reason, and its remedy.
+
+    Args:
+        reason: why.
+        blocked: seconds that the loop stood still, if that is the reason.
+        failure: what kept the last renewals from being judged; None if there was no answer at all.
+    """
+    if reason is LossReason.UNREACHABLE and failure is not None:
+        return f"{reason.name}: no renewal succeeded until its deadline: {failure}"
+    lasting = f" for at least {blocked:.1f} s" if reason is LossReason.LOOP_BLOCKED else ""
+    return f"{reason.name}{lasting}: {EXPLAINED[reason]}"
+
+
+def tells_of_losses(error: Exception) -> bool:
+    """Whether it is a `LockLost`, or a group of nothing else, as a task group raises it."""
+    if isinstance(error, ExceptionGroup):
+        return error.split(LockLost)[1] is None
+    return isinstance(error, LockLost)
+
+
+def tell_of_loss(tell: Callable[[Any], object], what: object) -> None:
+    """Call back, whatever that raises: others must be told, too."""
+    try:
+        tell(what)
+    except Exception:
+        logger.exception("an error while telling of a loss; the others are told of it")
 
 
 class Term:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from ..scripts.base import Part
-from ..scripts.multi import MultiCalls
-from ..scripts.outcomes import Gone, Granted, Passed, Queued
-from .calls import Batch
-from .entry_state import ASKING, QUEUED
+from ...scripts.base import Part
+from ...scripts.multi import MultiCalls
+from ...scripts.outcomes import Gone, Granted, Passed, Queued
+from ..calls import Batch
+from ..renewals import Renewable
 from .queue_entry import QueueEntry
-from .renewals import Renewable
+from .wait import ASKING, QUEUED
 
 if TYPE_CHECKING:
     from .local_queue import LocalQueue
     from .waiter import Waiter
+
 
 SHARE = 0.25
 """How long it keeps names that it cannot use yet, as a share of the time that it has waited. Keeping them for longer

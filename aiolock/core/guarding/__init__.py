@@ -1,0 +1,1 @@
+"""Blocks that a loss cancels."""

@@ -1,0 +1,1 @@
+"""From a task that wants a name to the grant that it gets."""
