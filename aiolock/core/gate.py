@@ -140,7 +140,7 @@ class Gate:
         now = runtime.clock.now()
         if now >= grant.deadline:
             return None
-        if waiter.replies >= 0 or waiter.due != NEVER:
+        if not waiter.patient or waiter.due != NEVER:
             waiter.stop()
         waiter.entry = None  # they refer to each other: free both without the garbage collector
         asker = entry.asker

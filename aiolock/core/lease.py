@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+import weakref
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from types import TracebackType
@@ -17,7 +18,7 @@ from .binding import Process
 from .calls import Calls
 from .guarding.blocks import caller
 from .guarding.guard import Guard, Shielded, running_task
-from .holding.hold import Hold, Level, Owner
+from .holding.hold import Block, Hold, Level, Owner
 from .holding.release import ReleaseResult, Releasing
 from .holding.telling import tell_abandoned, tell_released
 from .holding.ticket import Ticket
@@ -40,8 +41,13 @@ class Lease(Level):
     __slots__ = ("_detached", "_gate")
 
     def __init__(self, gate: Gate, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
-        super().__init__(hold, calls, task)
         self._gate = gate
+        self._hold: Hold = hold
+        self._calls: Calls = calls
+        self._task: asyncio.Task[object] | None = task
+        self._guard: Block | None = None
+        self._lock: weakref.ref[object] | None = None
+        self._result: ReleaseResult | None = None
         self._detached = False
 
     @property

@@ -40,13 +40,17 @@ class Level:
 
     __slots__ = ("__weakref__", "_calls", "_guard", "_hold", "_lock", "_result", "_task")
 
-    def __init__(self, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
-        self._hold: Hold = hold
-        self._calls: Calls = calls  # of this acquisition's weight
-        self._task: asyncio.Task[object] | None = task  # the task that acquired it; None once that has ended
-        self._guard: Block | None = None  # what a loss cancels; None after a plain `await lock.acquire()`
-        self._lock: weakref.ref[object] | None = None  # what it was acquired through, by hand
-        self._result: ReleaseResult | None = None  # once it was given up
+    _hold: Hold
+    _calls: Calls
+    """Requests of this acquisition's weight."""
+    _task: asyncio.Task[object] | None
+    """The task that acquired it; None once that has ended."""
+    _guard: Block | None
+    """What a loss cancels; None after a plain `await lock.acquire()`."""
+    _lock: weakref.ref[object] | None
+    """What it was acquired through, by hand."""
+    _result: ReleaseResult | None
+    """Once it was given up."""
 
     @abstractmethod
     def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:

@@ -66,7 +66,8 @@ class Gathering(QueueEntry):
 
     def ask(self) -> None:
         """Ask for all names: one request at a time."""
-        asker = self.asker = self.queue.taker(self)
+        asker = self.queue.taker(self) or self.asker
+        self.asker: Waiter = asker
         if self._number:  # this may give it something
             self._gather()
         self._again = False

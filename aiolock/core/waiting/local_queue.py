@@ -121,7 +121,7 @@ class LocalQueue:
             return self._ask(waiter)
         asking = self.unsent or any(one.state in ASKED for one in self.entries)
         together = bool(waiter.queues and self.calls.one_refresh and asking)
-        entry = self._own_entry(waiter)
+        entry = self.enter(waiter, alone=True)
         waiter.asked = not together
         if together:
             self.unsent = self.unsent or []
@@ -132,7 +132,7 @@ class LocalQueue:
 
     def claim(self, waiter: Waiter, request: Callable[[Bid], Call[TransferOutcome]]) -> None:
         """Add a waiter with a request of its own."""
-        entry = self._own_entry(waiter)
+        entry = self.enter(waiter, alone=True)
         entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
         entry.request(request(entry.bid(0)))
 
@@ -206,24 +206,21 @@ class LocalQueue:
         else:
             entry.ask()
 
-    def enter(self, waiter: Waiter) -> QueueEntry:
-        """Create an entry for this process, which `waiter` is the first to want."""
-        runtime = self.runtime
-        entry = self.common = self._new_entry(self, self._new_owner(waiter), waiter, None)
-        runtime.queue_entries[entry.owner] = entry
+    def enter(self, waiter: Waiter, alone: bool = False) -> QueueEntry:
+        """Create an entry for `waiter` alone, or for all tasks of this process, of which it is the first."""
+        owner = self._new_owner(waiter)
+        entry = self._new_entry(self, owner, waiter, waiter if alone else None)
+        if alone:
+            waiter.entry = entry
+        else:
+            self.common = entry
+        self.runtime.queue_entries[owner] = entry
         self.entries[entry] = None
         return entry
 
     def _new_owner(self, waiter: Waiter) -> str:
         ttl_ms = waiter.policy.ttl_ms
         return self.runtime.binding.new_owner(waiter.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0)
-
-    def _own_entry(self, waiter: Waiter) -> QueueEntry:
-        runtime = self.runtime
-        entry = waiter.entry = self._new_entry(self, self._new_owner(waiter), waiter, waiter)
-        runtime.queue_entries[entry.owner] = entry
-        self.entries[entry] = None
-        return entry
 
     def begin_wait(self, entry: QueueEntry) -> Wait:
         """The first answer about the entry lets no task in. Observers hear of that once it has been dealt with."""
@@ -255,7 +252,7 @@ class LocalQueue:
 
     def _give(self, entry: QueueEntry, grant: Grant) -> None:
         """The first waiter of the process takes what the entry has; if there is none, it is undone."""
-        waiters, first = self.waiters, self._next()
+        waiters, first = self.waiters, self.taker(entry)
         if first is None:
             entry.end()
             return
@@ -277,13 +274,14 @@ class LocalQueue:
             self.turn = Turn(self.runtime.clock.now(), len(waiters), limits.handoff_limit) if waiters else None
         first.outcome.set_result(grant)
 
-    def taker(self, entry: QueueEntry) -> Waiter:
-        """Whose turn it would be if the entry were granted now; its asker if no one waits for it any more."""
-        return (self._next() if entry.waiter is None else None) or entry.asker
-
-    def _next(self) -> Waiter | None:
-        """The first that shares the process's entry, and still waits."""
-        return next((waiter for waiter in self.waiters if not waiter.outcome.done()), None)
+    def taker(self, entry: QueueEntry) -> Waiter | None:
+        """Whose turn it would be if the entry were granted now; None if no one waits for it any more."""
+        if entry.waiter is not None:
+            return entry.waiter
+        for waiter in self.waiters:
+            if not waiter.outcome.done():
+                return waiter
+        return None
 
     def _pass_over(self, entry: QueueEntry) -> None:
         """Its waiter did not go in."""

@@ -120,7 +120,7 @@ class QueueEntry:
     def ask(self) -> None:
         """Ask for the name; if it is held, the answer says that the entry was queued."""
         queue, runtime = self.queue, self.queue.runtime
-        asker = self.asker = queue.taker(self)
+        asker = self.asker = queue.taker(self) or self.asker
         more = [(entry.owner, entry.queue_number) for entry in self.more] if self.more else ()
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all

@@ -43,7 +43,8 @@ class Waiter:
         patient: an outage does not end the wait; otherwise the server must answer within `request_timeout`.
 
     Attributes:
-        replies: how often the server had answered when it came; -1 if it is patient.
+        patient: see above.
+        replies: how often the server had answered when it came.
         queues: it waits for its turn; otherwise it is refused if the name is held.
         liveness_ms: how long its request says that this process waits; 0: it does not queue.
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
@@ -65,6 +66,7 @@ class Waiter:
         "liveness_ms",
         "metadata",
         "outcome",
+        "patient",
         "policy",
         "queues",
         "replies",
@@ -74,7 +76,8 @@ class Waiter:
     def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
         runtime, metadata = queue.runtime, policy.metadata
         self._queue = queue
-        self.replies: int = -1 if patient else queue.replies
+        self.patient: bool = patient
+        self.replies: int = queue.replies
         self.calls: Calls = calls
         self.policy: Policy = policy
         self.metadata: str = runtime.binding.holder if metadata is None else f"{runtime.binding.holder}\n{metadata}"
@@ -95,7 +98,7 @@ class Waiter:
         """An outage is its error: it does not wait, or the server has not answered since it came and must answer in
         time.
         """
-        return not self.queues or self._queue.replies == self.replies
+        return not self.queues or (not self.patient and self._queue.replies == self.replies)
 
     def wait_again(self) -> None:
         """Its grant is void: it waits anew."""
@@ -111,7 +114,7 @@ class Waiter:
     def stop(self) -> None:
         """It no longer waits."""
         runtime = self._queue.runtime
-        if self.replies >= 0:
+        if not self.patient:
             runtime.patience.end(self)
         if self.due != NEVER:
             runtime.scheduler.forget(self)
