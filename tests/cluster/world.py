@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from aiolock.backends.base import Wake
-from aiolock.backends.cluster.node import Node, Wanted
+from aiolock.backends.cluster.node import Node
 from aiolock.backends.cluster.router import Router
 from aiolock.backends.cluster.slots import SLOTS, Claim, SlotMap, slot_of
 from aiolock.backends.redis import Address, Elsewhere, ErrorReply
@@ -171,7 +171,7 @@ class FakeBackend:
         else:
             self._outbox.put(request)
 
-    def give_back(self, wanted: Wanted) -> list[Call[Any]]:
+    def give_back(self, wanted: Callable[[Call[Any]], bool]) -> list[Call[Any]]:
         return self._outbox.take_back(wanted)
 
     def unsettled(self) -> Iterator[Call[Any]]:

@@ -18,7 +18,7 @@ from ..base import Abilities, Wake
 from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
 from ..releases import Releases
 from ..spread import spread
-from .node import Node, NodeBackend
+from .node import Node
 from .router import Router
 from .slots import slot_of
 from .subscription import Subscription
@@ -261,7 +261,7 @@ class ClusterBackend:
             for subscription in self._managers.values():
                 subscription.sharded.attend(key, node)
 
-    def _make(self, address: Address, elsewhere: Elsewhere, disconnected: Callable[[], None]) -> NodeBackend:
+    def _make(self, address: Address, elsewhere: Elsewhere, disconnected: Callable[[], None]) -> RedisBackend:
         least = None if self._replicas is None else self._replicas.least
         return RedisBackend(
             self._seeds.connector(address, self._pushes),

@@ -2,52 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
 
-from ...errors import AiolockError
-from ...scripts.base import Call
-from ..base import Wake
-from ..redis import Address
+from ..redis import Address, RedisBackend
 from .slots import Claim
-
-R = TypeVar("R")
-
-Wanted = Callable[[Call[Any]], bool]
-
-
-class NodeBackend(Protocol):
-    """What is asked of a `RedisBackend`."""
-
-    @property
-    def unreachable(self) -> AiolockError | None: ...
-
-    @property
-    def connected(self) -> bool: ...
-
-    def start(self, *, reconnected: Callable[[], None]) -> None: ...
-
-    def run(self, call: Call[R]) -> asyncio.Future[R]: ...
-
-    def post(self, call: Call[Any]) -> None: ...
-
-    def take_over(self, request: Call[Any], *, asking: bool = False) -> None: ...
-
-    def give_back(self, wanted: Wanted) -> list[Call[Any]]: ...
-
-    def unsettled(self) -> Iterator[Call[Any]]: ...
-
-    def replace(self, reason: Exception) -> None: ...
-
-    def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]: ...
-
-    def unsubscribe(self, channel: str) -> None: ...
-
-    async def finish(self) -> None: ...
-
-    async def aclose(self) -> None: ...
 
 
 class Node:
@@ -67,7 +25,7 @@ class Node:
 
     __slots__ = ("__weakref__", "address", "backend", "claim", "idle_at", "missed_at", "used")
 
-    backend: NodeBackend
+    backend: RedisBackend
 
     def __init__(self, address: Address) -> None:
         self.address: Address = address

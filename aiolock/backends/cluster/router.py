@@ -11,9 +11,9 @@ from typing import Any
 from ...errors import AiolockError, BackendError
 from ...log import Log
 from ...scripts.base import Call
-from ..redis import Address, Elsewhere, ErrorReply, refused
+from ..redis import Address, Elsewhere, ErrorReply, RedisBackend, refused
 from ..worker import Worker
-from .node import Node, NodeBackend
+from .node import Node
 from .slots import SLOTS, Remap, SlotMap, read_redirection, slot_of
 from .transit import Transit
 
@@ -26,7 +26,7 @@ GRACE = 0.2
 ATTEMPTS = 1000
 """Channels that are tried for one in the slots of a node."""
 
-Make = Callable[[Address, Elsewhere, Callable[[], None]], NodeBackend]
+Make = Callable[[Address, Elsewhere, Callable[[], None]], RedisBackend]
 """Creates the backend of a node: where it is, what is asked about requests that it refused, what is told when it is
 disconnected.
 """
@@ -84,7 +84,7 @@ class Router:
         """The nodes that have a connection, or are getting one."""
         return (node for node in self._nodes.values() if node.used)
 
-    def serving(self, slot: int) -> NodeBackend | None:
+    def serving(self, slot: int) -> RedisBackend | None:
         """The slot's owner, to which you may write at once; None while it is in transit."""
         if slot in self.transits:
             return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from ...clock import format_seconds
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...log import Log
 from ..redis import Address, Seeds, without_frames
 from ..worker import Worker
+from .router import Router
 from .slots import SlotMap
 from .source import Source
 
@@ -27,20 +27,6 @@ LOOK = (0.6, 0.75)
 """Seconds between two maps, least and most, while all is well and something is held or waited for: so a failover of
 which nothing else tells, because the old master is silent or knows nothing of it, is noticed within a second.
 """
-
-
-class Wants(Protocol):
-    """What the map is for."""
-
-    @property
-    def unsettled(self) -> bool: ...
-
-    @property
-    def in_use(self) -> bool: ...
-
-    def rank(self, address: Address) -> int: ...
-
-    def learn(self, known: SlotMap) -> None: ...
 
 
 class Topology:
@@ -62,7 +48,7 @@ class Topology:
         self._ids: frozenset[str] = frozenset()  # of the cluster's nodes
         self._strangers: frozenset[Address] = frozenset()  # that answered for another cluster when it was last asked
         self._worker: Worker[None] | None = None
-        self._told: Wants | None = None
+        self._told: Router | None = None
         self._asked = False  # for a newer map than that which is on its way
         self._doubt: asyncio.Future[None] | None = None  # while it waits for the next look
         self._last = float("-inf")
@@ -92,19 +78,19 @@ class Topology:
         self.failure = None
         return known, answered
 
-    def begin(self, told: Wants) -> None:
+    def begin(self, told: Router) -> None:
         """Tell `told` of each new map from now on."""
         self._told = told
 
     def refresh(self) -> None:
-        """Ask for a new map soon; and again, as long as `Wants.unsettled`."""
+        """Ask for a new map soon; and again, as long as `Router.unsettled`."""
         self._asked = True
         if self._doubt is not None and not self._doubt.done():
             self._doubt.set_result(None)
         self.watch()
 
     def watch(self) -> None:
-        """Ask now and then, as long as `Wants.in_use`."""
+        """Ask now and then, as long as `Router.in_use`."""
         if self._worker is None and self._told is not None:
             self._worker = Worker(self._work, self._done, "aiolock cluster map")
 
@@ -151,7 +137,7 @@ class Topology:
         finally:
             await self._leave()
 
-    async def _due(self) -> Wants | None:
+    async def _due(self) -> Router | None:
         """Wait until it is time to ask; None if no one needs a map."""
         loop, idle = asyncio.get_running_loop(), False
         while (told := self._told) is not None:

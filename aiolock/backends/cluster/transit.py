@@ -6,11 +6,14 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
 from ...scripts.base import Call
 from .node import Node
+
+if TYPE_CHECKING:
+    from .router import Router
 
 FIRST = 0.01
 CAP = 0.25
@@ -20,19 +23,6 @@ AT_ONCE = 3
 
 
 Unwritten = tuple[Call[Any], Node | None]
-
-
-class Routes(Protocol):
-    """Who serves which slot, for all that is known."""
-
-    def owner(self, slot: int) -> Node | None:
-        """The slot's master, ready to use; None if no one serves it."""
-
-    def ended(self, transit: Transit) -> None:
-        """From now on the slot's calls go to its owner."""
-
-    def lost(self) -> None:
-        """No one serves a slot that is wanted."""
 
 
 class Transit:
@@ -52,7 +42,7 @@ class Transit:
         failure: why no server runs its requests for the time being, as the last of them said.
     """
 
-    def __init__(self, slot: int, routes: Routes) -> None:
+    def __init__(self, slot: int, routes: Router) -> None:
         self.slot: int = slot
         self.attempts: int = 0
         self.failure: BackendError | None = None
