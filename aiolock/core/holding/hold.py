@@ -7,7 +7,7 @@ import weakref
 from abc import abstractmethod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...errors import LockLost, LossReason
+from ...errors import AiolockError, LockLost, LossReason
 from ...scripts.base import Ending
 from ..calls import Calls, Contention, joint
 from ..policy import Policy
@@ -63,6 +63,10 @@ class Home(Protocol):
     @property
     def runtime(self) -> Services:
         """The manager's."""
+
+    @property
+    def unreachable(self) -> AiolockError | None:
+        """Why there is no server, if there is none."""
 
     contention: Contention
 
@@ -160,7 +164,7 @@ class Hold(Term):
             tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
         self._tell_watchers(reason)
         if reason is LossReason.UNREACHABLE and self._error is None:
-            self._error = self.home.runtime.away(*(self.calls.names or (self.calls.name,)))
+            self._error = self.home.unreachable
         self.home.lost(self)
 
     def _extended(self, deadline: float, pttl: int, sent_at: float) -> None:

@@ -82,8 +82,7 @@ def tell_acquired(
         contended: another had it meanwhile.
         wait: the number of its wait; 0 if it was not told of.
     """
-    name, kind, depth = hold.calls.name, hold.calls.kind, hold.depth
-    event = Acquired(name, kind, hold.owner, hold.fence, depth, waited, requests, contended, hold.abandoned, wait)
+    event = Acquired(*_of(hold), hold.depth, waited, requests, contended, hold.abandoned, wait)
     services.observers.tell(event)
 
 
@@ -124,38 +123,35 @@ def tell_granted(services: Services, calls: Calls, owner: str, fence: int) -> No
 
 def tell_renewed(services: Services, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
     """A hold was extended, as `Term` says."""
-    if not services.observers.wants(Renewed):
-        return
-    now = services.clock.now()
-    name, kind = hold.calls.name, hold.calls.kind
-    event = Renewed(name, kind, hold.owner, hold.fence, pttl / 1000, deadline - now, now - sent_at)
-    services.observers.tell(event)
+    if services.observers.wants(Renewed):
+        now = services.clock.now()
+        services.observers.tell(Renewed(*_of(hold), pttl / 1000, deadline - now, now - sent_at))
 
 
 def tell_released(services: Services, hold: Hold, handed_on: bool, detached: bool = False) -> None:
     """One level of a hold was given back. The caller has asked whether anyone wants to know."""
-    held = services.clock.now() - hold.began
-    name, kind = hold.calls.name, hold.calls.kind
-    services.observers.tell(Released(name, kind, hold.owner, hold.fence, hold.depth, held, handed_on, detached))
+    held = _since(services, hold.began)
+    services.observers.tell(Released(*_of(hold), hold.depth, held, handed_on, detached))
 
 
 def tell_abandoned(services: Services, hold: Hold, collected: bool = False) -> None:
     """One level of a hold was given back, and not by its user."""
-    held = services.clock.now() - hold.began
-    name, kind = hold.calls.name, hold.calls.kind
-    services.observers.tell(Abandoned(name, kind, hold.owner, hold.fence, hold.depth, held, collected))
+    services.observers.tell(Abandoned(*_of(hold), hold.depth, _since(services, hold.began), collected))
 
 
 def tell_dropped(services: Services, hold: Hold) -> None:
     """A lease of a hold that is renewed was dropped."""
-    held, calls = services.clock.now() - hold.began, hold.calls
-    services.observers.tell(Dropped(calls.name, calls.kind, hold.owner, hold.fence, held))
+    services.observers.tell(Dropped(*_of(hold), _since(services, hold.began)))
 
 
 def tell_lost(services: Services, hold: Hold) -> None:
     """A hold is lost."""
     assert hold.reason is not None
     now = services.clock.now()
-    name, kind, late = hold.calls.name, hold.calls.kind, max(0.0, now - hold.deadline)
-    event = Lost(name, kind, hold.owner, hold.fence, hold.reason, now - hold.began, late, hold.explain())
-    services.observers.tell(event)
+    late = max(0.0, now - hold.deadline)
+    services.observers.tell(Lost(*_of(hold), hold.reason, now - hold.began, late, hold.explain()))
+
+
+def _of(hold: Hold) -> tuple[str, str, str, int]:
+    """What all events of a hold begin with."""
+    return hold.calls.name, hold.calls.kind, hold.owner, hold.fence
