@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from aiolock import Lease, Lock, LockLost, LockManager, Poll
+from aiolock import BackendError, Lease, Lock, LockLost, LockManager, Poll
+from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from tests.support import locks as looks
 
@@ -75,6 +78,32 @@ async def test_a_task_that_takes_over_a_place_is_renewed(
 
 
 # What wakes a waiter.
+
+
+async def test_a_release_that_is_through_late_lets_the_next_task_ask(
+    trio: Trio, links: list[Link], here: Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked when the release was first written, and was refused; no message tells a process of its own release. Kept
+    by Services.freed.
+    """
+    lease = await here.acquire()
+    waiter = asyncio.ensure_future(here.acquire())
+    await trio.clock.advance(0)
+    for link in links[:2]:
+
+        def post(call: Call[Any], write: Callable[[Call[Any]], None] = link.post) -> None:
+            if call.script.name == "release":
+                call.end(BackendError(call.name, "the connection died", transient=True))
+            else:
+                write(call)
+
+        monkeypatch.setattr(link, "post", post)
+    lease.release()
+    await trio.clock.advance(0.01)
+    assert not waiter.done()
+    monkeypatch.undo()
+    await trio.clock.advance(SOON)
+    await given_back(waiter)
 
 
 async def test_a_message_that_comes_during_an_attempt_counts(trio: Trio, links: list[Link], here: Lock) -> None:
