@@ -14,7 +14,7 @@ class Bid(NamedTuple):
         floor: the highest fence that its manager knows.
         metadata: what others are told of the owner.
         liveness_ms: for how long its manager counts as alive without a further request; 0: it does not wait, and is
-            refused instead of queued; less than 0: it waits, and another request has just said that the manager lives.
+            refused instead of queued; less than 0: as long, but another request has just said so.
         counted: the manager hears messages: one that reaches no one proves that it is gone.
         number: its number in the queue, `Queued.queue_number`; a server that has forgotten it lets it in at its old
             place. 0 if it has none.

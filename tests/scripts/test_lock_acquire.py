@@ -209,7 +209,7 @@ class TestHeld:
 
     def test_a_recent_sign_of_life_is_not_repeated(self, side: Side) -> None:
         side.run(HELD)
-        assert isinstance(side.run(NAME.acquire(Bid("n:1", TTL, 0, "", -1))), Queued)
+        assert isinstance(side.run(NAME.acquire(Bid("n:1", TTL, 0, "", -LIVENESS))), Queued)
         assert not side.exists(NAME.alive)
         assert side.pttl(NAME.queue) > 50_000
 

@@ -25,7 +25,7 @@ CASES = {
     "hand-off in the process, others wait": (6, WITHIN, Granted),
     "acquire, queues": (8, NAME.acquire(Bid("n:2", TTL, 0, "", LIVENESS)), Queued),
     "acquire, queues alone": (10, NAME.acquire(Bid("n:2", TTL, 0, "", LIVENESS)), Queued),
-    "acquire, queues again": (7, NAME.acquire(Bid("n:2", TTL, 0, "", -1)), Queued),
+    "acquire, queues again": (7, NAME.acquire(Bid("n:2", TTL, 0, "", -LIVENESS)), Queued),
     "renew": (4, renew([NAME.renewal("m:1", FENCE, TTL)]), list),
     "transfer to another process": (13, OVER, Passed),
     "release to another process": (9, RELEASE, Released),

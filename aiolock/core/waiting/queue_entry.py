@@ -125,8 +125,9 @@ class QueueEntry:
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
             self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
-            liveness_ms = liveness_ms if self._states else -1
-        self.request(asker.calls.acquire(self.bid(liveness_ms, self.queue_number), more))
+            liveness_ms = liveness_ms if self._states else -liveness_ms
+        number = 0 if self.wait is None else self.wait.queue_number
+        self.request(asker.calls.acquire(self.bid(liveness_ms, number), more))
 
     def bid(self, liveness_ms: int, number: int = 0) -> Bid:
         """Return what it asks for; `Bid` says what these are."""
@@ -349,9 +350,8 @@ class QueueEntry:
 
     def taint(self) -> None:
         """A request of the owner went unanswered, and may still reach the server: its end leaves a tombstone."""
-        self.queue.runtime.queue_entries.stands(
-            self.asker.calls, self.asker.liveness_ms
-        )  # if it did, the next answer need not tell
+        # If it did, the next answer need not tell.
+        self.queue.runtime.queue_entries.stands(self.asker.calls, self.asker.liveness_ms)
         for entry in self.more:
             entry.taint()
         self.tainted, hold = True, self.queue.runtime.holds.get(self.owner)

@@ -111,7 +111,7 @@ class LockCalls:
         owner, ttl_ms, floor, metadata, liveness_ms, counted, number = bid
         managers = self._channel
         if liveness_ms:  # three values in one argument: each argument costs time to pack
-            managers = f"{managers} {liveness_ms if liveness_ms > 0 else -self._liveness_ms} {'1' if counted else '0'}"
+            managers = f"{managers} {liveness_ms} {'1' if counted else '0'}"
             managers = f"{managers} {number}" if number else managers
         keys, args = (*self._keys, self._keys[0] + DEAD + owner), (owner, ttl_ms, floor, metadata, managers)
         if more:
