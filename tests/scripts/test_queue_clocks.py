@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.guard import Verdict, permit
 from aiolock.scripts.keys import DIRTY_MS
 from aiolock.scripts.outcomes import Granted, Kept, Queued, Refused, Renewed
@@ -189,10 +190,10 @@ def test_a_force_release_shuts_by_the_same_clock(side: Side) -> None:
     assert len(holders(side, READ)) == 50
     queued = side.run(READ.request("x:1", TTL, 0, "", queue_number=0))
     assert isinstance(queued, Queued)
-    (again,) = side.run(READ.refresh_many([READ.refresh("x:1", TTL, 0, "", queued.queue_number)]))
+    (again,) = side.run(READ.refresh_many([READ.refresh(Bid("x:1", TTL, 0, "", number=queued.queue_number))]))
     assert isinstance(again, Queued)
     elapse(side, READ, 1000)
-    (again,) = side.run(READ.refresh_many([READ.refresh("x:1", TTL, 0, "", queued.queue_number)]))
+    (again,) = side.run(READ.refresh_many([READ.refresh(Bid("x:1", TTL, 0, "", number=queued.queue_number))]))
     assert isinstance(again, Granted)
 
 
