@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, Lock, LockLost, LockManager, LossReason
+from aiolock.core.waiting.wait import QUEUED
 from tests.support.locks import let_expire, nothing_held
 from tests.support.proxy import FaultProxy
 
@@ -62,6 +63,11 @@ async def _waits(place: Place, lock: Lock, entries: int) -> asyncio.Task[int]:
     task = asyncio.create_task(_enter(lock))
     await until(lambda: len(place.waiting(NAME)) == entries)
     return task
+
+
+def _heard(manager: LockManager) -> bool:
+    """Whether it knows that it waits: a first request that an outage leaves without an answer fails."""
+    return any(entry.state is QUEUED for entry in manager._runtime.queue_entries.values())
 
 
 # A lock and a fair lock of one name.
@@ -338,6 +344,7 @@ async def test_an_entry_survives_a_reconnect_with_its_number(
     async with FaultProxy(host, int(port)) as proxy, LockManager(proxy.url, ttl=60.0, liveness=30.0) as two:
         lease = await one.acquire()
         away = await _waits(place, make(two, NAME), 1)
+        await until(lambda: _heard(two))
         third = asyncio.create_task(three.acquire())
         await until(lambda: len(place.waiting(NAME)) == 2)
         numbers = place.side.scores(QUEUE)
@@ -370,13 +377,10 @@ async def test_a_name_that_became_free_while_its_only_waiter_was_away(
     """
     one, _, three = (make(manager, NAME) for manager in calm)
     host, port = place.url.removeprefix("redis://").split("/")[0].split(":")
-    async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(FaultProxy(host, int(port)))
-        # A waiter gives up if the outage outlasts its request_timeout, and a busy machine plays it slowly.
-        lasting = LockManager(proxy.url, ttl=60.0, liveness=30.0, request_timeout=30.0)
-        two = await stack.enter_async_context(lasting)
+    async with FaultProxy(host, int(port)) as proxy, LockManager(proxy.url, ttl=60.0, liveness=30.0) as two:
         lease = await one.acquire()
         away = await _waits(place, make(two, NAME), 1)
+        await until(lambda: _heard(two))
         proxy.refuse()
         proxy.reset()
         await until(lambda: not place.subscribers(KEYS.manager(two._runtime.binding.id)))
