@@ -303,6 +303,11 @@ def as_number(value: Reply) -> int:
     return int(value) if isinstance(value, (int, bytes)) else 0
 
 
+def as_flag(reply: Reply) -> bool:
+    """Return a raw reply that says yes or no, or how much was changed."""
+    return as_number(reply) > 0
+
+
 def as_list(reply: Reply) -> list[Reply]:
     """Return a raw reply that is a list."""
     return reply if isinstance(reply, list) else [reply]

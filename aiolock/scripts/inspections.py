@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .condition.inspection import ConditionInspection
+from .condition import ConditionInspection
 from .keys import Keys
-from .latch.inspection import LatchInspection
+from .latch import LatchInspection
 from .lock.inspection import LockInspection
-from .once.inspection import OnceInspection
+from .once import OnceInspection
 from .queue.inspection import QueueInspection
 from .view import Inspection
 

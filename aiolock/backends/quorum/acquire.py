@@ -8,8 +8,7 @@ from functools import partial
 from ...errors import BackendError
 from ...scripts.base import Call
 from ...scripts.keys import GRACE_MS
-from ...scripts.lock import RELEASE, confirm
-from ...scripts.lock.args import AcquireArgs, ReleaseArgs
+from ...scripts.lock import RELEASE, AcquireArgs, ReleaseArgs, confirm
 from ...scripts.outcomes import AcquireOutcome, Finished, Granted, Refused
 from .majority import Tally
 from .members import Members

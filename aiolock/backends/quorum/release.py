@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import BackendError
 from ...scripts.base import Arg, Call
 from ...scripts.keys import DIRTY_MS, GRACE_MS
-from ...scripts.lock.args import ReleaseArgs
+from ...scripts.lock import ReleaseArgs
 from ...scripts.outcomes import ReleaseOutcome
 from .majority import released
 from .members import Members

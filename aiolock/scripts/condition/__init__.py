@@ -1,17 +1,35 @@
-"""The condition's scripts, and how to write a request to each."""
+"""The condition's scripts, how to write a request to each, their answers, and how anyone can look at its waiters."""
 
 from __future__ import annotations
 
-from ..base import Call, Script
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, cast
+
+from ..base import Call, Reply, Script, as_list, as_number, as_text
 from ..keys import Keys
-from . import decode
-from .decode import Waiting as Waiting
+from ..view import Command, NameView, WaiterView, pairs_of, short
+
+WaiterState = Literal["waiting", "notified", "gone"]
+"""What the server knows of a waiter."""
+
+
+class Waiting(NamedTuple):
+    """How a waiter is, and how many there are."""
+
+    state: WaiterState
+    waiters: int
+
+
+def _waiting(reply: Reply) -> Waiting:
+    state, waiters = as_list(reply)
+    return Waiting(cast(WaiterState, as_text(state)), as_number(waiters))
+
 
 LINE = ("lock/clock", "line")
 
-WAIT = Script(__name__, "wait", decode.waiting, prelude=LINE)
-NOTIFY = Script(__name__, "notify", decode.count, prelude=LINE)
-LEAVE = Script(__name__, "leave", decode.count, prelude=LINE)
+WAIT = Script(__name__, "wait", _waiting, prelude=LINE)
+NOTIFY = Script(__name__, "notify", as_number, prelude=LINE)
+LEAVE = Script(__name__, "leave", as_number, prelude=LINE)
 SCRIPTS = (WAIT, NOTIFY, LEAVE)
 
 
@@ -52,3 +70,31 @@ class ConditionCalls:
     def leave(self, owner: str, passes: bool) -> Call[int]:
         """End a waiter, which may pass its notification on."""
         return Call(self.name, LEAVE, (self._key,), (owner, int(passes), self._channel))
+
+
+class ConditionInspection:
+    """Looks at the waiters of one lock's condition; implements `Inspection`.
+
+    Args:
+        keys: names the keys.
+        name: the lock's.
+    """
+
+    def __init__(self, keys: Keys, name: str) -> None:
+        self._name = name
+        self.commands: Sequence[Command] = [("HGETALL", keys.of("condition", name).lock)]
+
+    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
+        """See `Inspection.decode`."""
+        places = sorted((int(text.split()[0]), int(text.split()[1]), owner) for owner, text in pairs_of(replies[0]))
+        if not places:
+            return None
+        queue = tuple(
+            WaiterView(
+                at, short(owner), "", "notification", 1, max(0.0, (now_us - number) / 1e6), alive > now_us // 1000
+            )
+            for at, (number, alive, owner) in enumerate(places, 1)
+        )
+        return NameView(
+            "condition", self._name, "waiting", waiting=len(queue), oldest_wait=queue[0].waited, queue=queue
+        )

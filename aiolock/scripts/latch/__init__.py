@@ -1,15 +1,32 @@
-"""The latch's scripts, and how to write a request to each."""
+"""The latch's scripts, how to write a request to each, their answers, and how anyone can look at a latch."""
 
 from __future__ import annotations
 
-from ..base import Call, Script
-from ..keys import Keys
-from . import decode
-from .decode import LatchState as LatchState
+from collections.abc import Sequence
+from typing import NamedTuple
 
-COUNT_DOWN = Script(__name__, "count_down", decode.latch_state)
-QUERY = Script(__name__, "query", decode.latch_state)
-DELETE = Script(__name__, "delete", decode.deleted)
+from ..base import Call, Reply, Script, as_flag
+from ..keys import Keys
+from ..view import Command, NameView, number_of
+
+
+class LatchState(NamedTuple):
+    """`left` counts are missing of the latch's `total`; 0: it is open."""
+
+    left: int
+    total: int
+
+
+def _state(reply: Reply) -> LatchState:
+    match reply:
+        case [int(left), int(total)]:
+            return LatchState(left, total)
+    raise ValueError(f"neither count nor total: {reply!r}")
+
+
+COUNT_DOWN = Script(__name__, "count_down", _state)
+QUERY = Script(__name__, "query", _state)
+DELETE = Script(__name__, "delete", as_flag)
 SCRIPTS = (COUNT_DOWN, QUERY, DELETE)
 
 
@@ -46,3 +63,26 @@ class LatchCalls:
     def delete(self) -> Call[bool]:
         """Delete it. Never written again if it went unanswered: by then the name may mean a newer latch."""
         return Call(self.name, DELETE, (self._key,), ())
+
+
+class LatchInspection:
+    """Looks at one latch; implements `Inspection`.
+
+    Args:
+        keys: names the keys.
+        name: the latch's.
+    """
+
+    def __init__(self, keys: Keys, name: str) -> None:
+        self._name = name
+        key = keys.of(LatchCalls.kind, name).lock
+        self.commands: Sequence[Command] = [("HMGET", key, "left", "total"), ("PTTL", key)]
+
+    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
+        """See `Inspection.decode`."""
+        match replies[0]:
+            case [bytes() as left, bytes() as total]:
+                state = "open" if int(left) == 0 else "closed"
+                ttl = max(0, number_of(replies[1])) / 1000
+                return NameView(LatchCalls.kind, self._name, state, ttl=ttl, used=int(left), capacity=int(total))
+        return None

@@ -7,8 +7,9 @@ script is composed of its files in order: what is needed most often comes before
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from ..base import Call, Combiner, Ending, Part, Script
+from ..base import Call, Combiner, Ending, Part, Script, as_flag
 from ..bid import Bid
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
@@ -52,11 +53,11 @@ RELEASE = Script(
 NEST: Script[Kept | Missing] = Script(__name__, "nest", decode.nest, no_nesting, STATE)
 RENEW: Script[list[RenewOutcome]] = Script(__name__, "renew", decode.renew, no_renewal, ("clock", "renew_one", "state"))
 REFRESH = Script(__name__, "refresh", decode.refresh, prelude=("clock", *SETTLE, "alive"))
-FORCE_RELEASE = Script(__name__, "force_release", decode.flag, prelude=("clock", *SETTLE))
+FORCE_RELEASE = Script(__name__, "force_release", as_flag, prelude=("clock", *SETTLE))
 REQUEST_RELEASE = Script(__name__, "request_release", decode.request_release, prelude=STATE)
 INFO = Script(__name__, "info", decode.info, prelude=STATE)
-CONFIRM = Script(__name__, "confirm", decode.flag, prelude=STATE)
-DEPART = Script(__name__, "depart", decode.flag)
+CONFIRM = Script(__name__, "confirm", as_flag, prelude=STATE)
+DEPART = Script(__name__, "depart", as_flag)
 renew: Combiner[RenewOutcome] = Combiner(RENEW)
 SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM, DEPART)
 
@@ -187,3 +188,40 @@ class LockCalls:
 def confirm(acquire: Call[AcquireOutcome], minted: int, agreed: int) -> Call[bool]:
     """Return what follows an `acquire` that was granted with the fence `minted`, if a quorum agreed on another."""
     return Call(acquire.name, CONFIRM, acquire.keys[:1], (acquire.args[0], minted, agreed))
+
+
+class AcquireArgs(NamedTuple):
+    """ARGV of an acquire that does not queue, in the order of the Lua's header: a quorum reads them by name."""
+
+    owner: str
+    ttl_ms: int
+    floor: int
+    metadata: str
+    managers: str
+
+    @classmethod
+    def of(cls, call: Call[Any]) -> AcquireArgs:
+        """Read the ARGV of `call`."""
+        words: Any = call.args
+        return cls(*words)
+
+
+class ReleaseArgs(NamedTuple):
+    """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone, `channel` '' announces nothing.
+
+    A request leaves out defaults at its end: each word costs time to pack and to read.
+    """
+
+    owner: str
+    clean_ms: int
+    managers: str
+    ending: str = "clean"
+    left: int = 0
+    dead_ms: int = 0
+    channel: str = ""
+
+    @classmethod
+    def of(cls, call: Call[Any]) -> ReleaseArgs:
+        """Read the ARGV of `call`, with its defaults."""
+        words: Any = call.args
+        return cls(*words)

@@ -89,10 +89,6 @@ def request_release(reply: Reply) -> Asked:
     return Asked(owner, int(fence or 0))
 
 
-def flag(reply: Reply) -> bool:
-    return reply == 1
-
-
 def _granted(facts: str) -> Granted:
     fence, pttl, abandoned = facts.split(" ")
     return Granted(int(fence), int(pttl), abandoned == "1")

@@ -1,20 +1,54 @@
-"""The scripts of the recipe `once()`: a record of the last run, in one slot with the lock that guards it."""
+"""The scripts of the recipe `once()`, their answers, and how anyone can look at a run.
+
+A record of the last run is in one slot with the lock that guards it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ..base import Call, Script
+from ...errors import BackendError
+from ..base import Call, Reply, Script, as_flag, as_list, as_number, as_text
 from ..keys import Keys
-from . import decode
-from .decode import KeptRun as KeptRun
+from ..lock.inspection import LockInspection
+from ..view import Command, NameView, number_of, text_of
+
+
+class KeptRun(NamedTuple):
+    """The last run of a window: how it is, how old, for how long it is kept (both in ms), and whose it is.
+
+    `mine`: the request began it. A `status` of "held": no run is kept, and this one has the lock.
+    """
+
+    mine: bool
+    fence: int
+    status: str
+    age: int
+    left: int
+    by: str
+
+
+def _kept_run(reply: Reply) -> KeptRun | None:
+    match as_list(reply):
+        case [_]:
+            return None
+        case [int(mine), fence, status, int(age), int(left), by]:
+            return KeptRun(mine == 1, as_number(fence), as_text(status), age, left, as_text(by))
+    raise ValueError(f"neither a run nor none: {reply!r}")
+
+
+def _not_kept(result: object, error: BackendError) -> BackendError:
+    """What an answer is worth that too few replicas have: a failover could forget the run."""
+    return error
+
 
 RUN = ("lock/clock", "lock/state", "run")
 
-LAST_RUN = Script(__name__, "last_run", decode.kept_run, prelude=RUN)
-BEGIN = Script(__name__, "begin", decode.kept_run, decode.not_kept, RUN)
-FINISH = Script(__name__, "finish", decode.flag, decode.not_kept)
-UNDO = Script(__name__, "undo", decode.flag, decode.not_kept, ("lock/clock",))
+LAST_RUN = Script(__name__, "last_run", _kept_run, prelude=RUN)
+BEGIN = Script(__name__, "begin", _kept_run, _not_kept, RUN)
+FINISH = Script(__name__, "finish", as_flag, _not_kept)
+UNDO = Script(__name__, "undo", as_flag, _not_kept, ("lock/clock",))
 SCRIPTS = (LAST_RUN, BEGIN, FINISH, UNDO)
 
 
@@ -53,3 +87,33 @@ class OnceCalls:
     def forget(self) -> Call[bool]:
         """Forget any run. Never written again if it went unanswered: by then it may be a newer one."""
         return Call(self.name, FINISH, self._keys[1:], ("", ""))
+
+
+class OnceInspection:
+    """Looks at the run of one window; implements `Inspection`.
+
+    Args:
+        keys: names the keys.
+        name: the job's.
+    """
+
+    def __init__(self, keys: Keys, name: str) -> None:
+        self._name = name
+        self._lock = LockInspection(keys, name, deep=False)
+        key = keys.of("once", name).lock
+        self.commands: Sequence[Command] = [
+            ("HMGET", key, "fence", "started", "status", "by"),
+            ("PTTL", key),
+            *self._lock.commands,
+        ]
+
+    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
+        """See `Inspection.decode`. A run without an end runs while its lock is held under its fence."""
+        match replies[0]:
+            case [bytes() as fence, bytes(), bytes() as status, by]:
+                lock = self._lock.decode(replies[2:], now_us)
+                running = lock is not None and lock.taken and lock.fence == int(fence)
+                state = "interrupted" if status == b"running" and not running else status.decode()
+                ttl = max(0, number_of(replies[1])) / 1000
+                return NameView("once", self._name, state, process=text_of(by), fence=int(fence), ttl=ttl)
+        return None

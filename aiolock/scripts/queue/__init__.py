@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script
+from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script, as_number
 from ..bid import Bid
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
@@ -36,7 +36,7 @@ RELEASE = Script(__name__, "release", decode.release, prelude=NAME, ends=True)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", decode.transfer, no_grant, NAME)
 RENEW = Script(__name__, "renew", lock.renew, no_renewal, EACH)
 FORCE_RELEASE = Script(__name__, "force_release", decode.force_release, prelude=NAME)
-SET_CAPACITY = Script(__name__, "set_capacity", decode.count, prelude=NAME)
+SET_CAPACITY = Script(__name__, "set_capacity", as_number, prelude=NAME)
 INFO = Script(__name__, "info", decode.info, prelude=("state", "clock", "record"))
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
 

@@ -80,10 +80,6 @@ def force_release(reply: Reply) -> Ended:
     return Ended(*map(as_number, as_list(reply)))
 
 
-def count(reply: Reply) -> int:
-    return as_number(reply)
-
-
 def release(reply: Reply) -> ReleaseOutcome:
     reply = as_list(reply)
     match reply[0]:
