@@ -9,12 +9,9 @@ import click
 from .doctor import doctor
 from .exits import errors_as_exits
 from .force_release import force_release
-from .forget import forget
-from .info import info
-from .ls import ls
-from .run import run
+from .looking import info, ls, wait
+from .run import forget, run
 from .top import top
-from .wait import wait
 
 
 class App(click.Group):

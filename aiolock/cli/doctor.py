@@ -14,12 +14,9 @@ from ..backends.survey import Survey
 from ..errors import AiolockError
 from ..scripts.keys import Keys
 from .connection import Connection, connected
-from .examination import examine, fields_of
+from .examination import PROBED, Finding, Level, Measurement, examine, examine_rights, fields_of, judge_line, measure
 from .exits import ExitCode, leave, message_of
-from .finding import Finding, Level
-from .measurement import Measurement, judge_line, measure
-from .output import columns, json_option, print_json
-from .rights import PROBED, examine_rights
+from .text import columns, json_option, print_json
 
 
 @click.command(short_help="Find out if a server suits locks.")

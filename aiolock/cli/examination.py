@@ -1,13 +1,59 @@
-"""What INFO says of a server, and what that means for locks."""
+"""What a server is asked before it keeps locks, and what its answers mean: INFO, the line to it, and your rights."""
 
 from __future__ import annotations
 
+import enum
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from .finding import Finding, Level
+from ..backends.redis import PASSING, ErrorReply, code_of
+from ..backends.survey import Reader
+from ..core.policy import check_margin
+from ..errors import BackendError
+from ..scripts.keys import Keys
+from ..scripts.view import Command
 
 OLDEST = 6
+"""The first version of Redis that will do."""
+PINGS, LONGEST = 100, 3.0
+"""How many round trips are measured, and the seconds after which no more are."""
+REQUEST_TIMEOUT = 5.0
+"""A manager's default."""
+FAR = 1.0
+"""Seconds that clocks may be apart without a word."""
+PROBED = "aiolock-doctor"
+"""The name whose rights are asked for; nothing is done to it."""
 _FORKS = {"valkey_version": "Valkey", "redict_version": "Redict", "redis_version": "Redis"}
+_PAGE = "see docs/reference/acl.md"
+
+
+class Level(enum.StrEnum):
+    """How bad it is. Each is also its own text."""
+
+    OK = "ok"
+    """As it should be."""
+    ADVICE = "advice"
+    """Locks work, but something is lost, or will be in a bad hour."""
+    PROBLEM = "problem"
+    """Locks do not work, or may vanish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        topic: what it is about, in a word.
+        level: how bad it is.
+        text: what was found.
+        advice: what to do about it; "" for nothing.
+    """
+
+    topic: str
+    level: Level
+    text: str
+    advice: str = ""
 
 
 def fields_of(info: object) -> dict[str, str]:
@@ -95,3 +141,179 @@ def _replicas(info: Mapping[str, str]) -> Finding:
 def _days(seconds: str) -> str:
     whole = int(seconds or 0)
     return f"{whole // 86400} days" if whole >= 2 * 86400 else f"{whole // 3600} h" if whole >= 7200 else f"{whole} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The line to a server.
+
+    Attributes:
+        pings: how many round trips were measured.
+        p50: the median, in seconds.
+        p99: the 99th percentile.
+        ahead: seconds by which the server's clock is ahead of ours.
+        unsure: by how much that may be wrong.
+    """
+
+    pings: int
+    p50: float
+    p99: float
+    ahead: float
+    unsure: float
+
+
+async def measure(master: Reader) -> Measurement:
+    """Send up to 100 requests, one after another.
+
+    Raises:
+        BackendError: it does not answer.
+    """
+    trips: list[float] = []
+    best, ahead, began = float("inf"), 0.0, time.perf_counter()
+    while len(trips) < PINGS and (time.perf_counter() - began < LONGEST or not trips):
+        wall, start = time.time(), time.perf_counter()
+        (clock,) = await master.ask([("TIME",)])
+        trip = time.perf_counter() - start
+        trips.append(trip)
+        match clock:
+            case [bytes() as seconds, bytes() as micros]:
+                if trip < best:
+                    best, ahead = trip, int(seconds) + int(micros) / 1e6 - (wall + trip / 2)
+            case error:
+                raise BackendError("", f"Redis refused TIME: {error}")
+    ordered = sorted(trips)
+    return Measurement(
+        len(trips), ordered[len(trips) // 2], ordered[min(len(trips) - 1, len(trips) * 99 // 100)], ahead, best / 2
+    )
+
+
+def judge_line(measured: Measurement) -> Iterator[Finding]:
+    """What the figures mean for ttl and margin."""
+    slow = measured.p99 > REQUEST_TIMEOUT / 20
+    shortest = max(0.1, 20 * measured.p99)
+    ttl = max(0.5, 3 * shortest)
+    text = f"{_ms(measured.p50)} at the median, {_ms(measured.p99)} at the 99th percentile of {measured.pings}"
+    yield Finding("latency", Level.ADVICE if slow else Level.OK, text, "move closer to the server" if slow else "")
+    far = abs(measured.ahead) > FAR
+    yield Finding(
+        "clock",
+        Level.ADVICE if far else Level.OK,
+        f"the server's is {_ms(abs(measured.ahead))} {'ahead' if measured.ahead > 0 else 'behind'}, "
+        f"give or take {_ms(measured.unsure)}",
+        "locks do not compare the two, but a clock that is set right jumps, and a jump of the server's may end leases: "
+        "let NTP keep both" if far else "",
+    )  # fmt: skip
+    fits = "barely suit this line" if slow else "suit this line"
+    yield Finding("sizing", Level.OK, f"the defaults (ttl 30 s, margin 3 s, request_timeout 5 s) {fits}")
+    least = f"ttl {ttl:.1f} s, margin {check_margin('', None, ttl):.2f} s, request_timeout {shortest:.1f} s"
+    yield Finding("sizing", Level.OK, f"the shortest that it bears: {least}")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Commands that belong together.
+
+    Attributes:
+        name: what needs them.
+        commands: as they would be sent.
+        level: how bad it is if one is denied.
+        lost: what is lost then.
+    """
+
+    name: str
+    commands: tuple[Command, ...]
+    level: Level
+    lost: str
+
+
+async def denied(master: Reader, commands: tuple[Command, ...]) -> list[str] | None:
+    """Return the names of the commands that the server denies; None if it does not say.
+
+    What it would refuse only now (a full memory, a cluster without a majority) is not denied.
+
+    The server judges a command when it is queued in a transaction, and a transaction that is discarded does nothing.
+    But without a transaction the commands would run: so that it has begun is made sure first.
+
+    Cost: two round trips. What is denied is listed in its ACL LOG.
+    """
+    (begun,) = await master.ask([("MULTI",)])
+    if isinstance(begun, ErrorReply):
+        return None
+    replies = await master.ask([*commands, ("DISCARD",)])
+    return [
+        _name_of(command)
+        for command, reply in zip(commands, replies, strict=False)
+        if isinstance(reply, ErrorReply) and code_of(reply) not in PASSING and "inside a transaction" not in str(reply)
+    ]
+
+
+async def examine_rights(master: Reader, namespace: str, cluster: bool) -> Iterator[Finding]:
+    """Return what is denied, feature by feature, and what that costs."""
+    features = features_of(namespace, cluster)
+    findings = []
+    for feature in features:
+        missing = await denied(master, feature.commands)
+        if missing is None:
+            text = "unknown: it allows no MULTI, with which they can be asked for without using them"
+            return iter([Finding("rights", Level.ADVICE, text, f"allow +multi +discard for this, or {_PAGE}")])
+        if missing:
+            text = f"{feature.name}: denied {', '.join(missing)}; {feature.lost}"
+            findings.append(Finding("rights", feature.level, text, _PAGE))
+    return iter(findings or [Finding("rights", Level.OK, "every command of every feature is allowed")])
+
+
+def features_of(namespace: str, cluster: bool) -> list[Feature]:
+    """What is asked for; the same commands as on the page."""
+    keys = Keys(namespace)
+    lock, latch, once, condition = (keys.of(kind, PROBED).lock for kind in ("lock", "latch", "once", "condition"))
+    semaphore, rw = (keys.of(kind, PROBED).state for kind in ("semaphore", "rw"))
+    channel = keys.manager(PROBED)
+    features = [
+        Feature(
+            "scripts", (("EVALSHA", "0" * 40, "0"), ("SCRIPT", "LOAD", "return 1")), Level.ADVICE,
+            "scripts are sent as text, which needs EVAL",
+        ),
+        Feature("locks", tuple(_of_locks(lock)), Level.PROBLEM, "locks cannot be acquired, or not left"),
+        Feature("conditions", (("HSET", condition, "a", "1"),), Level.ADVICE, "these do not work"),
+        Feature("semaphores", tuple(_of_queues(semaphore)), Level.ADVICE, "these do not work"),
+        Feature("read-write locks", tuple(_of_queues(rw)), Level.ADVICE, "these do not work"),
+        Feature("latches", (("HSET", latch, "a", "1"), ("DEL", latch)), Level.ADVICE, "these do not work"),
+        Feature("once()", (("HSET", once, "a", "1"), ("HMGET", once, "a")), Level.ADVICE, "run --once does not work"),
+        Feature("waiting", (("SUBSCRIBE", channel),), Level.ADVICE, "waiters ask again and again"),
+        Feature(
+            "waiting", (("PUBLISH", channel, ""), ("PUBSUB", "NUMSUB", channel)), Level.ADVICE,
+            "a grant is noticed up to a second late",
+        ),
+        Feature(
+            "lost connections", (("CLIENT", "KILL", "ID", "0"), ("CLIENT", "INFO")), Level.ADVICE,
+            "a request that was delayed on one may still run",
+        ),
+        Feature("the server", (("INFO",), ("ROLE",)), Level.ADVICE, "its version and its role are not checked"),
+        Feature("looking", (("SCAN", "0"),), Level.ADVICE, "ls and top do not work"),
+    ]  # fmt: skip
+    if cluster:
+        sharded = (("SSUBSCRIBE", lock), ("SPUBLISH", lock, ""), ("PUBSUB", "SHARDNUMSUB", lock))
+        features.append(Feature("the cluster", (("CLUSTER", "SLOTS"),), Level.PROBLEM, "it cannot be used"))
+        features.append(Feature("the cluster", sharded, Level.ADVICE, "messages go to all nodes"))
+    return features
+
+
+def _of_locks(key: str) -> Iterator[Command]:
+    yield from (("GET", key), ("SET", key, "a"), ("EXISTS", key), ("PEXPIRE", key, "1"), ("PTTL", key), ("TIME",))
+    yield from (("HSET", key, "a", "1"), ("HGET", key, "a"), ("HDEL", key, "a"), ("HLEN", key), ("HGETALL", key))
+    yield from (("ZADD", key, "1", "a"), ("ZCARD", key), ("ZRANGE", key, "0", "0"), ("ZRANK", key, "a"))
+    yield from (("ZREM", key, "a"), ("ZSCORE", key, "a"))
+
+
+def _of_queues(key: str) -> Iterator[Command]:
+    yield from (("HMGET", key, "a"), ("HSET", key, "a", "1"), ("HDEL", key, "a"), ("DEL", key), ("PEXPIRE", key, "1"))
+    yield from (("ZADD", key, "1", "a"), ("ZCOUNT", key, "0", "1"), ("ZREM", key, "a"), ("ZRANGE", key, "0", "0"))
+    yield from (("ZRANGEBYSCORE", key, "0", "1"), ("ZREVRANGEBYSCORE", key, "1", "0"))
+
+
+def _name_of(command: Command) -> str:
+    return " ".join(command[:2]) if command[0] in ("SCRIPT", "CLIENT", "PUBSUB", "CLUSTER") else command[0]

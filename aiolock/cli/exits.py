@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from ..errors import AiolockError, BackendError, ConfigurationError, LockLost, NotAcquired, WaitTimeout
-from .plain import plain
+from .text import plain
 
 
 class ExitCode(enum.IntEnum):

@@ -11,9 +11,8 @@ from ..manager import LockManager
 from ..scripts.view import NameView
 from .connection import Connection, connected
 from .exits import ExitCode, leave
-from .info import describe
-from .output import json_option, print_json
-from .plain import plain
+from .looking import describe, known
+from .text import json_option, plain, print_json
 
 KINDS = ("lock", "rw", "semaphore")
 
@@ -32,7 +31,7 @@ def force_release(connection: Connection, name: str, yes: bool, kind: str, as_js
 
     Exit code 1 if nobody held it, or if you say no.
     """
-    view = asyncio.run(_look(connection, name, kind))
+    view = next(iter(asyncio.run(known(connection, name, [kind]))), None)
     if view is None or not view.taken:
         if as_json:
             print_json({"name": name, "kind": kind, "released": False})
@@ -63,11 +62,6 @@ def _confirm(view: NameView) -> None:
 
 def _someone_is_there() -> bool:
     return sys.stdin.isatty()
-
-
-async def _look(connection: Connection, name: str, kind: str) -> NameView | None:
-    async with connection.names() as names:
-        return next(iter(await names.everything(name, [kind])), None)
 
 
 async def _end(manager: LockManager, view: NameView) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..backends.survey import Reader
 from ..scripts.view import NameView
 from .namespace import Namespace
-from .output import facts_of
+from .text import facts_of
 
 SCANS = 25
 """Steps of the scan between two looks: each finds the names among 1000 keys."""

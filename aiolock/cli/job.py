@@ -12,9 +12,7 @@ from ..clock import Clock, pause
 from ..core.lease import Lease
 from ..errors import LockLost
 from .exits import ExitCode, of_signal, say
-from .keeper import Keeper
-from .signals import Signals
-from .terminal import Terminal
+from .job_control import Keeper, Signals, Terminal
 
 KILL_SHARE = 0.2
 """The part of the margin that is left when the command is killed: for the kernel, and for a busy machine."""

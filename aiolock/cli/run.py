@@ -1,4 +1,4 @@
-"""`aiolock run`: a command that runs under a lock."""
+"""`aiolock run`: a command that runs under a lock; and `aiolock forget`: lets one of `run --once` run again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..core.lease import Lease
 from ..errors import AcquireTimeout, AiolockError, BackendError, LockLost
 from ..manager import LockManager
 from ..primitives.lock import Lock
-from ..recipes import once
+from ..recipes import Run, once
 from ..recipes.window import REPEATABLE
 from .connection import Connection, connected
-from .duration import Duration, in_words
 from .exits import ExitCode, leave, of_signal, say
 from .job import Job, Outlived, Unstartable
-from .signals import Signals
+from .job_control import Signals
+from .text import Duration, in_words, json_option, plain, print_json
 
 PATIENCE = 2.0
 """Seconds after which it says that it waits, and for whom."""
@@ -247,3 +247,29 @@ async def _once(manager: LockManager, wanted: Wanted, work: Callable[[Lease], Aw
 def _program(wanted: Wanted) -> str:
     """What others are told: the program without its arguments, which may be secret."""
     return os.path.basename(wanted.command[0])[:80]
+
+
+@click.command(short_help="Let a job of run --once run again.")
+@json_option
+@connected
+@click.argument("name")
+def forget(connection: Connection, name: str, as_json: bool) -> None:
+    """Forget the last run of NAME, so that the next `run --once` runs it, whatever became of the last.
+
+    A run that is under way goes on, and nobody else begins one before it ends.
+
+    Exit code 1 if no run is known, or its window is over.
+    """
+    run = asyncio.run(_forget(connection, name))
+    if as_json:
+        print_json({"name": name, "forgotten": run is not None, "status": run.status.value if run else None})
+    elif run is not None:
+        click.echo(f"forgot the run of {plain(name)}: {run.status.value}, begun {in_words(run.age)} ago by {run.by}")
+    leave(ExitCode.OK if run else ExitCode.NO, "" if run or as_json else f"no run of {name!r} is known")
+
+
+async def _forget(connection: Connection, name: str) -> Run[object] | None:
+    async with connection.manager() as manager:
+        job = once(manager, name, window=1.0, repeat="never")  # neither matters here
+        run = await job.last()
+        return run if run is not None and await job.forget() else None

@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 
-from .duration import in_words
 from .frame import Frame, Row
-from .output import holder_of
-from .plain import fitted, plain, width
+from .text import fitted, holder_of, in_words, plain, width
 
 _KEYS = re.compile(r"\x1b(?:\[[\d;]*|O)[A-Za-z~]|.", re.DOTALL)
 """A key as a terminal sends it: those without a sign of their own begin with Escape."""

@@ -10,10 +10,9 @@ import click
 
 from ..errors import AiolockError, ConfigurationError
 from .connection import Connection, connected
-from .duration import Duration, in_words
 from .exits import ExitCode, leave, message_of, of_signal
 from .frame import Frame, Watched
-from .output import HEADINGS, columns, json_option, print_json, row_of
+from .text import HEADINGS, Duration, columns, in_words, json_option, print_json, row_of
 
 if TYPE_CHECKING:
     from .screen import Screen

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiolock.cli.examination import examine, fields_of
-from aiolock.cli.finding import Level
-from aiolock.cli.measurement import Measurement, judge_line
+from aiolock.cli.examination import Level, Measurement, examine, fields_of, judge_line
 from tests.docs.test_acl import rules
 from tests.support import redis_cli
 from tests.support.locks import all_keys
@@ -74,7 +72,7 @@ def limited(cli: CommandLine) -> Iterator[CommandLine]:
 
 
 def test_it_finds_what_is_denied_without_doing_it(limited: CommandLine, cli: CommandLine) -> None:
-    """Kept by aiolock/cli/rights.py."""
+    """Kept by aiolock/cli/examination.py."""
     result = limited("doctor", "--json")
     assert result.exit_code == 1
     said: Any = json.loads(result.stdout)
@@ -90,7 +88,7 @@ def test_it_finds_what_is_denied_without_doing_it(limited: CommandLine, cli: Com
 
 
 def test_without_a_transaction_it_asks_for_nothing(limited: CommandLine, cli: CommandLine) -> None:
-    """Otherwise it would do what it asks for. Kept by denied in aiolock/cli/rights.py."""
+    """Otherwise it would do what it asks for. Kept by denied in aiolock/cli/examination.py."""
     with redis_cli.client(cli.url) as link:
         link.execute_command("ACL", "SETUSER", "locks", "-multi")
         result = limited("doctor")
@@ -99,7 +97,7 @@ def test_without_a_transaction_it_asks_for_nothing(limited: CommandLine, cli: Co
 
 
 def test_a_full_server_denies_nothing(cli: CommandLine) -> None:
-    """Kept by denied in aiolock/cli/rights.py."""
+    """Kept by denied in aiolock/cli/examination.py."""
     with redis_cli.client(cli.url) as link:
         link.config_set("maxmemory", "1")
         try:

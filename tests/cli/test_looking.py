@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aiolock import Lease, LockManager, LossReason
-from aiolock.cli.output import columns
+from aiolock.cli.text import columns
 from aiolock.recipes import once
 from aiolock.testing.server import RedisServer
 from tests.docs.test_acl import rules

@@ -16,8 +16,8 @@ import redis
 import aiolock.cli
 from aiolock import ConfigurationError
 from aiolock.backends.redis.handshake import MISTAKEN
-from aiolock.cli.duration import Duration, in_words
 from aiolock.cli.exits import message_of
+from aiolock.cli.text import Duration, in_words
 from tests.support import redis_cli
 
 from .conftest import ROOT, CommandLine, until

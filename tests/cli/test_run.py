@@ -15,8 +15,8 @@ import pytest
 
 from aiolock import LockLost, LockManager, LossReason
 from aiolock.cli.job import Outlived
-from aiolock.cli.plain import plain
 from aiolock.cli.run import Busy, Skipped, Wanted, _run
+from aiolock.cli.text import plain
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 

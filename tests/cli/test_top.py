@@ -18,9 +18,9 @@ from aiolock.backends.survey import Survey
 from aiolock.cli.connection import Connection
 from aiolock.cli.frame import Frame, Row, Watched
 from aiolock.cli.namespace import Namespace
-from aiolock.cli.plain import width as width_of
 from aiolock.cli.screen import SORTS, Look, picture
 from aiolock.cli.screen import Screen as Live
+from aiolock.cli.text import width as width_of
 from aiolock.cli.top import _watch
 from aiolock.scripts.view import NameView
 from tests.support import redis_cli

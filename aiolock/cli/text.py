@@ -1,17 +1,17 @@
-"""What commands print: aligned columns for people, JSON for programs."""
+"""Text for people and for programs: words of others made fit for a terminal, durations, aligned columns, JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import click
 
 from ..scripts.view import NameView
-from .duration import in_words
-from .plain import plain, width
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -19,6 +19,65 @@ json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, 
 WIDEST = 60
 """How wide a column gets: what is longer in it only moves the rest of its own line."""
 HEADINGS = ("KIND", "NAME", "STATE", "HOLDER", "HELD", "TTL", "WAITING", "OLDEST")
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h|d|)")
+
+
+def plain(text: str) -> str:
+    """The text in one line, fit for a terminal; signs that cannot be printed are written as escapes.
+
+    A name or metadata may contain anything, also what a terminal obeys.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a plain text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
+    )
+
+
+def fitted(text: str, columns: int, right: bool = False) -> str:
+    """The text in just as many columns, plain; what does not fit is cut off, and that is shown."""
+    text = plain(text)
+    if width(text) > columns:
+        while text and width(text) > columns - 1:
+            text = text[:-1]
+        text = f"{text}…" if columns > 0 else ""
+    space = " " * (columns - width(text))
+    return space + text if right else text + space
+
+
+class Duration(click.ParamType[float]):
+    """A number with a unit, or seconds without one; the value is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """See `click.ParamType`."""
+        if isinstance(value, float):
+            return value
+        found = _DURATION.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no duration: write 500ms, 30s, 5m, 20h or 7d", param, ctx)
+        return float(found[1]) * _UNITS[found[2]]
+
+
+def in_words(seconds: float) -> str:
+    """A duration for a column: 0.8s, 12.3s, 4m10s, 3h20m, 2d04h."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours:02d}h"
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
 def print_json(value: object) -> None:
