@@ -111,7 +111,7 @@ class ConditionWaiter:
             self._fail(self._runtime.unanswered(self._calls.name, "waiting for", away=known))
 
     def _fail(self, error: BaseException) -> None:
-        future = self.notified if self.joined.done() else self.joined
+        future = self.notified if self._known else self.joined
         if not future.done():
             future.set_exception(error)
 

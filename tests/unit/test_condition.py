@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 
 from aiolock import BackendError, LockManager, NotOwned
+from aiolock.primitives.condition_waiter import ConditionWaiter
+from aiolock.scripts.condition import ConditionCalls
 from aiolock.testing import MemoryBackend
 
 from .world import BEAT, Crew, settle
@@ -81,6 +83,18 @@ async def test_a_request_that_no_server_saw_is_not_undone(
     await task
     await settle(backend)
     assert "leave" not in backend.calls
+
+
+async def test_a_manager_that_closes_beside_a_failure(locks: LockManager, backend: MemoryBackend) -> None:
+    """Its task gets the first error; nobody would await a second, so Python logs it. Kept by ConditionWaiter._fail."""
+    waiter = ConditionWaiter(locks._runtime, ConditionCalls(locks._runtime.keys, NAME, 5000))
+    with backend.outage():
+        waiter.join()
+        waiter._away(BackendError(NAME, "away"))
+        waiter.close()  # the task has had no turn
+        waiter.leave(passes=True)
+    assert isinstance(waiter.joined.exception(), BackendError)
+    assert waiter.notified.cancelled()
 
 
 async def test_a_crowd_costs_no_square_of_its_number(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
