@@ -161,7 +161,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
             if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
                 await checkpoint_if_cancelled()
-            lease = gate.admit(waiter, task)
+            lease = admit(gate, waiter, task)
             if lease is not None:
                 return lease
             gate.ask_again(waiter)
@@ -192,7 +192,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
     waiter = gate.join(calls, policy, 0.0)
     try:
         outcome = await waiter.outcome
-        lease = gate.admit(waiter, task) if isinstance(outcome, Grant) else None
+        lease = admit(gate, waiter, task) if isinstance(outcome, Grant) else None
     except Expired as late:
         silence = runtime.unanswered(calls.name, "acquiring", away=late.away)
         _give_up(gate, waiter, silence)
@@ -213,6 +213,24 @@ def _give_up(gate: Gate, waiter: Waiter, error: BaseException) -> None:
     requests = 0 if entry is None else entry.answers
     gate.leave_queue(waiter)
     tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests, waiter.wait)
+
+
+def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease | None:
+    """Make the waiter's grant a hold, and return the lease of it that `task` has; None if it came too late.
+
+    Raises:
+        NotAcquired: the manager closes.
+    """
+    entry, runtime = waiter.entry, gate.runtime
+    hold = gate.admit(waiter)
+    if hold is None:
+        return None
+    lease = Lease(gate, hold, waiter.calls, task)
+    runtime.leases.add(lease)
+    if entry is not None and runtime.observers.wants(Acquired):
+        contended = not waiter.asked or (entry.wait is not None and entry.wait.refusal is not None)
+        tell_acquired(runtime, hold, hold.began - waiter.began, entry.answers, contended, waiter.wait)
+    return lease
 
 
 def _refused(gate: Gate, calls: Calls, refusal: Refusal, began: float | None = None) -> Refusal:

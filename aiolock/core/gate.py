@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import cast
 
 from ..errors import AiolockError, NotAcquired
-from ..events import Acquired
 from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
@@ -18,8 +17,7 @@ from ..scripts.queue import QueueCalls
 from .calls import Calls, Contention
 from .holding.hold import Hold, Level
 from .holding.release import PendingRelease, ReleaseResult
-from .holding.telling import tell_abandoned, tell_acquired, tell_dropped, tell_lost, tell_renewed
-from .lease import Lease
+from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renewed
 from .policy import Policy
 from .runtime import Runtime
 from .scheduler import NEVER
@@ -124,8 +122,8 @@ class Gate:
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.queue.rejoin(waiter)
 
-    def admit(self, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease | None:
-        """Make the waiter's grant a hold, and return the lease of it that `task` has; None if it came too late.
+    def admit(self, waiter: Waiter) -> Hold | None:
+        """Make the waiter's grant a hold; None if it came too late.
 
         Raises:
             NotAcquired: the manager closes.
@@ -155,12 +153,7 @@ class Gate:
         self._holds += 1
         if self.queue.race is not None:
             self.settle_down()  # if no one waits, it listens no more
-        lease = Lease(self, hold, waiter.calls, task)
-        runtime.leases.add(lease)
-        if runtime.observers.wants(Acquired):
-            contended = not waiter.asked or (entry.wait is not None and entry.wait.refusal is not None)
-            tell_acquired(runtime, hold, now - waiter.began, entry.answers, contended, waiter.wait)
-        return lease
+        return hold
 
     def settle_down(self) -> None:
         """A task came or went: let the next one ask, or forget the name."""
@@ -186,19 +179,7 @@ class Gate:
         """The leases of `task`, innermost last."""
         return self.runtime.leases.on(self, task)
 
-    def find(self, task: asyncio.Task[object] | None, weight: int | None = None) -> Lease | None:
-        """What `lock.release()` in `task` means: its innermost lease.
-
-        Args:
-            task: the caller.
-            weight: only leases of this weight are meant; None for any.
-        """
-        for own in reversed(self.of_task(task)):
-            if isinstance(own, Lease) and weight in (None, own._calls.weight):
-                return own
-        return None
-
-    def leave(self, lease: Lease, ending: Ending) -> ReleaseResult:
+    def leave(self, lease: Level, ending: Ending) -> ReleaseResult:
         """End one lease of a hold, and with the last one the hold."""
         hold = lease._hold
         last = hold.depth == 1
@@ -241,7 +222,7 @@ class Gate:
         self.settle_down()
         return result
 
-    def lessen(self, lease: Lease, weight: int) -> ReleaseResult:
+    def lessen(self, lease: Level, weight: int) -> ReleaseResult:
         """Continue the lease with less of the name: give back the rest now. A lost lease gives nothing back."""
         hold = lease._hold
         lost = hold.check() is not None
@@ -257,7 +238,7 @@ class Gate:
             hold.weigh()
         PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, result)
 
-    def detach(self, lease: Lease) -> ReleaseResult:
+    def detach(self, lease: Level) -> ReleaseResult:
         """The lease's hold continues elsewhere: no release, and for waiters here the holder is a stranger."""
         self._end(lease._hold)
         self.queue.taken -= 1

@@ -8,7 +8,7 @@ import weakref
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ..clock import format_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
@@ -16,6 +16,7 @@ from ..events import Released
 from ..scripts.base import Ending
 from .binding import Process
 from .calls import Calls
+from .gate import Gate
 from .guarding.blocks import caller
 from .guarding.guard import Guard, Shielded, running_task
 from .holding.hold import Block, Hold, Level, Owner
@@ -24,10 +25,6 @@ from .holding.telling import tell_abandoned, tell_released
 from .holding.ticket import Ticket
 from .policy import check_duration, check_part, check_ttl, milliseconds
 from .runtime import KINDS
-
-if TYPE_CHECKING:
-    from .gate import Gate
-
 
 T = TypeVar("T")
 

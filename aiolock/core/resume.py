@@ -8,6 +8,7 @@ from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import Call
 from ..scripts.bid import Bid
 from ..scripts.outcomes import Missing, TransferOutcome
+from .acquisition import admit
 from .gate import Gate
 from .holding.telling import tell_failed
 from .holding.term import Grant
@@ -49,7 +50,7 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
         moved = outcome.outcome
         if moved.weight:  # the server says how much was moved: a ticket may say anything
             waiter.calls = kind.calls(runtime, ticket.name, moved.weight, moved.capacity)
-        lease = gate.admit(waiter, asyncio.current_task())
+        lease = admit(gate, waiter, asyncio.current_task())
         if lease is None:
             raise NotAcquired(
                 ticket.name,

@@ -150,11 +150,9 @@ class Primitive:
         """Return the lease that `release()` in the running task means; if only a part is given back, the lease keeps
         the rest.
         """
-        gate = self._gate()
-        task = asyncio.current_task()
-        lease = gate.find(task, self._side)
+        lease = self._find(self._side)
         if lease is None:
-            raise NotOwned(self.name, self._unowned(task))
+            raise NotOwned(self.name, self._unowned())
         if lease._guard is not None and (part is None or part == lease.permits):
             raise NotOwned(
                 self.name,
@@ -163,13 +161,21 @@ class Primitive:
             )
         return lease
 
+    def _find(self, weight: int | None = None) -> Lease | None:
+        """The innermost lease of the running task; only one of this weight, if you name one."""
+        gate = self._gate()  # first: it says so if no loop runs here
+        for own in reversed(gate.of_task(asyncio.current_task())):
+            if isinstance(own, Lease) and weight in (None, own._calls.weight):
+                return own
+        return None
+
     @property
     def _side(self) -> int | None:
         """The weight of the leases that `release()` means; None for any."""
         return None
 
-    def _unowned(self, task: asyncio.Task[object] | None) -> str:
-        """Why `release()` in `task` releases nothing, and what to do about it."""
+    def _unowned(self) -> str:
+        """Why `release()` in the running task releases nothing, and what to do about it."""
         return (
             f"this task has no lease on lock {self.name!r}: call release() on the lease that acquire() returned "
             "(asyncio.wait_for() acquires in another task on Python 3.11: use timeout=)"

@@ -192,7 +192,7 @@ class Condition:
 
     def _held(self) -> Lease:
         """The lease of the running task."""
-        lease = self._lock._gate().find(asyncio.current_task())
+        lease = self._lock._find()
         if lease is None:
             raise NotOwned(
                 self.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,9 +85,9 @@ class RWLockSide(Queueing, Reentrant):
     def _side(self) -> int | None:
         return self._calls.weight
 
-    def _unowned(self, task: asyncio.Task[object] | None) -> str:
-        if self._gate().find(task) is None:
-            return super()._unowned(task)
+    def _unowned(self) -> str:
+        if self._find() is None:
+            return super()._unowned()
         this, other = ("write", "read") if self._writes else ("read", "write")
         return (
             f"this task has no lease to {this} {self.name!r}, only one to {other}: call release() on the {other} side"

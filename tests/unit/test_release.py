@@ -74,7 +74,7 @@ async def test_a_task_of_it_is_told_the_loss(locks: LockManager, backend: Memory
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stranger_releases_nothing(locks: LockManager, backend: MemoryBackend, kind: str) -> None:
-    """Issue 9, `Gate.find`: even if the task that acquired has ended."""
+    """Issue 9, `Primitive._find`: even if the task that acquired has ended."""
     lock = of(locks, kind)
     keep: list[Lease] = []
 
