@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.lua"))
 PRELUDES = {
     "lock": {
         "clock",
+        "version",
         "acquire_own",
         "acquire_free",
         "own",
