@@ -22,17 +22,6 @@ and any message may have been missed; or with an error if it is refused after a 
 """
 
 
-def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
-    """Pass a call's result on to whoever awaits it, if the future is still awaited."""
-    if future.done():
-        return
-    if isinstance(result, BackendError):
-        future.set_exception(result)
-        future.exception()  # a call that is not awaited must not log "exception was never retrieved"
-    else:
-        future.set_result(result)
-
-
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What a backend can do beyond running the lock's scripts.
@@ -61,7 +50,8 @@ class Abilities:
 
 @runtime_checkable
 class Backend(Protocol):
-    """One server, or a quorum of them, seen from one event loop at a time.
+    """One server, or a quorum of them, seen from one event loop at a time. What has a body here is for one that has no
+    slots.
 
     Attributes:
         clock: the clock by which the backend stamps what it sends.
@@ -73,10 +63,11 @@ class Backend(Protocol):
 
     clock: Clock
     db: int
-    abilities: Abilities
+    abilities: Abilities = Abilities()
 
     @property
-    def unreachable(self) -> AiolockError | None: ...
+    def unreachable(self) -> AiolockError | None:
+        return None
 
     async def open(
         self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
@@ -101,9 +92,11 @@ class Backend(Protocol):
         """The slot of `key` in a cluster, the same for all processes and for good; 0 without a cluster. One request can
         have only keys of one slot.
         """
+        return 0
 
     def away(self, key: str) -> AiolockError | None:
         """Why the server that has `key` cannot be reached: in a cluster only one of them may be away."""
+        return self.unreachable
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         """Write `call` now, in the order of these calls: awaiting only observes the reply.
@@ -111,6 +104,9 @@ class Backend(Protocol):
         While there is no connection the call waits for one; after `aclose` it fails at once. The future fails only with
         `BackendError`; cancelling it does not take the request back.
         """
+        future = call.future = asyncio.get_running_loop().create_future()
+        self.post(call)
+        return future
 
     def post(self, call: Call[Any]) -> None:
         """Do the same as `run`, without a future: `call.settle` gets the reply."""

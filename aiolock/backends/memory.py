@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ..clock import Clock, SystemClock
-from ..errors import AiolockError, BackendError, ConfigurationError
+from ..errors import BackendError, ConfigurationError
 from ..scripts import commands, interpreter
 from ..scripts.base import Call
 from ..scripts.store import ErrorReply, Store
-from .base import Abilities, Wake
+from .base import Backend, Wake
 
 R = TypeVar("R")
 
@@ -43,7 +43,7 @@ def _wall_us() -> int:
     return time.time_ns() // 1000
 
 
-class MemoryBackend:
+class MemoryBackend(Backend):
     """Runs the scripts on a `Store`, in the order of the calls, and answers in the loop's next turn.
 
     Args:
@@ -55,12 +55,6 @@ class MemoryBackend:
     """
 
     db = 0
-    abilities: Abilities = Abilities()
-
-    @property
-    def unreachable(self) -> AiolockError | None:
-        """See `Backend`."""
-        return None
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         interpreter.load()
@@ -78,19 +72,6 @@ class MemoryBackend:
                 "", "this backend is already open: give each manager a backend of its own, on the same store"
             )
         self._loop = asyncio.get_running_loop()
-
-    def slot(self, key: str) -> int:
-        """See `Backend.slot`."""
-        return 0
-
-    def away(self, key: str) -> AiolockError | None:
-        """See `Backend.away`."""
-        return self.unreachable
-
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
-        future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
-        return future
 
     def post(self, call: Call[Any]) -> None:
         if self._loop is None:

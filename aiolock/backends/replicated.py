@@ -7,16 +7,14 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ..clock import Clock
 from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
-from .base import Abilities, Backend, Wake
+from .base import Backend, Wake
 from .releases import Releases
 from .spread import spread
-
-R = TypeVar("R")
 
 
 class Lane:
@@ -80,7 +78,7 @@ class Lane:
             asyncio.get_running_loop().call_soon(call.end, error)
 
 
-class ReplicatedBackend:
+class ReplicatedBackend(Backend):
     """Two backends of one server: one that answers at once, and one that answers when replicas have acknowledged.
 
     What grants or extends (`Script.unacknowledged`) runs on the second, so that its waiting delays nothing else. Calls
@@ -99,8 +97,6 @@ class ReplicatedBackend:
         db: that of both.
         abilities: all.
     """
-
-    abilities: Abilities = Abilities()
 
     def __init__(self, plain: Backend, checked: Backend, server: Callable[[], object] | None = None) -> None:
         self.clock: Clock = plain.clock
@@ -142,12 +138,6 @@ class ReplicatedBackend:
     def away(self, key: str) -> AiolockError | None:
         """See `Backend.away`."""
         return self._plain.away(key) or self._checked.away(key)
-
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """See `Backend.run`."""
-        future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
-        return future
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`; in order for each name, and at once unless a call about it is unsettled on the other

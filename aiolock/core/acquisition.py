@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from ..backends.base import resolve
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder, LossReason, NotAcquired, NotOwned
 from ..events import Acquired
+from ..scripts.base import resolve
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
 from .calls import Calls
 from .gate import Gate

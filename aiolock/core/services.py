@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..backends.base import Backend, resolve
+from ..backends.base import Backend
 from ..clock import Clock, format_seconds
 from ..errors import AiolockError, BackendError
-from ..scripts.base import Call, drop
+from ..scripts.base import Call, drop, resolve
 from ..scripts.keys import Keys
 from .binding import Binding
 from .fences import Fences

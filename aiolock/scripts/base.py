@@ -148,6 +148,17 @@ def refuse(call: Call[Any], error: Exception) -> None:
     call.end(BackendError(call.name, f"{call.doing} was refused: {error}"))
 
 
+def resolve(future: asyncio.Future[R], result: R | BackendError) -> None:
+    """Pass a result on to whoever awaits it, if the future is still awaited."""
+    if future.done():
+        return
+    if isinstance(result, BackendError):
+        future.set_exception(result)
+        future.exception()  # a call that is not awaited must not log "exception was never retrieved"
+    else:
+        future.set_result(result)
+
+
 class Call(Generic[R]):
     """One request to run a script: a primitive makes it; a backend writes it, and keeps it until its reply, over as
     many connections as that takes.
@@ -281,13 +292,8 @@ class Call(Generic[R]):
                 logger.exception("the callback of a finished request failed")
         self.settle = self.away = self.unrun = None  # they may refer to the call: avoid a reference cycle
         self.unanswered = drop
-        future = self.future
-        if future is not None and not future.done():
-            if isinstance(result, BackendError):
-                future.set_exception(result)
-                future.exception()  # a call that is not awaited must not log "exception was never retrieved"
-            else:
-                future.set_result(result)
+        if self.future is not None:
+            resolve(self.future, result)
 
     def __repr__(self) -> str:
         return f"<Call {self.script.name} {self.name!r} writes={self.writes}>"

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from aiolock.backends import releases
-from aiolock.backends.base import Backend, Wake, resolve
+from aiolock.backends.base import Backend, Wake
 from aiolock.backends.replicated import ReplicatedBackend
 from aiolock.clock import SystemClock
 from aiolock.errors import AiolockError, BackendError, ConfigurationError
 from aiolock.manager import LockManager
 from aiolock.scripts import multi, once, queue
-from aiolock.scripts.base import Call, Ending
+from aiolock.scripts.base import Call, Ending, resolve
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import SCRIPTS, LockCalls

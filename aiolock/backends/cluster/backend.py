@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
@@ -14,7 +14,7 @@ from ...event_log import log_event
 from ...events import Event
 from ...scripts.base import Call
 from ...scripts.outcomes import awaits
-from ..base import Abilities, Wake
+from ..base import Backend, Wake
 from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
 from ..releases import Releases
 from ..spread import spread
@@ -25,10 +25,8 @@ from .subscription import Subscription
 from .topology import HEAD_START, Topology
 from .watch import Watch
 
-R = TypeVar("R")
 
-
-class ClusterBackend:
+class ClusterBackend(Backend):
     """A Redis Cluster with a connection to each master in use; implements `Backend`.
 
     The keys of one request are all in one slot. Requests about one slot keep their order when it moves. A request that
@@ -51,8 +49,7 @@ class ClusterBackend:
         abilities: all.
     """
 
-    abilities: Abilities = Abilities()
-    db: int = 0
+    db = 0
 
     def __init__(
         self,
@@ -128,12 +125,6 @@ class ClusterBackend:
         masters = list({owner for owner in known.owners if owner is not None})
         random.shuffle(masters)
         self._homes = sorted(masters, key=lambda master: master != answered)
-
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """See `Backend.run`."""
-        future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
-        return future
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from ...errors import BackendError
-from ..base import Wake, resolve
+from ...scripts.base import resolve
+from ..base import Wake
 from .node import Node
 from .sharded import ShardedChannels
 from .slots import slot_of, tag_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ...clock import Clock
 from ...errors import AiolockError, BackendError, ConfigurationError, QuorumError
@@ -22,7 +22,6 @@ from .release import QuorumRelease
 from .request import QuorumRequest
 from .subscription import Subscription
 
-R = TypeVar("R")
 logger: Log = Log("aiolock.quorum")
 
 LEAST = 3
@@ -30,7 +29,7 @@ STRAGGLERS = 0.1
 """The share of the connect time that the other nodes get once a majority is connected."""
 
 
-class QuorumBackend:
+class QuorumBackend(Backend):
     """Independent masters with a connection each; implements `Backend` for the scripts of the lock.
 
     Source: the Redlock algorithm (redis.io, "Distributed Locks with Redis"), and what it lacks: fences.
@@ -92,20 +91,6 @@ class QuorumBackend:
         except BaseException:
             await self.aclose()
             raise
-
-    def slot(self, key: str) -> int:
-        """See `Backend.slot`."""
-        return 0
-
-    def away(self, key: str) -> AiolockError | None:
-        """See `Backend.away`."""
-        return self.unreachable
-
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """See `Backend.run`."""
-        future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
-        return future
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""

@@ -8,7 +8,8 @@ from functools import partial
 
 from ...clock import Timer
 from ...errors import BackendError, QuorumError
-from ..base import Wake, resolve
+from ...scripts.base import resolve
+from ..base import Wake
 from .members import Members
 from .node import Node
 

@@ -6,7 +6,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ...clock import Clock, SystemClock
 from ...errors import AiolockError, BackendError, ConfigurationError
@@ -14,7 +14,7 @@ from ...event_log import log_event
 from ...events import Disconnected, Event, Reconnected
 from ...log import Log
 from ...scripts.base import Call
-from ..base import Abilities, Wake
+from ..base import Backend, Wake
 from ..worker import Worker
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe
@@ -30,7 +30,6 @@ from .refusals import Elsewhere, Refusals
 from .replicas import Assurance
 from .session import Session
 
-R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
 
 _LINGER = 1.0
@@ -44,7 +43,7 @@ class _State(enum.Enum):
     OPEN = enum.auto()
 
 
-class RedisBackend:
+class RedisBackend(Backend):
     """One Redis server behind one connection; implements `Backend`.
 
     A call is sent at once if none is on its way, otherwise in one write with others of the same turn of the loop, in
@@ -76,7 +75,7 @@ class RedisBackend:
         ConfigurationError: a bad URL, or a client for a cluster or Sentinel.
     """
 
-    abilities: Abilities = Abilities()
+    unreachable: AiolockError | None = None
 
     def __init__(
         self,
@@ -95,7 +94,6 @@ class RedisBackend:
         self.address: str = self._connector.address
         self.clock: Clock = clock or SystemClock()
         self.db: int = self._connector.db
-        self.unreachable: AiolockError | None = None
         self._failure: AiolockError | None = None  # of the last attempt to connect, if no server was reached
         self._timeout = request_timeout
         self._replicas = replicas
@@ -116,7 +114,7 @@ class RedisBackend:
         self._closed: asyncio.Future[None] | None = None
         self._resumes = False  # there was a connection since it was opened
         # See `Backend.post`. The session's `put` while there is one, without a step between: another process may wait.
-        self.post: Callable[[Call[Any]], None] = self._put_by
+        self.post: Callable[[Call[Any]], None] = self._put_by  # type: ignore[assignment]
 
     @property
     def run_id(self) -> str:
@@ -140,10 +138,6 @@ class RedisBackend:
         self._opened(reconnected)
         self._new_session(link).start()
 
-    def slot(self, key: str) -> int:
-        """See `Backend.slot`."""
-        return 0
-
     def start(self, *, reconnected: Callable[[], None]) -> None:
         """Open without waiting for the first connection: until then requests wait. For a backend made of several.
 
@@ -153,16 +147,6 @@ class RedisBackend:
         self._begin()
         self._opened(reconnected)
         self._keep_connecting()
-
-    def away(self, key: str) -> AiolockError | None:
-        """See `Backend.away`."""
-        return self.unreachable
-
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
-        """See `Backend.run`."""
-        future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
-        return future
 
     def take_over(self, request: Call[Any], *, asking: bool = False) -> None:
         """Run a request that another backend refused or gave back. With `asking`, its key is still being moved here."""

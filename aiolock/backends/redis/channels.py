@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ...errors import BackendError
 from ...log import Log
-from ..base import Wake, resolve
+from ...scripts.base import resolve
+from ..base import Wake
 from .error_reply import ErrorReply
 from .failures import refused
 
