@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
@@ -17,14 +15,14 @@ from .redis import (
     MISTAKEN,
     REPLICA,
     Address,
+    Asker,
     ErrorReply,
-    Link,
     Seeds,
     Sentinels,
     ServerConnector,
+    ServerInfo,
     code_of,
     refused,
-    unconnected,
 )
 from .sentinel.master import Master
 
@@ -35,7 +33,7 @@ ELSEWHERE = frozenset({"ASK", "MOVED", "TRYAGAIN"})
 """Errors of a node of a cluster about keys of which it has not all, or none."""
 
 
-class Reader:
+class Reader(Asker):
     """One server, asked one request at a time.
 
     Args:
@@ -50,40 +48,24 @@ class Reader:
     """
 
     def __init__(self, connector: ServerConnector, timeout: float, shares: bool = False) -> None:
+        super().__init__(connector, timeout)
         self.address: str = connector.address
         self.ahead_us: int = 0
         self.moving: int = 0
         self._shares = shares
-        self._connector = connector
-        self._timeout = timeout
-        self._link: Link | None = None
 
     @property
     def now_us(self) -> int:
         """About its time, in microseconds."""
         return time.time_ns() // 1000 + self.ahead_us
 
-    async def ask(self, commands: Sequence[Command]) -> list[object]:
-        """Return the replies; an error reply is one of them.
-
-        Raises:
-            AiolockError: it is unreachable, or does not answer in time.
-
-        Cancellation: the connection is given up. Cost: one round trip, and a connection for the first.
-        """
+    async def ask(self, commands: Sequence[tuple[str | bytes, ...]]) -> list[object]:
+        """See `Asker.ask`; its error says which server it is about."""
         try:
-            async with asyncio.timeout(self._timeout):
-                if self._link is None:
-                    self._link = await self._connector.connect()
-                return await self._link.ask(commands)
-        except BaseException as error:
-            link, self._link = self._link, None
-            if link is not None:
-                link.reset()
-            if not isinstance(error, Exception):
-                raise
-            failure = self._named(unconnected(error))
-            raise failure from failure.__cause__
+            return await super().ask(commands)
+        except AiolockError as failure:
+            self._named(failure)
+            raise
 
     def _named(self, failure: AiolockError) -> AiolockError:
         """Of several servers, people must know which; most errors of connections say it."""
@@ -98,9 +80,9 @@ class Reader:
             ConfigurationError: it is no master.
             BackendError: also if it refuses one of them.
         """
-        if self._link is None:
+        if self.link is None:
             (hello, *replies) = await self.ask([("HELLO",), ("TIME",), *commands])  # no user can be denied HELLO
-            self._judge(hello)
+            self._judge(ServerInfo(dict(pairs_of(hello))))
         else:
             replies = await self.ask([("TIME",), *commands])
         clock, *replies = replies
@@ -110,12 +92,11 @@ class Reader:
         self._set(clock)
         return replies
 
-    def _judge(self, hello: object) -> None:
+    def _judge(self, server: ServerInfo) -> None:
         """See what it is; some servers do not say."""
-        said = dict(pairs_of(hello))
-        if said.get("mode") == "sentinel":
+        if server.mode == "sentinel":
             raise ConfigurationError("", MISTAKEN["sentinel"])
-        if said.get("role") in ("replica", "slave"):
+        if server.replica:
             raise self._named(ConfigurationError("", REPLICA))
 
     def _concerns_a_key(self, reply: ErrorReply) -> bool:
@@ -165,14 +146,6 @@ class Reader:
             case [bytes() as seconds, bytes() as micros]:
                 self.ahead_us = int(seconds) * 1_000_000 + int(micros) - time.time_ns() // 1000
 
-    async def aclose(self) -> None:
-        """Close the connection."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
-            with contextlib.suppress(OSError):
-                await link.closed()
-
 
 def _text(key: object) -> str | None:
     """A key, unless it cannot be one of ours."""
@@ -220,7 +193,7 @@ class Survey:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for master in self.masters:
-            await master.aclose()
+            await master.close()
 
     async def check_complete(self, keys: Sequence[str]) -> None:
         """Make sure that a server that is asked alone is not a node of a cluster: it would show a part, and no error.

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 import click
 
-from ..backends.redis import ErrorReply
+from ..backends.redis import ServerInfo, fields_of
 from ..backends.survey import Survey
 from ..errors import AiolockError
 from ..scripts.keys import Keys
 from .connection import Connection, connected
-from .examination import PROBED, Finding, Level, Measurement, examine, examine_rights, fields_of, judge_line, measure
+from .examination import PROBED, Finding, Level, Measurement, examine, examine_rights, judge_line, measure
 from .exits import ExitCode, leave, message_of
 from .text import columns, json_option, print_json
 
@@ -101,7 +101,7 @@ async def _examine(connection: Connection) -> Report:
         for master in survey.masters:
             with report.unreachable(master.address):
                 reply, state = await master.ask([("INFO",), ("CLUSTER", "INFO")])
-                found = list(examine({} if isinstance(reply, ErrorReply) else fields_of(reply), asked_as))
+                found = list(examine(ServerInfo(fields_of(reply)), asked_as))
                 if fields_of(state).get("cluster_state") == "fail":
                     found.append(_DOWN)
                 if speaks is not None:

@@ -7,15 +7,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..backends.redis import PASSING, ErrorReply, code_of
+from ..backends.redis import OLDEST, PASSING, ErrorReply, ServerInfo, code_of
 from ..backends.survey import Reader
 from ..core.policy import check_margin
 from ..errors import BackendError
 from ..scripts.keys import Keys
 from ..scripts.view import Command
 
-OLDEST = 6
-"""The first version of Redis that will do."""
 PINGS, LONGEST = 100, 3.0
 """How many round trips are measured, and the seconds after which no more are."""
 REQUEST_TIMEOUT = 5.0
@@ -56,57 +54,49 @@ class Finding:
     advice: str = ""
 
 
-def fields_of(info: object) -> dict[str, str]:
-    """The fields of an INFO."""
-    text = info.decode(errors="replace") if isinstance(info, bytes) else ""
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {name: value.strip() for name, colon, value in pairs if colon}
-
-
-def examine(info: Mapping[str, str], asked_as: str) -> Iterator[Finding]:
+def examine(server: ServerInfo, asked_as: str) -> Iterator[Finding]:
     """Return what it says.
 
     Args:
-        info: its fields; none if it is denied.
+        server: without fields if INFO is denied.
         asked_as: "standalone", "cluster" or "sentinel".
     """
-    if not info:
+    if not server.fields:
         yield Finding("server", Level.ADVICE, "unknown: INFO is denied", "allow +info")
         return
-    yield _version(info)
-    yield _mode(info, asked_as)
-    yield _memory(info)
-    yield _persistence(info)
-    yield _replicas(info)
+    yield _version(server)
+    yield _mode(server, asked_as)
+    yield _memory(server)
+    yield _persistence(server.fields)
+    yield _replicas(server.fields)
 
 
-def _version(info: Mapping[str, str]) -> Finding:
+def _version(server: ServerInfo) -> Finding:
+    info = server.fields
     product, version = next(((_FORKS[name], info[name]) for name in _FORKS if name in info), ("unknown", "0"))
-    major = info.get("redis_version", version).partition(".")[0]
-    if major.isdecimal() and int(major) < OLDEST:
+    if server.outdated:
         return Finding("server", Level.PROBLEM, f"{product} {version} is too old", f"Redis {OLDEST} or newer is needed")
     return Finding("server", Level.OK, f"{product} {version}, up for {_days(info.get('uptime_in_seconds', '0'))}")
 
 
-def _mode(info: Mapping[str, str], asked_as: str) -> Finding:
-    mode = next((info[name] for name in ("redis_mode", "server_mode", "redict_mode") if name in info), "standalone")
-    role = info.get("role", "master")
-    if mode == "sentinel":
+def _mode(server: ServerInfo, asked_as: str) -> Finding:
+    if server.mode == "sentinel":
         return Finding(
             "topology", Level.PROBLEM, "this is a Sentinel, which keeps no locks", "add --sentinel, --service"
         )
-    if mode == "cluster" and asked_as != "cluster":
+    if server.mode == "cluster" and asked_as != "cluster":
         advice = "add --cluster; in code, LockManager.cluster([url, …])"
         return Finding("topology", Level.PROBLEM, "this is a node of a cluster", advice)
-    if role != "master":
+    if server.replica:
         return Finding("topology", Level.PROBLEM, "this is a replica", "connect to the master")
-    return Finding("topology", Level.OK, f"a master, {mode if asked_as != 'sentinel' else 'named by Sentinels'}")
+    kind = "named by Sentinels" if asked_as == "sentinel" else server.mode or "standalone"
+    return Finding("topology", Level.OK, f"a master, {kind}")
 
 
-def _memory(info: Mapping[str, str]) -> Finding:
-    policy, most = info.get("maxmemory_policy", "noeviction"), int(info.get("maxmemory", "0") or 0)
+def _memory(server: ServerInfo) -> Finding:
+    info, policy, most = server.fields, server.policy, server.memory
     evicted = info.get("evicted_keys", "0")
-    if most and policy != "noeviction":
+    if server.evicts:
         return Finding(
             "eviction", Level.PROBLEM,
             f"maxmemory-policy {policy}: locks vanish when memory is full ({evicted} keys so far)",

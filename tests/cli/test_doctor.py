@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from aiolock.cli.examination import Level, Measurement, examine, fields_of, judge_line
+from aiolock.backends.redis import ServerInfo, fields_of
+from aiolock.cli.examination import Level, Measurement, examine, judge_line
 from tests.docs.test_acl import rules
 from tests.support import redis_cli
 from tests.support.locks import all_keys
@@ -20,12 +21,12 @@ GOOD = {"redis_version": "7.2.4", "redis_mode": "standalone", "role": "master", 
 
 def levels(**changes: str) -> dict[str, Level]:
     """What is said of a server whose INFO differs so."""
-    return {found.topic: found.level for found in examine({**GOOD, **changes}, "standalone")}
+    return {found.topic: found.level for found in examine(ServerInfo({**GOOD, **changes}), "standalone")}
 
 
 def test_a_good_server() -> None:
     assert set(levels().values()) == {Level.OK}
-    assert [found.level for found in examine({}, "standalone")] == [Level.ADVICE]
+    assert [found.level for found in examine(ServerInfo({}), "standalone")] == [Level.ADVICE]
     assert fields_of(b"# Server\r\na:1\r\nb:x:y\r\n") == {"a": "1", "b": "x:y"}
 
 

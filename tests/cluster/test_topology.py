@@ -189,7 +189,7 @@ class FakeSource:
     def __init__(self, address: Address, seeds: Seeds, timeout: float) -> None:
         self.address = address
 
-    async def ask(self) -> SlotMap:
+    async def find_map(self) -> SlotMap:
         self.asked.append(self.address)
         self.open.add(self.address)
         said = self.maps.get(self.address)
@@ -254,22 +254,22 @@ async def test_asking_is_cancelled(make: Make, fakes: type[FakeSource], again: b
 
 
 async def test_an_answer_that_nobody_awaits_any_more(cluster: Cluster) -> None:
-    """It must not be taken for that to the next question. Kept by Source.ask."""
+    """It must not be taken for that to the next question. Kept by Asker.ask."""
     node = cluster.masters[0]
     source = Source(Address(*node.address), Seeds([node.url]), 5.0)
-    await source.ask()
+    await source.find_map()
     node.freeze()
     try:
-        asking = asyncio.create_task(source.ask())
+        asking = asyncio.create_task(source.find_map())
         await asyncio.sleep(0.05)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert source._link is None
+        assert source.link is None
     finally:
         node.thaw()
     await cluster.until(lambda: cluster.clients() == 0)
-    assert any((await source.ask()).owners)
+    assert any((await source.find_map()).owners)
     await source.close()
 
 

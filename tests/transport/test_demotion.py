@@ -11,6 +11,7 @@ import redis.asyncio
 
 from aiolock.backends.redis import Handshake, RedisBackend
 from aiolock.backends.redis.handshake import Identity
+from aiolock.backends.redis.server_info import ServerInfo
 from aiolock.errors import AiolockError, BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -103,7 +104,7 @@ async def test_a_master_that_always_says_readonly(backend: RedisBackend, raw: re
     await raw.execute_command("REPLICAOF", "127.0.0.1", "1")
     opened = backend._dialer.opened
     greet = backend._handshake._judge_kind
-    backend._handshake._judge_kind = lambda role, mode: greet(b"master", mode)  # type: ignore[method-assign]
+    backend._handshake._judge_kind = lambda server: greet(ServerInfo({}))  # type: ignore[method-assign]
     try:
         error = await result(backend.run(append(1)))
     finally:

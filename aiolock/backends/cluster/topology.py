@@ -186,7 +186,7 @@ class Topology:
                     if source is None or source.address != address:
                         source = Source(address, self._seeds, self._timeout)
                         asked.append(source)
-                    asking[asyncio.create_task(source.ask())] = source
+                    asking[asyncio.create_task(source.find_map())] = source
                 head_start = HEAD_START if addresses else None
                 done, _ = await asyncio.wait(asking, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:

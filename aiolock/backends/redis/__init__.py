@@ -6,6 +6,7 @@ from .clients import ClusterClient as ClusterClient
 from .clients import is_cluster as is_cluster
 from .clients import is_sentinel as is_sentinel
 from .complaints import Complaints as Complaints
+from .connection import Asker as Asker
 from .connection import Link as Link
 from .connection import ServerConnector as ServerConnector
 from .connection import pack as pack
@@ -27,3 +28,6 @@ from .seeds import Address as Address
 from .seeds import Seeds as Seeds
 from .sentinels import Report as Report
 from .sentinels import Sentinels as Sentinels
+from .server_info import OLDEST as OLDEST
+from .server_info import ServerInfo as ServerInfo
+from .server_info import fields_of as fields_of

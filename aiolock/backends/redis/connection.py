@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from ...errors import ConfigurationError
 from .clients import Client, Connection, Recipe, recipe, take_streams
 from .credentials import Credentials
+from .failures import unconnected
 from .protocol import RespProtocol
 
 _LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
@@ -204,6 +205,57 @@ class Link:
         """Wait until the socket is closed."""
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+
+
+class Asker:
+    """Connects when it first asks, and keeps the connection until `close`.
+
+    Args:
+        connector: where the server is.
+        timeout: seconds for one answer; None for as long as it takes.
+
+    Attributes:
+        link: the connection, if there is one.
+    """
+
+    def __init__(self, connector: Connector, timeout: float | None = None) -> None:
+        self.link: Link | None = None
+        self._connector = connector
+        self._timeout = timeout
+
+    async def ask(self, commands: Sequence[tuple[str | bytes, ...]]) -> list[object]:
+        """Return the replies; an error reply is one of them.
+
+        Raises:
+            AiolockError: the server is unreachable, or does not answer in time.
+
+        Cancellation: the connection is gone, because an answer may be on its way. Cost: one round trip, and a
+        connection for the first.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                if self.link is None:
+                    self.link = await self._connector.connect()
+                return await self.link.ask(commands)
+        except BaseException as error:
+            self.drop()
+            if not isinstance(error, Exception):
+                raise
+            failure = unconnected(error)
+            raise failure from failure.__cause__
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.close()
+            await link.closed()
+
+    def drop(self) -> None:
+        """Close it without waiting for anything."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.reset()
 
 
 def _unread(reader: asyncio.StreamReader) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -12,10 +13,10 @@ from .complaints import Complaints
 from .connection import Link
 from .error_reply import ErrorReply
 from .failures import NOT_READY, Misplaced, Unready, code_of
+from .server_info import OLDEST, ServerInfo, fields_of
 
-OLDEST = 6
-_MODES = (b"redis_mode", b"server_mode", b"redict_mode")
-"""What INFO calls the mode: in Redis, in Valkey, and in Redict."""
+_OWN = re.compile(rb"(\w+)=(\S*)")
+"""A field of CLIENT INFO."""
 _INFO, _ROLE = 1, 2
 _RIGHTS = (
     ("CLIENT INFO", "+client|info", "a request delayed on a lost connection may still run"),
@@ -101,16 +102,19 @@ class Handshake:
             commands += [(b"PUBLISH", self._channel, b""), (b"PUBSUB", b"NUMSUB", self._channel)]
         replies = await link.ask(commands)
         client, info, role = replies[:3]
-        server, own = _fields(info, b"\r\n", b":"), _fields(client, b" ", b"=")
+        server = ServerInfo(fields_of(info), role)
+        own = dict(_OWN.findall(client)) if isinstance(client, bytes) else {}
         _judge_readiness(replies, server)
-        self._judge_version(server)
-        self._judge_kind(_role(role, server), next((server[name] for name in _MODES if name in server), b""))
-        run_id = server.get(b"run_id", b"").decode(errors="replace")
+        if server.outdated:
+            version = server.fields["redis_version"]
+            raise ConfigurationError("", f"the server is Redis {version}: Redis {OLDEST} or newer is needed")
+        self._judge_kind(server)
+        run_id = server.fields.get("run_id", "")
         self.run_id = run_id if len(set(run_id)) > 1 else ""  # some servers speak the protocol, but have no version
         if self._replicas is None:
             self._judge_memory(server)
         else:
-            self._judge_replicas(server, self._replicas)
+            self._judge_replicas(server.fields.get("connected_slaves", ""), self._replicas)
         if self._previous is not None and self._previous.run_id == self.run_id:
             self._judge_kill(*await link.ask([self._previous.kill()]))
         id, addr = own.get(b"id", b""), own.get(b"addr", b"")
@@ -120,11 +124,10 @@ class Handshake:
         self._previous = Identity(id, addr, self.run_id) if id and (addr or self.run_id) else None
         self._judge_rights(replies)
 
-    def _judge_kind(self, role: bytes, mode: bytes) -> None:
-        found = (b"sentinel" if role == b"sentinel" else mode).decode(errors="replace")
-        if found in MISTAKEN and found != self._mode:
-            raise ConfigurationError("", MISTAKEN[found])
-        if role in (b"slave", b"replica"):
+    def _judge_kind(self, server: ServerInfo) -> None:
+        if server.mode in MISTAKEN and server.mode != self._mode:
+            raise ConfigurationError("", MISTAKEN[server.mode])
+        if server.replica:
             raise Misplaced(REPLICA)
 
     def _judge_rights(self, replies: Sequence[object]) -> None:
@@ -148,22 +151,14 @@ class Handshake:
                 "`+client|kill`, or rely on fences", reply,
             )  # fmt: skip
 
-    def _judge_version(self, info: dict[bytes, bytes]) -> None:
-        version = info.get(b"redis_version", b"").decode(errors="replace")
-        major = version.partition(".")[0]
-        if major.isdecimal() and int(major) < OLDEST:
-            raise ConfigurationError("", f"the server is Redis {version}: Redis {OLDEST} or newer is needed")
-
-    def _judge_memory(self, info: dict[bytes, bytes]) -> None:
-        policy = info.get(b"maxmemory_policy", b"noeviction").decode(errors="replace")
-        if info.get(b"maxmemory", b"0") != b"0" and policy != "noeviction":
+    def _judge_memory(self, server: ServerInfo) -> None:
+        if server.evicts:
             self.complaints.make(
                 "the server evicts keys, and so locks, when its memory is full (maxmemory-policy %s): set it to "
-                "noeviction, or give locks a server of their own", policy,
+                "noeviction, or give locks a server of their own", server.policy,
             )  # fmt: skip
 
-    def _judge_replicas(self, info: dict[bytes, bytes], needed: int) -> None:
-        connected = info.get(b"connected_slaves", b"").decode(errors="replace")
+    def _judge_replicas(self, connected: str, needed: int) -> None:
         if connected.isdecimal() and int(connected) < needed:
             self.complaints.make(
                 "only %s replicas are connected to the master, fewer than min_replicas: no lock can be acquired until "
@@ -171,26 +166,11 @@ class Handshake:
             )  # fmt: skip
 
 
-def _judge_readiness(replies: Sequence[object], info: dict[bytes, bytes]) -> None:
+def _judge_readiness(replies: Sequence[object], server: ServerInfo) -> None:
     codes = {code_of(reply) for reply in replies if isinstance(reply, ErrorReply)}
-    if info.get(b"loading", b"0") != b"0":
+    if server.fields.get("loading", "0") != "0":
         codes.add("LOADING")
     for code in codes & NOT_READY.keys():
         raise Unready(code)
     if "NOAUTH" in codes:  # without HELLO, Redis 7.0 answers nothing that redis-py takes for an error before this
         raise AuthenticationError("it wants a user and a password, and none was given")
-
-
-def _role(reply: object, info: dict[bytes, bytes]) -> bytes:
-    """What the server is to its replicas; empty if it says nothing."""
-    if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
-        return bytes(reply[0])
-    return info.get(b"role", b"")
-
-
-def _fields(reply: object, between: bytes, assign: bytes) -> dict[bytes, bytes]:
-    """The fields of an INFO; none if the server has none or allows none."""
-    if not isinstance(reply, bytes):
-        return {}
-    pairs = (field.strip().partition(assign) for field in reply.split(between))
-    return {key: value for key, found, value in pairs if found}

@@ -22,6 +22,13 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def connector_at(address: Address, made: Recipe, pushes: bool) -> ServerConnector:
+    """Return what connects to a server as a recipe says, but at `address`; `pushes` as for `ServerConnector`."""
+    kind, options = made
+    options = {**options, "host": address.host, "port": address.port}
+    return ServerConnector(adapted((kind, options), 3 if pushes else 2), pushes)
+
+
 class Seeds:
     """Some nodes of a cluster, by which the others are found.
 
@@ -56,9 +63,7 @@ class Seeds:
             address: where.
             pushes: messages may arrive between replies.
         """
-        kind, options = self._recipe
-        options = {**options, "host": address.host, "port": address.port}
-        return ServerConnector(adapted((kind, options), 3 if pushes else 2), pushes)
+        return connector_at(address, self._recipe, pushes)
 
 
 def _of_urls(urls: Sequence[str]) -> tuple[Recipe, list[Address]]:

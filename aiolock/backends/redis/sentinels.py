@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import AiolockError, BackendError, ConfigurationError
+from ...scripts.view import pairs_of
 from .clients import Client, Recipe, adapted, of_host, of_sentinel, of_url
-from .connection import ServerConnector
+from .connection import Asker, ServerConnector
 from .error_reply import ErrorReply
-from .failures import refused, unconnected
-from .seeds import Address
+from .failures import refused
+from .seeds import Address, connector_at
 
 PORT = 26379
 PATIENCE = 0.5
@@ -81,9 +82,7 @@ class Sentinels:
 
     def server(self, address: Address, pushes: bool) -> ServerConnector:
         """Return what connects to the server at `address`; `pushes`: messages may arrive between replies."""
-        kind, options = self._recipe
-        options = {**options, "host": address.host, "port": address.port}
-        return ServerConnector(adapted((kind, options), 3 if pushes else 2), pushes)
+        return connector_at(address, self._recipe, pushes)
 
     async def ask(self) -> list[Report]:
         """Ask all at once; one of them must answer.
@@ -114,20 +113,16 @@ class Sentinels:
     async def _ask(self, connector: ServerConnector) -> Report | AiolockError:
         service = self.service.encode()
         try:
-            link = await connector.connect()
-            try:
-                address, state = await link.ask(
-                    [(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service), (b"SENTINEL", b"MASTER", service)]
-                )
-            finally:
-                link.close()
-                await link.closed()
-        except Exception as error:
-            failure = unconnected(error)
+            asker = Asker(connector)
+            address, state = await asker.ask(
+                [(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service), (b"SENTINEL", b"MASTER", service)]
+            )
+            await asker.close()
+        except AiolockError as failure:
             transient = isinstance(failure, BackendError) and failure.transient
             return BackendError("", f"the Sentinel at {connector.address} does not answer: {failure}", transient)
         if isinstance(address, list) and not isinstance(state, ErrorReply):
-            return _report(connector.address, address, _fields(state))
+            return _report(connector.address, address, dict(pairs_of(state)))
         if address is None or "No such master" in str(state):
             return ConfigurationError(
                 "", f"the Sentinel at {connector.address} knows no master {self.service!r}: check service="
@@ -142,19 +137,15 @@ def _results(tasks: Iterable[asyncio.Future[Report | AiolockError]]) -> list[Rep
     return [task.result() for task in tasks if task.done() and not task.cancelled()]
 
 
-def _report(sentinel: str, address: list[bytes], state: dict[bytes, bytes]) -> Report:
+def _report(sentinel: str, address: list[bytes], state: dict[str, str]) -> Report:
     return Report(
         Address(address[0].decode(), int(address[1])),
-        int(state.get(b"config-epoch", 0)),
-        int(state.get(b"num-slaves", 0)),
-        int(state.get(b"num-other-sentinels", 0)),
-        b"failover_in_progress" in state.get(b"flags", b""),
+        int(state.get("config-epoch", 0)),
+        int(state.get("num-slaves", 0)),
+        int(state.get("num-other-sentinels", 0)),
+        "failover_in_progress" in state.get("flags", ""),
         sentinel,
     )
-
-
-def _fields(reply: Any) -> dict[bytes, bytes]:
-    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _recipe(sentinel: tuple[str, int] | str) -> Recipe:
