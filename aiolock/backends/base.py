@@ -22,6 +22,10 @@ and any message may have been missed; or with an error if it is refused after a 
 """
 
 
+def nothing(*_: object) -> None:
+    """Whoever need not be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What a backend can do beyond running the lock's scripts.

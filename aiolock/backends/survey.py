@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
 
 from ..clock import SystemClock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.view import Command, Inspection, NameView, pairs_of
+from .base import nothing
 from .cluster.slots import SlotMap, slot_of
 from .cluster.topology import Topology
 from .redis import (
@@ -183,15 +183,13 @@ class Survey:
                 self._by_address[address] = Reader(source.connector(address, self._pushes), self._timeout, shares=True)
             self.masters = list(self._by_address.values())
         elif isinstance(source, Sentinels):
-            master = Master(SystemClock(), _nothing).choose(await source.ask(), len(source.connectors))
+            master = Master(SystemClock(), nothing).choose(await source.ask(), len(source.connectors))
             self.masters = [Reader(source.server(master, self._pushes), self._timeout)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for master in self.masters:
             await master.close()
 
@@ -222,7 +220,3 @@ class Survey:
         if owner is None:
             raise BackendError("", f"no node of the cluster serves slot {slot_of(key)}", transient=True)
         return self._by_address[owner]
-
-
-def _nothing() -> None:
-    pass

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from types import TracebackType
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM") if hasattr(signal, name))
 _PASSED = tuple(
@@ -36,9 +35,7 @@ class Signals:
         self._catch(*_ENDING)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
         for number in self._caught:
             loop.remove_signal_handler(number)

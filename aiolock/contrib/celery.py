@@ -14,7 +14,7 @@ from ..log import Log
 from ..primitives.options import DEFAULT, Default
 from ..recipes.key import namer
 from ..recipes.not_run import NotRun, Unavailable, before_it_runs
-from ..recipes.taking import take
+from ..recipes.taking import check_busy, take
 from ..sync import Lease, Lock, LockManager, LockOptions
 from .extra import needs
 
@@ -146,10 +146,7 @@ def exclusive(
         def ship(order): ...
         ```
     """
-    if busy not in ("retry", "skip", "wait", "raise"):
-        raise ConfigurationError("", f'busy must be "retry", "skip", "wait" or "raise", not {busy!r}')
-    if busy != "wait" and not isinstance(timeout, Default):
-        raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
+    check_busy(busy, timeout, "retry", "skip", "wait", "raise")
     if busy != "retry" and countdown is not None:
         raise ConfigurationError("", f'busy="{busy}" never comes again: leave countdown out, or pass busy="retry"')
     if not isinstance(locks, LockManager):

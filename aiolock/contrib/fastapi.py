@@ -13,7 +13,7 @@ from ..manager import LockManager
 from ..primitives.options import DEFAULT, Default, LockOptions
 from ..recipes.client import Service
 from ..recipes.key import fields
-from ..recipes.taking import take
+from ..recipes.taking import check_busy, take
 from .extra import needs
 
 with needs("fastapi"):
@@ -71,10 +71,7 @@ def locked(
             return lease.fence
         ```
     """
-    if busy not in ("wait", "raise"):
-        raise ConfigurationError("", f'busy must be "wait" or "raise", not {busy!r}')
-    if busy != "wait" and not isinstance(timeout, Default):
-        raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
+    check_busy(busy, timeout, "wait", "raise")
 
     name_of = key if callable(key) else _of_path(key)
 

@@ -20,7 +20,7 @@ from ..primitives.options import DEFAULT, Default, LockOptions
 from .client import Service, client_of
 from .key import namer
 from .not_run import Unavailable
-from .taking import take
+from .taking import check_busy, take
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,12 +122,9 @@ def exclusive(
         async def pay(order: str, amount: int) -> str: ...
         ```
     """
-    if busy not in ("wait", "skip", "raise"):
-        raise ConfigurationError("", f'busy must be "wait", "skip" or "raise", not {busy!r}')
+    check_busy(busy, timeout, "wait", "skip", "raise")
     if outage not in ("raise", "run"):
         raise ConfigurationError("", f'outage must be "raise" or "run", not {outage!r}')
-    if busy != "wait" and not isinstance(timeout, Default):
-        raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
     if not isinstance(timeout, Default):
         check_timeout("", "timeout", timeout)
     if isinstance(locks, LockManager):

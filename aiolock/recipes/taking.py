@@ -6,10 +6,19 @@ from datetime import timedelta
 from typing import Literal, overload
 
 from ..core.lease import Lease
-from ..errors import AcquireTimeout
+from ..errors import AcquireTimeout, ConfigurationError
 from ..primitives.lock import Lock
 from ..primitives.options import Default
 from .not_run import Busy, before_it_runs
+
+
+def check_busy(busy: str, timeout: object, *known: str) -> None:
+    """Raise a `ConfigurationError` unless `busy` is one of these, and there is a timeout only for one that waits."""
+    if busy not in known:
+        *others, last = (f'"{one}"' for one in known)
+        raise ConfigurationError("", f"busy must be {', '.join(others)} or {last}, not {busy!r}")
+    if busy != "wait" and not isinstance(timeout, Default):
+        raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
 
 
 @overload

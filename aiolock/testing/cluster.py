@@ -8,7 +8,6 @@ from binascii import crc_hqx
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from redis import Redis
@@ -83,9 +82,7 @@ class RedisCluster:
     def __enter__(self) -> RedisCluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:

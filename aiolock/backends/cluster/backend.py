@@ -14,7 +14,7 @@ from ...event_log import log_event
 from ...events import Event
 from ...scripts.base import Call
 from ...scripts.outcomes import awaits
-from ..base import Backend, Wake
+from ..base import Backend, Wake, nothing
 from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
 from ..releases import Releases
 from ..spread import spread
@@ -78,7 +78,7 @@ class ClusterBackend(Backend):
         self._managers: dict[str, Subscription] = {}  # those without a hash tag
         self._watch = Watch(self._moved)
         self._releases = Releases(self._owner, self.post)
-        self._reconnected: Callable[[], None] = _nothing
+        self._reconnected: Callable[[], None] = nothing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed: asyncio.Future[None] | None = None
 
@@ -311,7 +311,3 @@ class ClusterBackend(Backend):
         return BackendError(
             name, "the connection to the cluster is closed: use locks inside `async with manager:`", transient=not name
         )
-
-
-def _nothing() -> None:
-    pass

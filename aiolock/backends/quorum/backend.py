@@ -12,7 +12,7 @@ from ...errors import AiolockError, BackendError, ConfigurationError, QuorumErro
 from ...log import Log
 from ...scripts.base import Call
 from ...scripts.lock import ACQUIRE, RELEASE
-from ..base import Abilities, Backend, Wake
+from ..base import Abilities, Backend, Wake, nothing
 from ..worker import Worker
 from .acquire import QuorumAcquire
 from .majority import RULES
@@ -171,7 +171,7 @@ class QuorumBackend(Backend):
     def _connect(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> Worker[None]:
         again = partial(self._connected_again, node, timeout, reconnected)
         work = partial(node.open, timeout, again, self._told, self._members.twin)
-        return Worker(work, _nothing, f"aiolock {node.label}")
+        return Worker(work, nothing, f"aiolock {node.label}")
 
     def _connected_again(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> None:
         node.failure = self._members.twin(node)
@@ -203,10 +203,6 @@ class QuorumBackend(Backend):
 
 def _fail(call: Call[Any], why: str) -> None:
     asyncio.get_running_loop().call_soon(call.end, BackendError(call.name, why))
-
-
-def _nothing(_: None) -> None:
-    pass
 
 
 def _check(nodes: Sequence[Backend]) -> None:

@@ -14,7 +14,7 @@ from ...event_log import log_event
 from ...events import Disconnected, Event, Reconnected
 from ...log import Log
 from ...scripts.base import Call
-from ..base import Backend, Wake
+from ..base import Backend, Wake, nothing
 from ..worker import Worker
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe
@@ -101,7 +101,7 @@ class RedisBackend(Backend):
         self._handshake = handshake or Handshake(None if replicas is None else replicas.least)
         self._dialer = Dialer(self._connector, self._handshake)
         self._refusals = Refusals(elsewhere, self._handshake.complaints)
-        self._disconnected: Callable[[], None] = disconnected or _nothing
+        self._disconnected: Callable[[], None] = disconnected or nothing
         self._tell = tell
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
@@ -110,7 +110,7 @@ class RedisBackend(Backend):
         self._backoff = Backoff()
         self._connecting: Worker[None] | None = None  # while there is no session
         self._attempt: asyncio.Future[None] | None = None  # while an attempt is running
-        self._reconnected: Callable[[], None] = _nothing
+        self._reconnected: Callable[[], None] = nothing
         self._closed: asyncio.Future[None] | None = None
         self._resumes = False  # there was a connection since it was opened
         # See `Backend.post`. The session's `put` while there is one, without a step between: another process may wait.
@@ -286,7 +286,7 @@ class RedisBackend(Backend):
     def _keep_connecting(self) -> None:
         loop = asyncio.get_running_loop()
         self._attempt = loop.create_future()
-        self._connecting = Worker(partial(self._reconnect, loop.time(), set()), _nothing, "aiolock connection")
+        self._connecting = Worker(partial(self._reconnect, loop.time(), set()), nothing, "aiolock connection")
 
     async def _reconnect(self, began: float, told: set[bool]) -> None:
         loop = asyncio.get_running_loop()
@@ -377,7 +377,3 @@ class RedisBackend(Backend):
         self._handshake.forget()
         if self._connector.credentials is not None:
             self._connector.credentials.leave()
-
-
-def _nothing(*_: object) -> None:
-    pass

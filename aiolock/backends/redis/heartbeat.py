@@ -30,20 +30,6 @@ class Heartbeat:
             sign of life counts from the next tick.
     """
 
-    __slots__ = (
-        "_ask",
-        "_give_up",
-        "_last",
-        "_loop",
-        "_overdue",
-        "_quiet",
-        "_tick",
-        "_timeout",
-        "_timer",
-        "_waiting",
-        "heard",
-    )
-
     def __init__(
         self, timeout: float, waiting: Callable[[], bool], ask: Callable[[], None], give_up: Callable[[], None]
     ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...errors import BackendError
+from ..base import nothing
 from ..redis import Handshake, RedisBackend, ServerConnector
 
 CHANNEL = "+switch-master"
@@ -32,7 +33,7 @@ class Watch:
     def start(self) -> None:
         """Connect, however long it takes."""
         for sentinel in self._sentinels:
-            sentinel.start(reconnected=_nothing)
+            sentinel.start(reconnected=nothing)
             sentinel.subscribe(CHANNEL, self._hear)
 
     async def stop(self) -> None:
@@ -42,7 +43,3 @@ class Watch:
     def _hear(self, message: str | BackendError | None) -> None:
         if not isinstance(message, BackendError):
             self._news(message)
-
-
-def _nothing() -> None:
-    pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...errors import ConfigurationError
@@ -13,14 +14,19 @@ with needs("django"):
     from django.conf import settings
 
 
+def arguments() -> dict[str, Any]:
+    """Those of a manager, from the settings."""
+    given = getattr(settings, "AIOLOCK", None)
+    if not isinstance(given, dict):
+        raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
+    return given
+
+
 class _Opening:
     """A manager, and whether it is open."""
 
     def __init__(self) -> None:
-        arguments = getattr(settings, "AIOLOCK", None)
-        if not isinstance(arguments, dict):
-            raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
-        self.manager = LockManager(**arguments)
+        self.manager = LockManager(**arguments())
         self._once = asyncio.Lock()
         self._opened = False
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ...errors import ConfigurationError
 from ...sync import LockManager
-from ..extra import needs
-
-with needs("django"):
-    from django.conf import settings
-
+from .manager import arguments
 
 _mutex = threading.RLock()
 _opened: tuple[dict[str, Any], LockManager] | None = None
@@ -40,15 +35,13 @@ def get_locks() -> LockManager:
         ```
     """
     global _opened
-    arguments = getattr(settings, "AIOLOCK", None)
-    if not isinstance(arguments, dict):
-        raise ConfigurationError("", 'settings.AIOLOCK must be a dict: {"source": "redis://localhost:6379/0"}')
+    wanted = arguments()
     with _mutex:
         if _opened is not None:
             of, manager = _opened
-            if of == arguments and manager._portal.here:
+            if of == wanted and manager._portal.here:
                 return manager
             manager.close()
-        manager = LockManager(**arguments).open(strict=False)
-        _opened = dict(arguments), manager
+        manager = LockManager(**wanted).open(strict=False)
+        _opened = dict(wanted), manager
         return manager

@@ -48,11 +48,7 @@ def locked(
         async def ship(request, order_id): ...
         ```
     """
-    decorate = (
-        exclusive(open_manager, key=key, busy=busy, **options)
-        if isinstance(timeout, Default)
-        else exclusive(open_manager, key=key, busy=busy, timeout=timeout, **options)
-    )
+    decorate = exclusive(open_manager, key=key, busy=busy, timeout=timeout, **options)
 
     def around(fn: Callable[P, Coroutine[object, object, R]]) -> Callable[P, Coroutine[object, object, R]]:
         inner = decorate(fn)
