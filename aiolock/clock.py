@@ -79,6 +79,11 @@ async def pause(clock: Clock, seconds: float) -> None:
         timer.cancel()
 
 
+def backoff(failures: int, first: float, longest: float) -> float:
+    """Seconds to wait after this many failures in a row, from 0: twice as long each time, up to `longest`."""
+    return min(longest, first * 2.0 ** min(failures, 30))
+
+
 def in_seconds(duration: float | timedelta) -> float:
     """A duration as you may give it."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 
+from ..clock import backoff
 from ..errors import BackendError, ConfigurationError
 from ..log import Log
 from .policy import check_duration
@@ -40,8 +41,7 @@ class Poll:
 
     def pause(self, attempts: int) -> float:
         """Seconds to the next attempt, after this many unsuccessful ones."""
-        longest: float = min(self.cap, self.first * 2 ** min(attempts, 30))
-        return longest * (1 - random.uniform(0, self.jitter))
+        return backoff(attempts, self.first, self.cap) * (1 - random.uniform(0, self.jitter))
 
 
 class Waiting:

@@ -12,7 +12,7 @@ import redis.asyncio
 
 from aiolock import BackendError, ConfigurationError, LockManager, Poll
 from aiolock.backends.redis import failures
-from aiolock.backends.redis.error_reply import ErrorReply
+from aiolock.backends.redis.failures import ErrorReply
 from aiolock.scripts.base import drop
 from aiolock.testing.server import RedisServer
 from tests.support.acl import EVERYTHING, setuser

@@ -17,7 +17,7 @@ from redis.exceptions import InvalidResponse
 from aiolock.backends.redis import RedisBackend
 from aiolock.backends.redis.clients import recipe, take_streams
 from aiolock.backends.redis.connection import Link, ServerConnector, pack
-from aiolock.backends.redis.error_reply import ErrorReply
+from aiolock.backends.redis.failures import ErrorReply
 from aiolock.backends.redis.protocol import RespProtocol
 from aiolock.backends.redis.replies import Desync
 from aiolock.testing.server import RedisServer

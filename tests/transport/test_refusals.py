@@ -10,7 +10,7 @@ import redis.exceptions
 from redis.exceptions import ResponseError
 
 from aiolock.backends.redis import RedisBackend, failures
-from aiolock.backends.redis.error_reply import ErrorReply
+from aiolock.backends.redis.failures import ErrorReply
 from aiolock.errors import BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support import acl

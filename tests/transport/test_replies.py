@@ -8,7 +8,7 @@ import pytest
 from hiredis import PushNotification
 
 from aiolock.backends.redis.channels import Channels, Listener
-from aiolock.backends.redis.error_reply import ErrorReply
+from aiolock.backends.redis.failures import ErrorReply
 from aiolock.backends.redis.replies import Confirmation, Departure, Desync, Echo, Loaded, Replies, Scripts
 from aiolock.errors import BackendError
 

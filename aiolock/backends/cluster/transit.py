@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...clock import backoff
 from ...errors import BackendError
 from ...scripts.base import Call
 from .node import Node
@@ -122,7 +123,7 @@ class Transit:
 
     def _pause(self, pause: bool) -> float:
         beyond = self.attempts if pause else self.attempts - AT_ONCE
-        return 0.0 if beyond <= 0 else random.uniform(0.5, 1.0) * min(CAP, FIRST * 2.0 ** min(beyond, 30))
+        return 0.0 if beyond <= 0 else random.uniform(0.5, 1.0) * backoff(beyond, FIRST, CAP)
 
     def _sleep(self, seconds: float) -> None:
         if not seconds or self._paused:

@@ -11,9 +11,9 @@ from .connection import Link as Link
 from .connection import ServerConnector as ServerConnector
 from .connection import pack as pack
 from .credentials import Credentials as Credentials
-from .error_reply import Desync as Desync
-from .error_reply import ErrorReply as ErrorReply
 from .failures import PASSING as PASSING
+from .failures import Desync as Desync
+from .failures import ErrorReply as ErrorReply
 from .failures import Misplaced as Misplaced
 from .failures import code_of as code_of
 from .failures import refused as refused

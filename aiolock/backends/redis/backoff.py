@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import random
 
+from ...clock import backoff
+
 FIRST = 0.01
 CAP = 0.8
 """Seconds. A holder must know within a second of the new master that its lock is lost."""
@@ -35,7 +37,7 @@ class Backoff:
         attempts, self._attempts = self._attempts, self._attempts + 1
         if attempts == 0:
             return 0.0
-        return random.uniform(0.0, min(CAP, FIRST * 2.0 ** min(attempts - 1, 30)))
+        return random.uniform(0.0, backoff(attempts - 1, FIRST, CAP))
 
     async def pause(self) -> None:
         """Wait for the next attempt: until its time has come, or someone needs it."""

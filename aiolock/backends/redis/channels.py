@@ -10,8 +10,7 @@ from ...errors import BackendError
 from ...log import Log
 from ...scripts.base import resolve
 from ..base import Wake
-from .error_reply import ErrorReply
-from .failures import refused
+from .failures import ErrorReply, refused
 
 logger: Log = Log("aiolock.redis")
 

@@ -1,4 +1,4 @@
-"""What redis-py raises, as `BackendError`: what it means, whether a repetition can help, and what to do."""
+"""What a server says instead of an answer, as `BackendError`: what it means, if a repetition can help, what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ..base import NO_MESSAGES
-from .error_reply import ErrorReply
 
 PASSING = frozenset(
     {
@@ -66,6 +65,7 @@ _REMEDIES = {
     "WRONGTYPE": "the key of this lock already holds another type: choose another name or namespace",
     "WRONGPASS": "check username and password",
 }
+_ARGUMENTS = re.compile(r",? with args beginning with:.*", re.DOTALL)
 _NESTED = re.compile(r"user_script: ?\d+: -?([A-Z]+) ")  # before Redis 7 the error of any script is wrapped in text
 _DENIED_IN_SCRIPT = re.compile(
     "user executing the script can't run this command|ACL failure in script|nknown (?:\\w+ )?command called from"
@@ -73,6 +73,20 @@ _DENIED_IN_SCRIPT = re.compile(
 _LINE = re.compile(r"user_script: ?(\d+)")
 _CALL = re.compile(r"redis\.p?call\('([A-Z]+)'")
 _RUN = re.compile(r"(?:unknown command|permissions to run the) ['`]?(evalsha|eval)\b", re.IGNORECASE)
+
+
+class ErrorReply(ResponseError):
+    """An error reply: its text as the server wrote it, the code first. Versions of redis-py remove different codes.
+
+    Without the arguments that some servers quote: they may hold an owner's id.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(_ARGUMENTS.sub("", text))
+
+
+class Desync(Exception):
+    """The stream does not say what it must: nothing read from it can be trusted."""
 
 
 def code_of(error: ErrorReply) -> str:

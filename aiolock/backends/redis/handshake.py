@@ -11,8 +11,7 @@ from redis.exceptions import AuthenticationError
 from ...errors import ConfigurationError
 from .complaints import Complaints
 from .connection import Link
-from .error_reply import ErrorReply
-from .failures import NOT_READY, Misplaced, Unready, code_of
+from .failures import NOT_READY, ErrorReply, Misplaced, Unready, code_of
 from .server_info import OLDEST, ServerInfo, fields_of
 
 _OWN = re.compile(rb"(\w+)=(\S*)")

@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 from redis.exceptions import InvalidResponse
 
-from .error_reply import ErrorReply
+from .failures import ErrorReply
 
 _NOTHING = object()
 

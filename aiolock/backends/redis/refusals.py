@@ -8,11 +8,11 @@ from typing import Any
 from ...errors import BackendError
 from ...scripts.base import Call, drop
 from .complaints import Complaints
-from .error_reply import ErrorReply
 from .failures import (
     NOT_READY,
     NOT_RUN,
     NOT_THE_MASTER,
+    ErrorReply,
     Unasked,
     Unready,
     code_of,

@@ -9,8 +9,7 @@ from ...clock import format_seconds
 from ...errors import BackendError
 from ...scripts.base import Call
 from .connection import pack
-from .error_reply import Desync, ErrorReply
-from .failures import refused
+from .failures import Desync, ErrorReply, refused
 
 
 class Assurance(Protocol):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hiredis import PushNotification
 
 from ...log import Log
 from ...scripts.base import Call
 from .channels import Channels, Listener
-from .error_reply import Desync as Desync
-from .error_reply import ErrorReply
-from .failures import PASSING, Unasked, code_of
+from .failures import PASSING, ErrorReply, Unasked, code_of
+from .failures import Desync as Desync
 from .replicas import Assurance
 
 logger: Log = Log("aiolock.redis")
@@ -29,18 +28,15 @@ class Expected(Protocol):
 PONG = b"PONG"
 
 
-class Echo:
+class Echo(NamedTuple):
     """The answer to a PING: proves that the order is kept. An error reply is a sign of life, too, and so is the PONG of
     a proxy that drops the argument (Envoy).
     """
 
-    __slots__ = ("_nonce",)
-
-    def __init__(self, nonce: bytes) -> None:
-        self._nonce = nonce
+    nonce: bytes
 
     def answer(self, reply: object) -> None:
-        if reply not in (self._nonce, PONG) and not isinstance(reply, ErrorReply):
+        if reply not in (self.nonce, PONG) and not isinstance(reply, ErrorReply):
             raise Desync("PING got the answer to something else")
 
 
@@ -58,37 +54,27 @@ class Authenticated:
             raise Desync("AUTH got the answer to something else")
 
 
-class Asked:
-    """The answer to the ASKING before a call; if it is refused, so is the call, for another reason.
+class Asked(NamedTuple):
+    """The answer to the ASKING before a call; if it is refused, so is the call, for another reason."""
 
-    Args:
-        call: that one.
-    """
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Call[Any]) -> None:
-        self._call = call
+    call: Call[Any]
 
     def answer(self, reply: object) -> None:
         if isinstance(reply, ErrorReply):
-            judge, why = self._call.refused, Unasked(reply)
-            self._call.refused = lambda call, error: judge(call, why if str(error).startswith("MOVED ") else error)
+            judge, why = self.call.refused, Unasked(reply)
+            self.call.refused = lambda call, error: judge(call, why if str(error).startswith("MOVED ") else error)
 
 
-class Loaded:
+class Loaded(NamedTuple):
     """The answer to a SCRIPT LOAD."""
 
-    __slots__ = ("_scripts", "_sha")
-
-    def __init__(self, scripts: Scripts, sha: str) -> None:
-        self._scripts = scripts
-        self._sha = sha
+    scripts: Scripts
+    sha: str
 
     def answer(self, reply: object) -> None:
         if isinstance(reply, ErrorReply):
-            self._scripts.refused(self._sha, reply)
-        elif reply != self._sha.encode():
+            self.scripts.refused(self.sha, reply)
+        elif reply != self.sha.encode():
             raise Desync("SCRIPT LOAD got the answer to something else")
 
 

@@ -10,8 +10,7 @@ from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.view import pairs_of
 from .clients import Client, Recipe, adapted, of_host, of_sentinel, of_url
 from .connection import Asker, ServerConnector
-from .error_reply import ErrorReply
-from .failures import refused
+from .failures import ErrorReply, refused
 from .seeds import Address, connector_at
 
 PORT = 26379
