@@ -171,8 +171,9 @@ class Exporter(ABC, Generic[L, H]):
                 self._decided(event, how_it_failed(event.error))
             case events.Ran():
                 self._count("runs", event, event.status if event.ran else SKIPPED)
-            case events.Renewed() if event.owner in self._holds:
-                self._renewed(event)
+            case events.Renewed():
+                if (hold := self._holds.get(event.owner)) is not None:
+                    self._renewed(hold, event)
             case events.Released(depth=0):
                 self._ended(event)
             case events.Lost():
@@ -191,10 +192,10 @@ class Exporter(ABC, Generic[L, H]):
             case events.Reconnected():
                 self._measure("outage_seconds", event.after, event)
 
-    def _renewed(self, event: events.Renewed) -> None:
-        self._measure("renewal_headroom_seconds", event.headroom, event)
-        self._measure("renewal_headroom_ratio", event.headroom / event.ttl, event)
-        self._measure("renewal_seconds", event.took, event)
+    def _renewed(self, hold: H, event: events.Renewed) -> None:
+        self._measure("renewal_headroom_seconds", event.headroom, event, hold)
+        self._measure("renewal_headroom_ratio", event.headroom / event.ttl, event, hold)
+        self._measure("renewal_seconds", event.took, event, hold)
 
     def _ended(
         self, event: events.Released | events.Lost | events.Abandoned, error: str = "", explanation: str | None = None
@@ -222,5 +223,5 @@ class Exporter(ABC, Generic[L, H]):
         """Add one to a counter of `COUNTERS`."""
 
     @abstractmethod
-    def _measure(self, name: str, value: float, event: events.Event) -> None:
-        """Add a value to a histogram of `HISTOGRAMS`."""
+    def _measure(self, name: str, value: float, event: events.Event, hold: H | None = None) -> None:
+        """Add a value to a histogram of `HISTOGRAMS`, which is about a hold or about the process."""

@@ -117,9 +117,8 @@ class OpenTelemetryObserver(Exporter[frozenset[tuple[str, str | bool | int | flo
         self._held.add(1, attributes)
         return _OpenHold(span, attributes)
 
-    def _renewed(self, event: events.Renewed) -> None:
-        super()._renewed(event)
-        hold = self._holds[event.owner]
+    def _renewed(self, hold: _OpenHold, event: events.Renewed) -> None:
+        super()._renewed(hold, event)
         hold.headroom = event.headroom if hold.headroom is None else min(hold.headroom, event.headroom)
 
     def _end(
@@ -145,8 +144,8 @@ class OpenTelemetryObserver(Exporter[frozenset[tuple[str, str | bool | int | flo
         ended: Attributes = {f"aiolock.{COUNTERS[name].by}": by} if by else {}
         self._counters[name].add(1, {**self._attributes(event), **ended})
 
-    def _measure(self, name: str, value: float, event: events.Event) -> None:
-        self._histograms[name].record(value, self._attributes(event))
+    def _measure(self, name: str, value: float, event: events.Event, hold: _OpenHold | None = None) -> None:
+        self._histograms[name].record(value, self._attributes(event) if hold is None else hold.attributes)
 
     def _attributes(self, event: events.Event) -> Attributes:
         if isinstance(event, events.Disconnected | events.Reconnected):

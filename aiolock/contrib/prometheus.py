@@ -101,9 +101,8 @@ class PrometheusObserver(Exporter[tuple[str, ...], _Series]):
         else:
             self._of(event).counters[name].inc()
 
-    def _measure(self, name: str, value: float, event: events.Event) -> None:
-        metrics = self._of(event) if isinstance(event, events.LockEvent) else self._metrics
-        metrics.histograms[name].observe(value)
+    def _measure(self, name: str, value: float, event: events.Event, hold: _Series | None = None) -> None:
+        (hold or self._metrics).histograms[name].observe(value)
 
     def _labels(self, event: events.LockEvent) -> tuple[str, ...]:
         return (event.kind,) if self._label is None else (event.kind, str(self._label(event.name)))
