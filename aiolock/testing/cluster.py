@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from binascii import crc_hqx
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -13,9 +12,10 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
+from ..backends.cluster.slots import SLOTS, slot_of
+from ..scripts.keys import Keys
 from .server import RedisServer, ServerError
 
-SLOTS = 16384
 _BUS = 10_000
 """How much higher the port is on which the servers of a cluster talk to each other."""
 _START_SECONDS = 30.0
@@ -67,7 +67,7 @@ class RedisCluster:
         Raises:
             ServerError: none does, or none runs.
         """
-        slot = crc_hqx(name.encode(), 0) % SLOTS
+        slot = slot_of(Keys("any").of("lock", name).lock)
         for url in self.urls:
             with suppress(RedisError), _connect(url) as link:
                 for first, last, (_, port, *_), *_ in _ask(link, "CLUSTER", "SLOTS"):

@@ -23,8 +23,6 @@ class Node:
         missed_at: loop time of the last map, if it was away when that came; otherwise -inf.
     """
 
-    __slots__ = ("__weakref__", "address", "backend", "claim", "idle_at", "missed_at", "used")
-
     backend: RedisBackend
 
     def __init__(self, address: Address) -> None:

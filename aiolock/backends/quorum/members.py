@@ -30,8 +30,6 @@ class Members:
         pace: seconds that a majority recently took to answer.
     """
 
-    __slots__ = ("asking", "clock", "granted", "nodes", "pace", "patience", "quorum")
-
     def __init__(self, nodes: Sequence[Node], clock: Clock, patience: float) -> None:
         self.nodes: Sequence[Node] = nodes
         self.clock: Clock = clock

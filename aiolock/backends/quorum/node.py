@@ -31,8 +31,6 @@ class Node:
             it.
     """
 
-    __slots__ = ("_connected", "backend", "failure", "label", "ready", "suspect")
-
     def __init__(self, number: int, backend: Backend) -> None:
         address = getattr(backend, "address", "")
         self.backend: Backend = backend

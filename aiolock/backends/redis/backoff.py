@@ -24,8 +24,6 @@ class Backoff:
     Source: AWS Architecture Blog, "Exponential Backoff And Jitter".
     """
 
-    __slots__ = ("_attempts", "_needed", "_pausing", "_since")
-
     def __init__(self) -> None:
         self._attempts = 0
         self._needed = asyncio.Event()

@@ -10,8 +10,6 @@ logger: Log = Log("aiolock.redis")
 class Complaints:
     """Remembers what was said."""
 
-    __slots__ = ("_made", "_where")
-
     def __init__(self) -> None:
         self._made: set[str] = set()
         self._where = ""

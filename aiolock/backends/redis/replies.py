@@ -87,8 +87,6 @@ class Scripts:
         digests: False if they cannot be run by their digests: then every call carries its text.
     """
 
-    __slots__ = ("digests", "known", "refusal")
-
     def __init__(self) -> None:
         self.known: set[str] = set()
         self.refusal: ErrorReply | None = None
@@ -230,8 +228,6 @@ class Replies:
     Attributes:
         pending: what the server still owes, in the order of writing; the writer appends.
     """
-
-    __slots__ = ("pending",)
 
     def __init__(self) -> None:
         self.pending: deque[Expected] = deque()
