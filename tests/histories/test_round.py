@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.support.sentinels import start_sentinels
 from tests.support.stepped_clock import POSSIBLE
 
 from .kinds import Kind
 from .places import PLACES, Place
+from .places.sentinel import Watched
 from .plan import Fault, Plan, draw
 from .round import run
 from .uses import ALL
@@ -54,3 +57,11 @@ def test_every_kind_of_fault_can_be_struck(place: type[Place]) -> None:
     for what, kind in place.kinds.items():
         assert isinstance(kind, Kind)
         assert callable(getattr(place, what))
+
+
+async def test_a_short_freeze_is_short_in_a_long_step() -> None:
+    """Otherwise Sentinels replace the master, and what was not replicated is lost without a fault that says so."""
+    with start_sentinels(down_after=60.0, failover_timeout=60.0) as sentinels:
+        async with Watched(sentinels).strike("freeze", 0, 0.1):
+            link = sentinels.link(sentinels.master())
+            assert await asyncio.to_thread(link.ping)  # it waits until the master continues

@@ -66,12 +66,14 @@ class AnyCluster(Place):
 
     @asynccontextmanager
     async def freeze(self, number: int, seconds: float) -> AsyncIterator[None]:
-        """For less than the node timeout."""
+        """For less than the node timeout, however long the step lasts: otherwise the others replace it."""
         master = await asyncio.to_thread(self._master, number)
         master.freeze()
+        thawing = asyncio.get_running_loop().call_later(seconds, master.thaw)
         try:
             yield
         finally:
+            thawing.cancel()
             master.thaw()
             await self._whole()
 

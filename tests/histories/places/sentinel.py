@@ -57,10 +57,12 @@ class Watched(Place):
 
     @asynccontextmanager
     async def freeze(self, number: int, seconds: float) -> AsyncIterator[None]:
-        """For less than Sentinels wait."""
+        """For less than Sentinels wait, however long the step lasts: otherwise they replace it."""
         master = await asyncio.to_thread(self._set.master)
         async with self._frozen(master):
+            thawing = asyncio.get_running_loop().call_later(seconds, self._set.thaw, master)
             yield
+            thawing.cancel()
 
     @asynccontextmanager
     async def freeze_sentinel(self, number: int, seconds: float) -> AsyncIterator[None]:
