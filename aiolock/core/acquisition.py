@@ -19,14 +19,14 @@ from .calls import Calls
 from .gate import Gate
 from .guarding.blocks import caller
 from .guarding.guard import Guard, running_task
-from .holding.hold import Hold, Watcher
+from .holding.hold import Hold
 from .holding.leases_by_task import TaskLeases, lineage
 from .holding.telling import tell_acquired, tell_failed, tell_refused, tell_waiting
-from .holding.term import Grant
 from .lease import Lease
 from .ondemand import OnDemand
 from .policy import Policy
 from .refusal import Refusal
+from .scheduler import NEVER
 from .waiting.queue_entry import QueueEntry
 from .waiting.waiter import Expired, Waiter
 
@@ -156,7 +156,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     try:
         while True:
             outcome = await waiter.outcome
-            if not isinstance(outcome, Grant):
+            if not isinstance(outcome, Granted):
                 raise _late(gate, gate.queue.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
             if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
@@ -192,7 +192,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
     waiter = gate.join(calls, policy, 0.0)
     try:
         outcome = await waiter.outcome
-        lease = admit(gate, waiter, task) if isinstance(outcome, Grant) else None
+        lease = admit(gate, waiter, task) if isinstance(outcome, Granted) else None
     except Expired as late:
         silence = runtime.unanswered(calls.name, "acquiring", away=late.away)
         _give_up(gate, waiter, silence)
@@ -222,14 +222,34 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
         NotAcquired: the manager closes.
     """
     entry, runtime = waiter.entry, gate.runtime
-    hold = gate.admit(waiter)
-    if hold is None:
+    if runtime.binding.closing:
+        name = gate.calls.name
+        raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
+    assert entry is not None
+    grant, asker, owner, now = entry.grant, entry.asker, entry.owner, runtime.clock.now()
+    assert grant is not None
+    if now >= entry.deadline:
         return None
+    runtime.patience.until.pop(waiter, None)
+    if waiter.due != NEVER:
+        runtime.scheduler.forget(waiter)
+    waiter.entry = None  # they refer to each other: free both without the garbage collector
+    hold = Hold(owner, asker.calls, asker.policy, grant, entry.sent_at, gate, now)
+    hold.tainted = entry.tainted
+    runtime.fences.heard(hold.fence)
+    runtime.holds[owner] = hold
+    entries = runtime.queue_entries
+    entries.pop(owner, None)  # not before: its manager knows an owner at any time
+    if entries.wanted and owner in entries.wanted:
+        hold.wanted = True
+    gate.holds += 1
+    if gate.queue.race is not None:
+        gate.settle_down()  # if no one waits, it listens no more
     lease = Lease(gate, hold, waiter.calls, task)
     runtime.leases.add(lease)
-    if entry is not None and runtime.observers.wants(Acquired):
-        contended = not waiter.asked or (entry.wait is not None and entry.wait.refusal is not None)
-        tell_acquired(runtime, hold, hold.began - waiter.began, entry.answers, contended, waiter.wait)
+    if runtime.observers.wants(Acquired):
+        contended = not waiter.asked or entry.refused
+        tell_acquired(runtime, hold, now - waiter.began, entry.answers, contended, waiter.wait)
     return lease
 
 
@@ -362,28 +382,3 @@ def _late(
     if ancestor is None:
         ancestor = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
     return Refusal(gate, entry, ancestor, answered).error(timeout)
-
-
-async def reacquire(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
-    """Acquire again what `lease` had, however long that takes; it continues with a new hold, as does its block.
-
-    Args:
-        lease: the running task's, released, the only one of its hold.
-        watchers: who watched it, and goes on with that.
-
-    Raises:
-        BackendError, NotAcquired: as an acquire. The lease stays released.
-
-    Cancellation: the lease stays released.
-    """
-    home, before = lease._gate, lease._result
-    gate = Gate.of(home.runtime, home.calls, home.contention, home)  # another task may have a newer one by now
-    fresh = await obtain(gate, lease._calls, lease._hold.policy, None)
-    gate.runtime.leases.remove(fresh)
-    fresh._result = before  # it was only needed to get here
-    lease._gate, lease._hold, lease._result = gate, fresh._hold, None
-    gate.runtime.leases.add(lease)
-    guard = lease._guard
-    if isinstance(guard, Guard):
-        guard.resume()
-    lease._hold.take_over(watchers)

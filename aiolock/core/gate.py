@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import cast
 
-from ..errors import AiolockError, NotAcquired
+from ..errors import AiolockError
 from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
@@ -20,7 +20,6 @@ from .holding.release import PendingRelease, ReleaseResult
 from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renewed
 from .policy import Policy
 from .runtime import Runtime
-from .scheduler import NEVER
 from .waiting.gathering import Gathering
 from .waiting.handoff import hand_on
 from .waiting.local_queue import LocalQueue
@@ -41,9 +40,10 @@ class Gate:
 
     Attributes:
         queue: the waiters.
+        holds: how many have not ended; lost ones too.
     """
 
-    __slots__ = ("_holds", "_key", "_manager", "calls", "contention", "queue", "runtime")
+    __slots__ = ("_key", "_manager", "calls", "contention", "holds", "queue", "runtime")
 
     def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
         self.runtime: Runtime = runtime
@@ -52,7 +52,7 @@ class Gate:
         self.queue: LocalQueue = LocalQueue(runtime, calls, _entry(calls) if contention.overlapping else QueueEntry)
         self._key = (calls.kind, calls.name)
         self._manager = runtime.binding.id
-        self._holds = 0  # not ended; lost ones too
+        self.holds: int = 0
 
     @classmethod
     def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Gate | None = None) -> Gate:
@@ -86,14 +86,15 @@ class Gate:
             policy: how it wants to hold it.
             timeout: seconds to wait; None for no limit, 0 for one attempt.
         """
-        queue, runtime = self.queue, self.runtime
+        queue, runtime, common = self.queue, self.runtime, self.queue.common
         runtime.gates[self._key] = self
         # A waiter survives an outage, but not behind others that never had an answer either.
-        patient = self.contention.exclusive and timeout != 0 and queue.held
-        waiter = Waiter(queue, calls, policy, timeout, patient)
-        waiter.began = began = queue.join(waiter) or runtime.clock.now()
+        held = queue.taken > 0 or (common is not None and common.refused)
+        patient = self.contention.exclusive and timeout != 0 and held
+        waiter = Waiter(queue, calls, policy, timeout, patient, runtime.clock.now())
         if not patient:
-            runtime.patience.begin(waiter, began)
+            runtime.patience.begin(waiter, waiter.began)
+        queue.join(waiter)
         return waiter
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
@@ -105,10 +106,9 @@ class Gate:
             request: makes the request.
         """
         self.runtime.gates[self._key] = self
-        waiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
-        self.queue.claim(waiter, request)
-        waiter.began = self.runtime.clock.now()
+        waiter = Waiter(self.queue, calls, policy, 0.0, False, self.runtime.clock.now())
         self.runtime.patience.begin(waiter, waiter.began)
+        self.queue.claim(waiter, request)
         return waiter
 
     def leave_queue(self, waiter: Waiter) -> None:
@@ -122,39 +122,6 @@ class Gate:
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         self.queue.rejoin(waiter)
 
-    def admit(self, waiter: Waiter) -> Hold | None:
-        """Make the waiter's grant a hold; None if it came too late.
-
-        Raises:
-            NotAcquired: the manager closes.
-        """
-        entry, runtime = waiter.entry, self.runtime
-        if runtime.binding.closing:
-            name = self.calls.name
-            raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
-        assert entry is not None
-        grant = entry.grant
-        assert grant is not None
-        now = runtime.clock.now()
-        if now >= grant.deadline:
-            return None
-        if not waiter.patient or waiter.due != NEVER:
-            waiter.stop()
-        waiter.entry = None  # they refer to each other: free both without the garbage collector
-        asker = entry.asker
-        hold = Hold(entry.owner, asker.calls, asker.policy, grant, self, now)
-        hold.tainted = entry.tainted
-        runtime.fences.heard(hold.fence)
-        runtime.holds[hold.owner] = hold
-        entries = runtime.queue_entries
-        entries.pop(hold.owner, None)  # not before: its manager knows an owner at any time
-        if entries.wanted and hold.owner in entries.wanted:
-            hold.wanted = True
-        self._holds += 1
-        if self.queue.race is not None:
-            self.settle_down()  # if no one waits, it listens no more
-        return hold
-
     def settle_down(self) -> None:
         """A task came or went: let the next one ask, or forget the name."""
         queue, runtime = self.queue, self.runtime
@@ -163,7 +130,7 @@ class Gate:
         elif not queue.entries:
             if queue.race is not None:
                 queue.race.stop()
-            if not (self._holds or queue.taken) and runtime.gates.get(self._key) is self:
+            if not (self.holds or queue.taken) and runtime.gates.get(self._key) is self:
                 del runtime.gates[self._key]
         if runtime.draining is not None:
             runtime.draining()
@@ -248,7 +215,7 @@ class Gate:
 
     def _end(self, hold: Hold) -> None:
         hold.end()
-        self._holds -= 1
+        self.holds -= 1
         self.runtime.holds.pop(hold.owner, None)
 
     @property

@@ -1,4 +1,4 @@
-"""Continues a lease that another process detached."""
+"""Continues a lease: one that another process detached, or one that was released to wait for a condition."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import asyncio
 from ..errors import ConfigurationError, LossReason, NotAcquired, NotOwned
 from ..scripts.base import Call
 from ..scripts.bid import Bid
-from ..scripts.outcomes import Missing, TransferOutcome
-from .acquisition import admit
+from ..scripts.outcomes import Granted, Missing, TransferOutcome
+from .acquisition import admit, obtain
 from .gate import Gate
+from .guarding.guard import Guard
+from .holding.hold import Watcher
 from .holding.telling import tell_failed
-from .holding.term import Grant
 from .holding.ticket import Ticket
 from .lease import Lease
 from .policy import Policy
@@ -45,11 +46,10 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     waiter = gate.claim(calls, policy, request)
     try:
         outcome = await waiter.outcome
-        if not isinstance(outcome, Grant):
+        if not isinstance(outcome, Granted):
             raise _worthless(ticket.name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
-        moved = outcome.outcome
-        if moved.weight:  # the server says how much was moved: a ticket may say anything
-            waiter.calls = kind.calls(runtime, ticket.name, moved.weight, moved.capacity)
+        if outcome.weight:  # the server says how much was moved: a ticket may say anything
+            waiter.calls = kind.calls(runtime, ticket.name, outcome.weight, outcome.capacity)
         lease = admit(gate, waiter, asyncio.current_task())
         if lease is None:
             raise NotAcquired(
@@ -82,3 +82,28 @@ def _worthless(name: str, reason: LossReason) -> NotOwned:
         f"the ticket of lock {name!r} is no longer valid: {why}. Acquire the lock anew; "
         "lease.detach(ttl=...) lets a ticket live longer",
     )
+
+
+async def reacquire(lease: Lease, watchers: tuple[Watcher, ...]) -> None:
+    """Acquire again what `lease` had, however long that takes; it continues with a new hold, as does its block.
+
+    Args:
+        lease: the running task's, released, the only one of its hold.
+        watchers: who watched it, and goes on with that.
+
+    Raises:
+        BackendError, NotAcquired: as an acquire. The lease stays released.
+
+    Cancellation: the lease stays released.
+    """
+    home, before = lease._gate, lease._result
+    gate = Gate.of(home.runtime, home.calls, home.contention, home)  # another task may have a newer one by now
+    fresh = await obtain(gate, lease._calls, lease._hold.policy, None)
+    gate.runtime.leases.remove(fresh)
+    fresh._result = before  # it was only needed to get here
+    lease._gate, lease._hold, lease._result = gate, fresh._hold, None
+    gate.runtime.leases.add(lease)
+    guard = lease._guard
+    if isinstance(guard, Guard):
+        guard.resume()
+    lease._hold.take_over(watchers)

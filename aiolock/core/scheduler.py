@@ -258,40 +258,37 @@ class Patience:
     is not reset for each that has its answer: nearly all have it long before.
 
     Args:
-        clock: the clock of all its times.
         scheduler: the timer.
         seconds: how long.
+
+    Attributes:
+        until: those that wait, each with the clock time at which that is too long; who leaves it no longer waits.
     """
 
-    __slots__ = ("_clock", "_scheduler", "_seconds", "_until", "_wake_at", "due")
+    __slots__ = ("_scheduler", "_seconds", "_wake_at", "due", "until")
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, seconds: float) -> None:
-        self._clock = clock
+    def __init__(self, scheduler: Scheduler, seconds: float) -> None:
         self._scheduler = scheduler
         self._seconds = seconds
-        self._until: dict[Impatient, float] = {}
+        self.until: dict[Impatient, float] = {}
         self._wake_at = NEVER
         self.due: float = NEVER
 
-    def begin(self, waiting: Impatient, sent_at: float = 0.0) -> None:
-        """It waits from now on, or from the clock time `sent_at`, unless that is 0.0."""
-        self._until[waiting] = until = (sent_at or self._clock.now()) + self._seconds
+    def begin(self, waiting: Impatient, since: float) -> None:
+        """It waits since this clock time."""
+        self.until[waiting] = until = since + self._seconds
         if self.due == NEVER:
             self._wake(until)
 
-    def end(self, waiting: Impatient) -> None:
-        """It no longer waits."""
-        self._until.pop(waiting, None)
-
     def on_due(self, now: float, late: float) -> None:
         over = []
-        for waiting, until in self._until.items():
+        for waiting, until in self.until.items():
             if until > now >= self._wake_at:  # a call before its time is the last one: the scheduler stops
                 self._wake(until)
                 break
             over.append(waiting)
         for waiting in over:
-            del self._until[waiting]
+            del self.until[waiting]
         for waiting in over:
             waiting.overdue()
 

@@ -84,7 +84,7 @@ class Services:
     def _renew(self) -> None:
         """Create what each entry of the manager has anew."""
         self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend, self.observers).write, self.observers)
-        self.patience: Patience = Patience(self.clock, self.scheduler, self.limits.request_timeout)
+        self.patience: Patience = Patience(self.scheduler, self.limits.request_timeout)
 
     def bind(self) -> None:
         """Begin on the running loop, in this process."""

@@ -12,8 +12,8 @@ from ..clock import Clock, format_seconds
 from ..core.acquisition import Acquisition, Attempt, obtain, obtain_now
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
-from ..core.guarding.blocks import Blocks, caller
-from ..core.guarding.guard import Guard, running_task
+from ..core.guarding.blocks import BETWEEN, Blocks, caller
+from ..core.guarding.guard import Guard
 from ..core.holding.hold import Owner
 from ..core.holding.release import Releasing
 from ..core.lease import Lease
@@ -89,18 +89,28 @@ class Primitive:
     async def __aenter__(self) -> Lease:
         frame, code, spans_yield = caller(self._calls.name)
         policy = self._policy
-        lease = await obtain(self._gate(), self._calls, policy, policy.acquire_timeout)
+        self._runtime.binding.check(self._calls.name)
+        gate = self._idle_gate = Gate.of(self._runtime, self._calls, self.contention, self._idle_gate)
+        lease = await obtain(gate, self._calls, policy, policy.acquire_timeout)
         several = len(lease._hold.leases) > 1
         if self.contention.divisible:
             self._obtained(lease)
             several = len(lease._gate.of_task(lease._task)) > 1
-        self._blocks.enter(frame, code, Guard(lease, spans_yield), several)
+        guard, blocks = Guard(lease, spans_yield), self._blocks
+        guard.frame, guard.code = frame, code
+        if blocks or several or code.co_name in BETWEEN:
+            blocks.enter(guard, several)
+        else:
+            blocks[frame] = guard
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task = running_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no loop runs here
+            task = None
         guard = self._blocks.leave(task)
         if guard is not None:
             await guard.exit(task, kind, error, trace)
@@ -192,9 +202,8 @@ class Primitive:
             raise NotOwned(self.name, what)
 
     def _gate(self) -> Gate:
-        runtime, calls = self._runtime, self._calls
-        runtime.binding.check(calls.name)
-        gate = self._idle_gate = Gate.of(runtime, calls, self.contention, self._idle_gate)
+        self._runtime.binding.check(self._calls.name)
+        gate = self._idle_gate = Gate.of(self._runtime, self._calls, self.contention, self._idle_gate)
         return gate
 
     def __repr__(self) -> str:

@@ -12,12 +12,12 @@ from typing import TypeVar, cast
 import anyio
 
 from ..clock import format_seconds
-from ..core.acquisition import reacquire
 from ..core.guarding.guard import Guard
 from ..core.holding.hold import Watcher
 from ..core.holding.telling import told_of
 from ..core.lease import Lease
 from ..core.policy import check_timeout
+from ..core.resume import reacquire
 from ..core.runtime import Runtime
 from ..errors import AiolockError, ConfigurationError, NotOwned, WaitTimeout
 from ..scripts.condition import ConditionCalls
@@ -127,8 +127,8 @@ class Condition:
                 await self._again(lease, watchers)
                 raise
             await self._again(lease, watchers)
-            if released is not None:
-                released.raise_failure()
+            if released is not None and released.failure is not None:
+                raise released.failure
             passes = False
         finally:
             waiter.leave(passes)

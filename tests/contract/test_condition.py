@@ -22,8 +22,8 @@ from aiolock import (
     NotOwned,
     WaitTimeout,
 )
-from aiolock.core.acquisition import reacquire
 from aiolock.core.holding.hold import Watcher
+from aiolock.core.resume import reacquire
 from aiolock.scripts.condition import ConditionCalls
 
 from .places import KEYS, Place, keys_of, until

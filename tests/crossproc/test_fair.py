@@ -207,7 +207,7 @@ async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, 
 @pytest.mark.parametrize("what", ["lock", "fair"])
 async def test_a_stopped_process_does_not_enter_late_on_its_grant(crew: Crew, what: str) -> None:
     """First in line, stopped, and then granted the lock: it is passed over after its liveness. It continues while
-    another is inside, refuses its stale grant, and queues again. Kept by QueueEntry.told: `grant.deadline`.
+    another is inside, refuses its stale grant, and queues again. Kept by QueueEntry.told.
     """
     async with LockManager(crew.url, ttl=LONG) as holding, LockManager(crew.url, acquire_timeout=20.0) as locks:
         lock = locks.fair_lock(NAME)

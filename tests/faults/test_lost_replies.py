@@ -96,7 +96,7 @@ async def test_the_requests_of_a_waiter_are_swallowed(
 async def test_a_grant_that_comes_after_its_own_deadline_is_undone(
     proxy: FaultProxy, opened: Opener, server: Server
 ) -> None:
-    """H5. Kept by Gate.admit: `now() >= entry.grant.deadline`."""
+    """H5. Kept by `admit`: `now >= entry.deadline`."""
     locks = await opened(proxy.url, ttl=0.5, request_timeout=3.0)
     held = proxy.hold("replies", times=1, matching=b"granted")
     task = asyncio.create_task(_hold(locks.lock(NAME)))

@@ -139,7 +139,8 @@ async def test_a_block_of_a_stack_whose_frame_has_ended(locks: LockManager) -> N
         lease = await stack.enter_async_context(lock)
         guard = next(guard for guard in lock._blocks.all() if guard.lease is lease)
         lock._blocks.pop(guard.frame)
-        lock._blocks.enter(id(sys._getframe()), guard.code, guard, several=False)
+        guard.frame = id(sys._getframe())
+        lock._blocks.enter(guard, several=False)
     assert lease.released
     assert not reading.done()
     end.set()

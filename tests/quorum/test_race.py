@@ -130,7 +130,7 @@ async def test_a_message_that_comes_during_an_attempt_counts(trio: Trio, links: 
 
 
 async def test_who_got_in_listens_no_more(trio: Trio, here: Lock) -> None:
-    """No other task of its process waits. Kept by Gate.admit: `self.settle_down()`."""
+    """No other task of its process waits. Kept by `admit`: `gate.settle_down()`."""
 
     def listeners() -> list[int]:
         return [store.numsub(keys_of().free) for store in trio.stores]

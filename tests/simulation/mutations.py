@@ -10,7 +10,7 @@ import pytest
 from aiolock.core.gate import Gate
 from aiolock.core.guarding.guard import Guard
 from aiolock.core.holding.release import PendingRelease
-from aiolock.core.holding.term import Grant, Term
+from aiolock.core.holding.term import Term
 from aiolock.core.queue_entries import QueueEntries
 from aiolock.core.waiting.local_queue import LocalQueue
 from aiolock.core.waiting.queue_entry import QueueEntry
@@ -87,7 +87,7 @@ def fence_repeated(patch: pytest.MonkeyPatch) -> None:
 
 def stale_grant_taken(patch: pytest.MonkeyPatch) -> None:
     """A grant that comes past its deadline is taken."""
-    patch.setattr(Grant, "deadline", property(lambda self: float("inf"), lambda self, value: None), raising=False)
+    patch.setattr(QueueEntry, "deadline", property(lambda self: float("inf"), lambda self, value: None), raising=False)
 
 
 def next_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def unasked(patch: pytest.MonkeyPatch) -> None:
     def told(self: QueueEntry, fence: int) -> None:
         if self.state is QUEUED:
             policy, clock = self.asker.policy, self.queue.runtime.clock
-            self.queue.granted(self, Grant(Granted(fence, policy.ttl_ms, False), clock.now(), policy))
+            self.queue.granted(self, Granted(fence, policy.ttl_ms, False), clock.now())
 
     patch.setattr(QueueEntry, "told", told)
 

@@ -11,9 +11,8 @@ import pytest
 import redis.asyncio
 
 from aiolock.backends.redis import RedisBackend
-from aiolock.backends.redis.connection import Link
 from aiolock.backends.redis.replies import Scripts
-from aiolock.backends.redis.session import ENOUGH
+from aiolock.backends.redis.session import ENOUGH, Session
 from aiolock.errors import BackendError
 from aiolock.scripts.base import Call, Script
 from aiolock.scripts.bid import Bid
@@ -32,13 +31,13 @@ from .conftest import Connect
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What was handed to the transport, write by write."""
     writes: list[bytes] = []
-    write = Link.write
+    send = Session._send
 
-    def spy(link: Link, data: bytes) -> bool:
+    def spy(session: Session, data: bytes) -> None:
         writes.append(data)
-        return write(link, data)
+        send(session, data)
 
-    monkeypatch.setattr(Link, "write", spy)
+    monkeypatch.setattr(Session, "_send", spy)
     return writes
 
 

@@ -138,7 +138,7 @@ async def test_several_names_at_the_same_time(locks: LockManager, peer: LockMana
 async def test_a_copy_of_its_message_ends_nothing(
     locks: LockManager, peer: LockManager, backend: Told, crew: Crew, make: Make
 ) -> None:
-    """Neither before its task has run, nor while it is inside. Kept by Gate.admit: `queue_entries`; and by `decline`:
+    """Neither before its task has run, nor while it is inside. Kept by `admit`: `queue_entries`; and by `decline`:
     `holds`.
     """
     lease = await make(peer).acquire()

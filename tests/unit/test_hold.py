@@ -77,7 +77,7 @@ async def test_deadline_counts_from_when_the_request_was_written(crew: Crew) -> 
 
 
 async def test_a_grant_past_its_own_deadline_is_undone_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
-    """H5, `Gate.admit`: a grant that took longer than it lasts guards nothing."""
+    """H5, `admit`: a grant that took longer than it lasts guards nothing."""
     backend = Lagging()
     async with LockManager(backend, ttl=3.0, request_timeout=60) as locks:
         backend.lag = 2.0

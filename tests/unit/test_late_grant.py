@@ -31,7 +31,7 @@ async def test_the_first_in_line_stays_the_first() -> None:
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 async def test_a_ttl_shorter_than_the_liveness(kind: str) -> None:
-    """It is over although the grant is not: no block begins with a lost lease. Kept by Grant: `deadline`.
+    """It is over although the grant is not: no block begins with a lost lease. Kept by LocalQueue.granted: `deadline`.
 
     Found by simulation.
     """
@@ -67,7 +67,7 @@ async def test_a_task_with_a_shorter_ttl_than_the_one_that_asked() -> None:
 
 
 async def test_a_grant_on_the_terms_of_another_that_has_gone() -> None:
-    """The server keeps it for as long as that one asked; its own ttl is over. Kept by Grant: `deadline`."""
+    """The server keeps it for as long as that one asked; its own ttl is over. Kept by LocalQueue.granted: `deadline`."""
     backend = SlowBackend(turns=6)
     async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
         lease = await peer.lock("a").acquire()

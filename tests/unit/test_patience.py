@@ -31,7 +31,7 @@ class World:
         self.clock = VirtualClock()
         self.timer = Scheduler(self.clock, lambda renewals: None)
         self.timer.start()
-        self.patience = Patience(self.clock, self.timer, SECONDS)
+        self.patience = Patience(self.timer, SECONDS)
 
     def waiting(self) -> Waiting:
         return Waiting(self.clock)
@@ -47,22 +47,22 @@ async def world() -> AsyncIterator[World]:
 async def test_each_is_told_once_at_its_own_time(world: World) -> None:
     """Kept by Patience.on_due: `_wake`."""
     first, second, third = (world.waiting() for _ in range(3))
-    world.patience.begin(first)
+    world.patience.begin(first, world.clock.now())
     await world.clock.advance(1.0)
-    world.patience.begin(second)
-    world.patience.begin(third)
+    world.patience.begin(second, world.clock.now())
+    world.patience.begin(third, world.clock.now())
     await world.clock.advance(20.0)
     assert (first.told, second.told, third.told) == ([5.0], [6.0], [6.0])
 
 
 async def test_a_waiter_with_an_answer_is_not_told(world: World) -> None:
-    """Nor does the timer of a waiter that left delay the next one. Kept by Patience.end."""
+    """Nor does the timer of a waiter that left delay the next one. Kept by Patience.until."""
     first, second = world.waiting(), world.waiting()
-    world.patience.begin(first)
+    world.patience.begin(first, world.clock.now())
     await world.clock.advance(1.0)
-    world.patience.begin(second)
-    world.patience.end(first)
-    world.patience.end(first)
+    world.patience.begin(second, world.clock.now())
+    world.patience.until.pop(first, None)
+    world.patience.until.pop(first, None)
     await world.clock.advance(20.0)
     assert (first.told, second.told) == ([], [6.0])
 
@@ -70,15 +70,15 @@ async def test_a_waiter_with_an_answer_is_not_told(world: World) -> None:
 async def test_it_begins_again_after_all_have_left(world: World) -> None:
     """Kept by Patience.begin: `self.due == NEVER`."""
     first, second = world.waiting(), world.waiting()
-    world.patience.begin(first)
+    world.patience.begin(first, world.clock.now())
     await world.clock.advance(20.0)
-    world.patience.begin(second)
+    world.patience.begin(second, world.clock.now())
     await world.clock.advance(20.0)
     assert (first.told, second.told) == ([5.0], [25.0])
 
 
 async def test_it_counts_from_the_writing_of_the_request(world: World) -> None:
-    """Kept by Patience.begin: `sent_at`."""
+    """Kept by Patience.begin: `since`."""
     waiting = world.waiting()
     sent_at = world.clock.now()
     await world.clock.advance(2.0)
@@ -90,9 +90,9 @@ async def test_it_counts_from_the_writing_of_the_request(world: World) -> None:
 async def test_all_are_told_when_the_scheduler_stops(world: World) -> None:
     """A task may wait for it. Kept by Patience.on_due: `self._wake_at`."""
     first, second = world.waiting(), world.waiting()
-    world.patience.begin(first)
+    world.patience.begin(first, world.clock.now())
     await world.clock.advance(1.0)
-    world.patience.begin(second)
+    world.patience.begin(second, world.clock.now())
     await world.clock.advance(1.0)
     world.timer.stop()
     assert (first.told, second.told) == ([2.0], [2.0])

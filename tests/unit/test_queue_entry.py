@@ -439,7 +439,7 @@ async def test_who_gives_up_while_it_asks_passes_the_lock_on(
 async def test_a_short_ttl_ends_a_grant_that_no_one_takes(
     peer: LockManager, locks: LockManager, backend: Deaf, crew: Crew, kind: str
 ) -> None:
-    """Not after the liveness. Kept by LocalQueue._new_owner, settle.lua and release_pass.lua: `'~(%d+)$'`."""
+    """Not after the liveness. Kept by LocalQueue.enter, settle.lua and release_pass.lua: `'~(%d+)$'`."""
     lease = await getattr(peer, kind)("a").acquire()
     (waiter,) = await queue_up(crew, getattr(locks, kind)("a", ttl=0.3), 1, backend)
     with backend.outage():

@@ -118,25 +118,16 @@ class Link:
         self._transport = cast(asyncio.Transport, writer.transport)
         # Now: a closed TLS transport cannot answer these.
         self._socket = self._transport.get_extra_info("socket")
-        self._protocol = RespProtocol(self._transport)
+        self.protocol: RespProtocol = RespProtocol(self._transport)
+        # At once, and without waiting: redis-py's `send_packed_command` would drop the connection if it were cancelled.
+        self.write: Callable[[bytes], None] = self._transport.write
         # Lost or closed, although the reader may not know it yet.
         self.gone: Callable[[], bool] = self._transport.is_closing
         came = _unread(reader)
         if came:
-            self._protocol.data_received(came)
+            self.protocol.data_received(came)
         elif came is not None:
-            self._protocol.eof_received()
-
-    def write(self, data: bytes) -> bool:
-        """Hand `data` to the transport, at once and without waiting.
-
-        redis-py's `send_packed_command` would drop the connection if it were cancelled while it waits.
-
-        Returns:
-            True if the transport has more to send than it should: the reader is told when it no longer has.
-        """
-        self._transport.write(data)
-        return self._protocol.paused
+            self.protocol.eof_received()
 
     async def ask(self, commands: Sequence[tuple[str | bytes, ...]]) -> list[object]:
         """Return the replies and error replies to `commands`; only before `start`.
@@ -153,7 +144,7 @@ class Link:
             if type(reply) is not hiredis.PushNotification:
                 replies.append(reply)
                 if len(replies) == len(commands):
-                    self._protocol.wait()
+                    self.protocol.wait()
                     settle(None)
 
         def settle(error: Exception | None) -> None:
@@ -161,7 +152,7 @@ class Link:
                 done.set_result(None) if error is None else done.set_exception(error)
 
         self.write(b"".join(pack(command) for command in commands))
-        self._protocol.start(receive, settle, lambda: None)
+        self.protocol.start(receive, settle, lambda: None)
         await done
         return replies
 
@@ -175,11 +166,11 @@ class Link:
             lost: told once why no more will come: the connection was lost, or what `receive` raised.
             resumed: told each time that `write` may continue after it returned True.
         """
-        self._protocol.start(receive, lost, resumed)
+        self.protocol.start(receive, lost, resumed)
 
     def close(self) -> None:
         """Close once what was written has been sent; what still arrives is dropped."""
-        self._protocol.stop()
+        self.protocol.stop()
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.close()
 

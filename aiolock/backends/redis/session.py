@@ -261,12 +261,12 @@ class Session:
 
     def _send(self, data: bytes) -> None:
         try:
-            congested = self.link.write(data)
+            self.link.write(data)
         except Exception as error:
             self.abandon(error)
         else:
             if self._state is not OVER:
-                self._state = CONGESTED if congested else OPEN
+                self._state = CONGESTED if self.link.protocol.paused else OPEN
 
     def _resumed(self) -> None:
         if self._state is CONGESTED:

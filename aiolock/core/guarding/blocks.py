@@ -110,18 +110,17 @@ class Blocks(dict[int, Guard]):
 
     __slots__ = ()
 
-    def enter(self, frame: int, code: CodeType, guard: Guard, several: bool) -> None:
-        """A block begins in the frame with this id and code; called by the `__aenter__` of the lock object.
+    def enter(self, guard: Guard, several: bool) -> None:
+        """A block begins; called by the `__aenter__` of the lock object.
 
         Args:
-            frame, code: of its caller.
             guard: the block.
             several: its task has others on the name, so that it may be unclear which of them is left.
         """
-        guard.frame, guard.code = frame, code
-        guard.via = instance(_getframe(2)) if frame and (several or code.co_name in BETWEEN) else 0
-        guard.outer = self.pop(frame, None) if self else None
-        self[frame] = guard
+        if guard.frame and (several or guard.code.co_name in BETWEEN):
+            guard.via = instance(_getframe(2))
+        guard.outer = self.pop(guard.frame, None)
+        self[guard.frame] = guard
 
     def leave(self, task: asyncio.Task[object] | None) -> Guard | None:
         """A block is left, in `task`; called by the `__aexit__` of the lock object.

@@ -15,7 +15,7 @@ from ...clock import Clock, Timer
 from ...errors import ConfigurationError, LockLost, LossReason, note
 from ...log import Log
 from ..holding.hold import Block, Hold, Level
-from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, prepare_scope, spare
+from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, spare
 
 logger: Log = Log("aiolock.lease")
 T = TypeVar("T")
@@ -83,8 +83,6 @@ class Guard(Block):
 
     frame: int
     code: CodeType
-    outer: Guard | None
-    via: int
 
     def __init__(self, lease: Level, spans_yield: bool) -> None:
         self.lease: Level = lease
@@ -93,6 +91,8 @@ class Guard(Block):
         self._outermost = len(hold.leases) == 1 or not self._siblings()
         self._scope: Scope | None = None
         self._cancelling = 0
+        self.outer: Guard | None = None
+        self.via: int = 0
         lease._guard = self
         if self._outermost and hold.policy.cancel_on_loss and self.task is not None:
             if spans_yield:
@@ -174,11 +174,11 @@ class Guard(Block):
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and hide the body's error
-        if kind is None:
-            prepare_scope()
+        if kind is None and not spare:  # now, while nobody waits for it: who is granted a lock only has to enter it
+            spare.append(CancelScope())
         await result.observed()
-        if kind is None:
-            result.raise_failure()
+        if kind is None and result.failure is not None:
+            raise result.failure
 
     def resume(self) -> None:
         """Its lease continues with another hold, whose loss cancels the block from now on."""

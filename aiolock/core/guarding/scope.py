@@ -66,12 +66,6 @@ _left: dict[asyncio.Task[object], list[tuple[anyio.CancelScope, Hold]]] = {}
 """Scopes of blocks that were left while one inside them was open: they end with that one, or with their task."""
 
 
-def prepare_scope() -> None:
-    """Create the next scope, while nobody waits for it: a task that is granted a lock only has to enter it."""
-    if not spare:
-        spare.append(anyio.CancelScope())
-
-
 def cancel_scope(scope: Scope, reason: str) -> None:
     """Cancel what `scope` guards; the cancellation says `reason` if that is possible."""
     if isinstance(scope, Edge) or _TELLS_WHY:

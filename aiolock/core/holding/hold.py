@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...errors import AiolockError, LockLost, LossReason
 from ...scripts.base import Ending
+from ...scripts.outcomes import Granted
 from ..calls import Calls, Contention, joint
 from ..policy import Policy
 from ..services import Services
-from .term import Grant, Term, explain_loss, tell_of_loss
+from .term import Term, explain_loss, tell_of_loss
 
 if TYPE_CHECKING:
     from .release import ReleaseResult
@@ -107,6 +108,7 @@ class Hold(Term):
         calls: requests for all that its leases have together.
         policy: how it is held.
         grant: what the server granted.
+        sent_at: clock time before which that cannot have been.
         home: where it belongs.
         now: the clock's time.
 
@@ -137,15 +139,15 @@ class Hold(Term):
         owner: str,
         calls: Calls,
         policy: Policy,
-        grant: Grant,
+        grant: Granted,
+        sent_at: float,
         home: Home,
         now: float,
     ) -> None:
-        super().__init__(owner, calls, policy, grant, home.runtime)
-        outcome = grant.outcome
+        super().__init__(owner, calls, policy, grant, sent_at, home.runtime)
         self.began: float = now
-        self.abandoned: bool = outcome.abandoned
-        self.capacity: int = outcome.capacity
+        self.abandoned: bool = grant.abandoned
+        self.capacity: int = grant.capacity
         self.tainted: bool = False  # a request of the owner went unanswered
         self.depth: int = 1
         self.told: bool = False  # the loss was reported

@@ -29,17 +29,18 @@ class ReleaseResult:
         hold: what ends.
 
     Attributes:
+        failure: what the holder must be told: it was lost, or the server will not let it go. None for an outage.
         outcome: the server's answer, or why there is none; None until then.
         handed_on: its request gives the name to another task of this process, unless it is the turn of others.
         sent_at: clock time at which its request was written, if that is known.
     """
 
-    __slots__ = ("_failure", "_hold", "_observers", "_services", "handed_on", "outcome", "sent_at")
+    __slots__ = ("_hold", "_observers", "_services", "failure", "handed_on", "outcome", "sent_at")
 
     def __init__(self, services: Services, hold: Hold) -> None:
         self._services = services
         self._hold = hold
-        self._failure: LockLost | BackendError | None = hold.loss() if hold.reason is not None else None
+        self.failure: LockLost | BackendError | None = hold.loss() if hold.reason is not None else None
         self._observers: tuple[asyncio.Future[None], ...] = ()
         self.outcome: ReleaseOutcome | BackendError | None = None
         self.handed_on: bool = False
@@ -53,14 +54,14 @@ class ReleaseResult:
             resent: an earlier copy of the request may have done it; then a lock that is gone proves no loss.
         """
         self.outcome = outcome
-        if type(outcome) is Missing and self._failure is None:
+        if type(outcome) is Missing and self.failure is None:
             self._judge(outcome, resent)
         if self._observers:
-            self._services.patience.end(self)
+            self._services.patience.until.pop(self, None)
             self._wake()
         if isinstance(outcome, BackendError):
-            if not outcome.transient and self._failure is None:
-                self._failure = outcome
+            if not outcome.transient and self.failure is None:
+                self.failure = outcome
             name = self._hold.calls.name
             text = "lock %r was not released, it expires by itself: %s"
             logger.warning(text, name, outcome, extra={"lock_name": name})
@@ -69,30 +70,25 @@ class ReleaseResult:
         hold = self._hold
         if not hold.ended:
             hold.lose(missing.reason)
-            self._failure = hold.loss()
+            self.failure = hold.loss()
         elif resent:
             name = hold.calls.name
             logger.info("lock %r was gone when its release was repeated", name, extra={"lock_name": name})
         elif self._services.clock.now() < hold.deadline:
             hold.reason = missing.reason
-            self._failure = hold.loss()
+            self.failure = hold.loss()
             tell_lost(self._services, hold)
-
-    def raise_failure(self) -> None:
-        """Raise what the holder must be told: it was lost, or the server will not let it go. Nothing for an outage."""
-        if self._failure is not None:
-            raise self._failure
 
     def observed(self) -> asyncio.Future[None]:
         """Done with the answer, after at most `request_timeout`: a longer wait continues in the background, with a
         WARNING.
         """
         observer: asyncio.Future[None] = asyncio.Future()
-        if self.outcome is not None or self._failure is not None:
+        if self.outcome is not None or self.failure is not None:
             observer.set_result(None)
             return observer
         if not self._observers:
-            self._services.patience.begin(self, self.sent_at)
+            self._services.patience.begin(self, self.sent_at or self._services.clock.now())
         self._observers += (observer,)
         return observer
 
@@ -251,7 +247,8 @@ class Releasing(OnDemand[None]):
 
     def __await__(self) -> Generator[object, None, None]:
         yield from self._result.observed()
-        self._result.raise_failure()
+        if self._result.failure is not None:
+            raise self._result.failure
 
     async def _start(self) -> None:
         await self

@@ -18,27 +18,6 @@ from ..services import Services
 logger: Log = Log("aiolock.hold")
 
 
-class Grant:
-    """A name was granted to an owner.
-
-    Args:
-        outcome: the server's answer.
-        sent_at: clock time before which it cannot have been granted.
-        policy: of whoever takes it; no grant lasts longer than its ttl.
-
-    Attributes:
-        deadline: clock time at which it is lost unless renewed.
-    """
-
-    __slots__ = ("deadline", "outcome", "sent_at")
-
-    def __init__(self, outcome: Granted, sent_at: float, policy: Policy) -> None:
-        pttl = outcome.pttl
-        self.outcome: Granted = outcome
-        self.sent_at: float = sent_at
-        self.deadline: float = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
-
-
 EXPLAINED = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
     LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection to Redis",
@@ -88,6 +67,7 @@ class Term:
         calls: requests for all that it has.
         policy: how it is held.
         grant: what the server granted.
+        sent_at: clock time before which that cannot have been.
         services: the manager's.
 
     Attributes:
@@ -120,12 +100,14 @@ class Term:
         "ttl_ms",
     )
 
-    def __init__(self, owner: str, calls: Calls, policy: Policy, grant: Grant, services: Services) -> None:
-        outcome, clock = grant.outcome, services.clock
+    def __init__(
+        self, owner: str, calls: Calls, policy: Policy, grant: Granted, sent_at: float, services: Services
+    ) -> None:
+        clock = services.clock
         self.calls: Calls = calls
         self.policy: Policy = policy
         self.owner: str = owner
-        self.fence: int = outcome.fence
+        self.fence: int = grant.fence
         self.ttl_ms: int = policy.ttl_ms
         self.reason: LossReason | None = None
         self.blocked: float = 0.0
@@ -134,7 +116,7 @@ class Term:
         self._scheduler = services.scheduler
         self._limit = NEVER if policy.max_hold is None else clock.now() + policy.max_hold
         self.due: float = NEVER
-        self.extend(grant.sent_at, outcome.pttl)
+        self.extend(sent_at, grant.pttl)
 
     def extend(self, sent_at: float, pttl: int) -> None:
         """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""

@@ -10,10 +10,9 @@ from ...errors import AiolockError, BackendError, ConfigurationError, NotAcquire
 from ...events import Waiting
 from ...scripts.base import Call
 from ...scripts.bid import Bid
-from ...scripts.outcomes import AcquireOutcome, Impossible, Refused, TransferOutcome
+from ...scripts.outcomes import AcquireOutcome, Granted, Impossible, Refused, TransferOutcome
 from ..calls import Calls
 from ..holding.telling import tell_waiting
-from ..holding.term import Grant
 from ..runtime import Runtime
 from ..scheduler import NEVER
 from .queue_entry import QueueEntry
@@ -95,30 +94,20 @@ class LocalQueue:
         return not (self.waiters or self.entries)
 
     @property
-    def held(self) -> bool:
-        """Whether a task of this process has the name, or waits for it and was told that another has it."""
-        common = self.common
-        return self.taken > 0 or (common is not None and common.wait is not None and common.wait.refusal is not None)
-
-    @property
     def foremost(self) -> str:
         """The owner of this process's first entry in the server's queue; '' if it has none."""
         return next((entry.owner for entry in self.entries if entry.state is QUEUED), "")
 
     # Coming and going.
 
-    def join(self, waiter: Waiter) -> float:
-        """Add a waiter for the name.
-
-        Returns:
-            Clock time at which a request for it was written; 0.0 if none was.
-        """
+    def join(self, waiter: Waiter) -> None:
+        """Add a waiter for the name."""
         if waiter.queues and (self.race is not None or not waiter.calls.ordered):
             self.waiters[waiter] = None
-            if self.common is not None or self.taken:
-                return 0.0
-            waiter.asked = True
-            return self._ask(waiter)
+            if self.common is None and not self.taken:
+                waiter.asked = True
+                self._ask(self.enter(waiter))
+            return
         asking = self.unsent or any(one.state in ASKED for one in self.entries)
         together = bool(waiter.queues and self.calls.one_refresh and asking)
         entry = self.enter(waiter, alone=True)
@@ -126,9 +115,8 @@ class LocalQueue:
         if together:
             self.unsent = self.unsent or []
             self.unsent.append(entry)
-            return 0.0
-        entry.ask()
-        return entry.asked_at
+        else:
+            entry.ask()
 
     def claim(self, waiter: Waiter, request: Callable[[Bid], Call[TransferOutcome]]) -> None:
         """Add a waiter with a request of its own."""
@@ -164,7 +152,7 @@ class LocalQueue:
     def advance(self) -> None:
         """A task came or went: ask for the waiters, if nothing else gets them in."""
         if self.waiters and self.common is None and not self.taken and not self.runtime.binding.closing:
-            self._ask(next(iter(self.waiters)))
+            self._ask(self.enter(next(iter(self.waiters))))
 
     def close(self) -> None:
         """End all waits: the manager closes."""
@@ -188,13 +176,11 @@ class LocalQueue:
     def _all(self) -> list[Waiter]:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
 
-    def _ask(self, waiter: Waiter) -> float:
-        entry = self.enter(waiter)
+    def _ask(self, entry: QueueEntry) -> None:
         if self.race is None:
             entry.ask()
         else:
             self.race.begin(entry)
-        return entry.asked_at
 
     def ask(self, entry: QueueEntry) -> None:
         """It is time for the entry to ask. What cost it its place may have cost the others theirs: they ask, too."""
@@ -208,19 +194,16 @@ class LocalQueue:
 
     def enter(self, waiter: Waiter, alone: bool = False) -> QueueEntry:
         """Create an entry for `waiter` alone, or for all tasks of this process, of which it is the first."""
-        owner = self._new_owner(waiter)
+        ttl_ms, runtime = waiter.policy.ttl_ms, self.runtime
+        owner = runtime.binding.new_owner(waiter.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0)
         entry = self._new_entry(self, owner, waiter, waiter if alone else None)
         if alone:
             waiter.entry = entry
         else:
             self.common = entry
-        self.runtime.queue_entries[owner] = entry
+        runtime.queue_entries[owner] = entry
         self.entries[entry] = None
         return entry
-
-    def _new_owner(self, waiter: Waiter) -> str:
-        ttl_ms = waiter.policy.ttl_ms
-        return self.runtime.binding.new_owner(waiter.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0)
 
     def begin_wait(self, entry: QueueEntry) -> Wait:
         """The first answer about the entry lets no task in. Observers hear of that once it has been dealt with."""
@@ -239,10 +222,14 @@ class LocalQueue:
 
     # What becomes of entries.
 
-    def granted(self, entry: QueueEntry, grant: Grant) -> None:
-        """The entry has the name: its waiter goes in, or the first of the process."""
+    def granted(self, entry: QueueEntry, grant: Granted, sent_at: float) -> None:
+        """The entry has the name, by the answer to what was written at `sent_at`: its waiter goes in, or the first of
+        the process.
+        """
         self.left(entry)
-        entry.grant, entry.state = grant, GRANTED
+        policy, pttl = entry.asker.policy, grant.pttl
+        entry.state, entry.grant, entry.sent_at = GRANTED, grant, sent_at
+        entry.deadline = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
         if entry.waiter is None:
             self._give(entry, grant)
         else:
@@ -250,15 +237,19 @@ class LocalQueue:
             if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
                 entry.waiter.outcome.set_result(grant)
 
-    def _give(self, entry: QueueEntry, grant: Grant) -> None:
+    def _give(self, entry: QueueEntry, grant: Granted) -> None:
         """The first waiter of the process takes what the entry has; if there is none, it is undone."""
-        waiters, first = self.waiters, self.taker(entry)
-        if first is None:
+        waiters = self.waiters
+        for first in waiters:
+            if not first.outcome.done():
+                break
+        else:
             entry.end()
             return
         if first.policy is not entry.asker.policy:  # the server has the other's terms: ask with its own
-            self.runtime.keeps(grant.outcome.pttl)
+            self.runtime.keeps(grant.pttl)
             self.entries[entry], self.common = None, entry
+            entry.asker = first
             entry.ask()
             return
         if len(waiters) == 1:
@@ -287,7 +278,7 @@ class LocalQueue:
         """Its waiter did not go in."""
         grant = entry.grant
         assert grant is not None
-        if entry.waiter is None and self.common is None and self.runtime.clock.now() < grant.deadline:
+        if entry.waiter is None and self.common is None and self.runtime.clock.now() < entry.deadline:
             self._give(entry, grant)
         else:
             entry.end()
@@ -330,7 +321,8 @@ class LocalQueue:
         entry.undo()
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
-        entry.rename(self._new_owner(entry.asker))
+        asker, ttl_ms = entry.asker, entry.asker.policy.ttl_ms
+        entry.rename(runtime.binding.new_owner(asker.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0))
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask(entry)

@@ -13,7 +13,6 @@ from ...scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost,
 from ..calls import Batch, Calls
 from ..holding.release import PendingRelease
 from ..holding.telling import tell_granted
-from ..holding.term import Grant
 from ..renewals import Renewable
 from ..scheduler import NEVER
 from .wait import ASKED, ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, TOLD, State, Wait
@@ -41,7 +40,9 @@ class QueueEntry:
         waiter: the only one that can take it; None for the first of the process when it is granted.
 
     Attributes:
-        asked_at: clock time at which its request was first written; 0.0 before that.
+        grant: what the server granted it; None before that.
+        sent_at: clock time before which that cannot have been.
+        deadline: clock time at which that is lost unless a task takes it: its waiter sees that it came too late.
         tainted: a request of the owner went unanswered.
         undoing: how the server is told that a grant is undone.
         wait: the answers so far that were no grant; None before that.
@@ -53,14 +54,15 @@ class QueueEntry:
         "_call",
         "_release",
         "_states",
-        "asked_at",
         "asker",
         "continues",
+        "deadline",
         "due",
         "grant",
         "more",
         "owner",
         "queue",
+        "sent_at",
         "state",
         "tainted",
         "undoing",
@@ -68,19 +70,21 @@ class QueueEntry:
         "waiter",
     )
 
+    sent_at: float
+    deadline: float
+
     def __init__(self, queue: LocalQueue, owner: str, asker: Waiter, waiter: Waiter | None) -> None:
         self.queue: LocalQueue = queue
         self.owner: str = owner
         self.asker: Waiter = asker
         self.waiter: Waiter | None = waiter
         self.state: State = IDLE
-        self.grant: Grant | None = None
+        self.grant: Granted | None = None
         self.wait: Wait | None = None
         self.tainted: bool = False
         self.undoing: Ending = "undone"
         self.more: Sequence[QueueEntry] = ()
         self.due: float = NEVER
-        self.asked_at: float = 0.0
         self.continues: bool = False
         self._call: Call[Any] | None = None
         self._release: PendingRelease | None = None
@@ -94,7 +98,14 @@ class QueueEntry:
     @property
     def answers(self) -> int:
         """How many answers of the server it has got."""
-        return int(self.asked_at > 0) if self.wait is None else self.wait.attempts
+        if self.wait is not None:
+            return self.wait.attempts
+        return int(self.grant is not None or (self._call is not None and self._call.writes > 0))
+
+    @property
+    def refused(self) -> bool:
+        """Whether the server has said that another has the name."""
+        return self.wait is not None and self.wait.refusal is not None
 
     def waits(self) -> Wait:
         """The state of its wait, which begins now if it had not begun."""
@@ -119,15 +130,18 @@ class QueueEntry:
 
     def ask(self) -> None:
         """Ask for the name; if it is held, the answer says that the entry was queued."""
-        queue, runtime = self.queue, self.queue.runtime
-        asker = self.asker = queue.taker(self) or self.asker
+        queue, runtime, asker = self.queue, self.queue.runtime, self.asker
+        if self.waiter is None and (asker.outcome.done() or asker not in queue.waiters):
+            asker = self.asker = queue.taker(self) or asker
         more = [(entry.owner, entry.queue_number) for entry in self.more] if self.more else ()
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
             self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -liveness_ms
         number = 0 if self.wait is None else self.wait.queue_number
-        self.request(asker.calls.acquire(self.bid(liveness_ms, number), more))
+        floor, told = runtime.fences.floor, runtime.waiting.told
+        bid = Bid(self.owner, asker.policy.ttl_ms, floor, asker.metadata, liveness_ms, told, number)
+        self.request(asker.calls.acquire(bid, more))
 
     def bid(self, liveness_ms: int, number: int = 0) -> Bid:
         """Return what it asks for; `Bid` says what these are."""
@@ -143,7 +157,6 @@ class QueueEntry:
         call.unanswered, call.unrun = self._unanswered, self._wants
         call.settle, call.away = self._answered, self.queue.away
         self.queue.runtime.backend.post(call)
-        self.asked_at = call.sent_at
 
     def pause(self) -> None:
         """The server gave no verdict: ask again, a little later each time."""
@@ -157,7 +170,6 @@ class QueueEntry:
     def _unanswered(self) -> bool:
         # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
         self.taint()
-        self.asked_at = self.asked_at or (0.0 if self._call is None else self._call.sent_at)
         return self._wants()
 
     def _wants(self) -> bool:
@@ -204,7 +216,7 @@ class QueueEntry:
                 outcome.pttl = 0  # its waiter sees that it came too late
             if self.wait is not None:
                 self.wait.attempts += 1
-            self.queue.granted(self, Grant(outcome, sent_at, self.asker.policy))
+            self.queue.granted(self, outcome, sent_at)
         elif isinstance(outcome, Queued | Passed):
             self.queued(outcome, sent_at)
             if state is not ASKING and self.state is QUEUED:
@@ -252,8 +264,8 @@ class QueueEntry:
         """What it was granted with this fence was ended by force."""
         if self.state in ASKED:
             self.state = REVOKED
-        elif self.grant is not None and fence == str(self.grant.outcome.fence):
-            self.grant.deadline = -NEVER  # its waiter, which did not run yet, sees that it came too late
+        elif self.grant is not None and fence == str(self.grant.fence):
+            self.deadline = self.sent_at  # its waiter, which did not run yet, sees that it came too late
         self.verify()
 
     def verify(self) -> None:

@@ -12,7 +12,7 @@ from ...scripts.base import Part
 from ...scripts.multi import MultiCalls
 from ...scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
 from ..calls import Batch, Calls
-from ..holding.term import Grant, Term
+from ..holding.term import Term
 from ..policy import Policy
 from ..renewals import Renewable
 from ..runtime import Runtime
@@ -32,6 +32,7 @@ class PartialHold(Term):
         calls: requests about the group.
         policy: how the whole will be held.
         grant: the server's grant of it.
+        sent_at: clock time before which that cannot have been.
         runtime: the manager's.
         lost: called once, when it is lost.
     """
@@ -43,12 +44,13 @@ class PartialHold(Term):
         owner: str,
         calls: Calls,
         policy: Policy,
-        grant: Grant,
+        grant: Granted,
+        sent_at: float,
         runtime: Runtime,
         lost: Callable[[PartialHold], None],
     ) -> None:
         policy = replace(policy, renew=True, max_hold=None)  # what is said of the hold begins with that
-        super().__init__(owner, calls, policy, grant, runtime)
+        super().__init__(owner, calls, policy, grant, sent_at, runtime)
         self._tell = lost
 
     def _lost(self, reason: LossReason) -> None:
@@ -145,8 +147,7 @@ class Stepwise(Gathering):
         runtime = queue.runtime
         runtime.fences.heard(outcome.fence)  # the next one's is greater
         queue.replies -= 1  # those that wait have no answer before all slots have answered
-        grant = Grant(outcome, sent_at, self.asker.policy)
-        partial = PartialHold(self.owner, calls, self.asker.policy, grant, runtime, self._lost_group)
+        partial = PartialHold(self.owner, calls, self.asker.policy, outcome, sent_at, runtime, self._lost_group)
         self._held += (partial,)
         self._abandoned = self._abandoned or outcome.abandoned
         self._begin_group()
@@ -167,8 +168,7 @@ class Stepwise(Gathering):
         fence = self._held[-1].fence
         self._let_go()
         self.queue.replies += 1
-        granted = Granted(fence, outcome.pttl, self._abandoned)
-        self.queue.granted(self, Grant(granted, sent_at, self.asker.policy))
+        self.queue.granted(self, Granted(fence, outcome.pttl, self._abandoned), sent_at)
 
     def _lost_group(self, partial: PartialHold) -> None:
         """It lost a group."""

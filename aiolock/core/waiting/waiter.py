@@ -6,9 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...errors import AiolockError
-from ...scripts.outcomes import AcquireOutcome
+from ...scripts.outcomes import AcquireOutcome, TransferOutcome
 from ..calls import Calls
-from ..holding.term import Grant
 from ..policy import Policy
 from ..scheduler import NEVER
 
@@ -41,16 +40,16 @@ class Waiter:
         policy: how it wants to hold the name.
         timeout: seconds to wait; None for no limit, 0 for one attempt.
         patient: an outage does not end the wait; otherwise the server must answer within `request_timeout`.
+        began: clock time at which it came.
 
     Attributes:
-        patient: see above.
+        patient, began: see above.
         replies: how often the server had answered when it came.
         queues: it waits for its turn; otherwise it is refused if the name is held.
         liveness_ms: how long its request says that this process waits; 0: it does not queue.
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
             process's.
         asked: its process asked for it when it came.
-        began: clock time at which it came.
         outcome: done with the entry's grant; or with the refusal.
         wait: its number, if observers were told that it waits; otherwise 0.
     """
@@ -73,7 +72,9 @@ class Waiter:
         "wait",
     )
 
-    def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
+    def __init__(
+        self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool, began: float
+    ) -> None:
         runtime, metadata = queue.runtime, policy.metadata
         self._queue = queue
         self.patient: bool = patient
@@ -84,13 +85,13 @@ class Waiter:
         self.queues: bool = timeout != 0
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False
-        self.began: float = 0.0
+        self.began: float = began
         self.wait: int = 0
         self.entry: QueueEntry | None = None
-        self.outcome: asyncio.Future[Grant | AcquireOutcome] = asyncio.Future()
+        self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future()
         self.due: float = NEVER
         if timeout:
-            self._expires = runtime.clock.now() + timeout
+            self._expires = began + timeout
             runtime.scheduler.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
 
     @property
@@ -114,10 +115,8 @@ class Waiter:
     def stop(self) -> None:
         """It no longer waits."""
         runtime = self._queue.runtime
-        if not self.patient:
-            runtime.patience.end(self)
-        if self.due != NEVER:
-            runtime.scheduler.forget(self)
+        runtime.patience.until.pop(self, None)
+        runtime.scheduler.forget(self)
 
     def overdue(self) -> None:
         """The server had its time for a first answer."""
