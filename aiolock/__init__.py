@@ -2,7 +2,7 @@
 
 from .core.acquisition import Acquisition as Acquisition
 from .core.acquisition import Attempt as Attempt
-from .core.holding.hold import Owner as Owner
+from .core.holding.level import Owner as Owner
 from .core.lease import Lease as Lease
 from .core.polling import Poll as Poll
 from .errors import AcquireTimeout as AcquireTimeout

@@ -15,7 +15,8 @@ from ..scripts.multi import MultiCalls
 from ..scripts.outcomes import Released, TransferOutcome
 from ..scripts.queue import QueueCalls
 from .calls import Calls, Contention
-from .holding.hold import Hold, Level
+from .holding.hold import Hold
+from .holding.level import Level
 from .holding.release import PendingRelease, ReleaseResult
 from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renewed
 from .policy import Policy

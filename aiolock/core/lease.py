@@ -19,7 +19,8 @@ from .calls import Calls
 from .gate import Gate
 from .guarding.blocks import caller
 from .guarding.guard import Guard, Shielded, running_task
-from .holding.hold import Block, Hold, Level, Owner
+from .holding.hold import Hold
+from .holding.level import Block, Level, Owner
 from .holding.release import ReleaseResult, Releasing
 from .holding.telling import tell_abandoned, tell_released
 from .holding.ticket import Ticket

@@ -11,7 +11,7 @@ from ..scripts.outcomes import Granted, Missing, TransferOutcome
 from .acquisition import admit, obtain
 from .gate import Gate
 from .guarding.guard import Guard
-from .holding.hold import Watcher
+from .holding.level import Watcher
 from .holding.telling import tell_failed
 from .holding.ticket import Ticket
 from .lease import Lease

@@ -14,7 +14,7 @@ from ..core.calls import Calls, Contention
 from ..core.gate import Gate
 from ..core.guarding.blocks import BETWEEN, Blocks, caller
 from ..core.guarding.guard import Guard
-from ..core.holding.hold import Owner
+from ..core.holding.level import Owner
 from ..core.holding.release import Releasing
 from ..core.lease import Lease
 from ..core.policy import Policy, check_timeout

@@ -13,7 +13,7 @@ import anyio
 
 from ..clock import format_seconds
 from ..core.guarding.guard import Guard
-from ..core.holding.hold import Watcher
+from ..core.holding.level import Watcher
 from ..core.holding.telling import told_of
 from ..core.lease import Lease
 from ..core.policy import check_timeout

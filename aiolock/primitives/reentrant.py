@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Never
 
 from ..core.acquisition import Acquisition, Attempt
-from ..core.holding.hold import Owner
+from ..core.holding.level import Owner
 from ..core.lease import Lease
 from .base import Primitive
 from .options import ACQUIRE_HINTS, DEFAULT, Default, refuse_foreign

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Generic, TypeVar
 
 from ..core.guarding.scope import Edge
-from ..core.holding.term import tells_of_losses
 from ..core.lease import Lease
-from ..errors import LockLost, NotOwned
+from ..errors import LockLost, NotOwned, tells_of_losses
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from ..clock import format_seconds
-from ..core.holding.hold import Owner
+from ..core.holding.level import Owner
 from ..core.lease import Lease as AsyncLease
 from ..core.policy import check_timeout
 from ..errors import AiolockError, ConfigurationError, LossReason, WaitTimeout

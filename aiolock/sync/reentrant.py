@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Never
 
-from ..core.holding.hold import Owner
+from ..core.holding.level import Owner
 from ..core.lease import Lease as AsyncLease
 from ..primitives.options import DEFAULT, Default
 from ..primitives.reentrant import Reentrant as AsyncReentrant

@@ -22,7 +22,7 @@ from aiolock import (
     NotOwned,
     WaitTimeout,
 )
-from aiolock.core.holding.hold import Watcher
+from aiolock.core.holding.level import Watcher
 from aiolock.core.resume import reacquire
 from aiolock.scripts.condition import ConditionCalls
 

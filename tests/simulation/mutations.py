@@ -9,8 +9,8 @@ import pytest
 
 from aiolock.core.gate import Gate
 from aiolock.core.guarding.guard import Guard
+from aiolock.core.holding.hold import Hold
 from aiolock.core.holding.release import PendingRelease
-from aiolock.core.holding.term import Term
 from aiolock.core.queue_entries import QueueEntries
 from aiolock.core.waiting.local_queue import LocalQueue
 from aiolock.core.waiting.queue_entry import QueueEntry
@@ -24,13 +24,13 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 def negative_margin(patch: pytest.MonkeyPatch) -> None:
     """A lease counts as held for a while after the server has let it expire."""
-    extend = Term.extend
+    extend = Hold.extend
 
-    def late(self: Term, sent_at: float, pttl: int) -> None:
+    def late(self: Hold, sent_at: float, pttl: int) -> None:
         self.policy = replace(self.policy, margin=-0.5)
         extend(self, sent_at, pttl)
 
-    patch.setattr(Term, "extend", late)
+    patch.setattr(Hold, "extend", late)
 
 
 def release_without_owner(patch: pytest.MonkeyPatch) -> None:
@@ -65,12 +65,12 @@ def tombstone_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def deadline_from_arrival(patch: pytest.MonkeyPatch) -> None:
     """A lease's time counts from the answer, not from the request."""
-    extend = Term.extend
+    extend = Hold.extend
 
-    def late(self: Term, sent_at: float, pttl: int) -> None:
+    def late(self: Hold, sent_at: float, pttl: int) -> None:
         extend(self, self._clock.now(), pttl)
 
-    patch.setattr(Term, "extend", late)
+    patch.setattr(Hold, "extend", late)
 
 
 def renewal_creates(patch: pytest.MonkeyPatch) -> None:

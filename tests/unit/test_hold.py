@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
-from aiolock.core.holding.term import EXPLAINED
 from aiolock.core.manager_channel import ManagerChannel
 from aiolock.core.waiting.queue_entry import QueueEntry
+from aiolock.errors import EXPLAINED
 from aiolock.event_log import CALM
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
@@ -259,7 +259,7 @@ async def test_revoked_before_its_task_runs(locks: LockManager, peer: LockManage
     while entry.grant is None:  # noqa: ASYNC110 - some turns later
         await asyncio.sleep(0)
     assert not runtime.holds
-    before = entry.grant.outcome.fence
+    before = entry.grant.fence
     backend._execute(peer.lock("a")._calls.force_release(0))
     ManagerChannel(runtime).on_message(f"revoked {entry.owner} {before}")
     lease = await waiting

@@ -67,7 +67,10 @@ async def test_a_task_with_a_shorter_ttl_than_the_one_that_asked() -> None:
 
 
 async def test_a_grant_on_the_terms_of_another_that_has_gone() -> None:
-    """The server keeps it for as long as that one asked; its own ttl is over. Kept by LocalQueue.granted: `deadline`."""
+    """The server keeps it for as long as that one asked; its own ttl is over.
+
+    Kept by LocalQueue.granted: `deadline`.
+    """
     backend = SlowBackend(turns=6)
     async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
         lease = await peer.lock("a").acquire()

@@ -10,7 +10,7 @@ import pytest
 
 from aiolock import AcquireTimeout, LockManager, LossReason
 from aiolock.clock import format_seconds
-from aiolock.core.holding.hold import Watcher
+from aiolock.core.holding.level import Watcher
 from aiolock.testing import MemoryBackend
 
 from .test_hold import Lagging

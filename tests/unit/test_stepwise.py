@@ -127,7 +127,7 @@ async def test_one_lease(world: World) -> None:
 async def test_it_holds_the_first_while_it_waits_for_the_next(
     world: World, crew: Crew, options: dict[str, Any]
 ) -> None:
-    """For longer than the ttl and `max_hold`, which begin at its end; and goes on at once. Kept by PartialHold."""
+    """For longer than the ttl and `max_hold`, which begin at its end; and goes on at once. Kept by Stepwise._step."""
     async with world.others.lock("b") as plain:
         holder = Holder(crew, world.locks.multi_lock("a", "b", "c", **options))
         await settle(world.node("a"))

@@ -14,7 +14,8 @@ from anyio import CancelScope
 from ...clock import Clock, Timer
 from ...errors import ConfigurationError, LockLost, LossReason, note
 from ...log import Log
-from ..holding.hold import Block, Hold, Level
+from ..holding.hold import Hold
+from ..holding.level import Block, Level
 from .scope import Edge, Scope, cancel_scope, in_cancelled_scope, leave_scope, spare
 
 logger: Log = Log("aiolock.lease")

@@ -1,107 +1,26 @@
-"""What one owner has: depth, leases, loss. Shared by the leases of all its acquisitions."""
+"""What one owner has: its time, from the grant to its end or its loss, the renewals that keep it, and who shares it."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
-from abc import abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any
 
-from ...errors import AiolockError, LockLost, LossReason
-from ...scripts.base import Ending
-from ...scripts.outcomes import Granted
-from ..calls import Calls, Contention, joint
+from ...errors import AiolockError, BackendError, LockLost, LossReason, explain_loss
+from ...log import Log
+from ...scripts.base import Part
+from ...scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
+from ..calls import Batch, Calls, joint
 from ..policy import Policy
-from ..services import Services
-from .term import Term, explain_loss, tell_of_loss
+from ..scheduler import LATE, NEVER
+from .level import Block, Home, Level, Watcher
 
-if TYPE_CHECKING:
-    from .release import ReleaseResult
-
-
-class Block:
-    """A guarded block, as its lease and its hold see it."""
-
-    __slots__ = ()
-
-    task: asyncio.Task[object] | None
-    """The task that entered it."""
-
-    @abstractmethod
-    def cancel(self, reason: str) -> None:
-        """Cancel it, if it still runs: its hold is lost."""
-
-    @abstractmethod
-    def abandon(self) -> None:
-        """Its task has ended without leaving it, and its scope has ended with it."""
+logger: Log = Log("aiolock.hold")
 
 
-class Level:
-    """One acquisition of a hold, as the hold, its task and its block see it; `Lease` is what you get."""
-
-    __slots__ = ("__weakref__", "_calls", "_guard", "_hold", "_lock", "_result", "_task")
-
-    _hold: Hold
-    _calls: Calls
-    """Requests of this acquisition's weight."""
-    _task: asyncio.Task[object] | None
-    """The task that acquired it; None once that has ended."""
-    _guard: Block | None
-    """What a loss cancels; None after a plain `await lock.acquire()`."""
-    _lock: weakref.ref[object] | None
-    """What it was acquired through, by hand."""
-    _result: ReleaseResult | None
-    """Once it was given up."""
-
-    @abstractmethod
-    def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
-        """Release it with a given ending; `abandoned` if its task has ended inside its block."""
-
-
-class Home(Protocol):
-    """Where a hold belongs: the gate of its name, of which it needs no more. So holds know nothing of waiting."""
-
-    @property
-    def runtime(self) -> Services:
-        """The manager's."""
-
-    @property
-    def unreachable(self) -> AiolockError | None:
-        """Why there is no server, if there is none."""
-
-    contention: Contention
-
-    def lost(self, hold: Hold) -> None:
-        """The hold is lost, and not yet ended."""
-
-    def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
-        """The hold was extended, as `Term` says."""
-
-    def expel(self, hold: Hold) -> None:
-        """End the hold, unless it guards a block: the manager closes."""
-
-
-class Watcher(NamedTuple):
-    """Who wants to know of a loss, or of a request to finish.
-
-    Attributes:
-        lease: the one that it watches, which it does not keep.
-        told: done with the loss; or with None at the end of the lease, or when it is wanted.
-        wants: whether that is told.
-    """
-
-    lease: weakref.ref[Level]
-    told: asyncio.Future[LossReason | None]
-    wants: bool
-
-    def end(self) -> None:
-        """There is nothing to watch any more."""
-        if not self.told.done():
-            self.told.set_result(None)
-
-
-class Hold(Term):
-    """One owner's state: who shares it, and what a loss does to them.
+class Hold:
+    """One owner's state, shared by the leases of all its acquisitions.
 
     Args:
         owner: who has it.
@@ -114,40 +33,65 @@ class Hold(Term):
 
     Attributes:
         began: clock time since which it is held.
+        reason: why it is lost; None while it is not.
+        blocked: seconds that the loop stood still, if that is the reason.
+        deadline: clock time at which it is lost unless renewed.
+        expiry: clock time at which the server may let it expire.
     """
 
     __slots__ = (
         "__weakref__",
+        "_clock",
+        "_error",
+        "_limit",
+        "_patience",
+        "_renew_at",
+        "_retry",
+        "_scheduler",
+        "_silent",
         "abandoned",
         "began",
+        "blocked",
+        "calls",
         "capacity",
+        "deadline",
         "depth",
         "dropped",
+        "due",
+        "ended",
+        "expiry",
+        "fence",
         "home",
         "leases",
         "nesting",
+        "owner",
+        "policy",
+        "reason",
         "scopes",
         "strays",
         "tainted",
         "told",
+        "ttl_ms",
         "wanted",
         "watchers",
     )
 
     def __init__(
-        self,
-        owner: str,
-        calls: Calls,
-        policy: Policy,
-        grant: Granted,
-        sent_at: float,
-        home: Home,
-        now: float,
+        self, owner: str, calls: Calls, policy: Policy, grant: Granted, sent_at: float, home: Home, now: float
     ) -> None:
-        super().__init__(owner, calls, policy, grant, sent_at, home.runtime)
-        self.began: float = now
+        services = home.runtime
+        self.owner: str = owner
+        self.calls: Calls = calls
+        self.policy: Policy = policy
+        self.home: Home = home
+        self.fence: int = grant.fence
         self.abandoned: bool = grant.abandoned
         self.capacity: int = grant.capacity
+        self.ttl_ms: int = policy.ttl_ms
+        self.began: float = now
+        self.reason: LossReason | None = None
+        self.blocked: float = 0.0
+        self.ended: bool = False
         self.tainted: bool = False  # a request of the owner went unanswered
         self.depth: int = 1
         self.told: bool = False  # the loss was reported
@@ -158,31 +102,72 @@ class Hold(Term):
         self.nesting: tuple[Calls, ...] = ()  # requests for levels that have no lease yet
         self.scopes: tuple[Block, ...] = ()
         self.watchers: tuple[Watcher, ...] = ()
-        self.home: Home = home
+        self._clock = services.clock
+        self._scheduler = services.scheduler
+        self._limit = NEVER if policy.max_hold is None else now + policy.max_hold
+        self.due: float = NEVER
+        self.extend(sent_at, grant.pttl)
 
-    def _lost(self, reason: LossReason) -> None:
-        """Cancel what it guards, and tell those that wait for it."""
+    # Its time.
+
+    def extend(self, sent_at: float, pttl: int) -> None:
+        """The server said, answering what was written at `sent_at`, that `pttl` ms were left."""
+        # Not the later of the two: if the server's clock was stepped, the newer reply is the true one. And no more than
+        # was requested: a clock that was stepped back may be corrected.
+        ttl_ms, policy = self.ttl_ms, self.policy
+        self.expiry: float = sent_at + (pttl if pttl < ttl_ms else ttl_ms) / 1000
+        deadline = self.expiry - policy.margin
+        self.deadline: float = deadline if deadline < self._limit else self._limit
+        self._retry = 0
+        self._error: AiolockError | None = None
+        self._silent = False  # the server did not answer while this loop ran
+        self._patience = NEVER  # when a renewal on its way should have been answered
+        self._renew_at = renew_at = sent_at + ttl_ms / 3000 if policy.renew else NEVER
+        due, early = (renew_at, policy.early) if renew_at < self.deadline else (self.deadline, 0.0)
+        self._scheduler.schedule(self, due, early)
+
+    def loss_by_clock(self) -> LossReason | None:
+        """The loss, by the clock: a blocked loop sees no timer. Changes nothing, and works in any thread."""
+        return self._cause()[0]
+
+    def check(self) -> LossReason | None:
+        """The loss; marks it if its time has come. Only for the loop."""
+        if self.reason is None and self._clock.now() >= self.deadline:
+            reason, blocked = self._cause()
+            if reason is not None:
+                self.blocked = blocked
+                self.lose(reason)
+        return self.reason
+
+    def lose(self, reason: LossReason) -> None:
+        """Mark the loss, cancel what it guards, and tell of it; only the first one counts. Only for the loop."""
+        if self.reason is not None or self.ended:
+            return
+        self.reason = reason
+        self._scheduler.forget(self)
         for scope in self.scopes:
-            tell_of_loss(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
+            _tell(scope.cancel, f"aiolock: lost {self.calls.name!r}: {reason.value}")
         self._tell_watchers(reason)
         if reason is LossReason.UNREACHABLE and self._error is None:
             self._error = self.home.unreachable
         self.home.lost(self)
 
-    def _extended(self, deadline: float, pttl: int, sent_at: float) -> None:
-        self.home.extended(self, deadline, pttl, sent_at)
-
-    def _tell_watchers(self, reason: LossReason) -> None:
-        for watcher in self.watchers:
-            if not watcher.told.done():
-                tell_of_loss(watcher.told.set_result, reason)
-        self.watchers = ()
-
     def end(self) -> None:
         """End it: it was released, moved, or given up."""
-        super().end()
+        self.ended = True
+        self._scheduler.forget(self)
         self.depth = 0
         self.scopes = ()
+
+    def explain(self) -> str:
+        """Return why it was lost and what to do about it, in words."""
+        assert self.reason is not None
+        return explain_loss(self.reason, self.blocked, self._error)
+
+    def raise_failure(self) -> None:
+        """Raise what kept the last renewal from being judged, if anything did."""
+        if self._error is not None:
+            raise self._error
 
     def loss(self) -> LockLost:
         """Return the error for the marked loss."""
@@ -202,6 +187,8 @@ class Hold(Term):
         if reason is LossReason.UNREACHABLE:
             error.__cause__ = self._error
         return error
+
+    # Who waits for what becomes of it.
 
     async def wait_lost(self, lease: Level) -> LossReason | None:
         """Wait for a loss, or for the end of `lease`: None."""
@@ -224,6 +211,12 @@ class Hold(Term):
 
     def _unwatched(self, told: asyncio.Future[LossReason | None]) -> None:
         self.watchers = tuple([other for other in self.watchers if other.told is not told])
+
+    def _tell_watchers(self, reason: LossReason) -> None:
+        for watcher in self.watchers:
+            if not watcher.told.done():
+                _tell(watcher.told.set_result, reason)
+        self.watchers = ()
 
     def want(self) -> None:
         """Another asks its holder to finish."""
@@ -252,6 +245,8 @@ class Hold(Term):
         if self.reason is not None:
             self._tell_watchers(self.reason)
 
+    # Who shares it.
+
     def guarded(self, but: asyncio.Task[object] | None) -> bool:
         """Whether a task other than `but` is inside a guarded block."""
         return any(lease._guard is not None and lease._guard.task is not but for lease in self.leases)
@@ -260,7 +255,7 @@ class Hold(Term):
         """From now on its requests are for everything that its levels have together."""
         levels = [*self.nesting, *(lease._calls for lease in self.all_leases())]
         if levels:
-            self.calls: Calls = joint(levels)
+            self.calls = joint(levels)
 
     def nested(self, calls: Calls) -> None:
         """A requested level has its lease, or will have none."""
@@ -274,21 +269,106 @@ class Hold(Term):
     def nesting_ttl_ms(self, wanted: int) -> int:
         """The ttl for one level more: the longest one requested. Only `renew()` extends a fixed lease."""
         if self.policy.renew:
-            self.ttl_ms: int = max(self.ttl_ms, wanted)
+            self.ttl_ms = max(self.ttl_ms, wanted)
             return self.ttl_ms
         return max(1, int((self.expiry - self._clock.now()) * 1000))
 
+    # Renewal, as the scheduler sees it.
 
-class Owner:
-    """The owner of a lock, for a child task: `lock.acquire(owner=lease.owner)`. Opaque; valid in this process only."""
+    def verify(self) -> None:
+        """Ask the server at once; a fixed lease is checked, not extended."""
+        if self.reason is None and not self.ended:
+            self._renew_at = self._clock.now()
+            self._rewatch()
 
-    __slots__ = ("_hold",)
+    def on_due(self, now: float, late: float) -> Hold | None:
+        if self.check() is not None or self.ended:
+            return None
+        if now >= self._patience:
+            self._silent = not self._blocks(late)
+            self._patience = NEVER if self._silent else now + self._grace
+        wants = now >= self._renew_at - self.policy.early
+        if wants:
+            self._renew_at = NEVER
+            self._patience = now + self._grace
+        self._rewatch()
+        return self if wants else None
 
-    def __init__(self, hold: Hold) -> None:
-        self._hold: Hold = hold
+    def part(self) -> tuple[Batch, Part]:
+        ttl_ms = self.ttl_ms if self.policy.renew else 0
+        return self.calls.renew_many, self.calls.renewal(self.owner, self.fence, ttl_ms)
 
-    def __repr__(self) -> str:
-        return f"<Owner of {self._hold.calls.name!r}>"
+    def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
+        # An answer that is read past the deadline revives nothing: another thread may have read `lost` since.
+        if self.check() is not None or self.ended:
+            return
+        if isinstance(outcome, Renewed):
+            deadline, pttl = self.deadline, outcome.pttl
+            self.extend(sent_at, pttl)
+            if self.policy.renew or pttl >= self.ttl_ms:  # a fixed one may only have been looked at
+                self.home.extended(self, deadline, pttl, sent_at)
+        elif isinstance(outcome, Failed):
+            message = f"could not renew {self.calls.name!r}: {outcome.error}"
+            self.unknown(BackendError(self.calls.name, message, outcome.transient))
+        else:
+            self.lose(outcome.reason)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("an Owner cannot leave its process: acquire the lock in the other process instead")
+    def unknown(self, error: BackendError) -> None:
+        if self.check() is not None or self.ended:
+            return
+        first = self._error is None
+        self._error = error
+        self._silent = True
+        self._patience = NEVER
+        self._retry += 1
+        pause = min(self.ttl_ms / 10_000, 0.05 * 2 ** min(self._retry, 10))
+        self._renew_at = self._clock.now() + pause
+        self._rewatch()
+        if first:
+            logger.warning(
+                "could not renew lock %r, trying until its deadline: %s",
+                self.calls.name,
+                error,
+                extra={"lock_name": self.calls.name},
+            )
+
+    @property
+    def _grace(self) -> float:
+        """Seconds without an answer after which a server counts as silent."""
+        return self.ttl_ms / 10_000
+
+    def _blocks(self, late: float) -> bool:
+        """A loop that is this late may have missed an answer, or the time to ask."""
+        return late >= (self.policy.margin or LATE)
+
+    def _cause(self) -> tuple[LossReason | None, float]:
+        """Why it is lost, and how many seconds the loop stood still if that is why; changes nothing."""
+        if self.reason is not None or self.ended:
+            return self.reason, self.blocked
+        now = self._clock.now()
+        if now < self.deadline:
+            return None, 0.0
+        if self.deadline == self._limit:
+            return LossReason.MAX_HOLD, 0.0
+        if not self.policy.renew:
+            return LossReason.EXPIRED, 0.0
+        late = self._scheduler.lateness(now)
+        if self._blocks(late) and not self._silent:
+            return LossReason.LOOP_BLOCKED, late
+        return LossReason.UNREACHABLE, 0.0
+
+    def _rewatch(self) -> None:
+        due, early = self.deadline, 0.0
+        if self._patience < due:
+            due = self._patience
+        if self._renew_at < due:
+            due, early = self._renew_at, self.policy.early
+        self._scheduler.schedule(self, due, early)
+
+
+def _tell(tell: Callable[[Any], object], what: object) -> None:
+    """Call back, whatever that raises: others must be told, too."""
+    try:
+        tell(what)
+    except Exception:
+        logger.exception("an error while telling of a loss; the others are told of it")

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from sys import getrefcount
 
-from .hold import Hold, Home, Level
+from .hold import Hold
+from .level import Home, Level
 
 
 class TaskLeases:

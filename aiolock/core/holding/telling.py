@@ -122,7 +122,7 @@ def tell_granted(services: Services, calls: Calls, owner: str, fence: int) -> No
 
 
 def tell_renewed(services: Services, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
-    """A hold was extended, as `Term` says."""
+    """A hold was extended, as `Hold` says."""
     if services.observers.wants(Renewed):
         now = services.clock.now()
         services.observers.tell(Renewed(*_of(hold), pttl / 1000, deadline - now, now - sent_at))

@@ -52,6 +52,7 @@ class QueueEntry:
 
     __slots__ = (
         "_call",
+        "_heard",
         "_release",
         "_states",
         "asker",
@@ -88,6 +89,7 @@ class QueueEntry:
         self.continues: bool = False
         self._call: Call[Any] | None = None
         self._release: PendingRelease | None = None
+        self._heard = False  # a request of its own was answered
         self._states = True  # its request says that its process is alive
 
     @property
@@ -98,9 +100,7 @@ class QueueEntry:
     @property
     def answers(self) -> int:
         """How many answers of the server it has got."""
-        if self.wait is not None:
-            return self.wait.attempts
-        return int(self.grant is not None or (self._call is not None and self._call.writes > 0))
+        return int(self._heard) if self.wait is None else self.wait.attempts
 
     @property
     def refused(self) -> bool:
@@ -181,6 +181,7 @@ class QueueEntry:
         self._call, self.more = None, ()
         if not isinstance(outcome, BackendError):
             queue.replies += 1
+            self._heard = True
         elif self.state is ENDED and more:  # it was not written again: the others' places are in doubt
             self._leave_asking_to(more)
             return

@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ...errors import BackendError, LossReason
+from ...errors import AiolockError, BackendError
 from ...log import Log
 from ...scripts.base import Part
 from ...scripts.multi import MultiCalls
 from ...scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
-from ..calls import Batch, Calls
-from ..holding.term import Term
-from ..policy import Policy
+from ..calls import Batch, Calls, Contention
+from ..holding.hold import Hold
 from ..renewals import Renewable
-from ..runtime import Runtime
+from ..services import Services
 from .gathering import Gathering
 from .wait import ASKING
 
 if TYPE_CHECKING:
     from .local_queue import LocalQueue
     from .waiter import Waiter
-
-
-class PartialHold(Term):
-    """A group of names that is held and renewed until the others are held, too.
-
-    Args:
-        owner: who has it.
-        calls: requests about the group.
-        policy: how the whole will be held.
-        grant: the server's grant of it.
-        sent_at: clock time before which that cannot have been.
-        runtime: the manager's.
-        lost: called once, when it is lost.
-    """
-
-    __slots__ = ("_tell",)
-
-    def __init__(
-        self,
-        owner: str,
-        calls: Calls,
-        policy: Policy,
-        grant: Granted,
-        sent_at: float,
-        runtime: Runtime,
-        lost: Callable[[PartialHold], None],
-    ) -> None:
-        policy = replace(policy, renew=True, max_hold=None)  # what is said of the hold begins with that
-        super().__init__(owner, calls, policy, grant, sent_at, runtime)
-        self._tell = lost
-
-    def _lost(self, reason: LossReason) -> None:
-        self._tell(self)
 
 
 logger: Log = Log("aiolock.queue")
@@ -84,7 +49,7 @@ class Stepwise(Gathering):
 
     def __init__(self, queue: LocalQueue, owner: str, asker: Waiter, waiter: Waiter | None) -> None:
         super().__init__(queue, owner, asker, waiter)
-        self._held: tuple[PartialHold, ...] = ()
+        self._held: tuple[Hold, ...] = ()
         self._asked = 0  # how many groups were asked for
         self._abandoned = False
 
@@ -147,8 +112,9 @@ class Stepwise(Gathering):
         runtime = queue.runtime
         runtime.fences.heard(outcome.fence)  # the next one's is greater
         queue.replies -= 1  # those that wait have no answer before all slots have answered
-        partial = PartialHold(self.owner, calls, self.asker.policy, outcome, sent_at, runtime, self._lost_group)
-        self._held += (partial,)
+        # Only what is said of the whole begins with its end: its time is not over before, however long that takes.
+        policy = replace(self.asker.policy, renew=True, max_hold=None)
+        self._held += (Hold(self.owner, calls, policy, outcome, sent_at, self, runtime.clock.now()),)
         self._abandoned = self._abandoned or outcome.abandoned
         self._begin_group()
         if self._complete:
@@ -170,12 +136,28 @@ class Stepwise(Gathering):
         self.queue.replies += 1
         self.queue.granted(self, Granted(fence, outcome.pttl, self._abandoned), sent_at)
 
-    def _lost_group(self, partial: PartialHold) -> None:
+    # As its holds see it, which no task has: see `Home`.
+
+    contention = Contention(exclusive=True)
+    unreachable: AiolockError | None = None
+
+    @property
+    def runtime(self) -> Services:
+        """The manager's."""
+        return self.queue.runtime
+
+    def lost(self, hold: Hold) -> None:
         """It lost a group."""
-        name, part = self._all.name, partial.calls.name
+        name, part = self._all.name, hold.calls.name
         text = "lost %r while waiting for the rest of lock %r, asking for all of it anew: %s"
-        logger.warning(text, part, name, partial.explain(), extra={"lock_name": name})
+        logger.warning(text, part, name, hold.explain(), extra={"lock_name": name})
         self._begin_again(part)
+
+    def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
+        """It keeps a group: nobody is told."""
+
+    def expel(self, hold: Hold) -> None:
+        """The manager does not know of it: its waiter gives up, and this ends."""
 
     def _begin_again(self, part: str) -> None:
         self.queue.lost_part(self, Refused(0, self._held[-1].fence, "", spent=True, part=part))
