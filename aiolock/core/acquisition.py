@@ -139,8 +139,8 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         timeout: seconds; None for no limit, 0 for one attempt.
         sharing: the hold to nest in; None for the calling task's own, if it has one.
     """
-    task = asyncio.current_task()
     runtime = gate.runtime
+    task = asyncio.current_task(runtime.binding.loop)  # the running one, as was checked
     if sharing is not None or runtime.holds:
         hold = sharing or _nesting(gate, task)
         if hold is not None:

@@ -147,47 +147,45 @@ class Gate:
         """The leases of `task`, innermost last."""
         return self.runtime.leases.on(self, task)
 
-    def leave(self, lease: Level, ending: Ending) -> ReleaseResult:
-        """End one lease of a hold, and with the last one the hold."""
-        hold = lease._hold
-        last = hold.depth == 1
-        if not last:
-            self.runtime.leases.remove(lease)
-        if hold.watchers:
-            hold.left(lease)
-        result = self.lower(hold, ending)
-        if last:
-            self.runtime.leases.remove(lease)  # after the request: others wait for that
-        return result
+    def lower(self, hold: Hold, ending: Ending, lease: Level | None = None) -> ReleaseResult:
+        """End one level; at 0 the hold ends, and the name goes to the next of this process if it is its turn.
 
-    def lower(self, hold: Hold, ending: Ending) -> ReleaseResult:
-        """End one level; at 0 the hold ends, and the name goes to the next of this process if it is its turn."""
-        result = ReleaseResult(self.runtime, hold)
-        if hold.ended:
-            result.settle(Released(hold.fence))
+        Args:
+            hold: what ends, or gets less.
+            ending: how.
+            lease: which level; None for one that has no lease.
+        """
+        runtime, result = self.runtime, ReleaseResult(self.runtime, hold)
+        if hold.watchers and lease is not None:
+            hold.left(lease)
+        if hold.depth != 1:
+            if lease is not None:
+                runtime.leases.remove(lease)
+            if hold.ended:
+                result.settle(Released(hold.fence))
+            else:
+                hold.depth -= 1
+                self._write_rest(hold, ending, result)
             return result
-        hold.depth -= 1
-        if hold.depth > 0:
-            self._write_rest(hold, ending, result)
-            return result
-        queue, hold.ended = self.queue, True
+        queue, hold.ended, hold.depth = self.queue, True, 0
         try:  # first the request: others wait for that
-            if (
-                (queue.waiters or queue.entries)
-                and ending == "clean"
-                and hold.reason is None
-                and hand_on(queue, hold, result)
-            ):
+            passing = (queue.waiters or queue.entries) and ending == "clean" and hold.reason is None
+            if passing and hand_on(queue, hold, result):
                 result.handed_on = True
-                return result
-            PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, result)
+            else:
+                PendingRelease(runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, result)
         finally:
-            self._end(hold)
-        if hold.reason is None:
-            queue.taken -= 1
-        if queue.race is not None:
-            queue.race.released()
-        self.settle_down()
+            hold.end()
+            self.holds -= 1
+            runtime.holds.pop(hold.owner, None)
+        if not result.handed_on:
+            if hold.reason is None:
+                queue.taken -= 1
+            if queue.race is not None:
+                queue.race.released()
+            self.settle_down()
+        if lease is not None:
+            runtime.leases.remove(lease)
         return result
 
     def lessen(self, lease: Level, weight: int) -> ReleaseResult:
@@ -208,16 +206,14 @@ class Gate:
 
     def detach(self, lease: Level) -> ReleaseResult:
         """The lease's hold continues elsewhere: no release, and for waiters here the holder is a stranger."""
-        self._end(lease._hold)
-        self.queue.taken -= 1
-        result = self.leave(lease, "clean")  # of a hold that has ended: nothing is written
-        self.settle_down()
-        return result
-
-    def _end(self, hold: Hold) -> None:
+        hold = lease._hold
         hold.end()
         self.holds -= 1
         self.runtime.holds.pop(hold.owner, None)
+        self.queue.taken -= 1
+        result = self.lower(hold, "clean", lease)  # it has ended: nothing is written
+        self.settle_down()
+        return result
 
     @property
     def unreachable(self) -> AiolockError | None:

@@ -298,7 +298,7 @@ class Lease(Level):
     def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
         """Release it with a given ending; `release()` and the guard use this."""
         if self._result is None:
-            self._result = result = self._gate.leave(self, ending)
+            self._result = result = self._gate.lower(self._hold, ending, self)
             runtime, hold = self._gate.runtime, self._hold
             if hold.reason is None and abandoned:
                 tell_abandoned(runtime, hold)

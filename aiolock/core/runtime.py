@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from ..backends.base import Backend
 from ..scripts.lock import LockCalls
 from ..scripts.queue import QueueCalls
 from .calls import Contention
 from .holding.hold import Hold
 from .holding.leases_by_task import LeasesByTask
-from .observers import Observers
-from .polling import Poll
 from .queue_entries import QueueEntries
-from .services import Limits, Services
+from .services import Services
 
 
 class Closable(Protocol):
@@ -41,15 +38,7 @@ class Runtime(Services):
         draining: called when a task has left, while the manager closes.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        namespace: str,
-        limits: Limits,
-        waiting: Poll | None = None,
-        observers: Observers | None = None,
-    ) -> None:
-        super().__init__(backend, namespace, limits, waiting, observers)
+    def _begin(self) -> None:
         self.gates: dict[tuple[str, str], Closable] = {}
         self.holds: dict[str, Hold] = {}
         self.leases: LeasesByTask = LeasesByTask(self.context)

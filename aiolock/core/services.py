@@ -80,6 +80,11 @@ class Services:
         self.kept_until: float = 0.0  # see `keeps()`
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
         self._renew()
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Create what a subclass keeps for as long as the manager lives."""
 
     def _renew(self) -> None:
         """Create what each entry of the manager has anew."""

@@ -423,7 +423,7 @@ async def test_waiting_survives_a_server_that_restarts_empty(place: Place, make:
 async def test_what_is_known_of_a_holder_that_came_from_the_queue(
     locks: LockManager, others: LockManager, make: Make, place: Place
 ) -> None:
-    """The same as of any other, once it is inside. Kept by LocalQueue._give, before the waiter runs, and
+    """The same as of any other, once it is inside. Kept by LocalQueue.granted, before the waiter runs, and
     renew.lua.
     """
     lock = locks.lock(NAME, metadata="invoice run") if make is plain else locks.fair_lock(NAME, metadata="invoice run")

@@ -198,7 +198,7 @@ async def test_a_downgrade_lets_other_readers_in_and_keeps_writers_out(here: RWL
 
 
 async def test_a_downgrade_of_leases_whose_task_has_ended(here: RWLock, there: RWLock) -> None:
-    """Kept by Gate.leave: a lease that ends no longer counts in `max(leases, weight)`."""
+    """Kept by Gate.lower: a lease that ends no longer counts in `max(leases, weight)`."""
 
     async def both() -> tuple[Lease, Lease]:
         return await here.write.acquire(), await here.read.acquire()

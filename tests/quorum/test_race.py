@@ -57,7 +57,7 @@ async def test_a_grant_needs_no_renewal(trio: Trio, links: list[Link], here: Loc
 async def test_a_task_that_takes_over_a_place_is_renewed(
     trio: Trio, links: list[Link], locks: LockManager, here: Lock
 ) -> None:
-    """The request was made with another task's ttl. Kept by LocalQueue._give."""
+    """The request was made with another task's ttl. Kept by LocalQueue.granted."""
     for link in links:
         link.hang("acquire")
     first = asyncio.ensure_future(here.acquire())

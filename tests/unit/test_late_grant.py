@@ -50,7 +50,7 @@ async def test_a_ttl_shorter_than_the_liveness(kind: str) -> None:
 
 
 async def test_a_task_with_a_shorter_ttl_than_the_one_that_asked() -> None:
-    """It takes over the grant, and has its own margin at once. Kept by LocalQueue._give: `first.policy`."""
+    """It takes over the grant, and has its own margin at once. Kept by LocalQueue.granted: `first.policy`."""
     backend = SlowBackend(turns=10)
     async with LockManager(backend) as locks:
         asking = asyncio.create_task(locks.lock("a", ttl=30.0).acquire())

@@ -206,7 +206,7 @@ async def test_tasks_that_share_a_place_have_their_own_timeouts(
 
 async def test_the_taker_sets_ttl_and_metadata(mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew) -> None:
     """It is another task than the one that asked: the confirmation carries its ttl and metadata. Kept by
-    LocalQueue._give.
+    LocalQueue.granted.
     """
     lease = await peer.lock("a").acquire()
     (asker,) = await queue_up(crew, mine.lock("a", metadata="asker"), 1, slow)

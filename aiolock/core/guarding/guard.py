@@ -160,6 +160,7 @@ class Guard(Block):
                 raise
             if lost and cause is None and task is self.task and isinstance(scope, Edge):
                 await scope.drain()
+        used = None if scope is None or isinstance(scope, Edge) else type(scope)
         del scope  # do not keep it while the answer is awaited
         if lost or cause is not None:
             dying = task is None or task is not self.task or not task.cancelling()
@@ -175,8 +176,10 @@ class Guard(Block):
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and hide the body's error
-        if kind is None and not spare:  # now, while nobody waits for it: who is granted a lock only has to enter it
-            spare.append(CancelScope())
+        if kind is None and used is not None and not spare:
+            # Now, while nobody waits for it: who is granted a lock only has to enter it. And by its type: anyio would
+            # look each time for the library that runs.
+            spare.append(used())
         await result.observed()
         if kind is None and result.failure is not None:
             raise result.failure

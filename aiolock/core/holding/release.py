@@ -83,7 +83,7 @@ class ReleaseResult:
         """Done with the answer, after at most `request_timeout`: a longer wait continues in the background, with a
         WARNING.
         """
-        observer: asyncio.Future[None] = asyncio.Future()
+        observer: asyncio.Future[None] = asyncio.Future(loop=self._services.binding.loop)
         if self.outcome is not None or self.failure is not None:
             observer.set_result(None)
             return observer

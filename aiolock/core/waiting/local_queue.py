@@ -224,21 +224,18 @@ class LocalQueue:
 
     def granted(self, entry: QueueEntry, grant: Granted, sent_at: float) -> None:
         """The entry has the name, by the answer to what was written at `sent_at`: its waiter goes in, or the first of
-        the process.
+        the process; if there is none, it is undone.
         """
-        self.left(entry)
+        if entry.state is not GRANTED:
+            self.left(entry)
         policy, pttl = entry.asker.policy, grant.pttl
         entry.state, entry.grant, entry.sent_at = GRANTED, grant, sent_at
         entry.deadline = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
-        if entry.waiter is None:
-            self._give(entry, grant)
-        else:
+        if entry.waiter is not None:
             self.taken += 1
             if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
                 entry.waiter.outcome.set_result(grant)
-
-    def _give(self, entry: QueueEntry, grant: Granted) -> None:
-        """The first waiter of the process takes what the entry has; if there is none, it is undone."""
+            return
         waiters = self.waiters
         for first in waiters:
             if not first.outcome.done():
@@ -279,7 +276,7 @@ class LocalQueue:
         grant = entry.grant
         assert grant is not None
         if entry.waiter is None and self.common is None and self.runtime.clock.now() < entry.deadline:
-            self._give(entry, grant)
+            self.granted(entry, grant, entry.sent_at)
         else:
             entry.end()
 

@@ -88,7 +88,7 @@ class Waiter:
         self.began: float = began
         self.wait: int = 0
         self.entry: QueueEntry | None = None
-        self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future()
+        self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future(loop=runtime.binding.loop)
         self.due: float = NEVER
         if timeout:
             self._expires = began + timeout
@@ -104,7 +104,7 @@ class Waiter:
     def wait_again(self) -> None:
         """Its grant is void: it waits anew."""
         self.entry = None
-        self.outcome = asyncio.Future()
+        self.outcome = asyncio.Future(loop=self._queue.runtime.binding.loop)
 
     def fail(self, error: BaseException) -> None:
         """End the wait with an error."""
