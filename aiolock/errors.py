@@ -202,7 +202,7 @@ def note(error: BaseException, text: str) -> None:
         error.add_note(f"aiolock: {text}")
 
 
-EXPLAINED = {
+EXPLAINED: dict[LossReason, str] = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
     LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection to Redis",
     LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted by hand)",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aiolock import AcquireTimeout, LockLost, LockManager
-from aiolock.events import Event, Reconnected
+from aiolock.events import Acquired, Event, Reconnected
 from tests.support import redis_cli
 from tests.support.telemetry import Exported, Telemetry
 
@@ -176,3 +176,13 @@ def test_processes_add_up(tmp_path: Path) -> None:
     command = [sys.executable, "-c", TWO_WORKERS]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == ["2.0 2.0 1.0", "1.0 2.0 1.0"], done.stderr
+
+
+async def test_an_acquisition_counts_its_answer_when_it_was_written_with_others(redis_url: str) -> None:
+    """Both requests of a turn leave together. Kept by QueueEntry.answers: `_heard`."""
+    told: list[Event] = []
+    async with LockManager(redis_url, observer=told.append) as locks:
+        leases = await asyncio.gather(locks.lock("a").acquire(), locks.lock("b").acquire())
+        for lease in leases:
+            await lease.release()
+    assert [event.requests for event in told if isinstance(event, Acquired)] == [1, 1]
