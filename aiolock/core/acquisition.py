@@ -141,7 +141,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
     """
     runtime = gate.runtime
     task = asyncio.current_task(runtime.binding.loop)  # the running one, as was checked
-    if sharing is not None or runtime.holds:
+    if sharing is not None or task in runtime.leases.by_task:
         hold = sharing or _nesting(gate, task)
         if hold is not None:
             return await _nest(gate, calls, hold, policy, task, timeout)

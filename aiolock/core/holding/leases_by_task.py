@@ -56,19 +56,22 @@ class LeasesByTask:
 
     Args:
         context: the context of callbacks that outlive the task that set them.
+
+    Attributes:
+        by_task: what each has; not those that have nothing.
     """
 
-    __slots__ = ("_by_task", "_context", "_mark", "_on_end")
+    __slots__ = ("_context", "_mark", "_on_end", "by_task")
 
     def __init__(self, context: contextvars.Context) -> None:
-        self._by_task: dict[asyncio.Task[object], TaskLeases] = {}
+        self.by_task: dict[asyncio.Task[object] | None, TaskLeases] = {}
         self._context = context
         self._mark = object()
         self._on_end = self._end  # one for all tasks
 
     def of(self, task: asyncio.Task[object] | None) -> TaskLeases | None:
         """Everything that `task` holds; None if that is nothing."""
-        return None if task is None else self._by_task.get(task)
+        return self.by_task.get(task)
 
     def on(self, home: Home, task: asyncio.Task[object] | None) -> tuple[Level, ...]:
         """The leases of `task` on the name of `home`, innermost last."""
@@ -81,7 +84,7 @@ class LeasesByTask:
         hold.leases += alone
         if task is None:
             return
-        holds = self._by_task.get(task)
+        holds = self.by_task.get(task)
         if holds is None:
             holds = _current.get()
             if holds is None or holds.mark is not self._mark or holds.task() is not task:
@@ -89,7 +92,7 @@ class LeasesByTask:
                 _current.set(holds)
             elif holds.outer is not None:
                 holds.outer = _pruned(holds.outer)
-            self._by_task[task] = holds
+            self.by_task[task] = holds
             # In the manager's context: a copy of the task's would live as long as the lease.
             task.add_done_callback(self._on_end, context=self._context)
         home, leases = hold.home, holds.leases
@@ -106,7 +109,7 @@ class LeasesByTask:
         hold.leases = () if len(hold.leases) == 1 else _without(hold.leases, lease)
         if task is None:
             return
-        home, holds = hold.home, self._by_task[task]
+        home, holds = hold.home, self.by_task[task]
         if holds.overlapping and home.contention.overlapping:
             holds.overlapping = () if len(holds.overlapping) == 1 else _without(holds.overlapping, lease)
         leases = holds.leases
@@ -116,7 +119,7 @@ class LeasesByTask:
             del leases[home]
         else:
             leases.clear()  # frees the dict's table, which deleting entries does not
-            del self._by_task[task]
+            del self.by_task[task]
             task.remove_done_callback(self._on_end)
 
     def dropped(self, hold: Hold) -> bool:
@@ -128,7 +131,7 @@ class LeasesByTask:
         for lease in hold.leases:
             unlocked = lease._lock is None or lease._lock() is None
             if unlocked and lease._guard is None and lease._task is not None:
-                own = self._by_task[lease._task]
+                own = self.by_task[lease._task]
                 kept = (hold.leases, own.leases[hold.home], own.overlapping)
                 if _references(lease, kept) <= _UNUSED:
                     return True
@@ -136,7 +139,7 @@ class LeasesByTask:
 
     def _end(self, task: asyncio.Task[object]) -> None:
         """The task ended, and has leases. From now on only its user can release one that it acquired by hand."""
-        holds = self._by_task.pop(task, None)
+        holds = self.by_task.pop(task, None)
         if holds is None:
             return  # the last one was released in the meantime
         leases = list(holds)

@@ -159,7 +159,7 @@ class PendingRelease:
         self._ending: Ending = ending
         self._tainted = tainted
         self._result = result
-        self._until = 0.0  # clock time at which the key must have expired, if it is not answered at once
+        self._until: float | None = None  # clock time at which the key must have expired, if that matters
         self._call: Call[ReleaseOutcome] | None = None
         self._attempts = 0
         self._resent = resent
@@ -195,7 +195,7 @@ class PendingRelease:
 
     def _in_time(self, now: float) -> bool:
         """The key may still be there; it was not extended since the request that counts was written."""
-        if not self._until:
+        if self._until is None:
             sent_at = 0.0 if self._call is None else self._call.sent_at
             # A grant out of a queue lasts for the `liveness`, however short the ttl is, or as another waiter asked.
             until = (sent_at or now) + max(self._ttl_ms / 1000, self._services.limits.liveness)

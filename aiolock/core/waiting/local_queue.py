@@ -106,7 +106,11 @@ class LocalQueue:
             self.waiters[waiter] = None
             if self.common is None and not self.taken:
                 waiter.asked = True
-                self._ask(self.enter(waiter))
+                entry = self.enter(waiter)
+                if self.race is None:
+                    entry.ask()
+                else:
+                    self.race.begin(entry)
             return
         asking = self.unsent or any(one.state in ASKED for one in self.entries)
         together = bool(waiter.queues and self.calls.one_refresh and asking)
@@ -152,7 +156,11 @@ class LocalQueue:
     def advance(self) -> None:
         """A task came or went: ask for the waiters, if nothing else gets them in."""
         if self.waiters and self.common is None and not self.taken and not self.runtime.binding.closing:
-            self._ask(self.enter(next(iter(self.waiters))))
+            entry = self.enter(next(iter(self.waiters)))
+            if self.race is None:
+                entry.ask()
+            else:
+                self.race.begin(entry)
 
     def close(self) -> None:
         """End all waits: the manager closes."""
@@ -175,12 +183,6 @@ class LocalQueue:
 
     def _all(self) -> list[Waiter]:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
-
-    def _ask(self, entry: QueueEntry) -> None:
-        if self.race is None:
-            entry.ask()
-        else:
-            self.race.begin(entry)
 
     def ask(self, entry: QueueEntry) -> None:
         """It is time for the entry to ask. What cost it its place may have cost the others theirs: they ask, too."""

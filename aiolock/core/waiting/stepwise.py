@@ -138,7 +138,7 @@ class Stepwise(Gathering):
 
     # As its holds see it, which no task has: see `Home`.
 
-    contention = Contention(exclusive=True)
+    contention: Contention = Contention(exclusive=True)
     unreachable: AiolockError | None = None
 
     @property
