@@ -67,4 +67,4 @@ __all__ = [
     "SemaphoreInfo",
     "WaitTimeout",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -14,6 +14,7 @@ from ..clock import Clock, SystemClock
 from ..errors import BackendError, ConfigurationError
 from ..scripts import commands, interpreter
 from ..scripts.base import Call
+from ..scripts.foreign import OTHER_TYPE, foreign
 from ..scripts.store import ErrorReply, Store
 from .base import Backend, Wake
 
@@ -113,8 +114,8 @@ class MemoryBackend(Backend):
         try:
             reply = commands.run(self.store, call.script.lua, call.keys, call.args)
         except ErrorReply as error:
-            remedy = "; its key holds another type: use another name" if "WRONGTYPE" in str(error) else ""
-            refusal = BackendError(call.name, f"{call.doing} was refused: {error}{remedy}")
+            remedy = f" ({OTHER_TYPE})" if "WRONGTYPE" in str(error) else ""
+            refusal = BackendError(call.name, foreign(str(error)) or f"{call.doing} was refused: {error}{remedy}")
             refusal.__cause__ = error
             return refusal
         return call.script.decode(reply)

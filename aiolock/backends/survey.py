@@ -119,7 +119,7 @@ class Reader(Asker):
             at += len(part)
             errors = {code_of(reply) for reply in part if isinstance(reply, ErrorReply)}
             self.moving += not errors.isdisjoint(ELSEWHERE)
-            views.append(None if errors else inspection.decode(part, self.now_us))  # or it is another program's key
+            views.append(None if errors & ELSEWHERE else inspection.decode(part, self.now_us))
         return views
 
     async def scan(self, pattern: str, most: int = 1000) -> AsyncIterator[list[str]]:

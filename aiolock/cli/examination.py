@@ -268,7 +268,10 @@ def features_of(namespace: str, cluster: bool) -> list[Feature]:
             "scripts are sent as text, which needs EVAL",
         ),
         Feature("locks", tuple(_of_locks(lock)), Level.PROBLEM, "locks cannot be acquired, or not left"),
-        Feature("conditions", (("HSET", condition, "a", "1"),), Level.ADVICE, "these do not work"),
+        Feature(
+            "conditions", (("HSET", condition, "a", "1"), ("HMGET", condition, "a")), Level.ADVICE,
+            "these do not work",
+        ),
         Feature("semaphores", tuple(_of_queues(semaphore)), Level.ADVICE, "these do not work"),
         Feature("read-write locks", tuple(_of_queues(rw)), Level.ADVICE, "these do not work"),
         Feature("latches", (("HSET", latch, "a", "1"), ("DEL", latch)), Level.ADVICE, "these do not work"),
@@ -283,7 +286,7 @@ def features_of(namespace: str, cluster: bool) -> list[Feature]:
             "a request that was delayed on one may still run",
         ),
         Feature("the server", (("INFO",), ("ROLE",)), Level.ADVICE, "its version and its role are not checked"),
-        Feature("looking", (("SCAN", "0"),), Level.ADVICE, "ls and top do not work"),
+        Feature("looking", (("SCAN", "0"), ("MGET", lock)), Level.ADVICE, "ls and top do not work"),
     ]  # fmt: skip
     if cluster:
         sharded = (("SSUBSCRIBE", lock), ("SPUBLISH", lock, ""), ("PUBSUB", "SHARDNUMSUB", lock))

@@ -11,7 +11,7 @@ from ..manager import LockManager
 from ..scripts.view import NameView
 from .connection import Connection, connected
 from .exits import ExitCode, leave
-from .looking import describe, known
+from .looking import check_readable, describe, known
 from .text import json_option, plain, print_json
 
 KINDS = ("lock", "rw", "semaphore")
@@ -32,6 +32,8 @@ def force_release(connection: Connection, name: str, yes: bool, kind: str, as_js
     Exit code 1 if nobody held it, or if you say no.
     """
     view = next(iter(asyncio.run(known(connection, name, [kind]))), None)
+    if view is not None:
+        check_readable(view)
     if view is None or not view.taken:
         if as_json:
             print_json({"name": name, "kind": kind, "released": False})

@@ -128,7 +128,7 @@ class Watched:
         counted = Counter(name for _, name in self._changes)
         passed = max(0.1, min(window, now - self._began))
         rows = [Row(view, counted[view.kind, view.name] / passed) for view in views]
-        shown = [row for row in rows if row.view.taken or row.view.waiting or row.hand_offs]
+        shown = [row for row in rows if row.view.listed or row.hand_offs]
         shown.sort(key=lambda row: (-row.view.waiting, -row.hand_offs, row.view.name, row.view.kind))
         return Frame(tuple(shown), tuple(master.address for master in masters))
 
@@ -140,7 +140,7 @@ class Watched:
         views = await self._names.inspect(master, known)
         now = time.monotonic()
         for view in views:
-            if view.taken or view.waiting:
+            if view.listed:
                 known[view.kind, view.name] = now + KEPT
         for name in [name for name, until in known.items() if until < now]:
             del known[name]  # the next scan finds it again, and it is looked at once more

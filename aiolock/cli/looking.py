@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from ..errors import BackendError
 from ..scripts.inspections import INSPECTED_KINDS
 from ..scripts.view import NameView
 from .connection import Connection, connected
@@ -35,7 +36,7 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
     69.
     """
     found = asyncio.run(_find(connection, pattern, kind))
-    shown = [view for view in found.views if everything or view.taken or view.waiting]
+    shown = [view for view in found.views if everything or view.listed]
     if as_json:
         print_json([facts_of(view) for view in shown])
     elif shown:
@@ -78,6 +79,8 @@ async def known(connection: Connection, name: str, kinds: Iterable[str] = INSPEC
 def describe(view: NameView) -> Iterator[str]:
     """Lines for people."""
     yield f"{view.kind} {plain(view.name)}: {view.state}"
+    if view.refusal:
+        yield f"  {plain(view.refusal)}"
     yield columns([(f"  {fact}", text) for fact, text in _facts(view)])
     if view.holders and view.kind != "lock":
         yield f"  holders, by their managers{_of(len(view.holders))}"
@@ -173,9 +176,17 @@ async def _wait(connection: Connection, name: str, timeout: float | None, kind: 
             leave(ExitCode.BUSY, f"{name!r} is not free after {timeout:g} s{last}")
 
 
+def check_readable(view: NameView) -> None:
+    """Raise BackendError if it has keys of another version."""
+    if view.refusal:
+        raise BackendError(view.name, view.refusal)
+
+
 async def _is_free(names: Namespace, name: str, kind: str) -> tuple[bool, str]:
     """Whether it is free, and otherwise who has it, as the end of a sentence."""
     views = await names.everything(name, [kind])
+    for view in views:
+        check_readable(view)
     taken = [view for view in views if view.taken]
     if not taken and (views or kind != "latch"):
         return True, ""

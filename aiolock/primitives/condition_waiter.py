@@ -81,7 +81,7 @@ class ConditionWaiter:
         self._again = False
         joins = not self.joined.done()
         looks = joins or random.random() * self._waiters < LOOKS  # if all did, it would be the square of their number
-        call = self._call = self._calls.wait(self._owner, joins, looks)
+        call = self._call = self._calls.wait(self._owner, joins, looks, self._runtime.binding.holder)
         call.unanswered = lambda: not self._over
         call.settle, call.away = self._settle, self._away
         self._runtime.backend.post(call)

@@ -24,10 +24,10 @@ class RWLockInfo:
     Attributes:
         readers: how many hold it for reading; 1 while the writer also reads.
         writing: whether it is held for writing.
-        holder: host and pid of the process that was let in last.
+        holder: host and pid of the process whose lease lasts longest.
         ttl: seconds until the longest of its leases expires unless renewed.
         fence: the fencing token of the last write.
-        metadata: the `metadata` of the last holder's lock, or None.
+        metadata: the `metadata` of that one's lock, or None.
         waiters: how many wait in the queue, over all processes.
         position: the place of this manager's first waiter, from 1; None if it has none.
     """

@@ -52,9 +52,7 @@ class Keys:
 
     def read(self, key: str) -> tuple[str, str] | None:
         """Return the kind and the name that a key is about; None if it is not one of these keys."""
-        head, _, rest = key.partition(":{")
-        kind, tag = head.removeprefix(self.namespace + ":"), rest.partition("}")[0]
-        name = tag.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
+        kind, name = subject_of(key)
         return (kind, name) if name and key.startswith(self.of(kind, name).lock) else None
 
     def manager(self, manager_id: str) -> str:
@@ -99,6 +97,13 @@ class NameKeys:
     def dead(self, owner: str) -> str:
         """Return the tombstone of an owner that must never hold again."""
         return self.lock + DEAD + owner
+
+
+def subject_of(key: str) -> tuple[str, str]:
+    """Return the kind and the name that a key of any namespace is about."""
+    head, _, rest = key.partition(":{")
+    name = rest.partition("}")[0].replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
+    return head.rpartition(":")[2], name
 
 
 def check_name(name: object) -> str:

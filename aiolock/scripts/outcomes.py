@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from ..errors import BackendError, LossReason
 from .base import PartRefused
+from .foreign import foreign
 
 T = TypeVar("T")
 
@@ -135,7 +136,7 @@ def failed(text: str) -> Failed:
     """
     if _REPLICA.search(text):
         raise PartRefused(text)
-    return Failed(text)
+    return Failed(foreign(text) or text)
 
 
 class Held(NamedTuple):

@@ -6,9 +6,9 @@ read is enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Command = tuple[str, ...]
 
@@ -68,7 +68,8 @@ class NameView:
         name: the name.
         state: of a lock "held", "granted" (and not asked for yet), "free" or "abandoned" (free, but its last holder
             vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
-            latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says.
+            latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says; "aiolock 0.2" if keys of
+            that version are in the way.
         process: host and pid of the one that was let in last.
         metadata: of that one.
         fence: of the last grant; 0 if the kind has none.
@@ -79,6 +80,7 @@ class NameView:
         oldest_wait: seconds that the first in the queue has waited; None without one.
         holders: all of them, in the order of their fences, if they were asked for.
         queue: first to last, if it was asked for.
+        refusal: why this version cannot read its keys; then nothing more is known. "": it can.
     """
 
     kind: str
@@ -94,6 +96,12 @@ class NameView:
     oldest_wait: float | None = None
     holders: tuple[HolderView, ...] = ()
     queue: tuple[WaiterView, ...] = ()
+    refusal: str = ""
+
+    @property
+    def listed(self) -> bool:
+        """Whether it concerns people: it is taken, waited for, or in the way."""
+        return self.taken or self.waiting > 0 or self.refusal != ""
 
     @property
     def taken(self) -> bool:
@@ -102,13 +110,11 @@ class NameView:
 
 
 class Inspection(Protocol):
-    """How to look at one name of one kind.
+    """How to look at one name of one kind."""
 
-    Attributes:
-        commands: read-only, all with keys of that name.
-    """
-
-    commands: Sequence[Command]
+    @property
+    def commands(self) -> Sequence[Command]:
+        """They only read, all of them keys of that name."""
 
     def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
         """Return what the replies to `commands` say; None if the server knows nothing of it.
@@ -117,6 +123,13 @@ class Inspection(Protocol):
             replies: no error among them.
             now_us: the server's time.
         """
+
+
+class Look(NamedTuple):
+    """An `Inspection` made of its parts."""
+
+    commands: Sequence[Command]
+    decode: Callable[[Sequence[object], int], NameView | None]
 
 
 def short(owner: str) -> str:

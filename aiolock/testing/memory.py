@@ -137,8 +137,10 @@ class MemoryBackend(PlainMemoryBackend):
             if kind == "lock":
                 key = self._keys.of(kind, name).lock
                 if self._holders(name, kind):
-                    _, fence, before, *_ = (self.store.get(key) or "").split(" ")
-                    self.store.set(key, f"- {fence} {before} 0 1 0 ", DIRTY_MS)
+                    for field in ("owner", "depth", "before", "expires", "process"):
+                        self.store.hdel(key, field)
+                    self.store.hset(key, {"abandoned": "1"})
+                    self.store.pexpire(key, DIRTY_MS)
                 return
             _, order = self._keys.of(kind, name).queue
             for owner in self._holders(name, kind):

@@ -102,7 +102,7 @@ async def test_a_contended_handoff(redis_url: str, stats: ServerStats) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pair"), [("Lock", 9), ("Fair", 9), ("Read", 18), ("Write", 18), ("Semaphore", 18), ("Multi", 20)]
+    ("kind", "pair"), [("Lock", 11), ("Fair", 11), ("Read", 18), ("Write", 18), ("Semaphore", 18), ("Multi", 26)]
 )
 async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url: str, stats: ServerStats) -> None:
     """Row S: those in scripts included, with no waiters."""
@@ -110,7 +110,7 @@ async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url
         assert await of_a_pair(library, stats, "free", PAIRS) == pair
 
 
-@pytest.mark.parametrize(("kind", "all_of_them"), [("Lock", 603), ("Fair", 1415)])
+@pytest.mark.parametrize(("kind", "all_of_them"), [("Lock", 704), ("Fair", 1693)])
 async def test_commands_on_the_server_for_many_tasks(
     kind: str, all_of_them: int, redis_url: str, stats: ServerStats
 ) -> None:

@@ -18,6 +18,7 @@ from aiolock import ConfigurationError
 from aiolock.backends.redis.handshake import MISTAKEN
 from aiolock.cli.exits import message_of
 from aiolock.cli.text import Duration, in_words
+from tests.support import locks as kept
 from tests.support import redis_cli
 
 from .conftest import ROOT, CommandLine, until
@@ -45,7 +46,7 @@ def test_remedies_are_those_of_the_command_line() -> None:
 def test_a_pipe_that_is_closed_early(cli: CommandLine) -> None:
     """As in `aiolock ls | head -1`: no traceback, and not the code of "there is nothing"."""
     with redis_cli.client(cli.url) as link:
-        link.set("aiolock:lock:{a}", "owner:1 1 0 1 1 99999999999999 host:1")
+        kept.change(link, "a", owner="owner:1", fence=1, depth=1, expires=99999999999999, process="host:1")
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(
@@ -60,7 +61,7 @@ def test_a_pipe_that_is_closed_early(cli: CommandLine) -> None:
 def test_a_full_disk(cli: CommandLine, words: tuple[str, ...]) -> None:
     """One line, no traceback, and a code that means nothing else. Kept by errors_as_exits."""
     with redis_cli.client(cli.url) as link, open("/dev/full", "wb") as full:
-        link.set("aiolock:lock:{a}", "owner:1 1 0 1 1 99999999999999 host:1")
+        kept.change(link, "a", owner="owner:1", fence=1, depth=1, expires=99999999999999, process="host:1")
         command = [cli.python, "-m", "aiolock", *words]
         ended = subprocess.run(command, stdout=full, stderr=-1, env=cli.environment, check=False)
     assert (ended.returncode, ended.stderr) == (74, b"aiolock: the output cannot be written: No space left on device\n")
@@ -92,7 +93,7 @@ def test_the_first_process_of_a_container_hears_signals_while_it_looks(cli: Comm
     first = f"import os, runpy, sys; os.getpid = lambda: 1; sys.argv = {words}; "
     first += f"runpy.run_path({str(entry)!r}, run_name='__main__')"
     with redis_cli.client(cli.url) as link:
-        link.set("aiolock:lock:{a}", "owner:1 1 0 1 1 99999999999999 host:1")
+        kept.change(link, "a", owner="owner:1", fence=1, depth=1, expires=99999999999999, process="host:1")
         before = commands(link)
         process = cli.start_python("-c", first)
         until(lambda: commands(link) > before + 12)

@@ -145,7 +145,7 @@ class QueueStranger(Stranger):
 
     def die(self) -> None:
         waits = self._records(Waiter)[self.owner]
-        self._side.hset(self.keys.state, {self.owner: encode(waits._replace(alive=1))})
+        self._side.hset(self.keys.state, {self.owner: encode(waits._replace(until=1))})
 
     @property
     def holds(self) -> bool:

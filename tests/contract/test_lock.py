@@ -24,6 +24,7 @@ from aiolock import (
 )
 from aiolock.core.manager_channel import ManagerChannel
 from aiolock.scripts.keys import DIRTY_MS, Keys
+from tests.support.lock_calls import State
 
 from .places import SHORT, Place, cancels, give_back, keys_of, nobody_waits, renew_now, renewed, revoked, steal, until
 
@@ -295,7 +296,7 @@ async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Plac
 async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: Place) -> None:
     """H7: the server lost its data, and its clock went back. Kept by Fences.heard, and `ARGV[3]`."""
     ahead = 2**52
-    place.side.set(keys_of(NAME).lock, f"- {ahead} {ahead - 1} 0 0 0 ")
+    place.side.hset(keys_of(NAME).lock, State(fence=ahead).encode())
     async with here as lease:
         assert lease.fence == ahead + 1
     place.side.flush()
@@ -315,7 +316,7 @@ async def test_two_grants_within_a_tick_have_two_fences(here: Lock) -> None:
 
 
 async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, place: Place) -> None:
-    """Kept by acquire_free.lua: `holder ~= '-' and depth ~= '0' and '1'`."""
+    """Kept by acquire_free.lua: `if state[5] ~= '0' then abandoned = '1' end`."""
     async with here as lease:
         assert not lease.abandoned
     steal(place, NAME, ttl_ms=1)
@@ -488,7 +489,7 @@ async def test_a_deleted_key_is_a_loss(locks: LockManager, place: Place) -> None
 @cancels
 @nobody_waits
 async def test_a_stolen_lock_is_a_loss_and_stays_with_the_thief(locks: LockManager, place: Place) -> None:
-    """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `name.holder ~= owner`."""
+    """Invariant 4. Kept by renew.lua: `'taken_over'`, and release.lua: `name.owner ~= owner`."""
     with pytest.raises(LockLost) as caught:
         async with asyncio.timeout(ENOUGH), locks.lock(NAME) as lease:
             steal(place, NAME)
@@ -500,7 +501,7 @@ async def test_a_stolen_lock_is_a_loss_and_stays_with_the_thief(locks: LockManag
 
 @cancels
 async def test_nesting_in_a_lock_that_is_gone_brings_nothing_back(here: Lock, place: Place) -> None:
-    """C2. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
+    """C2. Kept by nest.lua: `name.owner ~= ARGV[1]`."""
     with pytest.raises(LockLost) as caught:
         async with here as lease:
             place.side.delete(keys_of(NAME).lock)

@@ -420,12 +420,12 @@ async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats
                 await warm.info()
         await commandstats.reset()
         lease = await lock.acquire()
-        assert await inside() == 2 * n + 2
+        assert await inside() == 3 * n + 2
         assert await rival.try_acquire() is None
-        assert await inside() == 2 * n + 3
+        assert await inside() == 3 * n + 3
         await lease.renew()
-        assert await inside() == 2 * n + 1
+        assert await inside() == 3 * n + 1
         assert len(await lock.info()) == n
         assert await inside() == n + 1
         await lease.release()
-        assert await inside() == 3 * n + 1
+        assert await inside() == 4 * n + 1

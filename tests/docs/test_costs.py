@@ -38,13 +38,13 @@ async def enter(lock: Lock) -> None:
 async def test_a_free_lock(
     locks: LockManager, commandstats: CommandStats, make: Callable[[LockManager, str], Lock]
 ) -> None:
-    """Broken by any request more than the acquire and the release, or any command more than nine in them."""
+    """Broken by any request more than the acquire and the release, or any command more than twelve in them."""
     await commandstats.reset()
     await enter(make(locks, NAME))
     assert await commandstats.sent() == {"evalsha": 2}
     counts = await commandstats.counts()
     del counts["ping"]
-    assert counts.total() == 9
+    assert counts.total() == 12
 
 
 async def test_nested(locks: LockManager, commandstats: CommandStats) -> None:

@@ -55,7 +55,7 @@ async def test_holder_killed(raw: redis.asyncio.Redis, redis_url: str) -> None:
     await TheirLock(raw, "theirs").acquire()
     assert await raw.pttl("theirs") == -1
     async with LockManager(redis_url) as locks, locks.lock(NAME):
-        assert 0 < parse(await raw.get(KEY), now_ms=time.time_ns() // 1_000_000).pttl <= 30_000
+        assert 0 < parse(await raw.hgetall(KEY), now_ms=time.time_ns() // 1_000_000).pttl <= 30_000
         assert await raw.pttl(KEY) > 0
 
 
@@ -110,7 +110,7 @@ async def test_one_object_for_several_tasks(raw: redis.asyncio.Redis, redis_url:
         async with elsewhere.lock(NAME):
             with pytest.raises(LockLost):
                 await first.release()
-            assert parse(await raw.get(KEY), now_ms=time.time_ns() // 1_000_000).holder
+            assert parse(await raw.hgetall(KEY), now_ms=time.time_ns() // 1_000_000).holder
 
 
 async def test_nested(raw: redis.asyncio.Redis, redis_url: str) -> None:

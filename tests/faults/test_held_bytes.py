@@ -144,7 +144,7 @@ async def test_an_acquire_while_its_repetition_is_held(
 async def test_a_release_after_its_repetition(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """Invariant 4: the successor keeps its lock. Kept by release.lua: `name.holder ~= owner`."""
+    """Invariant 4: the successor keeps its lock. Kept by release.lua: `name.owner ~= owner`."""
     lease = await here.acquire()
     held = proxy.hold("requests", 1, RELEASES)
     release = asyncio.ensure_future(_await(lease.release()))
@@ -164,7 +164,7 @@ async def _await(awaitable: object) -> None:
 async def test_a_nested_acquire_after_everything_was_released(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C2: it creates nothing. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
+    """C2: it creates nothing. Kept by nest.lua: `name.owner ~= ARGV[1]`."""
     async with asyncio.timeout(ENOUGH), here:
         held = proxy.hold("requests", 1, NESTS)
         nested = asyncio.create_task(_cut_off(proxy, held))
@@ -199,7 +199,7 @@ async def test_a_nested_acquire_while_the_outer_one_lives_on(
 async def test_a_nested_acquire_after_another_owner_took_the_lock(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C2. Kept by nest.lua: `name.holder ~= ARGV[1]`."""
+    """C2. Kept by nest.lua: `name.owner ~= ARGV[1]`."""
     async with asyncio.timeout(ENOUGH), here:
         held = proxy.hold("requests", 1, NESTS)
         nested = asyncio.create_task(_cut_off(proxy, held))

@@ -147,7 +147,7 @@ async def test_the_reply_of_release_is_lost(
 async def test_the_reply_of_release_is_lost_and_another_enters_meanwhile(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
-    """Its repetition does not free the other's lock. Kept by release.lua: `name.holder ~= owner`, and
+    """Its repetition does not free the other's lock. Kept by release.lua: `name.owner ~= owner`, and
     ReleaseResult.settle: `resent` proves no loss.
     """
     proxy.cut(matching=RELEASES)
@@ -204,7 +204,7 @@ async def test_the_reply_of_a_nested_acquire_is_lost(here: Lock, proxy: FaultPro
 async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
     """H2 (a): a copy reads its own grant.
 
-    Kept by transfer.lua: `name.holder == next`.
+    Kept by transfer.lua: `name.owner == next`.
     """
     inside = 0
     fences: list[int] = []

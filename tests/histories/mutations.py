@@ -57,7 +57,7 @@ def fence_repeated(patch: Patch) -> None:
 
 def release_of_any_holder(patch: Patch) -> None:
     """A release ends the hold of whoever has it."""
-    _rewrite(patch, lock.RELEASE, "if name.holder ~= owner or", "if name.holder == '-' or")
+    _rewrite(patch, lock.RELEASE, "if name.owner ~= owner or", "if name.owner == '' or")
 
 
 def room_for_one_more(patch: Patch) -> None:
@@ -68,7 +68,7 @@ def room_for_one_more(patch: Patch) -> None:
 
 def count_repeated(patch: Patch) -> None:
     """A latch counts the same `by` again."""
-    _rewrite(patch, latch.COUNT_DOWN, "if left > 0 and not latch[3] then", "if left > 0 then")
+    _rewrite(patch, latch.COUNT_DOWN, "if left > 0 and not latch[4] then", "if left > 0 then")
 
 
 def _rewrite(patch: Patch, script: Script[Any], old: str, new: str) -> None:

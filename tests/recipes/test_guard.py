@@ -385,3 +385,16 @@ async def test_only_a_lease_guards(locks: LockManager, raw: redis.asyncio.Redis,
     }
     with pytest.raises(ConfigurationError, match="needs the lease"):
         guard(leases.get(what), raw)
+
+
+@pytest.mark.parametrize("version", ["0.2", "0.4"])
+async def test_a_lock_of_another_version(lease: Lease, raw: redis.asyncio.Redis, version: str) -> None:
+    await raw.delete(KEY)
+    if version == "0.2":
+        await raw.set(KEY, "m1:1 1795423502547494 0 1 0 1795423532547 vm:26967", px=100_000)
+    else:
+        await raw.hset(KEY, mapping={"version": version})
+    with pytest.raises(redis.exceptions.ResponseError, match=f"WRONGVERSION {version} {re.escape(KEY)}"):
+        await guard(lease, raw).set("a", "x")
+    assert not await raw.exists("a")
+    await raw.delete(KEY)

@@ -65,7 +65,7 @@ class TestUnderALock:
         enter(side, NAME, "n:1", counted=False, liveness_ms=LIVENESS)
         side.run(NAME.release("m:1", TTL, 0, "clean", False))
         found = state(side, NAME)
-        assert (found.holder, found.depth) == ("n:1", 0)
+        assert (found.owner, found.depth) == ("n:1", 0)
         assert decided(side, 1, MINE._replace(owner="n:1", fence=found.fence)) is DONE
 
     def test_a_copy_is_answered_again_even_after_the_end(self, side: Side) -> None:
@@ -175,7 +175,7 @@ def _step(side: Side, name: Lock, kind: str, owner: int, number: int, fence: int
         answer = side.run(name.acquire(Bid(f"m:{owner + 1}", TTL, HIGH, "me")))
         return answer.fence if isinstance(answer, Granted) else None
     if kind == "release":
-        side.run(name.release(state(side, name).holder, TTL, 0, "clean", False))
+        side.run(name.release(state(side, name).owner, TTL, 0, "clean", False))
     elif side.exists(name.state):
         side.delete(name.state) if kind == "forget" else expire(side, name)
     return None
@@ -241,7 +241,7 @@ class TestBody:
         assert not bare.exists("k")
 
 
-@pytest.mark.parametrize("command", ["get", "set", "time"])
+@pytest.mark.parametrize("command", ["get", "hmget", "set", "time"])
 def test_a_denied_command_of_ours_writes_nothing(denied: Callable[[str], LuaSide], lua: LuaSide, command: str) -> None:
     lua.run(HELD)
     with pytest.raises(redis.exceptions.ResponseError, match=DENIAL):

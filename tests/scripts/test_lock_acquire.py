@@ -38,7 +38,7 @@ class TestFree:
     def test_it_is_granted(self, side: Side) -> None:
         assert side.run(HELD) == Granted(FENCE, TTL, abandoned=False)
         found = state(side, NAME)
-        assert (found.holder, found.fence, found.before, found.depth, found.metadata) == ("m:1", FENCE, 0, 1, "me")
+        assert (found.owner, found.fence, found.before, found.depth, found.process) == ("m:1", FENCE, 0, 1, "me")
         assert DIRTY_MS + TTL - 10_000 < side.pttl(NAME.state) <= DIRTY_MS + TTL
 
     def test_the_state_outlives_a_long_hold(self, side: Side) -> None:
@@ -123,7 +123,7 @@ class TestHeld:
             assert (copy.fence, copy.abandoned) == (FENCE, False)
             assert TTL < copy.pttl <= 2 * TTL
         after = state(side, NAME)
-        assert (after.depth, after.before, after.metadata) == (1, before.before, "other")
+        assert (after.depth, after.before, after.process) == (1, before.before, "other")
         assert waiters(side, NAME) == []
 
     @pytest.mark.parametrize("queue", [False, True])
@@ -131,14 +131,14 @@ class TestHeld:
     def test_a_grant_from_the_queue_becomes_a_hold(self, floor: int, queue: bool, side: Side) -> None:
         """It lasts for its own ttl, however long it would have lasted; with a greater fence if one is known."""
         side.run(HELD)
-        change(side, NAME, depth=0, dirty="1", metadata="")
+        change(side, NAME, depth=0, abandoned="1", process="")
         if queue:
             enter(side, NAME, "n:1")
         answer = side.run(NAME.acquire(Bid("m:1", TTL // 10, floor, "other", LIVENESS)))
         assert answer == Granted(max(FENCE, floor + 1) if floor > FENCE else FENCE, TTL // 10, True)
         after = state(side, NAME)
-        assert (after.holder, after.fence, after.depth) == ("m:1", answer.fence, 1)
-        assert (after.dirty, after.metadata) == ("1", "other")
+        assert (after.owner, after.fence, after.depth) == ("m:1", answer.fence, 1)
+        assert (after.abandoned, after.process) == ("1", "other")
         assert waiters(side, NAME) == ["n:1"] * queue
 
     def test_a_grant_from_the_queue_is_nothing_to_an_owner_that_has_ended(self, side: Side) -> None:
@@ -156,14 +156,14 @@ class TestHeld:
         enter(side, NAME, "n:1")
         expire(side, NAME)
         assert isinstance(side.run(NAME.acquire(Bid("m:1", TTL, 0, "", LIVENESS))), Queued)
-        assert state(side, NAME).holder == "n:1"
+        assert state(side, NAME).owner == "n:1"
 
     def test_a_grant_from_the_queue_lasts_no_longer_than_its_owner_says(self, side: Side) -> None:
         """Whichever request makes it."""
 
         def granted_to(owner: str) -> int:
             after = state(side, NAME)
-            assert (after.holder, after.depth) == (owner, 0)
+            assert (after.owner, after.depth) == (owner, 0)
             return after.expires - time.time() * 1000
 
         hears(side, NAME, "n", "o", "p")
@@ -270,7 +270,7 @@ class TestFreeWithAQueue:
         assert 0 < queued.pttl <= LIVENESS
         assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 1 {NAME.state}")]
         assert waiters(side, NAME) == ["o:1"]
-        assert state(side, NAME).holder == "n:1"
+        assert state(side, NAME).owner == "n:1"
 
     def test_a_request_that_does_not_queue_settles_it_for_others(self, side: Side) -> None:
         hears(side, NAME, "n")
@@ -280,7 +280,7 @@ class TestFreeWithAQueue:
         refused = side.run(NAME.acquire(Bid("o:1", TTL, 0, "")))
         assert isinstance(refused, Refused)
         assert refused.fence == FENCE + 1
-        assert state(side, NAME).holder == "n:1"
+        assert state(side, NAME).owner == "n:1"
 
     @pytest.mark.parametrize("liveness", [0, LIVENESS, -1])
     def test_if_all_are_dead_it_is_granted(self, liveness: int, side: Side) -> None:
@@ -291,7 +291,7 @@ class TestFreeWithAQueue:
         expire(side, NAME)
         assert side.run(NAME.acquire(Bid("o:1", TTL, 0, "mine", liveness))) == Granted(FENCE + 1, TTL, abandoned=True)
         found = state(side, NAME)
-        assert (found.holder, found.depth, found.metadata) == ("o:1", 1, "mine")
+        assert (found.owner, found.depth, found.process) == ("o:1", 1, "mine")
         assert waiters(side, NAME) == []
         assert side.heard() == []
 
@@ -357,7 +357,7 @@ class TestAbandoned:
     def test_a_grant_that_was_never_confirmed_began_nothing(self, told: str, queue: bool, side: Side) -> None:
         """Guards `depth` in what an expiry means: the next holder is told what that one was told."""
         side.run(HELD)
-        change(side, NAME, depth=0, dirty=told, expires=1)
+        change(side, NAME, depth=0, abandoned=told, expires=1)
         granted = side.run(NAME.acquire(Bid("m:2", TTL, 0, "", LIVENESS, True), [("m:3", 0)] if queue else ()))
         assert granted == Granted(FENCE + 1, TTL, abandoned=told == "1")
 

@@ -100,7 +100,7 @@ def test_every_form_is_read(text: str, fast: bool, side: Side) -> None:
     enter(side, NAME, "o:1")
     assert signs(side, NAME).keys() == {"n", "o"}
     assert side.run(NAME.release("m:1", TTL, 0, "clean" if fast else "dirty", False)) == Released(FENCE)
-    assert state(side, NAME).holder == "n:1"
+    assert state(side, NAME).owner == "n:1"
     assert waiters(side, NAME) == ["o:1"]
 
 
@@ -121,9 +121,9 @@ def test_who_is_granted_it_is_known_before_it_asks(how: str, side: Side) -> None
     else:
         side.run(NAME.refresh_many([NAME.alive_of("n:1", LIVENESS, True, ABOUT)]))
     found = state(side, NAME)
-    assert (found.holder, found.depth, found.metadata) == ("n:1", 0, PROCESS)
+    assert (found.owner, found.depth, found.process) == ("n:1", 0, PROCESS)
     assert isinstance(side.run(NAME.acquire(Bid("n:1", TTL, 0, ABOUT, LIVENESS))), Granted)
-    assert state(side, NAME).metadata == ABOUT
+    assert state(side, NAME).process == ABOUT
 
 
 def test_what_a_multi_lock_keeps_is_known_too(side: Side) -> None:
@@ -138,4 +138,4 @@ def test_what_a_multi_lock_keeps_is_known_too(side: Side) -> None:
     side.run(names[1].release("m:1", TTL, 0, "clean", False))
     assert isinstance(side.run(call), Queued)
     found = [state(side, name) for name in names[:2]]
-    assert [(one.holder, one.depth, one.metadata) for one in found] == [("n:+1", 0, PROCESS), ("n:+1", 0, ABOUT)]
+    assert [(one.owner, one.depth, one.process) for one in found] == [("n:+1", 0, PROCESS), ("n:+1", 0, ABOUT)]

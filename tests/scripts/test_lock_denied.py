@@ -146,18 +146,18 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
         assert isinstance(result, situation.answer)
     lasting(lua, NAME)
     left, told = state(lua, NAME), [payload for _, payload in lua.heard()]
-    if left.holder != before.holder and left.holder[0] in "no" and error:
-        asks = left.holder in situation.call.args  # it does not know this; a copy of its request tells it
-        assert asks or f"granted {left.holder} {left.fence} {left.dirty} {NAME.state}" in told
+    if left.owner != before.owner and left.owner.startswith(("n", "o")) and error:
+        asks = left.owner in situation.call.args  # it does not know this; a copy of its request tells it
+        assert asks or f"granted {left.owner} {left.fence} {left.abandoned} {NAME.state}" in told
     for payload in told:
         if payload.startswith("granted"):
-            assert payload.split()[1:3] == [left.holder, str(left.fence)], "the owner that is told enters"
+            assert payload.split()[1:3] == [left.owner, str(left.fence)], "the owner that is told enters"
     if before.live and error and situation.call.script.name not in ("release", "transfer", "force_release"):
-        assert left.holder == "m:1"
+        assert left.owner == "m:1"
     # The next request finds everything in order.
     if left.live:
-        assert lua.run(NAME.release(left.holder, TTL, 0, "clean", False)) == Released(left.fence)
-    assert left.holder not in waiters(lua, NAME)
+        assert lua.run(NAME.release(left.owner, TTL, 0, "clean", False)) == Released(left.fence)
+    assert left.owner not in waiters(lua, NAME)
     forget(lua, NAME, *lua.hash(NAME.alive))
     if state(lua, NAME).live:
         expire(lua, NAME)
@@ -171,10 +171,10 @@ def test_a_denied_message_counts_as_heard(lua: LuaSide, denied: Callable[[str], 
     lua.run(HELD)
     enter(lua, NAME, "n:1")
     assert denied("publish").run(NAME.release("m:1", TTL, 0, "clean", False)) == Released(FENCE)
-    assert state(lua, NAME).holder == "n:1"
+    assert state(lua, NAME).owner == "n:1"
 
 
-@pytest.mark.parametrize("command", ["get", "set"])
+@pytest.mark.parametrize("command", ["hmget", "hset"])
 def test_a_denied_renewal_is_no_verdict(command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
     """Guards pcall: the answer is the error, for each hold."""
     for name in (NAME, OTHER):

@@ -21,8 +21,8 @@ from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import confirm, renew
 from aiolock.scripts.outcomes import Granted, Passed, Queued
 from tests.support.generated import examples
-from tests.support.lock_calls import Lock, Sign, State, change, expire, forget, lasting, signs, state, waiters
-from tests.support.scripting import LONG_MS, LuaSide, Refused, Side, StoreSide
+from tests.support.lock_calls import Lock, Sign, State, change, expire, forget, lasting, put, signs, state, waiters
+from tests.support.scripting import LONG_MS, LuaSide, Refused, Side, StoreSide, gist
 
 T = TypeVar("T")
 
@@ -125,9 +125,8 @@ class World:
 
     def lose(self, name: Lock) -> None:
         """Delete everything known of it but a fence, which would start again at each side's time."""
-        fresh = State("-", FLOOR + 1000 * (len(self.sent) + 1), FLOOR, 0, "0", 0, "")
-        self.both(lambda side: side.delete(name.state))
-        self.both(lambda side: side.set(name.state, fresh.encode()))
+        fresh = State("", FLOOR + 1000 * (len(self.sent) + 1), FLOOR, 0, "0", 0, "")
+        self.both(lambda side: put(side, name, fresh))
 
     def take(self, step: Step) -> None:
         before = [self.standing(i) for i in range(NAMES)]
@@ -155,13 +154,13 @@ class World:
                     Bid(owner, ttl(owner, longer), floor, about, liveness, owner[0] != "d", number=known), more
                 )
             case "release", (owner, longer, left, ending, tainted):
-                owner = owner or now.state.holder.replace("-", "a:1")
+                owner = owner or now.state.owner or "a:1"
                 channel = name.manager("a") if longer else ""
                 return name.release(owner, ttl(owner, False), left, ending, tainted, channel)
             case "transfer" | "resume", (_, _, successor, *_) if ":f" not in successor and successor in now.line:
                 return None  # such a successor is new
             case "transfer", (owner, fence, successor, floor, over, tainted):
-                owner = owner or now.state.holder.replace("-", "a:1")
+                owner = owner or now.state.owner or "a:1"
                 fence, counted = self.fence(now, fence), successor[0] != "d"
                 bid = Bid(successor, ttl(successor, False), floor, "moved", LIVENESS[successor[0]], counted)
                 return name.transfer(owner, fence, bid, over, tainted)
@@ -196,7 +195,7 @@ class World:
     def meddle(self, step: Step) -> None:
         name, now = self.names[step.name], self.standing(step.name)
         match step.kind, step.facts:
-            case "expire", _ if now.state.holder != "-":
+            case "expire", _ if now.state.owner != "":
                 self.both(lambda side: expire(side, name))
             case "die", (manager,) if manager in now.alive:
                 self.both(lambda side: forget(side, name, manager))
@@ -218,7 +217,7 @@ class World:
     def standing(self, i: int, at: int = 1) -> Standing:
         side, name = self.sides[at], self.names[i]
         if i in self.spoilt:
-            return Standing(State.read(None), [], {})
+            return Standing(State(), [], {})
         return Standing(state(side, name), waiters(side, name), signs(side, name))
 
     def compare(self) -> None:
@@ -229,7 +228,7 @@ class World:
             assert close(server.state.expires, store.state.expires), told
             assert close(server.state.before // 1000, store.state.before // 1000), told  # may be a number in the queue
             times = {"expires": server.state.expires, "before": server.state.before}
-            assert server.state == State(**{**vars(store.state), **times}), told
+            assert server.state == State(**{**store.state._asdict(), **times}), told
             assert server.alive.keys() == store.alive.keys(), told
             for manager, known in server.alive.items():
                 other = store.alive[manager]
@@ -245,13 +244,13 @@ class World:
     def check(self, before: Standing, after: Standing, call: Call[Any]) -> None:
         """Check what must hold after every request, whatever happened to the keys."""
         told = f"{call.args}: {before} became {after}"
-        holder, held, kind = after.state.holder, before.state, call.script.name
+        holder, held, kind = after.state.owner, before.state, call.script.name
         assert after.state.fence >= held.fence or kind == "confirm", told
-        if held.holder != "-" and before.state.live:
-            left = kind in ("release", "transfer", "force_release") and after.state.holder != held.holder
-            assert left or holder == held.holder, f"no one takes it from its holder: {told}"
-        if holder in ("-", held.holder):
-            ended = held.holder != "-" and holder == "-" and kind in ("release", "transfer", "force_release")
+        if held.owner != "" and before.state.live:
+            left = kind in ("release", "transfer", "force_release") and after.state.owner != held.owner
+            assert left or holder == held.owner, f"no one takes it from its holder: {told}"
+        if holder in ("", held.owner):
+            ended = held.owner != "" and holder == "" and kind in ("release", "transfer", "force_release")
             assert not ended or not any(after.lives(one) and after.hears(one) for one in after.line), told
             return
         assert after.state.fence > held.fence, told
@@ -277,7 +276,7 @@ def outcome(side: Side, call: Call[Any]) -> object:
     try:
         return side.run(call)
     except Refused as error:
-        return str(error)[:9]
+        return gist(error)
 
 
 def close(one: int, other: int) -> bool:
@@ -304,7 +303,7 @@ def same(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if hasattr(one, "error") and hasattr(other, "error"):
-        return one.error[:9] == other.error[:9]  # type: ignore[no-any-return]
+        return gist(one.error) == gist(other.error)  # type: ignore[no-any-return]
     if hasattr(one, "held") and hasattr(other, "held"):
         return same(one.held, other.held) and one._replace(held=None) == other._replace(held=None)  # type: ignore[attr-defined]
     if hasattr(one, "pttl") and hasattr(other, "pttl"):
@@ -341,7 +340,7 @@ def test_the_checks_see_what_is_wrong(sides: Callable[[], LuaSide]) -> None:
     world = World(sides())
     world.take(ASK)
     before = world.standing(0)
-    world.both(lambda side: change(side, world.names[0], holder="b:1"))
+    world.both(lambda side: change(side, world.names[0], owner="b:1"))
     try:
         world.check(before, world.standing(0), world.sent[-1])
     except AssertionError:

@@ -63,7 +63,7 @@ class TestRenew:
         shorter = renewed(side, ttl=TTL)
         assert isinstance(shorter, Renewed)
         assert shorter.pttl > TTL
-        assert state(side, NAME).metadata == "me"
+        assert state(side, NAME).process == "me"
 
     def test_a_look_changes_nothing(self, side: Side) -> None:
         side.run(HELD)
@@ -111,7 +111,7 @@ class TestForceRelease:
             f"granted n:1 {FENCE + 1} 1 {NAME.state}",
             f"revoked m:1 {FENCE}",
         ]
-        assert state(side, NAME).holder == "n:1"
+        assert state(side, NAME).owner == "n:1"
 
     @pytest.mark.parametrize("depth", [0, 1])
     def test_without_waiters_it_is_free_and_dirty(self, depth: int, side: Side) -> None:
@@ -120,7 +120,7 @@ class TestForceRelease:
         change(side, NAME, depth=depth)
         assert side.run(NAME.force_release()) is True
         found = state(side, NAME)
-        assert (found.holder, found.expires, found.dirty) == ("-", 0, "1")
+        assert (found.owner, found.expires, found.abandoned) == ("", 0, "1")
         assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=True)
 
     @pytest.mark.parametrize("fence", [FENCE - 1, FENCE + 1])
@@ -128,7 +128,7 @@ class TestForceRelease:
         assert side.run(NAME.force_release()) is False
         side.run(HELD)
         assert side.run(NAME.force_release(fence)) is False
-        assert state(side, NAME).holder == "m:1"
+        assert state(side, NAME).owner == "m:1"
         expire(side, NAME)
         assert side.run(NAME.force_release()) is False
 

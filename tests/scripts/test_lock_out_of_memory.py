@@ -62,7 +62,7 @@ def test_release_works(tainted: bool, waits: bool, full: Full) -> None:
     fill()
     assert side.run(NAME.release("m:1", TTL, 0, "clean", tainted)) == Released(FENCE)
     found = state(side, NAME)
-    assert (found.holder, found.fence) == (("n:1", FENCE + 1) if waits else ("-", FENCE))
+    assert (found.owner, found.fence) == (("n:1", FENCE + 1) if waits else ("", FENCE))
     assert side.exists(NAME.dead("m:1")) == tainted
 
 
@@ -74,7 +74,7 @@ def test_a_hand_off_works(over: bool, full: Full) -> None:
     fill()
     moved = side.run(NAME.transfer("m:1", FENCE, Bid("m:2", TTL, 0, "", LIVENESS, True), over, False))
     assert isinstance(moved, Passed if over else Granted)
-    assert state(side, NAME).holder == ("n:1" if over else "m:2")
+    assert state(side, NAME).owner == ("n:1" if over else "m:2")
     assert waiters(side, NAME) == (["m:2"] if over else ["n:1"])
 
 
@@ -127,7 +127,7 @@ def test_what_replicas_must_acknowledge(used: bool, full: Full) -> None:
     granted = side.run(call)
     assert isinstance(granted, Granted)
     found = state(side, NAME)
-    assert (found.holder, found.fence, found.depth) == ("n:1", granted.fence, 1)
+    assert (found.owner, found.fence, found.depth) == ("n:1", granted.fence, 1)
     assert granted.fence > FENCE
     assert side.run(renew([NAME.renewal("n:1", granted.fence, TTL)])) == [Renewed(TTL)]
     assert side.run(NAME.release("n:1", TTL, 0, "clean", False)) == Released(granted.fence)
@@ -138,4 +138,4 @@ def test_force_release_works(full: Full) -> None:
     side.run(HELD)
     fill()
     assert side.run(NAME.force_release()) is True
-    assert state(side, NAME).holder == "-"
+    assert state(side, NAME).owner == ""

@@ -101,7 +101,7 @@ class TestItsOwn:
     @pytest.mark.parametrize("depth", [0, 1])
     def test_a_lost_message_is_made_good(self, depth: int, side: Side) -> None:
         side.run(HELD)
-        change(side, NAME, depth=depth, dirty="1")
+        change(side, NAME, depth=depth, abandoned="1")
         granted = refresh(side, "m:1")
         assert isinstance(granted, Granted)
         assert (granted.fence, granted.abandoned) == (FENCE, True)
@@ -143,7 +143,7 @@ class TestFree:
         expire(side, NAME)
         assert isinstance(refresh(side, "o:1"), Granted)
         found = state(side, NAME)
-        assert (found.holder, found.fence) == ("o:1", FENCE + 1)
+        assert (found.owner, found.fence) == ("o:1", FENCE + 1)
         assert waiters(side, NAME) == ["n:1"]
 
     def test_a_process_that_was_thought_dead_keeps_its_place_until_its_turn(self, side: Side) -> None:

@@ -39,7 +39,7 @@ class TestWithoutWaiters:
         side.run(HELD)
         assert side.run(NAME.release("m:1", TTL, 0, "clean", tainted)) == Released(FENCE)
         found = state(side, NAME)
-        assert (found.holder, found.fence, found.dirty, found.metadata) == ("-", FENCE, "0", "")
+        assert (found.owner, found.fence, found.abandoned, found.process) == ("", FENCE, "0", "")
         assert TTL + GRACE_MS - 10_000 < side.pttl(NAME.state) <= TTL + GRACE_MS
         assert side.exists(NAME.dead("m:1")) == tainted
         assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=False)
@@ -48,10 +48,10 @@ class TestWithoutWaiters:
     @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
     def test_what_the_next_is_told(self, ending: Ending, found: str, side: Side) -> None:
         side.run(HELD)
-        change(side, NAME, dirty=found)
+        change(side, NAME, abandoned=found)
         side.run(NAME.release("m:1", TTL, 0, ending, False))
         dirty = {"clean": "0", "undone": found, "dirty": "1"}[ending]
-        assert state(side, NAME).dirty == dirty
+        assert state(side, NAME).abandoned == dirty
         assert (side.pttl(NAME.state) > DIRTY_MS - 10_000) == (dirty == "1")
         assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=dirty == "1")
 
@@ -66,7 +66,7 @@ class TestWithoutWaiters:
         side.run(HELD)
         expire(side, NAME)
         assert side.run(RELEASE) == Released(FENCE)
-        assert state(side, NAME).dirty == "0"
+        assert state(side, NAME).abandoned == "0"
 
 
 class TestOneLevel:
@@ -100,7 +100,7 @@ class TestOneWhoDoesNotHold:
         assert side.run(RELEASE) == Missing(LossReason.DELETED)
         side.run(NAME.acquire(Bid("m:2", TTL, 0, "")))
         assert side.run(RELEASE) == Missing(LossReason.TAKEN_OVER)
-        assert state(side, NAME).holder == "m:2"
+        assert state(side, NAME).owner == "m:2"
 
     def test_an_undo_that_crosses_a_grant_gives_it_to_the_next(self, side: Side) -> None:
         """Hazard 8: leaving is one script, whatever became of the place."""
@@ -145,7 +145,7 @@ class TestDeclined:
     def test_one_that_waits_leaves_the_queue(self, granted: Side) -> None:
         assert granted.run(NAME.release("o:1", TTL, 0, "declined", False)) == Missing(LossReason.TAKEN_OVER)
         assert waiters(granted, NAME) == []
-        assert state(granted, NAME).holder == "n:1"
+        assert state(granted, NAME).owner == "n:1"
 
 
 class TestWithWaiters:
@@ -156,8 +156,8 @@ class TestWithWaiters:
         number = side.scores(NAME.queue)["n:1"]
         assert side.run(RELEASE) == Released(FENCE)
         found = state(side, NAME)
-        assert (found.holder, found.fence, found.before, found.depth) == ("n:1", FENCE + 1, number, 0)
-        assert found.metadata == "of n:1"
+        assert (found.owner, found.fence, found.before, found.depth) == ("n:1", FENCE + 1, number, 0)
+        assert found.process == "of n:1"
         assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} 0 {NAME.state}")]
         assert waiters(side, NAME) == ["o:1"]
         lasting(side, NAME)
@@ -178,7 +178,7 @@ class TestWithWaiters:
         side.run(NAME.release("m:1", TTL, 0, ending, True))
         dirty = int(ending == "dirty")
         assert side.heard() == [(NAME.manager("n"), f"granted n:1 {FENCE + 1} {dirty} {NAME.state}")]
-        assert state(side, NAME).dirty == str(dirty)
+        assert state(side, NAME).abandoned == str(dirty)
         assert side.exists(NAME.dead("m:1"))
 
     def test_a_process_that_hears_but_was_silent_for_too_long_is_not_granted(self, side: Side) -> None:
@@ -224,7 +224,7 @@ class TestWithWaiters:
         side.run(HELD)
         enter(side, NAME, "n:1", counted=False)
         side.run(RELEASE)
-        assert state(side, NAME).holder == "n:1"
+        assert state(side, NAME).owner == "n:1"
         assert waiters(side, NAME) == []
 
     @pytest.mark.parametrize("ending", ["clean", "dirty"])
@@ -233,7 +233,7 @@ class TestWithWaiters:
         enter(side, NAME, "n:1")
         assert side.run(NAME.release("m:1", TTL, 0, ending, False)) == Released(FENCE)
         found = state(side, NAME)
-        assert (found.holder, found.dirty, found.expires, found.metadata) == ("-", str(int(ending == "dirty")), 0, "")
+        assert (found.owner, found.abandoned, found.expires, found.process) == ("", str(int(ending == "dirty")), 0, "")
         assert waiters(side, NAME) == ["n:1"]
         assert (side.pttl(NAME.state) <= TTL + GRACE_MS) == (ending == "clean")
 
@@ -245,7 +245,7 @@ class TestWithWaiters:
         side.score(NAME.queue, "m:1", 1)
         side.hset(NAME.alive, {"m": "9999999999999+"})
         side.run(RELEASE)
-        assert state(side, NAME).holder == "n:1"
+        assert state(side, NAME).owner == "n:1"
         assert waiters(side, NAME) == []
 
     def test_one_request_does_not_look_at_all_of_them(self, side: Side) -> None:
@@ -257,7 +257,7 @@ class TestWithWaiters:
         enter(side, NAME, "n:1")
         assert side.run(RELEASE) == Released(FENCE)
         assert waiters(side, NAME) == ["n:1"]
-        assert state(side, NAME).holder == "-"
+        assert state(side, NAME).owner == ""
         (granted,) = side.run(NAME.refresh_many([NAME.alive_of("n:1", LIVENESS)]))
         assert isinstance(granted, Granted)
 

@@ -46,8 +46,8 @@ class TestWithin:
             enter(side, NAME, "n:1")
         assert side.run(transfer(over, tainted=tainted)) == Granted(FENCE + 1, TTL, abandoned=False)
         found = state(side, NAME)
-        assert (found.holder, found.fence, found.before, found.depth) == ("m:2", FENCE + 1, FENCE, 1)
-        assert found.metadata == "next"
+        assert (found.owner, found.fence, found.before, found.depth) == ("m:2", FENCE + 1, FENCE, 1)
+        assert found.process == "next"
         assert side.exists(NAME.dead("m:1")) == tainted
         assert waiters(side, NAME) == ["n:1"] * waits
 
@@ -65,7 +65,7 @@ class TestWithin:
     @pytest.mark.parametrize("told", ["0", "1"])
     def test_a_grant_that_was_never_confirmed_began_nothing(self, told: str, tainted: bool, side: Side) -> None:
         side.run(HELD)
-        change(side, NAME, depth=0, dirty=told)
+        change(side, NAME, depth=0, abandoned=told)
         assert side.run(transfer(over=False, tainted=tainted)) == Granted(FENCE + 1, TTL, abandoned=told == "1")
 
     def test_a_detached_hold_moves_whoever_waits(self, side: Side) -> None:
@@ -81,7 +81,7 @@ class TestWithin:
         side.run(HELD)
         side.run(NAME.release("m:2", TTL, 0, "undone", True))
         assert side.run(transfer(over=False)) == Finished()
-        assert state(side, NAME).holder == "m:1"
+        assert state(side, NAME).owner == "m:1"
 
 
 class TestPassing:
@@ -160,10 +160,10 @@ class TestACopy:
         enter(side, NAME, "n:1")
         side.run(transfer(over=True))
         side.run(NAME.release("n:1", TTL, 0, "clean", False))
-        assert (state(side, NAME).holder, state(side, NAME).depth) == ("m:2", 0)
+        assert (state(side, NAME).owner, state(side, NAME).depth) == ("m:2", 0)
         assert side.run(transfer(over=True)) == Granted(state(side, NAME).fence, TTL, abandoned=False)
         after = state(side, NAME)
-        assert (after.holder, after.depth, after.metadata) == ("m:2", 1, "next")
+        assert (after.owner, after.depth, after.process) == ("m:2", 1, "next")
 
     def test_finds_the_place_and_says_nothing_of_life(self, side: Side) -> None:
         hears(side, NAME, "n")
@@ -191,5 +191,5 @@ class TestACopy:
         side.run(HELD)
         assert side.run(transfer(over, fence=FENCE - 1)) == Missing(LossReason.TAKEN_OVER)
         assert side.run(transfer(over, owner="m:9", tainted=True)) == Missing(LossReason.TAKEN_OVER)
-        assert state(side, NAME).holder == "m:1"
+        assert state(side, NAME).owner == "m:1"
         assert side.exists(NAME.dead("m:9"))

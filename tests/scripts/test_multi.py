@@ -26,18 +26,15 @@ from aiolock.scripts.outcomes import (
     Released,
     Renewed,
 )
+from tests.support.lock_calls import State, put, state
 from tests.support.multi import (
     LIVENESS,
     Multi,
     Name,
-    State,
     crash,
     granted,
     holders,
-    put,
     refreshes,
-    state,
-    text,
     waiting,
 )
 from tests.support.scripting import KEYS, Side
@@ -106,7 +103,7 @@ def test_an_expired_holder_is_followed_and_abandoned_if_any_was(side: Side) -> N
     hold(side, B)
     crash(side, B)
     assert granted(side.run(TAKE)).abandoned
-    assert [state(side, name).dirty for name in (A, B)] == ["0", "1"]
+    assert [state(side, name).abandoned for name in (A, B)] == ["0", "1"]
 
 
 def test_an_expired_grant_that_was_never_confirmed_abandoned_nothing(side: Side) -> None:
@@ -201,7 +198,7 @@ def test_a_free_name_goes_to_its_waiters(side: Side) -> None:
     side.run(B.acquire(Bid("o:1", TTL, 0, "", LIVENESS)))
     crash(side, B)
     outcome = queued(ask(side, AB, "m:+1"))
-    assert (state(side, B).holder, state(side, B).dirty, outcome.part, outcome.rank) == ("o:1", "1", "b", 1)
+    assert (state(side, B).owner, state(side, B).abandoned, outcome.part, outcome.rank) == ("o:1", "1", "b", 1)
     assert [channel for channel, _ in side.heard()] == [KEYS.manager("o")]
 
 
@@ -257,7 +254,7 @@ def test_an_older_one_takes_what_a_younger_one_reserved(side: Side) -> None:
     younger = reserve(side, BC, "o:+1", B, "n:2")
     assert younger > older
     assert queued(ask(side, AB, "m:+1")).part == "a"  # it has nothing, so it takes nothing
-    assert state(side, B).holder == "o:+1"
+    assert state(side, B).owner == "o:+1"
     side.listen(KEYS.manager("m"))
     leave(side, A)
     assert isinstance(ask(side, AB, "m:+1"), Granted)
@@ -268,7 +265,7 @@ def test_an_older_one_takes_what_a_younger_one_reserved(side: Side) -> None:
 
 @pytest.mark.parametrize(("one", "other"), [("m:+1", "o:+1"), ("o:+1", "m:+1")])
 def test_of_two_with_one_number_one_gives_way(side: Side, one: str, other: str) -> None:
-    """On a clock with coarse steps two may come in one. Kept by read.lua: `name.holder > owner`."""
+    """On a clock with coarse steps two may come in one. Kept by read.lua: `name.owner > owner`."""
     side.listen(KEYS.manager("m"), KEYS.manager("o"))
     for owner, name, multi in ((one, A, AB), (other, B, BC)):
         hold(side, name, "n:2")
@@ -344,7 +341,7 @@ def test_it_refreshes_as_a_plain_lock(side: Side) -> None:
     assert granted(outcome).abandoned
     assert state(side, A)[2:4] == (number, 0)
     side.run(AB.release("m:+1", TTL, 0, "clean", False))
-    assert state(side, A).dirty == "1"  # it never entered
+    assert state(side, A).abandoned == "1"  # it never entered
     assert side.run(refresh) == [Gone()]
 
 
@@ -355,7 +352,7 @@ def test_a_turn_ends_while_a_multi_lock_is_first(side: Side) -> None:
     assert isinstance(ask(side, AB, "m:+1"), Queued)
     passed = side.run(A.transfer("n:1", fence, Bid("n:2", TTL, 0, "", LIVENESS, True), False, False))
     assert isinstance(passed, Passed)
-    assert state(side, A).holder == "m:+1"
+    assert state(side, A).owner == "m:+1"
     assert waiting(side, A) == ["n:2"]
 
 
@@ -402,7 +399,7 @@ def test_each_part_ends_as_a_plain_lock(ending: Any, side: Side) -> None:
     fence = granted(side.run(TAKE)).fence
     assert side.run(AB.release("m:+1", TTL, 0, ending, False)) == Released(fence)
     dirty = {"clean": ["0", "0"], "undone": ["1", "0"], "dirty": ["1", "1"]}[ending]
-    assert [state(side, name).dirty for name in (A, B)] == dirty
+    assert [state(side, name).abandoned for name in (A, B)] == dirty
     assert (side.pttl(B.state) <= TTL + GRACE_MS) == (ending != "dirty")
     assert side.run(FREE) == Missing(LossReason.DELETED)  # a copy
 
@@ -423,7 +420,7 @@ def test_a_waiter_leaves_every_queue_and_reservation(side: Side) -> None:
     reserve(side, ABC, "m:+1", A, "n:0")
     ask(side, ABC, "m:+1")
     assert side.run(ABC.release("m:+1", TTL, 0, "undone", True)) == Missing(LossReason.TAKEN_OVER)
-    assert holders(side, [A, B, C]) == ["-", "n:1", "-"]
+    assert holders(side, [A, B, C]) == ["", "n:1", ""]
     assert not side.exists(B.queue)
     assert side.run(ABC.acquire(Bid("m:+1", TTL, 0, "me", LIVENESS))) == Finished()
     assert 0 < side.pttl(A.dead("m:+1")) <= TTL + GRACE_MS
@@ -435,7 +432,7 @@ def test_a_release_frees_the_rest(lost: Name, side: Side) -> None:
     crash(side, lost)
     hold(side, lost)
     assert side.run(FREE) == Missing(LossReason.TAKEN_OVER)
-    assert holders(side, [A, B]) == (["n:1", "-"] if lost is A else ["-", "n:1"])
+    assert holders(side, [A, B]) == (["n:1", ""] if lost is A else ["", "n:1"])
 
 
 @pytest.mark.parametrize("spoiled", [A, B])
@@ -447,7 +444,7 @@ def test_a_part_that_cannot_be_read_does_not_stop_the_others(spoiled: Name, side
     for call in (FREE, TAKE, AB.acquire(Bid("o:+1", TTL, 0, "", LIVENESS)), AB.info()):
         with pytest.raises(Failure, match="WRONGTYPE"):
             side.run(call)  # type: ignore[arg-type]
-    assert state(side, B if spoiled is A else A).holder == "-"
+    assert state(side, B if spoiled is A else A).owner == ""
     assert side.hash(spoiled.state) == {"n:1": "1"}
 
 
@@ -533,7 +530,7 @@ def test_info_is_of_each_name(side: Side) -> None:
     assert free is None
     assert held is not None
     assert (held.owner, held.depth, held.fence, held.holder) == ("n:1", 1, fence, "they")
-    assert text(side, A.state) is None
+    assert not side.exists(A.state)
 
 
 def test_no_two_sets_have_the_same_name() -> None:

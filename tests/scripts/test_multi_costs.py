@@ -28,11 +28,11 @@ def test_free_names(lua: LuaSide) -> None:
     """Kept by acquire_free.lua; release.lua reads each name, looks at its queue, and writes it."""
     for script in SCRIPTS:
         lua.load(script)
-    assert commands(lua, ALL.acquire(Bid("m:+1", TTL, 0, ""))) == 3 + 2 * N
+    assert commands(lua, ALL.acquire(Bid("m:+1", TTL, 0, ""))) == 3 + 3 * N
     fence = granted(lua.run(ALL.acquire(Bid("m:+1", TTL, 0, "")))).fence
-    assert commands(lua, renew([ALL.renewal("m:+1", fence, TTL)])) == 2 + 2 * N
+    assert commands(lua, renew([ALL.renewal("m:+1", fence, TTL)])) == 2 + 3 * N
     assert commands(lua, ALL.info()) == 2 + N
-    assert commands(lua, ALL.release("m:+1", TTL, 0, "clean", False)) == 2 + 3 * N
+    assert commands(lua, ALL.release("m:+1", TTL, 0, "clean", False)) == 2 + 4 * N
 
 
 def test_waiting(lua: LuaSide) -> None:

@@ -15,8 +15,8 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.multi import GIVE_BACK, SCRIPTS, renew
 from aiolock.scripts.outcomes import Failed, Granted, Kept, Queued, Released
-from tests.support.lock_calls import lasting
-from tests.support.multi import LIVENESS, Multi, Name, crash, granted, state, waiting
+from tests.support.lock_calls import lasting, state
+from tests.support.multi import LIVENESS, Multi, Name, crash, granted, waiting
 from tests.support.scripting import DENIAL, KEYS, LuaSide
 from tests.support.scripting import Refused as Failure
 
@@ -112,13 +112,13 @@ def check_left(lua: LuaSide, told: str) -> None:
         assert all(lua.pttl(key) > 0 for key in name.keys), told
 
 
-def test_a_denied_set_grants_nothing(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+def test_a_denied_write_grants_nothing(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
     """Guards that a younger owner is queued again before, and the owner leaves the queue after."""
     for each in SITUATIONS["acquire last"].before:
         lua.run(each)
     found = [state(lua, name) for name in NAMES]
     with pytest.raises(Failure, match=DENIAL):
-        denied("set").run(ASK)
+        denied("hset").run(ASK)
     assert [state(lua, name) for name in NAMES] == found
     assert granted(lua.run(ASK)).fence > found[0].fence
 
@@ -130,5 +130,5 @@ def test_a_key_that_is_denied_is_no_grant(lua: LuaSide, denied: Callable[[str], 
     for call in (HELD, ASK):
         with pytest.raises(Failure):
             limited.run(call)
-        assert [state(lua, name).holder for name in NAMES] == ["-"] * 3
+        assert [state(lua, name).owner for name in NAMES] == [""] * 3
     lua.listen(KEYS.manager("o"))

@@ -15,9 +15,9 @@ from aiolock.scripts.lock import renew as renew_plain
 from aiolock.scripts.multi import renew
 from aiolock.scripts.outcomes import Granted, Queued
 from tests.support.generated import Step, examples, step
-from tests.support.lock_calls import Sign
-from tests.support.multi import Multi, Name, State, put, refreshes, state, text, waiting
-from tests.support.scripting import KEYS, LuaSide, Refused, Side, StoreSide, parts
+from tests.support.lock_calls import Sign, State, put, state
+from tests.support.multi import Multi, Name, refreshes, waiting
+from tests.support.scripting import KEYS, LuaSide, Refused, Side, StoreSide, gist, parts
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class World:
         self.sent: list[Callable[[Side], Call[Any]]] = []
         self.highest = [FLOOR] * 3
         for name in self.names:
-            self.both(lambda side, name=name: put(side, name, State("-", FLOOR, 0, 0, "0", 0, "")))  # type: ignore[misc]
+            self.both(lambda side, name=name: put(side, name, State("", FLOOR, 0, 0, "0", 0, "")))  # type: ignore[misc]
         self.both(lambda side: side.listen(*map(KEYS.manager, LISTENING)))
 
     def both(self, act: Callable[[Side], T]) -> tuple[T, T]:
@@ -111,7 +111,7 @@ class World:
         try:
             outcome = side.run(call)
         except Refused as error:
-            return str(error)[:9]
+            return gist(error)
         if isinstance(outcome, Queued) and outcome.queue_number:
             self.numbers[side, str(call.args[0])] = outcome.queue_number
         return outcome
@@ -153,7 +153,7 @@ class World:
             case "end", (i, owner, left, ending, tainted):
                 return always(self.names[i].release(owner, ttl(owner), left, ending, tainted))
             case "transfer", (i, successor, over):
-                holder = state(self.sides[1], self.names[i]).holder
+                holder = state(self.sides[1], self.names[i]).owner
                 bid = Bid(successor, ttl(successor), FLOOR, "moved", liveness_of(successor))
                 return always(self.names[i].transfer(holder, self.fence(i), bid, over == 1, False))
             case "refresh", (batch,):
@@ -212,13 +212,13 @@ class World:
             found = state(side, name)
             assert found.fence >= self.highest[i]
             self.highest[i] = found.fence
-            assert found.holder not in waiting(side, name) or ":+" not in found.holder
+            assert found.owner not in waiting(side, name) or ":+" not in found.owner
             assert all(side.pttl(key) != -1 for key in name.keys)
             if held[i] and call.script.name in ("release", "transfer", "force_release"):
                 assert found.expires > now or not self.heard_of(name, now), f"{name.name} was left free"
         if call.name.count("+") and call.script.name == "acquire" and isinstance(outcome, Granted):
             got = [state(side, name) for name in self.names if name.state in call.keys]
-            assert {(one.holder, one.fence) for one in got} == {(call.args[0], outcome.fence)}
+            assert {(one.owner, one.fence) for one in got} == {(call.args[0], outcome.fence)}
             assert all(one.depth for one in got)
             assert all(call.args[0] not in waiting(side, name) for name in self.names if name.state in call.keys)
 
@@ -284,4 +284,4 @@ def test_the_store_does_what_a_server_does(sides: Callable[[], LuaSide], sequenc
     world = World(sides())
     for each in sequence:
         world.take(each)
-    assert text(world.sides[1], world.names[0].state) is not None
+    assert world.sides[1].exists(world.names[0].state)

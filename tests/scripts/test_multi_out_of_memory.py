@@ -10,7 +10,8 @@ from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import SCRIPTS as PLAIN_SCRIPTS
 from aiolock.scripts.multi import SCRIPTS, renew
 from aiolock.scripts.outcomes import Kept, Queued, Released, Renewed
-from tests.support.multi import LIVENESS, Multi, Name, granted, holders, state, waiting
+from tests.support.lock_calls import state
+from tests.support.multi import LIVENESS, Multi, Name, granted, holders, waiting
 from tests.support.scripting import KEYS, LuaSide
 from tests.support.scripting import Refused as Failure
 
@@ -43,7 +44,7 @@ def test_a_hold_is_nested_in_renewed_lowered_and_released_to_waiters(
     assert isinstance(side.run(AB.release("m:+1", TTL, 1, "clean", False)), Kept)
     assert [state(side, name).depth for name in (A, B)] == [1, 1]
     assert isinstance(side.run(AB.release("m:+1", TTL, 0, "clean", True)), Released)
-    assert holders(side, [A, B]) == ["-", "o:1"]
+    assert holders(side, [A, B]) == ["", "o:1"]
     assert side.exists(A.dead("m:+1"))
 
 
@@ -56,7 +57,7 @@ def test_nothing_is_granted_and_no_one_queues(side: LuaSide, full: tuple[LuaSide
     side.run(B.release("n:1", TTL, 0, "clean", False))
     with pytest.raises(Failure, match=OOM):
         side.run(AB.acquire(Bid("m:+1", TTL, 0, "")))
-    assert holders(side, [A, B]) == ["-", "-"]
+    assert holders(side, [A, B]) == ["", ""]
 
 
 def test_reservations_are_kept_and_given_back(side: LuaSide, full: tuple[LuaSide, Callable[[], None]]) -> None:
@@ -70,4 +71,4 @@ def test_reservations_are_kept_and_given_back(side: LuaSide, full: tuple[LuaSide
     full[1]()
     assert isinstance(side.run(AB.acquire(Bid("m:+1", TTL, 0, "", 2 * LIVENESS))), Queued)
     side.run(AB.give_back("m:+1", TTL, "b"))
-    assert holders(side, [A, B]) == ["-", "n:1"]
+    assert holders(side, [A, B]) == ["", "n:1"]

@@ -17,7 +17,7 @@ from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.once import OnceCalls
 from aiolock.scripts.outcomes import Granted
 from tests.support.generated import Step, examples, step
-from tests.support.scripting import DENIAL, KEYS, LuaSide, Refused, Side, StoreSide
+from tests.support.scripting import DENIAL, KEYS, LuaSide, Refused, Side, StoreSide, gist
 
 SLACK = 20_000
 WINDOW = 300_000
@@ -153,9 +153,20 @@ def test_an_undone_run_does_not_bring_back_what_is_over(side: Side) -> None:
     side.run(begin(fence))
     side.run(ONCE.finish(fence, "failed"))
     side.run(begin(fence, "failed"))
-    side.hset(RECORD, {"until": "1"})
+    side.hset(RECORD, {"before": re.sub(r"until=\d+", "until=1", side.hash(RECORD)["before"])})
     assert side.run(ONCE.undo(fence))
     assert not side.exists(RECORD)
+
+
+@pytest.mark.parametrize(
+    "call", [ONCE.finish(7, "failed"), ONCE.undo(7), ONCE.forget(), ONCE.last_run(), begin(7)], ids=str
+)
+def test_the_record_of_another_version(side: Side, call: Call[Any]) -> None:
+    record = {"version": "0.4", "fence": "7", "started": "1", "status": "running", "process": "web:1"}
+    side.hset(RECORD, record)
+    with pytest.raises(Refused, match=f"WRONGVERSION 0.4 {re.escape(RECORD)}"):
+        side.run(call)
+    assert side.hash(RECORD) == record
 
 
 def commands(call: Call[Any]) -> set[str]:
@@ -234,7 +245,7 @@ class World:
         try:
             kept = side.run(calls[step.kind]())
         except Refused as error:
-            return str(error)[:9]
+            return gist(error)
         if kept is None or isinstance(kept, bool):
             return kept
         return kept.mine, grants.index(kept.fence), kept.status, kept.by, kept.left > WINDOW - SLACK

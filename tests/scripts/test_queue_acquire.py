@@ -52,11 +52,11 @@ def fair() -> Queue:
 def test_grants_a_free_name(queue_number: int, side: Side, fair: Queue) -> None:
     granted = side.run(fair.request("m:1", TTL, HIGH, "me", queue_number=queue_number))
     assert granted == Granted(HIGH + 1, TTL, abandoned=False, capacity=1)
-    assert holders(side, fair) == {"m:1": Holder(1, 1, "1", str(HIGH + 1), "0")}
+    assert holders(side, fair) == {"m:1": Holder(1, 1, "1", str(HIGH + 1), "0", "me")}
     assert abs(ends(side, fair)["m:1"] - TTL - time.time() * 1000) < SLACK
     found = summary(side, fair)
     assert abs(found.serial - time.time() * 1e6) < 60e6
-    assert (found.fence, found.dirty, found.capacity, found.metadata) == (HIGH + 1, "0", 1, "me")
+    assert (found.fence, found.abandoned, found.capacity, found.process) == (HIGH + 1, "0", 1, "me")
     assert waiting(side, fair) == []
 
 
@@ -210,7 +210,7 @@ class TestAgain:
         enter(side, fair, ["m:2"])
         forget(side, fair, "m:2")
         enter(side, fair, ["m:2"])
-        assert abs(standing(side, fair).waiters["m:2"].alive - time.time() * 1000) < SLACK
+        assert abs(standing(side, fair).waiters["m:2"].until - time.time() * 1000) < SLACK
 
     def test_one_that_was_forgotten_comes_back_to_its_old_place(self, side: Side, fair: Queue) -> None:
         """Guards the queue number in ARGV (H6)."""
@@ -322,9 +322,9 @@ class TestNested:
         granted = side.run(name.request("m:1", TTL, 0, "", depth=3, fence=HIGH + 1))
         assert isinstance(granted, Granted)
         assert granted.fence == HIGH + 1
-        assert holders(side, name) == {"m:1": Holder(3, 1, str(int(name.kind != "rw")), str(HIGH + 1), "0")}
+        assert holders(side, name) == {"m:1": Holder(3, 1, str(int(name.kind != "rw")), str(HIGH + 1), "0", "me")}
         assert summary(side, name).used == 1
-        assert summary(side, name).metadata == "me"
+        assert summary(side, name).process == "me"
 
     def test_a_late_copy_lowers_nothing(self, side: Side, fair: Queue) -> None:
         first = fair.request("m:1", TTL, HIGH, "")

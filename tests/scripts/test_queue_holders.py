@@ -85,7 +85,7 @@ class TestRelease:
         kept = side.run(held.release("m:1", TTL, 2, "clean", False))
         assert isinstance(kept, Kept)
         assert TTL - SLACK < kept.pttl <= TTL
-        assert holders(side, held) == {"m:1": Holder(2, 1, "1", str(FENCE), "0")}
+        assert holders(side, held) == {"m:1": Holder(2, 1, "1", str(FENCE), "0", "me")}
 
     def test_a_late_copy_raises_no_depth(self, side: Side, held: Queue) -> None:
         """Guards `math.min(count, left)`."""
@@ -131,7 +131,7 @@ class TestRelease:
         side.run(held.release("m:1", TTL, 0, "dirty", False))
         assert holders(side, held)["m:2"].depth == 0
         assert side.run(held.release("m:2", TTL, 0, "declined", False)) == Released(FENCE + 1)
-        assert holders(side, held) == {"m:3": Holder(0, 1, "1", str(FENCE + 2), "1")}
+        assert holders(side, held) == {"m:3": Holder(0, 1, "1", str(FENCE + 2), "1", "about m:3")}
         assert_sound(side, held)
 
     @pytest.mark.parametrize("renewed", [False, True])
@@ -144,7 +144,9 @@ class TestRelease:
             owner = "m:2"
             side.run(held.renew_many([held.renewal(owner, FENCE + 1, TTL)]))
         assert side.run(held.release(owner, TTL, 0, "declined", True)) == Missing(LossReason.TAKEN_OVER)
-        assert holders(side, held) == {owner: Holder(1, 1, "1", str(FENCE + renewed), "0")}
+        assert holders(side, held) == {
+            owner: Holder(1, 1, "1", str(FENCE + renewed), "0", "about m:2" if renewed else "me")
+        }
         assert_sound(side, held)
 
     def test_of_a_waiter_that_is_declined(self, side: Side, held: Queue) -> None:
@@ -204,10 +206,10 @@ class TestTransfer:
         side.run(two.request("m:1", TTL, HIGH, ""))
         granted = side.run(two.resume("m:1", FENCE, Bid("m:2", 2 * TTL, 0, "the second"), False))
         assert granted == Granted(FENCE + 1, 2 * TTL, abandoned=False, capacity=3, weight=2)
-        assert holders(side, two) == {"m:2": Holder(1, 2, "1", str(FENCE + 1), "0")}
+        assert holders(side, two) == {"m:2": Holder(1, 2, "1", str(FENCE + 1), "0", "the second")}
         assert set(ends(side, two)) == {"m:2"}
         assert summary(side, two).used == 2
-        assert summary(side, two).metadata == "the second"
+        assert summary(side, two).process == "the second"
 
     def test_of_a_reader_mints_nothing(self, side: Side) -> None:
         read = Queue(RW)
@@ -231,7 +233,7 @@ class TestTransfer:
     def test_to_itself_keeps_what_it_has(self, side: Side, held: Queue) -> None:
         """Guards `owner ~= next`."""
         assert side.run(held.resume("m:1", FENCE, Bid("m:1", TTL, 0, ""), False)).fence == FENCE  # type: ignore[union-attr]
-        assert holders(side, held) == {"m:1": Holder(1, 1, "1", str(FENCE), "0")}
+        assert holders(side, held) == {"m:1": Holder(1, 1, "1", str(FENCE), "0", "me")}
 
     def test_a_late_copy_moves_nothing(self, side: Side, held: Queue) -> None:
         call = held.resume("m:1", FENCE, Bid("m:2", TTL, 0, ""), False)
@@ -297,7 +299,7 @@ class TestRenew:
     def test_of_a_hold_whose_time_is_over(self, side: Side, held: Queue) -> None:
         crash(side, held, "m:1")
         assert side.run(held.renew_many([held.renewal("m:1", FENCE, TTL)])) == [Missing(LossReason.DELETED)]
-        assert summary(side, held).dirty == "1"
+        assert summary(side, held).abandoned == "1"
 
     def test_a_longer_one_is_remembered(self, side: Side, held: Queue) -> None:
         """Guards `longest` in `extend`: it decides how long the keys of many holders last, and writes an order that was
@@ -390,7 +392,7 @@ class TestInfo:
         seen = side.run(one.info("m:4"))
         assert seen.held is not None
         assert 2 * TTL - SLACK < seen.held.pttl <= 2 * TTL
-        held = Held("m:1", 1, 0, FENCE, "the second")
+        held = Held("m:1", 1, 0, FENCE, "the first")
         assert seen._replace(held=seen.held._replace(pttl=0)) == Standing(2, 3, 3, FENCE + 1, 2, 2, held)
         assert side.run(one.info("m:1")).rank is None
 

@@ -73,4 +73,4 @@ def test_a_hand_off_force_release_and_info_work(full: Full) -> None:
     assert side.run(fair.info()).holders == 1
     assert side.run(fair.force_release()) == Ended(1, 0)
     assert holders(side, fair) == {}
-    assert summary(side, fair).dirty == "1"
+    assert summary(side, fair).abandoned == "1"

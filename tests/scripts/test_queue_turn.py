@@ -68,7 +68,7 @@ def test_the_first_in_line_is_granted_and_told(what: str, side: Side, fair: Queu
     assert held["n:2"].fence == str(HIGH + 11)
     assert waiting(side, fair) == ["n:3"]
     assert set(standing(side, fair).waiters) == {"n:3"}
-    assert summary(side, fair).metadata == "about n:2"
+    assert summary(side, fair).process == "about n:2"
     abandoned = int(what != "a release")
     told = f"admitted n:2 {summary(side, fair).serial} {HIGH + 11} {PROVISIONAL} {abandoned} 1 {fair.hash}"
     assert side.heard() == [(fair.manager("n"), told)]

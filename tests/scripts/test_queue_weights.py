@@ -58,7 +58,7 @@ def test_no_one_else_gets_more_by_nesting(side: Side, shape: object) -> None:
 
 
 def test_no_one_gets_more_by_nesting_beside_another(side: Side) -> None:
-    """Guards `name.holders == 1`; found by the differential test, where the number of permits was lowered."""
+    """Guards `name.owners == 1`; found by the differential test, where the number of permits was lowered."""
     one, two, three = (Queue(SEMAPHORE).weighing(weight) for weight in (1, 2, 3))
     fence = fence_of(side, two)
     fence_of(side, one, "a:2")

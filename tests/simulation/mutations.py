@@ -36,9 +36,8 @@ def negative_margin(patch: pytest.MonkeyPatch) -> None:
 def release_without_owner(patch: pytest.MonkeyPatch) -> None:
     """A release ends the hold of whoever has it."""
 
-    found = "local found = string.match(redis.call('GET', KEYS[1]) or '-', '^%S+')"
-    taken = f"{found} if found ~= '-' then ARGV[1] = found end local owner, state"
-    edit(patch, [lock.RELEASE], "local owner, state", taken)
+    found = "ARGV[1] = redis.call('HGET', KEYS[1], 'owner') or ARGV[1]"
+    edit(patch, [lock.RELEASE], "local owner, head", f"{found} local owner, head")
 
 
 def loss_without_cancel(patch: pytest.MonkeyPatch) -> None:
@@ -75,8 +74,8 @@ def deadline_from_arrival(patch: pytest.MonkeyPatch) -> None:
 
 def renewal_creates(patch: pytest.MonkeyPatch) -> None:
     """A renewal of what is gone takes the name again."""
-    judge = "if name.holder ~= owner or name.fence ~= fence then"
-    edit(patch, [lock.RENEW], judge, f"if name.holder ~= owner then name.holder, name.fence = owner, fence end {judge}")
+    judge = "if name.owner ~= owner or name.fence ~= fence then"
+    edit(patch, [lock.RENEW], judge, f"if name.owner ~= owner then name.owner, name.fence = owner, fence end {judge}")
 
 
 def fence_repeated(patch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiolock.scripts.base import Call, Ending, Part
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import LockCalls
 from aiolock.scripts.outcomes import ReleaseOutcome
-from tests.support.scripting import KEYS, LONG_MS, Side
+from tests.support.scripting import KEPT_MS, KEYS, LONG_MS, Side
 
+VERSION = "0.3"
+"""Of the wire."""
 TTL = 30_000
 LIVENESS = 3_000
 HIGH = 2**51
@@ -56,26 +58,34 @@ class Sign(NamedTuple):
         return cls(int(until.rstrip("+")), until.endswith("+"), process)
 
 
-@dataclass(frozen=True)
-class State:
-    """What the state says."""
+HOLD = {"owner", "before", "depth", "expires", "process"}
+"""The fields that only a hold has."""
+TEXTS = {"owner", "abandoned", "process"}
 
-    holder: str
-    fence: int
-    before: int
-    depth: int
-    dirty: str
-    expires: int
-    metadata: str
+
+class State(NamedTuple):
+    """What the state says; none of the rest if no one holds it."""
+
+    owner: str = ""
+    fence: int = 0
+    before: int = 0
+    depth: int = 0
+    abandoned: str = "0"
+    expires: int = 0
+    process: str = ""
 
     @classmethod
-    def read(cls, text: str | None) -> State:
-        holder, fence, before, depth, dirty, expires, metadata = (text or "- 0 0 0 0 0 ").split(" ", 6)
-        return cls(holder, int(fence), int(before), int(depth), dirty, int(expires), metadata)
+    def read(cls, kept: Mapping[str, str]) -> State:
+        """All fields of a hold, or none of them: then it is free."""
+        assert kept.get("version", VERSION) == VERSION
+        assert len(kept.keys() & HOLD) in (0, len(HOLD)), kept
+        found = {name: kept[name] for name in cls._fields if name in kept}
+        return cls(**{name: text if name in TEXTS else int(text) for name, text in found.items()})  # type: ignore[arg-type]
 
-    def encode(self) -> str:
-        facts = (self.holder, self.fence, self.before, self.depth, self.dirty, self.expires, self.metadata)
-        return " ".join(map(str, facts))
+    def encode(self) -> dict[str, str]:
+        """As scripts write it."""
+        facts = {name: str(value) for name, value in self._asdict().items() if self.owner or name not in HOLD}
+        return {"version": VERSION, **facts}
 
     @property
     def live(self) -> bool:
@@ -88,7 +98,7 @@ class State:
 
 
 def state(side: Side, name: Lock) -> State:
-    return State.read(side.get(name.state))
+    return State.read(side.hash(name.state))
 
 
 def waiters(side: Side, name: Lock) -> list[str]:
@@ -103,7 +113,14 @@ def signs(side: Side, name: Lock) -> dict[str, Sign]:
 
 def change(side: Side, name: Lock, **facts: object) -> None:
     """Write into the state what no request would write."""
-    side.set(name.state, replace(state(side, name), **facts).encode())  # type: ignore[arg-type]
+    put(side, name, state(side, name)._replace(**facts))  # type: ignore[arg-type]
+
+
+def put(side: Side, name: Lock, given: State) -> None:
+    """Write the whole state."""
+    side.delete(name.state)
+    side.hset(name.state, given.encode())
+    side.shorten(name.state, KEPT_MS)
 
 
 def expire(side: Side, name: Lock) -> None:

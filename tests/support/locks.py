@@ -7,6 +7,7 @@ Every function takes the place to look at: a `Store`, a client of a server, or a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import redis
@@ -14,10 +15,10 @@ import redis
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.queue.records import Holder, read
 from aiolock.scripts.store import Store
+from tests.support.lock_calls import State
 
 KEYS = Keys("aiolock")
 NAME = "order:42"
-_STATE = re.compile(r"(\S+) (\d+) (\d+) (\d+) (\d) (\d+) (.*)", re.DOTALL)
 _HELD_BY_ONE = re.compile(r".*:lock:\{[^}]*\}", re.DOTALL)
 _HELD_BY_MANY = re.compile(r".*:(?:rw|semaphore):\{[^}]*\}:state", re.DOTALL)
 Where = Any
@@ -50,31 +51,28 @@ class LockState(NamedTuple):
         return self.holder.partition(":")[0]
 
 
-def parse(text: str | bytes | None, now_ms: int, kept: int = -2) -> LockState:
+def parse(kept: Mapping[Any, Any], now_ms: int, pttl: int = -2) -> LockState:
     """Parse a lock's state as the server has it.
 
     Args:
-        text: the value of its key.
+        kept: the fields of its key.
         now_ms: the server's time.
-        kept: the PTTL of its key.
+        pttl: that of its key.
     """
-    if text is None:
+    if not kept:
         return LockState()
-    found = _STATE.fullmatch(text.decode() if isinstance(text, bytes) else text)
-    assert found is not None, f"no lock's state: {text!r}"
-    holder, fence, _, depth, dirty, expires, metadata = found.groups()
-    pttl = max(0, int(expires) - now_ms)
-    if not pttl:  # the time is over: what was begun and not ended is dirty
-        dirty = "1" if holder != "-" and int(depth) else dirty
-        return LockState("", 0, 0, int(fence), dirty == "1", "", kept)
-    return LockState(holder, int(depth), pttl, int(fence), dirty == "1", metadata, kept)
+    found = State.read({_text(field): _text(value) for field, value in kept.items()})
+    left, dirty = max(0, found.expires - now_ms), found.abandoned == "1"
+    if not left:  # the time is over: what was begun and not ended is dirty
+        return LockState("", 0, 0, found.fence, dirty or found.depth > 0, "", pttl)
+    return LockState(found.owner, found.depth, left, found.fence, dirty, found.process, pttl)
 
 
 def state(where: Where, name: str = NAME, keys: Keys = KEYS) -> LockState:
     """What the server keeps of `name`."""
     place = _place(where)
     key = keys.of("lock", name).lock
-    return parse(place.get(key), _now_ms(place), int(place.pttl(key)))
+    return parse(place.hgetall(key), _now_ms(place), int(place.pttl(key)))
 
 
 def held(where: Where, name: str = NAME, keys: Keys = KEYS) -> bool:
@@ -107,19 +105,19 @@ def change(where: Where, name: str = NAME, keys: Keys = KEYS, **fields: object) 
         where: the server.
         name: the lock's.
         keys: the spelling of keys.
-        fields: `holder` ('-' for none), `fence`, `before`, `depth`, `dirty` (0 or 1), `expires` (server ms) or
-            `metadata`.
+        fields: `owner` ('' for none), `fence`, `before`, `depth`, `abandoned` ("0" or "1"), `expires` (server ms) or
+            `process`.
     """
     place = _place(where)
     key = keys.of("lock", name).lock
-    found = _STATE.fullmatch(_text(place.get(key) or "- 0 0 0 0 0 "))
-    assert found is not None
-    parts = dict(
-        zip(("holder", "fence", "before", "depth", "dirty", "expires", "metadata"), found.groups(), strict=True)
-    )
-    assert fields.keys() <= parts.keys(), fields
-    parts |= {field: str(value) for field, value in fields.items()}
-    place.set(key, " ".join(parts.values()), px=24 * 3_600_000 + max(0, int(parts["expires"]) - _now_ms(place)))
+    found = State.read({_text(field): _text(value) for field, value in place.hgetall(key).items()})
+    changed = found._replace(**fields)  # type: ignore[arg-type]
+    place.delete(key)
+    if isinstance(place, Store):
+        place.hset(key, changed.encode())
+    else:
+        place.hset(key, mapping=changed.encode())
+    place.pexpire(key, 24 * 3_600_000 + max(0, changed.expires - _now_ms(place)))
 
 
 def held_names(where: Where) -> list[str]:
@@ -190,7 +188,7 @@ def _end_by(where: Where, name: str, keys: Keys, pttl: int) -> None:
 
 def _holders(place: Any, key: str, now_ms: int) -> list[str]:
     if _HELD_BY_ONE.fullmatch(key):
-        holder = parse(place.get(key), now_ms).holder
+        holder = parse(place.hgetall(key), now_ms).holder
         return [holder] if holder else []
     if not _HELD_BY_MANY.fullmatch(key):
         return []

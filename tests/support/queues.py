@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiolock.scripts.base import DONT_QUEUE, Call
 from aiolock.scripts.bid import Bid
@@ -13,13 +13,12 @@ from aiolock.scripts.keys import Keys
 from aiolock.scripts.outcomes import AcquireOutcome
 from aiolock.scripts.queue import ACQUIRE, QueueCalls
 from aiolock.scripts.queue.inspection import FIRST as FIRST
+from aiolock.scripts.queue.records import SUMMARY as SUMMARY
 from aiolock.scripts.queue.records import Holder, Summary, Waiter, read
 
 from .scripting import Side
 
 KEYS = Keys("aiolock")
-STATE = "state"
-"""The field with the summary of a name."""
 FULL = 2**31
 """The capacity of a read-write lock, and the weight of a writer."""
 
@@ -78,15 +77,24 @@ class Standing(NamedTuple):
     order: dict[str, int]
 
 
-def encode(record: Holder | Waiter | Summary) -> str:
+RARE = ("abandoned", "resized", "shut")
+"""The fields that are in a hash only once they were needed."""
+
+
+def encode(record: Holder | Waiter) -> str:
     """The text that the server keeps of it."""
-    if isinstance(record, Summary):
-        return " ".join(map(str, vars(record).values()))
-    return " ".join(("h" if isinstance(record, Holder) else "w", *map(str, record)))
+    word = "holds" if isinstance(record, Holder) else "waits"
+    facts = zip([name.removeprefix("queue_") for name in record._fields], record, strict=True)
+    return " ".join((word, *(f"{name}={value}" for name, value in facts)))
+
+
+def fields(summary: Summary) -> dict[str, str]:
+    """The fields that a hash has of it, but for those that say nothing."""
+    return {name: str(value) for name, value in vars(summary).items() if name not in RARE or value not in ("0", 0)}
 
 
 def standing(side: Side, name: Queue) -> Standing:
-    records = {owner: read(text) for owner, text in side.hash(name.hash).items() if owner != STATE}
+    records = {owner: read(text) for owner, text in side.hash(name.hash).items() if owner not in SUMMARY}
     return Standing(
         summary(side, name),
         {owner: record for owner, record in records.items() if isinstance(record, Holder)},
@@ -100,12 +108,12 @@ def holders(side: Side, name: Queue) -> dict[str, Holder]:
 
 
 def summary(side: Side, name: Queue) -> Summary:
-    return Summary.read(side.hash(name.hash).get(STATE) or f"0 0 0 0 0 0 {name.capacity} 0 0 0 0 ")
+    return Summary.read({"version": "0.3", "capacity": str(name.capacity)} | side.hash(name.hash))
 
 
-def change(side: Side, name: Queue, **fields: object) -> None:
+def change(side: Side, name: Queue, **facts: Any) -> None:
     """Change its state."""
-    side.hset(name.hash, {STATE: encode(replace(summary(side, name), **fields))})  # type: ignore[arg-type]
+    side.hset(name.hash, fields(replace(summary(side, name), **facts)))
 
 
 def ends(side: Side, name: Queue) -> dict[str, int]:
@@ -134,7 +142,7 @@ def forget(side: Side, name: Queue, *owners: str) -> None:
     """Let the time of waiters run out, without a sign of life."""
     waiters = standing(side, name).waiters
     if owners:
-        side.hset(name.hash, {owner: encode(waiters[owner]._replace(alive=1)) for owner in owners})
+        side.hset(name.hash, {owner: encode(waiters[owner]._replace(until=1)) for owner in owners})
 
 
 def move(side: Side, name: Queue, ahead: int) -> None:
@@ -142,12 +150,12 @@ def move(side: Side, name: Queue, ahead: int) -> None:
     first, while keys keep how long they last.
     """
     known = standing(side, name)
-    records = {owner: encode(one._replace(alive=one.alive - ahead)) for owner, one in known.waiters.items()}
-    fields = {
-        name: getattr(known.summary, name) - ahead for name in ("expires", "shut") if getattr(known.summary, name)
+    records = {owner: encode(one._replace(until=one.until - ahead)) for owner, one in known.waiters.items()}
+    moments = {
+        name: str(getattr(known.summary, name) - ahead) for name in ("expires", "shut") if getattr(known.summary, name)
     }
-    if side.exists(name.hash):
-        side.hset(name.hash, records | {STATE: encode(replace(known.summary, **fields))})
+    if moved := records | moments:
+        side.hset(name.hash, moved)
     for owner in known.holders.keys() & known.order.keys():
         side.score(name.order, owner, known.order[owner] - ahead)
 
@@ -183,9 +191,9 @@ def assert_sound(side: Side, name: Queue) -> None:
     told = f"{side}: {found}"
     assert found.summary.used == sum(held.weight for held in found.holders.values()), told
     assert (found.summary.holders, found.summary.waiters) == (len(found.holders), len(found.waiters)), told
-    assert len(side.hash(name.hash)) in (0, 1 + len(found.holders) + len(found.waiters)), (
-        f"something is left over: {told}"
-    )
+    known = set(side.hash(name.hash))
+    assert known - set(SUMMARY) == found.holders.keys() | found.waiters.keys(), f"something is left over: {told}"
+    assert not known or known.issuperset(set(SUMMARY) - set(RARE)), f"something is missing: {told}"
     assert all(0 < found.order.get(owner, 0) < FIRST for owner in found.holders), f"a holder stays for ever: {told}"
     assert all(found.order.get(owner) == waiter.queue_number for owner, waiter in found.waiters.items()), told
     now = own_time(side, name)

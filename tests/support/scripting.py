@@ -30,6 +30,11 @@ Seen = tuple[dict[str, str] | None, int]
 """A key's fields or scores (None if it has another type), and its PTTL."""
 
 
+def gist(error: object) -> str:
+    """The code of an error, or how it begins: without the place in a script that raised it."""
+    return re.sub(r"^(ERR )?(@?user_script: ?\d+: )?", "", str(error))[:9]
+
+
 class Refused(Exception):
     """The script ended with an error."""
 

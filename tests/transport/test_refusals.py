@@ -50,6 +50,12 @@ def url_of(server: RedisServer) -> str:
         ("ERR The user executing the script can't run this command or subcommand script: 5", False, "ACL"),
         ("NOAUTH Authentication required.", False, "password"),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", False, "another name"),
+        (
+            "ERR user_script:18: WRONGVERSION 0.2 aiolock:lock:{a b} script: 5f, on @user_script:18.",
+            False,
+            "'a b' is used",
+        ),
+        ("ERR user_script:18: WRONGVERSION 0.4 a:b:rw:{c}:state script: 5f", False, "key 'a:b:rw:{c}:state', or"),
         ("MOVED 3999 127.0.0.1:6381", False, "cluster"),
         ("ERR something else", False, "something else"),
         ("ERR Error running script (call to f_1): @user_script:1: WRONGTYPE Operation against", False, "another name"),

@@ -96,7 +96,7 @@ async def test_a_holder_that_said_nothing_of_itself(
 ) -> None:
     """It is a holder all the same. Kept by Refusal.holder: `seen.pttl`."""
     async with peer.lock(NAME):
-        change(backend, NAME, metadata="")
+        change(backend, NAME, process="")
         with pytest.raises(AcquireTimeout, match="held by an unnamed holder") as caught:
             await locks.lock(NAME).acquire(timeout=0)
         assert caught.value.holder == Holder(NAME, "")

@@ -196,7 +196,7 @@ async def test_another_one_was_faster(locks: LockManager, backend: MemoryBackend
 
     def posts(call: Any) -> Any:
         if call.script.name == "acquire":
-            kept = {"fence": "7", "started": "1", "status": "succeeded", "by": "web-3:4711"}
+            kept = {"version": "0.3", "fence": "7", "started": "1", "status": "succeeded", "process": "web-3:4711"}
             backend.store.hset(f"aiolock:once:{{{NAME}}}", kept)
             backend.store.pexpire(f"aiolock:once:{{{NAME}}}", 1000)
             if thief:

@@ -15,6 +15,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ...errors import AiolockError, BackendError, ConfigurationError
+from ...scripts.foreign import OTHER_TYPE, foreign
 from ..base import NO_MESSAGES
 
 PASSING = frozenset(
@@ -62,7 +63,7 @@ _REMEDIES = {
     "READONLY": "it is a replica: connect to the master",
     "TRYAGAIN": "its slot is being moved, and its keys are on two nodes: if that was interrupted, finish it (redis-cli "
     "--cluster fix)",
-    "WRONGTYPE": "the key of this lock already holds another type: choose another name or namespace",
+    "WRONGTYPE": OTHER_TYPE,
     "WRONGPASS": "check username and password",
 }
 _ARGUMENTS = re.compile(r",? with args beginning with:.*", re.DOTALL)
@@ -124,9 +125,8 @@ def refused(name: str, doing: str, error: ErrorReply, lua: str = "") -> BackendE
     if code == "NOPERM" and called and not any(command.lower() in text.lower() for command in called):
         text = f"{text} (which calls {' and '.join(called)})"
     remedy = _REMEDIES.get(code)
-    failure = BackendError(
-        name, f"Redis refused {doing}: {text}{f' ({remedy})' if remedy else ''}", transient=code in PASSING
-    )
+    message = foreign(text) or f"Redis refused {doing}: {text}{f' ({remedy})' if remedy else ''}"
+    failure = BackendError(name, message, transient=code in PASSING)
     failure.__cause__ = error
     return failure
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple, cast
 
 from ..base import Call, Reply, Script, as_list, as_number, as_text
 from ..keys import Keys
-from ..view import Command, NameView, WaiterView, pairs_of, short
+from ..view import Look, NameView, WaiterView, pairs_of, short
 
 WaiterState = Literal["waiting", "notified", "gone"]
 """What the server knows of a waiter."""
@@ -25,7 +27,7 @@ def _waiting(reply: Reply) -> Waiting:
     return Waiting(cast(WaiterState, as_text(state)), as_number(waiters))
 
 
-LINE = ("lock/clock", "line")
+LINE = ("lock/version", "lock/clock", "line", "wake")
 
 WAIT = Script(__name__, "wait", _waiting, prelude=LINE)
 NOTIFY = Script(__name__, "notify", as_number, prelude=LINE)
@@ -52,15 +54,16 @@ class ConditionCalls:
         self._channel = keys.managers
         self._liveness_ms = liveness_ms
 
-    def wait(self, owner: str, joins: bool, looks: bool = True) -> Call[Waiting]:
+    def wait(self, owner: str, joins: bool, looks: bool = True, process: str = "") -> Call[Waiting]:
         """Join the waiters, or give a sign of life; a copy of the request finds its own entry.
 
         Args:
             owner: the waiter.
             joins: the server need not know it.
             looks: passes on what waiters that died were notified of; then it takes as long as there are many.
+            process: its host and pid.
         """
-        args = (owner, self._liveness_ms, int(joins), int(looks), self._channel)
+        args = (owner, self._liveness_ms, int(joins), int(looks), self._channel, process)
         return Call(self.name, WAIT, (self._key,), args)
 
     def notify(self, count: int) -> Call[int]:
@@ -72,29 +75,24 @@ class ConditionCalls:
         return Call(self.name, LEAVE, (self._key,), (owner, int(passes), self._channel))
 
 
-class ConditionInspection:
-    """Looks at the waiters of one lock's condition; implements `Inspection`.
+_WAITER = re.compile(r"number=(\d+) until=(\d+) notified=\d process=(.*)", re.DOTALL)
 
-    Args:
-        keys: names the keys.
-        name: the lock's.
-    """
 
-    def __init__(self, keys: Keys, name: str) -> None:
-        self._name = name
-        self.commands: Sequence[Command] = [("HGETALL", keys.of("condition", name).lock)]
+def look(keys: Keys, name: str) -> Look:
+    """Return how anyone can look at the waiters of one lock's condition."""
+    return Look([("HGETALL", keys.of("condition", name).lock)], partial(_view, name))
 
-    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
-        """See `Inspection.decode`."""
-        places = sorted((int(text.split()[0]), int(text.split()[1]), owner) for owner, text in pairs_of(replies[0]))
-        if not places:
-            return None
-        queue = tuple(
-            WaiterView(
-                at, short(owner), "", "notification", 1, max(0.0, (now_us - number) / 1e6), alive > now_us // 1000
-            )
-            for at, (number, alive, owner) in enumerate(places, 1)
+
+def _view(name: str, replies: Sequence[object], now_us: int) -> NameView | None:
+    pairs = pairs_of(replies[0])
+    found = [(record.groups(), owner) for owner, text in pairs if (record := _WAITER.fullmatch(text))]
+    queue = tuple(
+        WaiterView(
+            at, short(owner), process, "notification", 1,
+            max(0.0, (now_us - int(number)) / 1e6), int(until) > now_us // 1000,
         )
-        return NameView(
-            "condition", self._name, "waiting", waiting=len(queue), oldest_wait=queue[0].waited, queue=queue
-        )
+        for at, ((number, until, process), owner) in enumerate(sorted(found), 1)
+    )  # fmt: skip
+    if not queue:
+        return None
+    return NameView("condition", name, "waiting", waiting=len(queue), oldest_wait=queue[0].waited, queue=queue)

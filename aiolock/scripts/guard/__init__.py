@@ -32,7 +32,9 @@ def verdict(reply: Reply) -> Verdict:
 
 
 UNDER_LOCK = Script(__name__, "write", verdict, prelude=(*(f"lock/{file}" for file in STATE), "names"))
-UNDER_RW_LOCK = Script(__name__, "write", verdict, prelude=("queue/state", "queue/clock", "queue/record", "holders"))
+UNDER_RW_LOCK = Script(
+    __name__, "write", verdict, prelude=("lock/version", "queue/state", "queue/clock", "queue/record", "holders")
+)
 SCRIPTS = (UNDER_LOCK, UNDER_RW_LOCK)
 COMMANDS: str = resources.files(__package__).joinpath("commands.lua").read_text(encoding="utf-8")
 """The body for plain commands."""

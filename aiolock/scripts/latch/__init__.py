@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ..base import Call, Reply, Script, as_flag
 from ..keys import Keys
-from ..view import Command, NameView, number_of
+from ..view import Look, NameView, number_of
 
 
 class LatchState(NamedTuple):
@@ -24,9 +25,11 @@ def _state(reply: Reply) -> LatchState:
     raise ValueError(f"neither count nor total: {reply!r}")
 
 
-COUNT_DOWN = Script(__name__, "count_down", _state)
-QUERY = Script(__name__, "query", _state)
-DELETE = Script(__name__, "delete", as_flag)
+VERSION = ("lock/version",)
+
+COUNT_DOWN = Script(__name__, "count_down", _state, prelude=VERSION)
+QUERY = Script(__name__, "query", _state, prelude=VERSION)
+DELETE = Script(__name__, "delete", as_flag, prelude=VERSION)
 SCRIPTS = (COUNT_DOWN, QUERY, DELETE)
 
 
@@ -65,24 +68,16 @@ class LatchCalls:
         return Call(self.name, DELETE, (self._key,), ())
 
 
-class LatchInspection:
-    """Looks at one latch; implements `Inspection`.
+def look(keys: Keys, name: str) -> Look:
+    """Return how anyone can look at a latch."""
+    key = keys.of(LatchCalls.kind, name).lock
+    return Look([("HMGET", key, "left", "total"), ("PTTL", key)], partial(_view, name))
 
-    Args:
-        keys: names the keys.
-        name: the latch's.
-    """
 
-    def __init__(self, keys: Keys, name: str) -> None:
-        self._name = name
-        key = keys.of(LatchCalls.kind, name).lock
-        self.commands: Sequence[Command] = [("HMGET", key, "left", "total"), ("PTTL", key)]
-
-    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
-        """See `Inspection.decode`."""
-        match replies[0]:
-            case [bytes() as left, bytes() as total]:
-                state = "open" if int(left) == 0 else "closed"
-                ttl = max(0, number_of(replies[1])) / 1000
-                return NameView(LatchCalls.kind, self._name, state, ttl=ttl, used=int(left), capacity=int(total))
-        return None
+def _view(name: str, replies: Sequence[object], now_us: int) -> NameView | None:
+    match replies[0]:
+        case [bytes() as left, bytes() as total]:
+            state = "open" if int(left) == 0 else "closed"
+            ttl = max(0, number_of(replies[1])) / 1000
+            return NameView(LatchCalls.kind, name, state, ttl=ttl, used=int(left), capacity=int(total))
+    return None

@@ -29,31 +29,33 @@ from ..outcomes import (
 from ..view import told
 from . import decode
 
-STATE = ("clock", "state")
-SETTLE = ("state", "crowd", "settle")
+STATE = ("version", "clock", "state")
+SETTLE = ("state", "grant", "crowd", "settle")
 JOIN = (*SETTLE, "alive", "join")
 
 ACQUIRE: Script[AcquireOutcome] = Script(
-    __name__, "acquire", decode.acquire, no_grant, ("clock", "acquire_own", "acquire_free", *JOIN, "own")
+    __name__, "acquire", decode.acquire, no_grant, ("version", "clock", "acquire_own", "acquire_free", *JOIN, "own")
 )
 TRANSFER: Script[TransferOutcome] = Script(
     __name__,
     "transfer",
     decode.transfer,
     no_grant,
-    ("clock", "transfer_local", "transfer_pass", *JOIN, "own"),
+    ("version", "clock", "transfer_local", "transfer_pass", *JOIN, "own"),
 )
 RELEASE = Script(
     __name__,
     "release",
     decode.release,
-    prelude=("release_free", "clock", "release_pass", *SETTLE),
+    prelude=("version", "release_free", "clock", "release_pass", *SETTLE),
     ends=True,
 )
 NEST: Script[Kept | Missing] = Script(__name__, "nest", decode.nest, no_nesting, STATE)
-RENEW: Script[list[RenewOutcome]] = Script(__name__, "renew", decode.renew, no_renewal, ("clock", "renew_one", "state"))
-REFRESH = Script(__name__, "refresh", decode.refresh, prelude=("clock", *SETTLE, "alive"))
-FORCE_RELEASE = Script(__name__, "force_release", as_flag, prelude=("clock", *SETTLE))
+RENEW: Script[list[RenewOutcome]] = Script(
+    __name__, "renew", decode.renew, no_renewal, ("version", "clock", "renew_one", "state")
+)
+REFRESH = Script(__name__, "refresh", decode.refresh, prelude=("version", "clock", *SETTLE, "alive"))
+FORCE_RELEASE = Script(__name__, "force_release", as_flag, prelude=("version", "clock", *SETTLE))
 REQUEST_RELEASE = Script(__name__, "request_release", decode.request_release, prelude=STATE)
 INFO = Script(__name__, "info", decode.info, prelude=STATE)
 CONFIRM = Script(__name__, "confirm", as_flag, prelude=STATE)

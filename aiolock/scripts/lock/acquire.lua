@@ -8,9 +8,9 @@
 -- What the queue has granted becomes a hold: see own. A copy reads its own grant, or finds its place in the queue.
 -- If a command is denied: see join and settle. A granted owner that could not leave the queue does when it ends.
 local channel, ms, counted, number = string.match(ARGV[5], '^(%S+) ?(%S*) ?(%S*) ?(%d*)$')
-local name, liveness = read(1, state), tonumber(ms) or 0
+local name, liveness = read(1), tonumber(ms) or 0
 name.last = busy > 0 and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or '0'
-local alone, mine = name.last == '0', name.live and name.holder == owner
+local alone, mine = name.last == '0', name.live and name.owner == owner
 local finished = busy > (alone and 0 or 1) -- EXISTS counted the tombstone and the queue
 local place, first
 if mine and not finished then own(name, ttl, ARGV[4], ARGV[3]) end
@@ -29,12 +29,12 @@ end
 local rank = place and not mine and (alone and 1 or redis.call('ZRANK', KEYS[2], owner) + 1)
 for i = 6, #ARGV do
   local other, had = string.match(ARGV[i], '^(%S+) ?(%d*)$')
-  if redis.call('EXISTS', KEYS[i - 1]) == 0 and other ~= name.holder then
+  if redis.call('EXISTS', KEYS[i - 1]) == 0 and other ~= name.owner then
     liveness = join(name, other, liveness, counted, ARGV[4], had) and -math.abs(liveness)
   end
 end
 if finished then return 'finished' end
-if mine then return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.dirty) end
+if mine then return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.abandoned) end
 local pttl = math.max(0, name.expires - now)
-if rank then return string.format('queued %s %d %.0f %s ', place, rank, pttl, name.fence) .. name.metadata end
-return string.format('refused %.0f %s ', pttl, name.fence) .. name.metadata
+if rank then return string.format('queued %s %d %.0f %s ', place, rank, pttl, name.fence) .. name.process end
+return string.format('refused %.0f %s ', pttl, name.fence) .. name.process

@@ -5,8 +5,8 @@
 -- The agreed fence may be less than the minted one, which no one has seen; it is never less than what this server knew
 -- before. It replaces only the minted one, so a late copy changes nothing.
 -- If a command is denied: nothing was changed.
-local name, minted, agreed = read(1, redis.call('GET', KEYS[1])), ARGV[2], ARGV[3]
-if not name.live or name.holder ~= ARGV[1] then return 0 end
+local name, minted, agreed = read(1), ARGV[2], ARGV[3]
+if not name.live or name.owner ~= ARGV[1] then return 0 end
 if name.fence == minted and tonumber(agreed) >= tonumber(name.before) then
   name.fence = agreed
   write(name)

@@ -2,11 +2,11 @@
 -- KEYS    state, queue, alive
 -- ARGV    fence (0: any), channel of managers; where waiters race: channel to announce that it is free
 -- returns 1 | 0 (already free, or held with another fence)
--- Leaves the name dirty: the next is told `abandoned`.
+-- Leaves the name abandoned: the next is told `abandoned`.
 -- If a command is denied: see settle; messages may fail.
-local name = read(1, redis.call('GET', KEYS[1]))
+local name = read(1)
 if not name.live or (ARGV[1] ~= '0' and ARGV[1] ~= name.fence) then return 0 end
-local holder, fence = name.holder, name.fence
+local holder, fence = name.owner, name.fence
 vacate(name, '1')
 if (settle(name, ARGV[2], nil, '0') or '') == '' then write(name) end
 redis.pcall('PUBLISH', ARGV[2] .. string.match(holder, '^[^:]*'), 'revoked ' .. holder .. ' ' .. fence)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..keys import Keys
 from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, short, text_of, told
 
-_STATE = re.compile(r"(\S+) (\d+) \d+ (\d+) (\d) (\d+) (.*)", re.DOTALL)
+FIELDS = ("version", "owner", "fence", "depth", "abandoned", "expires", "process")
+"""What a lock's hash has that is looked at; see lock/state.lua."""
 MOST = 1000
 """How many places of a queue are listed at most."""
 
@@ -50,7 +50,7 @@ class LockInspection:
         state, queue, alive = keys.of("lock", name).of_lock
         last = str(MOST - 1 if deep else 0)
         self.commands: Sequence[Command] = [
-            ("GET", state),
+            ("HMGET", state, *FIELDS),
             ("ZCARD", queue),
             ("ZRANGE", queue, "0", last, "WITHSCORES"),
         ]
@@ -60,23 +60,23 @@ class LockInspection:
     def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
         """See `Inspection.decode`."""
         waiting, places = number_of(replies[1]), pairs_of(replies[2])
-        found = _STATE.fullmatch(text_of(replies[0]) or ("- 0 0 0 0 0 " if waiting else ""))
-        if found is None:
+        kept = [text_of(value) for value in replies[0]] if isinstance(replies[0], list) else [""] * len(FIELDS)
+        version, owner, fence, depth, abandoned, expires, metadata = kept
+        if not version and not waiting:
             return None
-        owner, fence, depth, dirty, expires, metadata = found.groups()
-        ttl = int(expires) - now_us // 1000
+        ttl = int(expires or 0) - now_us // 1000
         live, (process, more) = ttl > 0, told(metadata)
         signs = {manager: Sign.read(text) for manager, text in pairs_of(replies[3])} if self._deep else {}
-        abandoned = dirty == "1" if owner == "-" else depth != "0"
-        state = ("held" if depth != "0" else "granted") if live else "abandoned" if abandoned else "free"
-        holder = HolderView(short(owner), process, more, int(fence), int(depth), 1, max(0, ttl) / 1000)
+        marked = depth != "0" if owner else abandoned == "1"
+        state = ("held" if depth != "0" else "granted") if live else "abandoned" if marked else "free"
+        holder = HolderView(short(owner), process, more, int(fence or 0), int(depth or 0), 1, max(0, ttl) / 1000)
         return NameView(
             "lock",
             self._name,
             state,
             process if live else "",
             more if live else None,
-            int(fence),
+            holder.fence,
             holder.ttl if live else None,
             used=int(live),
             waiting=waiting,

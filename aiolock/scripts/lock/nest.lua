@@ -4,8 +4,8 @@
 -- returns 'kept <pttl>' | 'missing <deleted or taken_over>'
 -- It never lowers or shortens, so a copy of the request changes nothing.
 -- If a command is denied: nothing was changed.
-local name = read(1, redis.call('GET', KEYS[1]))
-if name.holder ~= ARGV[1] or name.fence ~= ARGV[2] then
+local name = read(1)
+if name.owner ~= ARGV[1] or name.fence ~= ARGV[2] then
   return name.live and 'missing taken_over' or 'missing deleted'
 end
 if tonumber(ARGV[4]) > tonumber(name.depth) then name.depth = ARGV[4] end

@@ -7,5 +7,5 @@ local function own(name, ttl, metadata, floor)
   local known, given, ends = tonumber(floor), name.depth == '0', now + ttl
   name.minted, name.last_fence = not given or known >= 2 ^ 53 or tonumber(name.fence) >= known, name.before
   if not given then ends = math.max(name.expires, ends) end
-  grant(name, name.holder, given and '1' or name.depth, ends, metadata, floor)
+  grant(name, name.owner, given and '1' or name.depth, ends, metadata, floor)
 end

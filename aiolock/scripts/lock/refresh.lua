@@ -7,8 +7,8 @@
 -- the memory limit the first write decides.
 -- If a command is denied: that name's answer is the error; see settle.
 local function refresh(at, owner, liveness, counted, process)
-  local name = read(at, redis.call('GET', KEYS[at]))
-  if not (name.live and name.holder == owner) then
+  local name = read(at)
+  if not (name.live and name.owner == owner) then
     local queue, first, ms = KEYS[at + 1], nil, math.max(60000, 20 * liveness)
     local number = redis.call('ZSCORE', queue, owner)
     if not number then return 'gone' end
@@ -22,12 +22,12 @@ local function refresh(at, owner, liveness, counted, process)
     end
     if first ~= owner then
       local rank, pttl = redis.call('ZRANK', queue, owner) + 1, math.max(0, name.expires - now)
-      return string.format('queued %s %d %.0f %s ', number, rank, pttl, name.fence) .. name.metadata
+      return string.format('queued %s %d %.0f %s ', number, rank, pttl, name.fence) .. name.process
     end
     grant(name, owner, '0', now + math.min(liveness, string.match(owner, '~(%d+)$') or liveness), process, '0', number)
     redis.call('ZREM', queue, owner)
   end
-  return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.dirty)
+  return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.abandoned)
 end
 local answers = {}
 for i = 1, #KEYS / 3 do

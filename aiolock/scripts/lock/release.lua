@@ -6,9 +6,9 @@
 -- 'undone' passes on what the owner was told as abandoned; 'dirty' leaves the name marked as abandoned; 'declined' does
 -- as 'undone', but ends only what the queue granted and nobody has asked for.
 -- If a command is denied: see settle; the owner holds, or is gone. What follows may fail.
-local name, ending, left = read(1, state), ARGV[4] or 'clean', tonumber(ARGV[5] or 0)
+local name, ending, left = read(1), ARGV[4] or 'clean', tonumber(ARGV[5] or 0)
 local fence, answer = name.fence, nil
-if name.holder ~= owner or (ending == 'declined' and name.depth ~= '0') then
+if name.owner ~= owner or (ending == 'declined' and name.depth ~= '0') then
   if left == 0 then redis.call('ZREM', KEYS[2], owner) end
   answer = name.live and 'missing taken_over' or 'missing deleted'
 elseif left > 0 then
@@ -16,9 +16,9 @@ elseif left > 0 then
   write(name)
   answer = string.format('kept %.0f', math.max(0, name.expires - now))
 else
-  vacate(name, ending == 'clean' and '0' or ending == 'dirty' and '1' or name.dirty)
+  vacate(name, ending == 'clean' and '0' or ending == 'dirty' and '1' or name.abandoned)
   if (settle(name, ARGV[3], nil, '0') or '') == '' then
-    write(name, name.dirty == '0' and ARGV[2] or math.max(86400000, ARGV[2]))
+    write(name, name.abandoned == '0' and ARGV[2] or math.max(86400000, ARGV[2]))
   end
   if (ARGV[7] or '') ~= '' then redis.pcall('PUBLISH', ARGV[7], owner .. ' ' .. fence) end
   answer = 'released ' .. fence

@@ -3,9 +3,9 @@
 -- ARGV    the holder that you ask ('': whoever it is), channel of managers
 -- returns holder and fence | '' (free)
 -- If a command is denied: nothing was changed; the message may fail.
-local name = read(1, redis.call('GET', KEYS[1]))
+local name = read(1)
 if not name.live then return '' end
-if ARGV[1] == '' or ARGV[1] == name.holder then
-  redis.pcall('PUBLISH', ARGV[2] .. string.match(name.holder, '^[^:]*'), 'wanted ' .. name.holder)
+if ARGV[1] == '' or ARGV[1] == name.owner then
+  redis.pcall('PUBLISH', ARGV[2] .. string.match(name.owner, '^[^:]*'), 'wanted ' .. name.owner)
 end
-return name.holder .. ' ' .. name.fence
+return name.owner .. ' ' .. name.fence

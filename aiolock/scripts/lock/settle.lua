@@ -23,7 +23,7 @@ local function settle(name, channel, me, floor)
     else
       local most = math.min(known, now + (string.match(entry, '~(%d+)$') or math.huge))
       grant(name, entry, '0', most, process, floor, number) -- before it is announced: the new holder asks at once
-      local told = string.format('granted %s %s %s ', entry, name.fence, name.dirty) .. KEYS[name.at]
+      local told = string.format('granted %s %s %s ', entry, name.fence, name.abandoned) .. KEYS[name.at]
       if redis.pcall('PUBLISH', channel .. manager, told) ~= 0 or counted == '' then
         redis.call('ZREM', queue, entry)
         return entry
@@ -33,7 +33,7 @@ local function settle(name, channel, me, floor)
   end
   if answer == '' then disperse(name, channel, deaf) end
   if name.live then
-    vacate(name, name.dirty)
+    vacate(name, name.abandoned)
     write(name)
   end
   return answer

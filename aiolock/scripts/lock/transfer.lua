@@ -8,9 +8,9 @@
 -- The owner must have ended cleanly. The next is new, or a task with the fair rule that already waits. A copy of the
 -- request reads what became of the next; if the queue has granted it the name, that becomes a hold: see own.
 -- If a command is denied: see settle and join; the owner holds it, or the next, or the one from the queue.
-local name, answer = read(1, state), nil
+local name, answer = read(1), nil
 if held then
-  vacate(name, name.depth == '0' and name.dirty or '0') -- a grant that nobody asked for began nothing
+  vacate(name, name.depth == '0' and name.abandoned or '0') -- a grant that nobody asked for began nothing
   local first = over and settle(name, ARGV[8], next, ARGV[5]) or ''
   if first == '' or first == next then
     grant(name, next, '1', now + ttl, ARGV[6], ARGV[5])
@@ -18,12 +18,12 @@ if held then
   else
     answer = join(name, next, tonumber(ARGV[9]), ARGV[10], ARGV[6])
   end
-elseif name.live and name.holder == next then
+elseif name.live and name.owner == next then
   own(name, tonumber(ARGV[4]), ARGV[6], ARGV[5])
 else
   answer = redis.call('ZSCORE', KEYS[2], next) or (name.live and 'missing taken_over' or 'missing deleted')
 end
 if ARGV[11] then redis.pcall('SET', KEYS[4], 1, 'PX', ARGV[11]) end
 local pttl = math.max(0, name.expires - now)
-if not answer then return string.format('granted %s %.0f %s', name.fence, pttl, name.dirty) end
+if not answer then return string.format('granted %s %.0f %s', name.fence, pttl, name.abandoned) end
 return tonumber(answer) and string.format('passed %s %.0f', answer, pttl) or answer

@@ -16,13 +16,14 @@ if over and head ~= next and head ~= owner and not ARGV[11] then
   if left > 0 and math.floor(last / ms / 250) == math.floor(place / ms / 250) then
     local clock = string.format('%s%06d', time[1], time[2]) -- cheap text, as nearly always
     fence = us > fence and clock or string.format('%.0f', fence)
-    local depth, dirty = string.match(state, '^%S+ %d+ %d+ (%d+) (%d) ')
-    dirty = depth == '0' and dirty or '0'
-    local text = head .. ' ' .. fence .. ' ' .. number .. ' 0 ' .. dirty .. ' ' .. known .. ' ' .. process
-    local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. dirty .. ' ' .. KEYS[1]
-    if redis.pcall('PUBSUB', 'NUMSUB', ARGV[8] .. manager)[2] ~= 0
-      and not redis.pcall('SET', KEYS[1], text, 'PX', string.format('%.0f', left + 86400000)).err
-      and redis.pcall('PUBLISH', ARGV[8] .. manager, told) ~= 0 then
+    local told = 'granted ' .. head .. ' ' .. fence .. ' ' .. abandoned .. ' ' .. KEYS[1]
+    local hears = redis.pcall('PUBSUB', 'NUMSUB', ARGV[8] .. manager)[2] ~= 0
+    hears = hears and redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', left + 86400000)) == 1 -- as in state
+    if hears then
+      redis.call('HSET', KEYS[1], 'owner', head, 'depth', '0', 'fence', fence, 'before', number, 'abandoned', abandoned,
+        'expires', known, 'process', process)
+    end
+    if hears and redis.pcall('PUBLISH', ARGV[8] .. manager, told) ~= 0 then
       local alone, lives = last == number, string.format('%.0f', now + ARGV[9]) .. (ARGV[10] == '1' and '+' or '')
       lives = lives .. ' ' .. string.match(ARGV[6], '^[^\n]*')
       if redis.call('HSET', alive, string.match(next, '^[^:]*'), lives) == 1 or alone then

@@ -41,9 +41,9 @@ ACQUIRE: Script[AcquireOutcome] = Script(
     "acquire",
     decode.acquire,
     no_grant,
-    ("lock/clock", "acquire_free", *_of_lock(JOIN), "read", "take"),
+    ("lock/version", "lock/clock", "acquire_free", *_of_lock(JOIN), "read", "take"),
 )
-FINISH = ("lock/clock", *_of_lock(SETTLE), "finish", "worse")
+FINISH = ("lock/version", "lock/clock", *_of_lock(SETTLE), "finish", "worse")
 RELEASE: Script[ReleaseOutcome] = Script(__name__, "release", released, prelude=FINISH, ends=True)
 GIVE_BACK: Script[ReleaseOutcome] = Script(__name__, "release", released, prelude=FINISH)
 NEST: Script[Kept | Missing] = Script(__name__, "nest", nested, no_nesting, (*_of_lock(STATE), "worse"))

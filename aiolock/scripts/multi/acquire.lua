@@ -13,7 +13,7 @@ local pttl, abandoned, same, blocker, gone = math.huge, '0', true, nil, 'deleted
 for _, name in ipairs(names) do
   least = math.max(least, name.fence)
   same = same and name.fence == names[1].fence
-  if name.live and name.holder ~= owner then gone = 'taken_over' end
+  if name.live and name.owner ~= owner then gone = 'taken_over' end
   if name.blocked and (not blocker or sooner(name, blocker, some)) then blocker = name end
 end
 if whole > 0 and not (same and whole == #names) then return 'lost ' .. gone end
@@ -28,13 +28,13 @@ for _, name in ipairs(names) do
   elseif liveness > 0 and some and not name.blocked then
     take(name, '0', now + math.min(liveness, ttl), ARGV[4], string.format('%.0f', least))
   end
-  if name.dirty == '1' then abandoned = '1' end
+  if name.abandoned == '1' then abandoned = '1' end
   pttl = math.min(pttl, name.expires - now)
 end
 if not blocker then return string.format('granted %s %.0f %s', names[1].fence, pttl, abandoned) end
 pttl = math.max(0, blocker.expires - now)
-if liveness == 0 then return { 'refused', pttl, blocker.fence, blocker.metadata, blocker.part } end
+if liveness == 0 then return { 'refused', pttl, blocker.fence, blocker.process, blocker.part } end
 local queue = KEYS[blocker.at + 1]
 local rank = redis.call('ZRANK', queue, owner) + 1
 number = number or redis.call('ZSCORE', queue, owner)
-return { 'queued', number, rank, pttl, blocker.fence, blocker.metadata, blocker.part }
+return { 'queued', number, rank, pttl, blocker.fence, blocker.process, blocker.part }

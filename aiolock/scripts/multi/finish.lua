@@ -3,8 +3,8 @@
 -- returns its fence, nil and the rest of its time; or nil and why it is not the owner's
 -- If a command is denied: see settle; the owner holds the name, or has left it.
 local function finish(at, left, ending, clean)
-  local owner, name = ARGV[1], read(at, redis.call('GET', KEYS[at]))
-  if name.holder ~= owner then
+  local owner, name = ARGV[1], read(at)
+  if name.owner ~= owner then
     if left == '0' then redis.call('ZREM', KEYS[at + 1], owner) end
     return nil, name.live and 'taken_over' or 'deleted'
   end
@@ -13,9 +13,9 @@ local function finish(at, left, ending, clean)
     if tonumber(left) < tonumber(name.depth) then name.depth = left end
     write(name)
   elseif ending ~= 'back' or name.depth == '0' then
-    vacate(name, name.depth ~= '0' and (ending == 'clean' and '0' or ending == 'dirty' and '1') or name.dirty)
+    vacate(name, name.depth ~= '0' and (ending == 'clean' and '0' or ending == 'dirty' and '1') or name.abandoned)
     if (settle(name, ARGV[3], nil, '0') or '') == '' then
-      write(name, name.dirty == '0' and clean or math.max(86400000, clean))
+      write(name, name.abandoned == '0' and clean or math.max(86400000, clean))
     end
   end
   return fence, nil, math.max(0, name.expires - now)

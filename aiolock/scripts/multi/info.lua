@@ -4,9 +4,9 @@
 -- If a command is denied: nothing was changed.
 local answers = {}
 for at = 1, #KEYS do
-  local name, answer = read(at, redis.call('GET', KEYS[at])), {}
+  local name, answer = read(at), {}
   if name.live then
-    answer = { name.holder, math.max(1, name.depth), name.expires - now, name.fence, name.metadata }
+    answer = { name.owner, math.max(1, name.depth), name.expires - now, name.fence, name.process }
   end
   answers[at] = answer
 end

@@ -6,9 +6,9 @@
 -- If a command is denied: some names may be deeper than others, until the owner ends.
 local names, gone, pttl = {}, nil, math.huge
 for at = 1, #KEYS do
-  local name = read(at, redis.call('GET', KEYS[at]))
+  local name = read(at)
   names[at] = name
-  local held = name.holder == ARGV[1] and name.fence == ARGV[2]
+  local held = name.owner == ARGV[1] and name.fence == ARGV[2]
   if not held then gone = worse(gone, name.live and 'taken_over' or 'deleted') end
 end
 if gone then return 'missing ' .. gone end

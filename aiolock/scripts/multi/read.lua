@@ -8,8 +8,8 @@
 local function read_all()
   local names, whole, some = {}, 0, false
   for i = 1, (#KEYS - 1) / 3 do
-    local name = read(3 * i - 1, states[i])
-    names[i], name.part, name.mine = name, ARGV[8 + i], name.live and name.holder == owner
+    local name = read(3 * i - 1)
+    names[i], name.part, name.mine = name, ARGV[8 + i], name.live and name.owner == owner
     name.stands = not name.mine and redis.call('ZSCORE', KEYS[name.at + 1], owner)
     number = number or name.stands or nil
     if name.mine and name.depth ~= '0' then
@@ -25,9 +25,9 @@ local function read_all()
         if number and liveness > 0 then join(name, owner, liveness, ARGV[6], ARGV[4], number) end
         name.given = settle(name, channel, owner, ARGV[3]) == owner
       end
-    elseif number and not name.mine and name.depth == '0' and string.find(name.holder, ':+', 1, true) then
+    elseif number and not name.mine and name.depth == '0' and string.find(name.owner, ':+', 1, true) then
       local before, own = tonumber(name.before), tonumber(number)
-      name.younger = before > own or (before == own and name.holder > owner)
+      name.younger = before > own or (before == own and name.owner > owner)
     end
     some = some or name.given or false
     name.blocked = name.live and not name.mine and not name.younger

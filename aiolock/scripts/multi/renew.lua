@@ -6,8 +6,8 @@
 -- Never creates a hold and never shortens one. One whose time is over, but that no one took, continues with its fence.
 -- If a command is denied: that hold's answer is the error, and the other names and holds are renewed.
 local function renew(at, owner, fence, ttl)
-  local name = read(at, redis.call('GET', KEYS[at]))
-  if name.holder ~= owner or tonumber(name.fence) > tonumber(fence) then return name.live and 'taken_over' or 'deleted' end
+  local name = read(at)
+  if name.owner ~= owner or tonumber(name.fence) > tonumber(fence) then return name.live and 'taken_over' or 'deleted' end
   if ttl > 0 then
     name.fence, name.expires = fence, math.max(name.expires, now + ttl)
     write(name)

@@ -7,7 +7,7 @@ local function take(name, depth, expires, metadata, floor)
   if name.younger then
     local ms = math.max(60000, 20 * liveness)
     keep(KEYS[name.at + 2], ms) -- first, so that a denial leaves no queue without an expiry
-    redis.call('ZADD', queue, 'NX', name.before, name.holder)
+    redis.call('ZADD', queue, 'NX', name.before, name.owner)
     keep(queue, ms) -- it may be new
   end
   if name.mine and depth == '0' then

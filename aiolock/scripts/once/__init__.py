@@ -6,13 +6,14 @@ A record of the last run is in one slot with the lock that guards it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...errors import BackendError
 from ..base import Call, Reply, Script, as_flag, as_list, as_number, as_text
 from ..keys import Keys
 from ..lock.inspection import LockInspection
-from ..view import Command, NameView, number_of, text_of
+from ..view import Look, NameView, number_of, text_of
 
 
 class KeptRun(NamedTuple):
@@ -43,12 +44,12 @@ def _not_kept(result: object, error: BackendError) -> BackendError:
     return error
 
 
-RUN = ("lock/clock", "lock/state", "run")
+RUN = ("lock/version", "lock/clock", "lock/state", "run")
 
 LAST_RUN = Script(__name__, "last_run", _kept_run, prelude=RUN)
 BEGIN = Script(__name__, "begin", _kept_run, _not_kept, RUN)
-FINISH = Script(__name__, "finish", as_flag, _not_kept)
-UNDO = Script(__name__, "undo", as_flag, _not_kept, ("lock/clock",))
+FINISH = Script(__name__, "finish", as_flag, _not_kept, ("lock/version",))
+UNDO = Script(__name__, "undo", as_flag, _not_kept, ("lock/version", "lock/clock"))
 SCRIPTS = (LAST_RUN, BEGIN, FINISH, UNDO)
 
 
@@ -71,10 +72,10 @@ class OnceCalls:
     def last_run(self) -> Call[KeptRun | None]:
         return Call(self.name, LAST_RUN, self._keys, ())
 
-    def begin(self, fence: int, window_ms: int, repeatable: Sequence[str], by: str) -> Call[KeptRun | None]:
+    def begin(self, fence: int, window_ms: int, repeatable: Sequence[str], process: str) -> Call[KeptRun | None]:
         """Begin a run under the hold with this fence, however often this is executed."""
         allowed = "".join(f" {status} " for status in repeatable)
-        return Call(self.name, BEGIN, self._keys, (fence, window_ms, allowed, by))
+        return Call(self.name, BEGIN, self._keys, (fence, window_ms, allowed, process))
 
     def finish(self, fence: int, status: str) -> Call[bool]:
         """Keep how the run ended; written again if it went unanswered, as no other run can have its fence."""
@@ -89,31 +90,20 @@ class OnceCalls:
         return Call(self.name, FINISH, self._keys[1:], ("", ""))
 
 
-class OnceInspection:
-    """Looks at the run of one window; implements `Inspection`.
+def look(keys: Keys, name: str) -> Look:
+    """Return how anyone can look at the last run of a job."""
+    key, lock = keys.of(OnceCalls.kind, name).lock, LockInspection(keys, name, deep=False)
+    fields = ("fence", "started", "status", "process")
+    return Look([("HMGET", key, *fields), ("PTTL", key), *lock.commands], partial(_view, name, lock))
 
-    Args:
-        keys: names the keys.
-        name: the job's.
-    """
 
-    def __init__(self, keys: Keys, name: str) -> None:
-        self._name = name
-        self._lock = LockInspection(keys, name, deep=False)
-        key = keys.of("once", name).lock
-        self.commands: Sequence[Command] = [
-            ("HMGET", key, "fence", "started", "status", "by"),
-            ("PTTL", key),
-            *self._lock.commands,
-        ]
-
-    def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
-        """See `Inspection.decode`. A run without an end runs while its lock is held under its fence."""
-        match replies[0]:
-            case [bytes() as fence, bytes(), bytes() as status, by]:
-                lock = self._lock.decode(replies[2:], now_us)
-                running = lock is not None and lock.taken and lock.fence == int(fence)
-                state = "interrupted" if status == b"running" and not running else status.decode()
-                ttl = max(0, number_of(replies[1])) / 1000
-                return NameView("once", self._name, state, process=text_of(by), fence=int(fence), ttl=ttl)
-        return None
+def _view(name: str, lock: LockInspection, replies: Sequence[object], now_us: int) -> NameView | None:
+    """A run without an end runs while its lock is held under its fence."""
+    match replies[0]:
+        case [bytes() as fence, bytes(), bytes() as status, process]:
+            held = lock.decode(replies[2:], now_us)
+            running = held is not None and held.taken and held.fence == int(fence)
+            state = "interrupted" if status == b"running" and not running else status.decode()
+            ttl = max(0, number_of(replies[1])) / 1000
+            return NameView(OnceCalls.kind, name, state, process=text_of(process), fence=int(fence), ttl=ttl)
+    return None

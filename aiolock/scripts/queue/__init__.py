@@ -26,7 +26,7 @@ from ..outcomes import (
 )
 from . import decode
 
-NAME = ("state", "clock", "record", "holders", "queue", "heal", "prune", "turn", "close")
+NAME = ("lock/version", "state", "clock", "record", "holders", "queue", "heal", "prune", "turn", "changes", "close")
 EACH = (*NAME, "batch")
 ASK = (*EACH, "ask")
 
@@ -37,7 +37,7 @@ TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", decode.transfer
 RENEW = Script(__name__, "renew", lock.renew, no_renewal, EACH)
 FORCE_RELEASE = Script(__name__, "force_release", decode.force_release, prelude=NAME)
 SET_CAPACITY = Script(__name__, "set_capacity", as_number, prelude=NAME)
-INFO = Script(__name__, "info", decode.info, prelude=("state", "clock", "record"))
+INFO = Script(__name__, "info", decode.info, prelude=("lock/version", "state", "clock", "record"))
 SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
 
 

@@ -3,9 +3,9 @@
 -- ARGV    as acquire.lua, from ARGV[a]
 -- If a command is denied: as in queue.lua.
 local function enter(state, a)
-  local owner, ttl, _, _, weight, mints, floor, _, number, liveness, metadata = unpack(ARGV, a, a + 10)
-  local provisional = text(math.min(ttl, liveness))
-  join(state, owner, number, table.concat({ text(clock(state) + liveness), provisional, weight, mints, floor, ttl, metadata }, ' '))
+  local owner, ttl, _, _, weight, mints, floor, _, number, liveness, process = unpack(ARGV, a, a + 10)
+  join(state, owner, number, 'until=' .. text(clock(state) + liveness) .. ' lasts=' .. text(math.min(ttl, liveness))
+    .. ' weight=' .. weight .. ' mints=' .. mints .. ' floor=' .. floor .. ' ttl=' .. ttl .. ' process=' .. process)
 end
 local function arrive(k, a, owners)
   local state, owner = open(k, ARGV[a + 7], owners), ARGV[a]
@@ -17,16 +17,16 @@ local function arrive(k, a, owners)
   if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(state, owner)) then enter(state, a) end
 end
 local function decide(k, a)
-  local owner, ttl, depth, fence, weight, mints, floor, capacity, number, _, metadata = unpack(ARGV, a, a + 10)
+  local owner, ttl, depth, fence, weight, mints, floor, capacity, number, _, process = unpack(ARGV, a, a + 10)
   local state = open(k)
-  local count, held, minted, token, abandoned = holder(state, owner)
+  local count, held, minted, token, abandoned, told = holder(state, owner)
   if count and fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
   if count then
     if tonumber(depth) > math.max(1, count) then
       -- A writer that also reads weighs more than all; no one else gets more by nesting.
       local more = state.holders == 1 and tonumber(held) >= state.capacity and math.max(held, weight) or held
       state.used = state.used + more - held
-      write(state, owner, table.concat({ 'h', depth, text(more), minted, token, abandoned }, ' '))
+      hold(state, owner, depth, text(more), minted, token, abandoned, told)
     end
     return { 'granted', token, extend(state, owner, tonumber(ttl)), abandoned, state.capacity }
   end
@@ -34,7 +34,7 @@ local function decide(k, a)
   if tonumber(weight) > fit(state, capacity) then return { 'impossible', state.capacity } end
   if state.waiters == 0 and state.shut <= clock(state) and state.used + weight <= state.capacity then
     state.grows = true
-    return grant(state, owner, depth, tonumber(ttl), weight, mints, floor, metadata)
+    return grant(state, owner, depth, tonumber(ttl), weight, mints, floor, process)
   end
   if number ~= '-1' and not waiter(state, owner) then enter(state, a) end
 end

@@ -17,7 +17,7 @@ local function clock(state)
   elseif own > NOW + SLACK then
     local found = own < NOW + DAY and redis.pcall('ZRANGE', state.order, 0, 0, 'WITHSCORES')
     local first = found and tonumber(found[2]) or 0
-    if first - NOW > state.longest then state.now = own else state.expires = '0' end
+    if first - NOW > state.longest then state.now = own else state.expires = 0 end
   end
   return state.now
 end

@@ -12,13 +12,11 @@ local function close(state, clean_ttl)
       end
     end
   end
-  local anew = idle or 0 + state.expires < clock(state) + ms - GRACE / 2 -- so that few requests write an expiry
-  if anew and not idle then state.expires = text(clock(state) + ms) end
-  local after = encode(state)
-  if after ~= state.before then write(state, 'state', after) end
-  local fields = state.fields
+  local anew = idle or state.expires < clock(state) + ms - GRACE / 2 -- so that few requests write an expiry
+  if anew and not idle then state.expires = clock(state) + ms end
+  local fields = changes(state)
   ms = ms > 0 + DAY and text(ms) or DAY
-  if clean_ttl and idle and state.dirty == '0' and state.resized == '0' then ms = clean_ttl end
+  if clean_ttl and idle and state.abandoned == '0' and state.resized == '0' then ms = clean_ttl end
   -- At the memory limit the first write decides: only a write that adds data is refused there.
   if not state.grows and (order or fields or ended) then
     if anew then redis.call('PEXPIRE', state.key, ms) else redis.pcall('HDEL', state.key, '') end

@@ -68,12 +68,14 @@ def transfer(reply: Reply) -> TransferOutcome:
 
 def info(reply: Reply) -> Standing:
     reply = as_list(reply)
-    holders, used, capacity, fence = map(as_number, reply[:4])
-    metadata, waiters, rank = as_text(reply[4]), as_number(reply[5]), as_number(reply[6])
-    held = None
-    if len(reply) > 7:
-        held = Held(as_text(reply[7]), as_number(reply[8]), as_number(reply[9]), as_number(reply[10]), metadata)
+    holders, used, capacity, fence, waiters, rank = map(as_number, reply[:6])
+    held = _held(reply[6:]) if len(reply) > 6 else None
     return Standing(holders, used, capacity, fence, waiters, rank or None, held)
+
+
+def _held(reply: list[Reply]) -> Held:
+    owner, depth, pttl, fence, process = reply
+    return Held(as_text(owner), as_number(depth), as_number(pttl), as_number(fence), as_text(process))
 
 
 def force_release(reply: Reply) -> Ended:

@@ -3,7 +3,7 @@
 -- KEYS    name (2)
 -- ARGV    channel of managers, capacity
 -- returns {how many holds were ended, how many are left}
--- Leaves the state dirty: the next holder sees `abandoned`.
+-- Leaves it `abandoned`, as the next holder is told.
 -- If a command is denied: see close.lua; a manager is told only of a hold that was ended.
 local state, ended = open(1, ARGV[2], {}), 0
 prune(state)

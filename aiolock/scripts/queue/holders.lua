@@ -1,28 +1,27 @@
 -- holders: how the owners of a name come, change and end. Follows record.lua.
--- A holder that minted a fence and did not end cleanly leaves the state dirty.
+-- A holder that minted a fence and did not end cleanly leaves it `abandoned`.
 -- If a command is denied: it reads only, so nothing was changed.
 local function score(state, owner, ends)
   local scores, at = state.scores, text(ends)
   if not scores then state.scores = { at, owner, [owner] = ends } return end
   scores[owner], scores[#scores + 1], scores[#scores + 2] = ends, at, owner
 end
-local function grant(state, owner, depth, ttl, weight, mints, floor, metadata)
-  local abandoned, highest, serial, fence = state.dirty, tonumber(floor), latest(state)
+local function grant(state, owner, depth, ttl, weight, mints, floor, process)
+  local abandoned, highest, fence = state.abandoned, tonumber(floor), state.fence
   if highest >= 2 ^ 53 then highest = 0 end -- no fence is that great
-  serial = math.max(serial + 1, NOW_US)
-  local token, serial_text = math.max(fence + 1, highest + 1, NOW_US), text(serial)
-  if mints == '1' or fence == '0' then fence = token == serial and serial_text or text(token) end
-  if mints == '1' then state.dirty = '0' end
+  local serial, token = math.max(state.serial + 1, NOW_US), math.max(fence + 1, highest + 1, NOW_US)
+  state.serial, state.process = text(serial), process
+  if mints == '1' or fence == '0' then fence = token == serial and state.serial or text(token) end
+  if mints == '1' then state.abandoned = '0' end
   state.longest = math.max(state.holders + state.waiters > 0 and state.longest or 0, ttl)
-  state.last = serial_text .. ' ' .. fence .. ' ' .. metadata
-  state.used, state.holders = state.used + weight, state.holders + 1
-  write(state, owner, 'h ' .. depth .. ' ' .. weight .. ' ' .. mints .. ' ' .. fence .. ' ' .. abandoned)
+  state.fence, state.used, state.holders = fence, state.used + weight, state.holders + 1
+  hold(state, owner, depth, weight, mints, fence, abandoned, process)
   score(state, owner, clock(state) + ttl)
   return { 'granted', fence, ttl, abandoned, state.capacity }
 end
-local function drop(state, owner, weight, dirty)
+local function drop(state, owner, weight, abandoned)
   state.used, state.holders = state.used - weight, state.holders - 1
-  if dirty then state.dirty = '1' end
+  if abandoned then state.abandoned = '1' end
   remove(state, owner)
 end
 local function extend(state, owner, ttl)

@@ -1,8 +1,8 @@
 -- info: returns who holds a name and who waits for it; reads only.
 -- KEYS    name (2)
 -- ARGV    capacity, owner whose rank you ask for ('': none)
--- returns {holders, weight held, capacity, fence, metadata of the last grant, waiters, rank from 1 (0: none)
---         [, owner, depth, pttl, fence of the holder that holds longest]}
+-- returns {holders, weight held, capacity, fence, waiters, rank from 1 (0: none)
+--         [, owner, depth, pttl, fence, process of the holder that holds longest]}
 -- If many expired holders are still listed, it looks up the weight of some, and the others count as 1.
 -- If a command is denied: nothing was changed.
 local state = read_state(1, ARGV[1], { ARGV[2] })
@@ -17,11 +17,12 @@ for _, owner in ipairs(over) do
 end
 local number, live = waiter(state, ARGV[2]), state.holders - expired
 local rank = number and redis.call('ZCOUNT', state.order, FIRST, number) or 0
-local _, minted, metadata = latest(state)
 state.holders = live
 fit(state, ARGV[1])
-local answer = { live, used, state.capacity, tonumber(minted), metadata, state.waiters, rank }
+local answer = { live, used, state.capacity, tonumber(state.fence), state.waiters, rank }
 local last = redis.call('ZREVRANGEBYSCORE', state.order, '(' .. FIRST, '(' .. text(now), 'WITHSCORES', 'LIMIT', 0, 1)
-local depth, _, _, fence = holder(state, last[1] or '')
-if depth then answer[8], answer[9], answer[10], answer[11] = last[1], math.max(1, depth), last[2] - now, fence end
+local depth, _, _, fence, _, told = holder(state, last[1] or '')
+if depth then
+  for _, fact in ipairs({ last[1], math.max(1, depth), last[2] - now, fence, told }) do answer[#answer + 1] = fact end
+end
 return answer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..keys import Keys
 from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, short, text_of, told
-from .records import Holder, Summary, Waiter, read
+from .records import SUMMARY, Holder, Summary, Waiter, read
 
 FIRST = 10**15
 """Scores from here on are queue numbers, and those below are the ends of leases."""
@@ -31,7 +31,7 @@ class QueueInspection:
         self._deep = deep
         state, order = keys.of(kind, name).queue
         self.commands: Sequence[Command] = [
-            ("HGET", state, "state"),
+            ("HMGET", state, *SUMMARY),
             ("ZCOUNT", order, f"({now_ms}", f"({FIRST}"),
             ("ZREVRANGEBYSCORE", order, f"({FIRST}", f"({now_ms}", "WITHSCORES", "LIMIT", "0", "1"),
             ("ZRANGEBYSCORE", order, str(FIRST), "+inf", "WITHSCORES", "LIMIT", "0", "1"),
@@ -41,12 +41,13 @@ class QueueInspection:
 
     def decode(self, replies: Sequence[object], now_us: int) -> NameView | None:
         """See `Inspection.decode`."""
-        text = text_of(replies[0])
-        if not text:
+        values = replies[0] if isinstance(replies[0], list) else []
+        summary = Summary.read({name: text_of(value) for name, value in zip(SUMMARY, values, strict=False) if value})
+        if not summary.version:
             return None
-        summary, live = Summary.read(text), number_of(replies[1])
+        live = number_of(replies[1])
         last, first = pairs_of(replies[2]), pairs_of(replies[3])
-        holders, queue = self._lists(summary, replies, now_us) if self._deep else ((), ())
+        holders, queue = self._lists(replies, now_us) if self._deep else ((), ())
         used = max(0, summary.used - (summary.holders - live))  # those that expired count as 1 each, as in info.lua
         if self._deep:
             used = sum(holder.permits for holder in holders)
@@ -56,7 +57,7 @@ class QueueInspection:
             state = ("write" if writing else "read") if self._kind == "rw" else "full" if full else "held"
         if self._kind == "rw":
             used = live
-        process, metadata = told(summary.metadata) if live else ("", None)
+        process, metadata = told(summary.process) if live else ("", None)
         return NameView(
             self._kind,
             self._name,
@@ -73,9 +74,7 @@ class QueueInspection:
             queue=queue,
         )
 
-    def _lists(
-        self, summary: Summary, replies: Sequence[object], now_us: int
-    ) -> tuple[tuple[HolderView, ...], tuple[WaiterView, ...]]:
+    def _lists(self, replies: Sequence[object], now_us: int) -> tuple[tuple[HolderView, ...], tuple[WaiterView, ...]]:
         records = dict(pairs_of(replies[4]))
         holders: list[HolderView] = []
         waiters: list[WaiterView] = []
@@ -83,19 +82,17 @@ class QueueInspection:
             record, left = read(records.get(owner)), float(score) - now_us / 1000
             if isinstance(record, Holder) and left > 0:
                 permits = 1 if self._kind == "rw" and record.weight < FULL else record.weight
-                # Only what the last grant was told is kept; readers share a fence, so it may be any of theirs.
-                last = record.mints == "1" and int(record.fence) == summary.fence
-                process, more = told(summary.metadata) if last else ("", None)
+                process, more = told(record.process)
                 holders.append(
                     HolderView(short(owner), process, more, int(record.fence), record.depth, permits, left / 1000)
                 )
             elif isinstance(record, Waiter):
-                process, _ = told(record.metadata)
+                process, _ = told(record.process)
                 writes = record.weight >= FULL
                 wants = "permits" if self._kind == "semaphore" else "write" if writes else "read"
                 permits = record.weight if self._kind == "semaphore" else 1
                 waited = max(0.0, (now_us - float(score)) / 1e6)
-                alive = record.alive > now_us // 1000
+                alive = record.until > now_us // 1000
                 waiters.append(WaiterView(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
         holders.sort(key=lambda one: (one.fence, one.manager))  # in the order in which they came in
         return tuple(holders), tuple(waiters)

@@ -4,15 +4,14 @@
 local function join(state, owner, number, rest)
   local known = waiter(state, owner)
   if not known then
-    local serial, fence, metadata = latest(state)
-    known = text(number == '0' and math.max(serial + 1, NOW_US, FIRST) or math.max(number, FIRST))
-    state.last = text(math.max(serial, known)) .. ' ' .. fence .. ' ' .. metadata -- every later number differs
+    known = text(number == '0' and math.max(state.serial + 1, NOW_US, FIRST) or math.max(number, FIRST))
+    state.serial = text(math.max(state.serial, known)) -- every later number differs
     redis.call('ZADD', state.order, known, owner)
     state.waiters, state.grows, state.joined = state.waiters + 1, true, true
   end
   state.asking = state.asking or {}
   state.asking[owner] = true
-  write(state, owner, 'w ' .. known .. ' ' .. rest)
+  write(state, owner, 'waits number=' .. known .. ' ' .. rest)
 end
 local function leave(state, owner)
   if waiter(state, owner) then state.waiters = state.waiters - 1 end

@@ -3,12 +3,12 @@
 -- ARGV    channel of managers, owner, depth left, weight left, mints left, ending ('clean', 'undone', 'dirty',
 --         'declined'), clean state ttl ms, tombstone ttl ms (0: none), capacity
 -- returns {'released', fence} | {'kept', pttl} | {'missing', 'deleted' or 'taken_over'}
--- 'undone' restores the mark it found, 'dirty' leaves the name marked as abandoned; 'declined' does as 'undone', but
+-- 'undone' restores the mark it found, 'dirty' leaves the name `abandoned`; 'declined' does as 'undone', but
 -- ends only what the queue granted and nobody has renewed. A lower weight (write -> read) lets in those that it kept out.
 -- If a command is denied: see close.lua; the owner is gone with everything it held, or still has all of it.
 local owner, left, ending = ARGV[2], tonumber(ARGV[3]), ARGV[6]
 local state = open(1, ARGV[9], { owner })
-local count, weight, mints, fence, abandoned = holder(state, owner)
+local count, weight, mints, fence, abandoned, process = holder(state, owner)
 local answer
 if not count or (ending == 'declined' and count ~= '0') then
   if waiter(state, owner) then leave(state, owner) end
@@ -18,7 +18,7 @@ elseif left > 0 then
   local still = math.min(weight, ARGV[4])
   state.used = state.used - weight + still
   mints = mints == '1' and ARGV[5] or '0'
-  write(state, owner, table.concat({ 'h', text(math.min(count, left)), text(still), mints, fence, abandoned }, ' '))
+  hold(state, owner, text(math.min(count, left)), text(still), mints, fence, abandoned, process)
 else
   drop(state, owner, weight, mints == '1' and (ending == 'dirty' or (ending ~= 'clean' and abandoned == '1')))
   answer = { 'released', fence }

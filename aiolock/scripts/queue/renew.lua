@@ -7,10 +7,10 @@
 local function arrive(k, a, owners) open(k, ARGV[a + 3], owners) end
 local function decide(k, a)
   local state, owner = open(k), ARGV[a]
-  local count, weight, mints, token, abandoned = holder(state, owner)
+  local count, weight, mints, token, abandoned, process = holder(state, owner)
   if not count then return gone(state, ARGV[a + 4]) end
   if token ~= ARGV[a + 1] then return 'taken_over' end
-  if count == '0' then write(state, owner, table.concat({ 'h 1', weight, mints, token, abandoned }, ' ')) end
+  if count == '0' then hold(state, owner, '1', weight, mints, token, abandoned, process) end
   return extend(state, owner, tonumber(ARGV[a + 2]))
 end
 return batch(2, 5, 2, arrive, decide, function() end)

@@ -1,6 +1,6 @@
 -- transfer: moves a hold to another owner, with a new fence if its kind mints them.
 -- KEYS    name (2), tombstone of the owner, tombstone of the next
--- ARGV    channel of managers, owner, fence, next, ttl ms, floor, metadata, tombstone ttl ms (0: none), capacity
+-- ARGV    channel of managers, owner, fence, next, ttl ms, floor, process, tombstone ttl ms (0: none), capacity
 -- returns {'granted', fence, pttl, abandoned, capacity, weight} | {'finished'}
 --         | {'missing', 'deleted' or 'taken_over'}
 -- A copy of the request reads its own grant. A next that already holds keeps what it has; the owner ends all the same.

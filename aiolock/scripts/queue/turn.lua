@@ -3,12 +3,11 @@
 -- Who is told may be frozen, so that grant lasts only as long as its owner counts as alive, until it is renewed.
 -- If `room` is used up, `cut` says so, and the first in line is told 'refresh <owner>': its request continues the work.
 -- If a command is denied: it reads only, so nothing was changed.
-local function admit(state, head, asks, alive, provisional, ttl, ...)
-  local lasts = asks and tonumber(ttl) or math.min(ttl, alive - clock(state))
-  local granted = grant(state, head, '0', lasts, ...)
+local function admit(state, head, asks, alive, lasts, ttl, ...)
+  local granted = grant(state, head, '0', asks and tonumber(ttl) or math.min(ttl, alive - clock(state)), ...)
   state.longest = math.max(state.longest, ttl)
   if asks then return end
-  tell(state, head, 'admitted', head, (latest(state)), granted[2], provisional, granted[4], text(state.capacity), state.key)
+  tell(state, head, 'admitted', head, state.serial, granted[2], lasts, granted[4], text(state.capacity), state.key)
 end
 local function settle(state)
   local heads, step = { 1 }, 1
@@ -18,7 +17,7 @@ local function settle(state)
     fetch(state, heads)
     for _, head in ipairs(heads) do
       if state.waiters == 0 then return end
-      local _, alive, provisional, weight, mints, floor, ttl, metadata = waiter(state, head)
+      local _, alive, lasts, weight, mints, floor, ttl, process = waiter(state, head)
       local live = alive and tonumber(alive) > clock(state) and tonumber(weight) <= state.capacity
       local full = live and state.used + weight > state.capacity
       local asks = state.asking and state.asking[head]
@@ -27,7 +26,7 @@ local function settle(state)
       if full or room == 0 then return end
       state.at, room, step = (state.at or 0) + 1, room - 1, 2 * step
       leave(state, head)
-      if live then admit(state, head, asks, alive, provisional, ttl, weight, mints, floor, metadata) end
+      if live then admit(state, head, asks, alive, lasts, ttl, weight, mints, floor, process) end
     end
   end
 end

@@ -1,0 +1,97 @@
+"""A name that another version of aiolock has written is refused, and left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiolock.backends.redis.failures import ErrorReply, code_of
+from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
+from aiolock.scripts.guard import permit
+from aiolock.scripts.outcomes import Failed, Granted
+from tests.support.queues import FULL, KEYS, RW, SEMAPHORE, Queue, change
+from tests.support.scripting import Refused as Failure
+from tests.support.scripting import Side
+
+TTL = 30_000
+HIGH = 2**51
+PERMITS, OTHER, WRITE = Queue(SEMAPHORE), Queue(SEMAPHORE, "other"), Queue(RW, want=1)
+
+
+def write_0_2(side: Side, name: Queue) -> None:
+    side.hset(name.hash, {"state": f"1 1 0 {TTL} 0 1 3 0 0 {HIGH} {HIGH} web-3:4711", "m:1": f"h 1 1 1 {HIGH} 0"})
+
+
+def write_later(side: Side, name: Queue) -> None:
+    side.run(name.request("m:1", TTL, HIGH, ""))
+    change(side, name, version="0.4")
+
+
+WRITTEN: dict[str, Callable[[Side, Queue], None]] = {"0.2": write_0_2, "0.4": write_later}
+CALLS: dict[str, Call[Any]] = {
+    "acquire": PERMITS.request("m:1", TTL, 0, ""),
+    "enter": PERMITS.request("n:1", TTL, 0, "", queue_number=0),
+    "release": PERMITS.release("m:1", TTL, 0, "clean", False),
+    "transfer": PERMITS.resume("m:1", HIGH, Bid("m:2", TTL, 0, ""), False),
+    "force_release": PERMITS.force_release(),
+    "set_capacity": PERMITS.set_capacity(2),
+    "info": PERMITS.info(),
+}
+
+
+def code(text: str) -> str:
+    return code_of(ErrorReply(text))
+
+
+@pytest.fixture(params=WRITTEN)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_each_request_is_refused(what: str, version: str, side: Side) -> None:
+    """Guards `check` in state.lua."""
+    WRITTEN[version](side, PERMITS)
+    before = side.hash(PERMITS.hash)
+    with pytest.raises(Failure, match=f"WRONGVERSION {version}") as refused:
+        side.run(CALLS[what])
+    assert code(str(refused.value)) == "WRONGVERSION"
+    assert side.hash(PERMITS.hash) == before
+
+
+def test_each_part_of_a_batch_is_judged_by_itself(version: str, side: Side) -> None:
+    """Its text names the version."""
+    WRITTEN[version](side, PERMITS)
+    before = side.hash(PERMITS.hash)
+    failed, granted = side.run(
+        PERMITS.refresh_many([name.refresh(Bid("m:1", TTL, 0, "")) for name in (PERMITS, OTHER)])
+    )
+    (unrenewed,) = side.run(PERMITS.renew_many([PERMITS.renewal("m:1", HIGH, TTL)]))
+    assert isinstance(granted, Granted)
+    for answer in (failed, unrenewed):
+        assert isinstance(answer, Failed)
+        assert f"is used by aiolock {version}" in answer.error
+    assert side.hash(PERMITS.hash) == before
+
+
+def test_so_is_a_write_under_it(version: str, side: Side) -> None:
+    """Guards `check` beside guard/holders.lua."""
+    WRITTEN[version](side, WRITE)
+    call = permit(KEYS, "rw", ["order:42"], "m:1", HIGH, FULL).call("order:42", 1)
+    with pytest.raises(Failure, match=f"WRONGVERSION {version}"):
+        side.run(call)
+
+
+def test_each_name_says_its_version(side: Side) -> None:
+    side.run(PERMITS.request("m:1", TTL, 0, "web-3:4711\nnightly"))
+    side.run(PERMITS.release("m:1", TTL, 0, "clean", False))
+    assert side.hash(PERMITS.hash)["version"] == "0.3"
+
+
+def test_what_is_no_hash_is_the_servers_to_refuse(side: Side) -> None:
+    side.set(PERMITS.hash, "a string")
+    with pytest.raises(Failure, match="WRONGTYPE"):
+        side.run(PERMITS.info())
