@@ -196,7 +196,7 @@ class Hold:
 
     async def wait_wanted(self, lease: Level) -> None:
         """Wait until another asks for it; or for a loss, or for the end of `lease`."""
-        if self.check() is None and not lease._result is not None and not self.wanted:
+        if self.check() is None and lease._result is None and not self.wanted:
             await self.watch(lease, wants=True)
 
     def watch(self, lease: Level, wants: bool = False) -> asyncio.Future[LossReason | None]:
