@@ -99,6 +99,21 @@ def test_wings_of_the_core_know_only_those_below() -> None:
         assert below(wing).isdisjoint(WINGS[number + 1 :]), wing
 
 
+def test_the_drawing_of_the_core_is_its_imports() -> None:
+    """Broken by an arrow in CONTRIBUTING.md that no import has, or a wing that knows one to which no arrow leads."""
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    arrows = re.findall(r"^ +(\w+) --> (\w+)$", text, re.M)
+    drawn = {unit for arrow in arrows for unit in arrow}
+    assert drawn > set(WINGS)
+    known = {unit: core()[unit] & drawn for unit in drawn}
+    assert {(start, end) for start, end in arrows if end not in known[start]} == set()
+
+    def led(unit: str) -> set[str]:
+        return {unit}.union(*(led(end) for start, end in arrows if start == unit))
+
+    assert {(unit, other) for unit, others in known.items() for other in others if other not in led(unit)} == set()
+
+
 def test_the_core_has_few_files() -> None:
     """Who follows one acquire opens a third of them."""
     assert len([path for path in PYTHON if path.relative_to(PACKAGE).parts[0] == "core"]) <= 40
