@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import redis
 
 import aiolock
-from aiolock import ConfigurationError, LockLost, NotAcquired, NotOwned, WaitTimeout
+from aiolock import BackendError, ConfigurationError, LockLost, NotAcquired, NotOwned, WaitTimeout
+from aiolock.scripts.keys import Keys
 from aiolock.sync import LockManager
 
 from .conftest import ENOUGH, Worker, until
@@ -141,3 +143,23 @@ def test_a_lease_moves_between_a_thread_and_a_task(locks: LockManager, redis_url
         with pytest.raises(NotOwned):
             locks.resume(back)
     assert not locks.lock("a").is_locked()
+
+
+def test_keys_of_another_version(locks: LockManager, redis_url: str) -> None:
+    """Each primitive says in its thread whose they are, and changes nothing. Kept by `foreign.used_by`."""
+    keys = Keys("aiolock")
+    state = {"version": "0.4", "left": "2"}
+    uses = {
+        keys.of("lock", "a").lock: (locks.lock("a").acquire, locks.fair_lock("a").try_acquire, locks.lock("a").info),
+        keys.of("semaphore", "a").state: (locks.semaphore("a", 3).acquire, locks.semaphore("a", 3).available),
+        keys.of("rw", "a").state: (locks.rw_lock("a").read.acquire, locks.rw_lock("a").info),
+        keys.of("latch", "a").lock: (locks.latch("a", 3).count, locks.latch("a", 3).wait),
+    }
+    with redis.Redis.from_url(redis_url, decode_responses=True) as side:
+        for key, calls in uses.items():
+            side.hset(key, mapping=state)
+            for use in calls:
+                with pytest.raises(BackendError, match=r"used by aiolock 0\.4.*delete the key") as caught:
+                    use()
+                assert not caught.value.transient
+            assert side.hgetall(key) == state
