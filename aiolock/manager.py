@@ -60,7 +60,7 @@ class LockManager(LockFactory):
             wait; 0 for never. A turn also ends once it has served the tasks that waited when it began, and after 20 ms.
             Every waiter gets in within `processes x (handoff_limit + 2)` sections. On a quorum, which has no queue,
             this many hand-offs in a row are followed by a pause of 50 ms.
-        liveness: seconds for which a process that waits in a queue counts as alive without a sign of life; it gives one
+        liveness: seconds for which a process that waits in a queue counts as alive without a heartbeat; it sends one
             every third of that. Make it longer than the longest stall of the event loop: a process that is silent for
             longer loses its place. Make it shorter than you can bear to wait for a frozen process whose turn it is. A
             grant after a wait lasts this long at most; the process asks, and enters once the server has made it last

@@ -96,7 +96,7 @@ class Calls(Protocol):
         """
 
     def refresh(self, bid: Bid) -> Part:
-        """Return an entry's sign of life; the answer is that to an acquire, or that the server does not know it."""
+        """Return an entry's heartbeat; the answer is that to an acquire, or that the server does not know it."""
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]: ...
 

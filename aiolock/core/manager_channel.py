@@ -67,7 +67,7 @@ class ManagerChannel:
         """Handle a message. None: something may have been missed. An error: no more will come.
 
         `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned> <key>`, or for a name with a capacity
-        `admitted <owner> <serial> <fence> <ms from its last sign of life> <abandoned> <capacity> <key>`: the owner must
+        `admitted <owner> <serial> <fence> <ms from its last heartbeat> <abandoned> <capacity> <key>`: the owner must
         ask; `refresh <owner>`: one request could not let in all waiters, so this one must ask at once; `wanted
         <owner>`: another asks the holder to finish.
         """

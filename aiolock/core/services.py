@@ -35,7 +35,7 @@ class Limits:
             `liveness` anyway.
         handoff_limit: how often a lock is handed on inside the process in one turn while other processes wait; on a
             quorum, how often in a row before a pause.
-        liveness: how long a process that waits in a queue on the server counts as alive without a sign of life.
+        liveness: how long a process that waits in a queue on the server counts as alive without a heartbeat.
         liveness_ms: the same as the wire has it.
     """
 

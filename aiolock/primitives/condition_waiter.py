@@ -16,7 +16,7 @@ LOOKS = 3
 
 
 class ConditionWaiter:
-    """Joins the waiters, gives signs of life, and learns that it was notified.
+    """Joins the waiters, sends heartbeats, and learns that it was notified.
 
     Messages only say that it is worthwhile to ask: the server knows who was notified. If the server has forgotten it, a
     notification may have been missed, and that counts as one. It has no task: answers, messages and the scheduler drive

@@ -32,7 +32,7 @@ class FairLock(Lock):
 
     Comes from `LockManager.fair_lock()`. It is the lock of the same name, and differs in how its tasks wait: each has a
     place of its own in the server's queue, where those of a `Lock` share their process's, and a release grants to the
-    first of them, whatever its process. A waiter without a sign of life for the manager's `liveness` is passed over.
+    first of them, whatever its process. A waiter without a heartbeat for the manager's `liveness` is passed over.
 
     Args:
         runtime: the manager's.

@@ -47,7 +47,7 @@ class WaiterView:
         wants: "lock", "read", "write", "permits"; "task" for one place of a fair lock; "notification".
         permits: how many.
         waited: seconds since it took the place.
-        alive: whether it gave a sign of life in time; otherwise it will be passed over.
+        alive: whether it sent a heartbeat in time; otherwise it will be passed over.
     """
 
     position: int

@@ -113,7 +113,7 @@ async def test_what_release_needs(deny: Deny, there: Lock, caplog: pytest.LogCap
 
 
 async def test_publish(deny: Deny, place: RedisPlace) -> None:
-    """A waiter that is granted the lock gets no message, and finds out by its next sign of life.
+    """A waiter that is granted the lock gets no message, and finds out by its next heartbeat.
 
     A message that cannot be sent counts as heard: the waiter is not passed over. Kept by settle.lua: `redis.pcall(…)`.
     """
@@ -158,7 +158,7 @@ async def test_subscribe(deny: Deny, place: RedisPlace, there: Lock, caplog: pyt
 async def test_without_the_right_to_subscribe_you_keep_your_place(
     deny: Deny, place: RedisPlace, there: Lock, locks: LockManager
 ) -> None:
-    """You ask with signs of life, for longer than one of them lasts, and no one overtakes you.
+    """You ask with heartbeats, for longer than one of them lasts, and no one overtakes you.
 
     Kept by QueueEntry.schedule: `runtime.waiting.pause`, and settle.lua: `counted == ''`.
     """

@@ -410,7 +410,7 @@ async def test_cancelled_after_it_was_notified(
 async def test_a_waiter_that_dies_passes_its_notification_on(
     here: Lock, there: Lock, ready: Condition, set_ready: Condition, place: Place
 ) -> None:
-    """It is found out when it gives no sign of life. Kept by line.lua: `passed`."""
+    """It is found out when it sends no heartbeat. Kept by line.lua: `passed`."""
     place.side.run(ConditionCalls(KEYS, NAME, 300).wait("dead:1", joins=True))
     async with asyncio.timeout(ENOUGH):
         waiter = await waiting(place, here, ready)

@@ -107,7 +107,7 @@ async def test_two_hundred_waiters_cost_one_request(
 async def test_two_hundred_waiters_on_a_fair_lock_cost_few_commands(
     place: RedisPlace, commandstats: CommandStats
 ) -> None:
-    """At most 1,000 commands on the server, from the first request to the fifth sign of life.
+    """At most 1,000 commands on the server, from the first request to the fifth heartbeat.
 
     Kept by LocalQueue.join: `self.unsent`, and LocalQueue.schedule_refresh: the first speaks for all.
     """

@@ -140,7 +140,7 @@ async def test_nothing_is_left_but_a_clean_state_that_expires(here: Any, kind: K
     assert TTL_MS < place.side.pttl(kind.state) <= TTL_MS + GRACE_MS
     if kind.kind == "lock":
         known = KEYS.of("lock", NAME).of_lock[2]
-        assert place.keys() == {kind.state, known}  # signs of life end with the next queue, or by themselves
+        assert place.keys() == {kind.state, known}  # heartbeats end with the next queue, or by themselves
         assert place.side.pttl(known) <= GRACE_MS
     else:
         assert place.keys() == {kind.state}

@@ -397,7 +397,7 @@ async def test_a_name_that_became_free_while_its_only_waiter_was_away(
 
 @both
 async def test_waiting_survives_a_server_that_restarts_empty(place: Place, make: Make) -> None:
-    """The holder learns of its loss; waiters are queued anew at their next sign of life. Kept by refresh.lua:
+    """The holder learns of its loss; waiters are queued anew at their next heartbeat. Kept by refresh.lua:
     `'gone'`.
     """
     async with AsyncExitStack() as stack:

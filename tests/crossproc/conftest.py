@@ -24,7 +24,7 @@ from .resource import Resource
 
 ROOT = Path(__file__).parents[2]
 LIVENESS = 1.0
-"""For processes that die. The others give a sign of life once a second, and have three seconds."""
+"""For processes that die. The others send a heartbeat once a second, and have three seconds."""
 LATE = 3.0
 """What a noisy machine may add to a bound."""
 

@@ -134,7 +134,7 @@ async def take_turns(one: Any, other: Any) -> None:
         await lease.renew()
         assert await one.info()
         waiting = [asyncio.create_task(each.acquire()) for each in (one, other, other)]
-        await asyncio.sleep(0.05)  # longer than a sign of life
+        await asyncio.sleep(0.05)  # longer than a heartbeat
     for entered in asyncio.as_completed(waiting):
         await (await entered).release()
     if hasattr(one, "force_release"):

@@ -36,7 +36,7 @@ def kept(side: Side, owner: str) -> dict[str, str]:
 
 
 def keep(side: Side, owner: str, until: int) -> None:
-    """Let it have given its last sign of life at another time."""
+    """Let it have sent its last heartbeat at another time."""
     record = {**kept(side, owner), "until": str(until)}
     side.hset(KEY, {owner: " ".join(f"{name}={value}" for name, value in record.items())})
 
@@ -48,7 +48,7 @@ def line(side: Side) -> dict[str, str]:
 
 
 def die(side: Side, owner: str) -> None:
-    """Its last sign of life is long ago."""
+    """Its last heartbeat is long ago."""
     keep(side, owner, until=1)
 
 
@@ -64,7 +64,7 @@ def test_what_is_kept_of_a_waiter(side: Side) -> None:
     assert list(kept(side, "m:1")) == ["number", "until", "notified", "process"]
     assert (kept(side, "m:1")["notified"], kept(side, "m:1")["process"]) == ("1", "web-3:4711")
     side.run(CALLS.wait("m:1", joins=False, looks=False))
-    assert kept(side, "m:1")["process"] == "web-3:4711"  # a sign of life says no more than that
+    assert kept(side, "m:1")["process"] == "web-3:4711"  # a heartbeat says no more than that
 
 
 @pytest.mark.parametrize("process", ["", "a host of spaces=1:4711"])
@@ -126,7 +126,7 @@ def test_a_sign_of_life(looks: bool, side: Side) -> None:
 
 
 def test_only_a_look_at_the_others_finds_the_dead(side: Side) -> None:
-    """That a sign of life is one entry's work keeps a crowd from costing the square of its number."""
+    """That a heartbeat is one entry's work keeps a crowd from costing the square of its number."""
     join(side, "m:1", "m:2")
     side.run(CALLS.notify(1))
     die(side, "m:1")
@@ -228,7 +228,7 @@ def commands(call: Call[Any]) -> list[str]:
 SITUATIONS = {
     "wait": CALLS.wait("m:2", joins=True),
     "wait again": CALLS.wait("m:1", joins=False),
-    "sign of life": CALLS.wait("m:1", joins=False, looks=False),
+    "heartbeat": CALLS.wait("m:1", joins=False, looks=False),
     "notify": CALLS.notify(1),
     "leave": CALLS.leave("m:1", passes=True),
 }
@@ -246,5 +246,5 @@ def test_what_a_denial_leaves(name: str, command: str, lua: LuaSide, denied: Cal
     except Refused:
         assert set(line(lua)) >= set(before) - {"m:1"}
     else:
-        assert command == "publish" or line(lua) != before or name in ("wait again", "sign of life")
+        assert command == "publish" or line(lua) != before or name in ("wait again", "heartbeat")
     assert not lua.exists(KEY) or lua.pttl(KEY) > 0

@@ -95,7 +95,7 @@ def test_a_waiter_lives_on(side: Side) -> None:
 
 
 def test_a_dead_waiter_is_passed_over(side: Side) -> None:
-    """New signs of life count by the same clock as old ones."""
+    """New heartbeats count by the same clock as old ones."""
     side.run(PERMITS.request("n:1", TTL, 0, "", queue_number=0))
     move(side, PERMITS, HOUR)
     side.run(PERMITS.request("o:1", TTL, 0, "", queue_number=0))

@@ -46,7 +46,7 @@ class Lock(LockCalls):
 
 
 class Sign(NamedTuple):
-    """A manager's last sign of life."""
+    """A manager's last heartbeat."""
 
     until: int
     counted: bool

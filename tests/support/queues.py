@@ -139,7 +139,7 @@ def crash(side: Side, name: Queue, *owners: str) -> None:
 
 
 def forget(side: Side, name: Queue, *owners: str) -> None:
-    """Let the time of waiters run out, without a sign of life."""
+    """Let the time of waiters run out, without a heartbeat."""
     waiters = standing(side, name).waiters
     if owners:
         side.hset(name.hash, {owner: encode(waiters[owner]._replace(until=1)) for owner in owners})

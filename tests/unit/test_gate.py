@@ -82,7 +82,7 @@ async def test_a_release_is_a_transfer_while_a_task_waits(locks: LockManager, ba
 async def test_waiting_costs_next_to_nothing(
     backend: Counting, crew: Crew, locks: LockManager, peer: LockManager
 ) -> None:
-    """200 tasks that wait for a lock of another process: one place in its queue, one sign of life per second."""
+    """200 tasks that wait for a lock of another process: one place in its queue, one heartbeat per second."""
     async with peer.lock("a"):
         backend.reset()
         holders = await queue_up(crew, locks.lock("a"), 200, backend)

@@ -150,7 +150,7 @@ async def test_nesting_in_a_fixed_lease_does_not_extend_it(locks: LockManager, b
 async def test_max_hold_counts_from_the_grant(
     kind: str, locks: LockManager, peer: LockManager, backend: MemoryBackend, crew: Crew
 ) -> None:
-    """Not from the last sign of life of the waiter that was granted the lock. Kept by Hold.__init__: `clock.now()`."""
+    """Not from the last heartbeat of the waiter that was granted the lock. Kept by Hold.__init__: `clock.now()`."""
     here, there = (getattr(manager, kind)("a", max_hold=20.0) for manager in (locks, peer))
     if kind == "rw_lock":
         here, there = here.write, there.write

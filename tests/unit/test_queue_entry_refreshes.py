@@ -1,4 +1,4 @@
-"""When a waiter in a queue on the server asks by itself, besides its signs of life."""
+"""When a waiter in a queue on the server asks by itself, besides its heartbeats."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_it_asks_again_if_the_holder_was_renewed(
 async def test_holders_that_are_renewed_cause_no_looks(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """The next sign of life comes before they would expire."""
+    """The next heartbeat comes before they would expire."""
     lease = await peer.fair_lock("a", ttl=6.0).acquire()
     (waiter,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
     backend.calls.clear()

@@ -25,7 +25,7 @@ MARGIN = 3.0
 DEADLINE = TTL - MARGIN
 LIVENESS = 3.0
 BEAT = LIVENESS / 3
-"""Seconds between two signs of life of a waiter."""
+"""Seconds between two heartbeats of a waiter."""
 
 
 class Deaf(MemoryBackend):

@@ -135,7 +135,7 @@ class QueueEntry:
             asker = self.asker = queue.taker(self) or asker
         more = [(entry.owner, entry.queue_number) for entry in self.more] if self.more else ()
         liveness_ms = asker.liveness_ms
-        if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one sign of life is enough for all
+        if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one heartbeat is enough for all
             self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -liveness_ms
         number = 0 if self.wait is None else self.wait.queue_number

@@ -41,7 +41,7 @@ class ConditionCalls:
     Args:
         keys: names the keys.
         name: the lock's name.
-        liveness_ms: how long a waiter counts as alive without a sign of life.
+        liveness_ms: how long a waiter counts as alive without a heartbeat.
     """
 
     __slots__ = ("_channel", "_key", "_liveness_ms", "name")
@@ -55,7 +55,7 @@ class ConditionCalls:
         self._liveness_ms = liveness_ms
 
     def wait(self, owner: str, joins: bool, looks: bool = True, process: str = "") -> Call[Waiting]:
-        """Join the waiters, or give a sign of life; a copy of the request finds its own entry.
+        """Join the waiters, or send a heartbeat; a copy of the request finds its own entry.
 
         Args:
             owner: the waiter.

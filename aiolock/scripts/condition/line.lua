@@ -1,6 +1,6 @@
 -- line: the waiters of a condition, first to last, as scripts read and change them. Follows lock/version and clock.
 -- KEYS    condition: a hash, version, and owner -> 'number=<n> until=<ms> notified=<0 or 1> process=<host and pid>'
--- recall() says what is kept of one, look() of all. A waiter without a sign of life is `ended`; if it was notified, that
+-- recall() says what is kept of one, look() of all. A waiter without a heartbeat is `ended`; if it was notified, that
 -- counts as `passed`: another must be notified.
 -- If a command is denied: nothing was changed, or the first of several writes; what is denied raises.
 local line, ended, passed, ends = {}, {}, 0, now

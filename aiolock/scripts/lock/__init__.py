@@ -123,7 +123,7 @@ class LockCalls:
         return Call(self.name, ACQUIRE, keys, args)
 
     def refresh(self, bid: Bid) -> Part:
-        """Return a sign of life of a manager; it bids for the first of its entries in the queue."""
+        """Return a heartbeat of a manager; it bids for the first of its entries in the queue."""
         return Part(self._keys, (bid.owner, bid.liveness_ms, int(bid.counted), told(bid.metadata)[0]))
 
     def transfer(self, owner: str, fence: int, bid: Bid, over: int, tainted: bool) -> Call[TransferOutcome]:

@@ -15,7 +15,7 @@ MOST = 1000
 
 
 class Sign(NamedTuple):
-    """A manager's last sign of life.
+    """A manager's last heartbeat.
 
     Attributes:
         until: it counts as alive until then, in server milliseconds.

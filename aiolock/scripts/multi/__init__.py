@@ -126,7 +126,7 @@ class MultiCalls:
         return Call(self.name, ACQUIRE, (self._dead(owner), *self._keys), (*args, number, *self.names))
 
     def refresh(self, bid: Bid, part: str = "") -> Part:
-        """Return a sign of life of an owner that has none of the names, and queues for `part`; '' is the first name.
+        """Return a heartbeat of an owner that has none of the names, and queues for `part`; '' is the first name.
 
         The answer is that to a plain lock's waiter: `Granted` is a reservation of the one name.
         """

@@ -102,7 +102,7 @@ class QueueCalls:
         return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 
     def refresh(self, bid: Bid) -> Part:
-        """Return a waiter's sign of life; one that the server has forgotten joins again with its old number."""
+        """Return a waiter's heartbeat; one that the server has forgotten joins again with its old number."""
         return self._part(bid)
 
     def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:

@@ -1,4 +1,4 @@
--- clock: the ms by which the moments of a name count: the ends of its holders, its waiters' signs of life, `shut`.
+-- clock: the ms by which the moments of a name count: the ends of its holders, its waiters' heartbeats, `shut`.
 -- Follows state.lua.
 -- The hash lasts until `expires`. If it lasts longer, its slot has moved here from a server whose clock is behind this
 -- one, as MIGRATE keeps how long a key lasts. That clock goes on to count until nobody holds or waits. If it lasts less

@@ -1,7 +1,7 @@
 -- record: what the hash of a name has of each owner: read at most once, and changed. Follows state.lua.
 -- Of a holder 'holds depth=… weight=… mints=… fence=… abandoned=… process=…': depth 0: the queue granted it, and nobody
 -- has renewed it. Of a waiter 'waits number=… until=… lasts=… weight=… mints=… floor=… ttl=… process=…': until is the
--- ms until which it counts as alive, lasts how long a grant does from its last sign of life on.
+-- ms until which it counts as alive, lasts how long a grant does from its last heartbeat on.
 -- If a command is denied: it reads only, so nothing was changed.
 local HOLDS = '^holds depth=(%d+) weight=(%d+) mints=(%d) fence=(%d+) abandoned=(%d) process=(.*)$'
 local WAITS = '^waits number=(%d+) until=(%d+) lasts=(%d+) weight=(%d+) mints=(%d) floor=(%d+) ttl=(%d+) process=(.*)$'

@@ -36,7 +36,7 @@ class Waiter(NamedTuple):
     Attributes:
         queue_number: its place in the queue.
         until: it counts as alive until then, in server ms.
-        lasts: how many ms a grant does from its last sign of life on, until it is renewed.
+        lasts: how many ms a grant does from its last heartbeat on, until it is renewed.
         weight: how much it wants.
         mints: '1' if it wants a fence of its own.
         floor: the highest fence that its manager has seen.

@@ -1,5 +1,5 @@
 -- turn: who comes next. Follows prune.lua.
--- Tells a manager 'admitted <owner> <serial> <fence> <ms from its last sign of life> <abandoned> <capacity> <key>'.
+-- Tells a manager 'admitted <owner> <serial> <fence> <ms from its last heartbeat> <abandoned> <capacity> <key>'.
 -- Who is told may be frozen, so that grant lasts only as long as its owner counts as alive, until it is renewed.
 -- If `room` is used up, `cut` says so, and the first in line is told 'refresh <owner>': its request continues the work.
 -- If a command is denied: it reads only, so nothing was changed.
