@@ -17,7 +17,7 @@ from ..scripts.queue import QueueCalls
 from .calls import Calls, Contention
 from .holding.hold import Hold
 from .holding.level import Level
-from .holding.release import PendingRelease, ReleaseResult
+from .holding.release import Release
 from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renewed
 from .policy import Policy
 from .runtime import Runtime
@@ -147,7 +147,7 @@ class Gate:
         """The leases of `task`, innermost last."""
         return self.runtime.leases.on(self, task)
 
-    def lower(self, hold: Hold, ending: Ending, lease: Level | None = None) -> ReleaseResult:
+    def lower(self, hold: Hold, ending: Ending, lease: Level | None = None) -> Release:
         """End one level; at 0 the hold ends, and the name goes to the next of this process if it is its turn.
 
         Args:
@@ -155,30 +155,31 @@ class Gate:
             ending: how.
             lease: which level; None for one that has no lease.
         """
-        runtime, result = self.runtime, ReleaseResult(self.runtime, hold)
+        runtime = self.runtime
+        release = Release(runtime, hold.calls, hold.owner, hold.ttl_ms, ending, hold.tainted, hold)
         if hold.watchers and lease is not None:
             hold.left(lease)
         if hold.depth != 1:
             if lease is not None:
                 runtime.leases.remove(lease)
             if hold.ended:
-                result.settle(Released(hold.fence))
+                release.settle(Released(hold.fence))
             else:
                 hold.depth -= 1
-                self._write_rest(hold, ending, result)
-            return result
+                _write_rest(hold, release)
+            return release
         queue, hold.ended, hold.depth = self.queue, True, 0
         try:  # first the request: others wait for that
             passing = (queue.waiters or queue.entries) and ending == "clean" and hold.reason is None
-            if passing and hand_on(queue, hold, result):
-                result.handed_on = True
+            if passing and hand_on(queue, hold, release):
+                release.handed_on = True
             else:
-                PendingRelease(runtime, hold.calls, hold.owner, hold.ttl_ms, 0, ending, hold.tainted, result)
+                release.write()
         finally:
             hold.end()
             self.holds -= 1
             runtime.holds.pop(hold.owner, None)
-        if not result.handed_on:
+        if not release.handed_on:
             if hold.reason is None:
                 queue.taken -= 1
             if queue.race is not None:
@@ -186,34 +187,28 @@ class Gate:
             self.settle_down()
         if lease is not None:
             runtime.leases.remove(lease)
-        return result
+        return release
 
-    def lessen(self, lease: Level, weight: int) -> ReleaseResult:
+    def lessen(self, lease: Level, weight: int) -> Release:
         """Continue the lease with less of the name: give back the rest now. A lost lease gives nothing back."""
         hold = lease._hold
         lost = hold.check() is not None
-        result = ReleaseResult(self.runtime, hold)
+        release = Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, "clean", hold.tainted, hold)
         if not lost:
             lease._calls = cast(QueueCalls, lease._calls).weighing(weight)
-            self._write_rest(hold, "clean", result)
-        return result
+            _write_rest(hold, release)
+        return release
 
-    def _write_rest(self, hold: Hold, ending: Ending, result: ReleaseResult) -> None:
-        """Tell the server what the open leases of the hold still need: depth and weight, both absolute."""
-        if hold.calls.weight > 1:  # otherwise it cannot get less
-            hold.weigh()
-        PendingRelease(self.runtime, hold.calls, hold.owner, hold.ttl_ms, hold.depth, ending, hold.tainted, result)
-
-    def detach(self, lease: Level) -> ReleaseResult:
+    def detach(self, lease: Level) -> Release:
         """The lease's hold continues elsewhere: no release, and for waiters here the holder is a stranger."""
         hold = lease._hold
         hold.end()
         self.holds -= 1
         self.runtime.holds.pop(hold.owner, None)
         self.queue.taken -= 1
-        result = self.lower(hold, "clean", lease)  # it has ended: nothing is written
+        release = self.lower(hold, "clean", lease)  # it has ended: nothing is written
         self.settle_down()
-        return result
+        return release
 
     @property
     def unreachable(self) -> AiolockError | None:
@@ -263,6 +258,14 @@ class Gate:
             self.lower(hold, "dirty")
             if hold.reason is None:
                 tell_abandoned(self.runtime, hold, collected=True)
+
+
+def _write_rest(hold: Hold, release: Release) -> None:
+    """Tell the server what the open leases of the hold still need: depth and weight, both absolute."""
+    if hold.calls.weight > 1:  # otherwise it cannot get less
+        hold.weigh()
+        release.calls = hold.calls
+    release.write(hold.depth)
 
 
 def _entry(calls: Calls) -> type[QueueEntry]:

@@ -21,7 +21,7 @@ from .guarding.blocks import caller
 from .guarding.guard import Guard, Shielded, running_task
 from .holding.hold import Hold
 from .holding.level import Block, Level, Owner
-from .holding.release import ReleaseResult, Releasing
+from .holding.release import Release, Releasing
 from .holding.telling import tell_abandoned, tell_released
 from .holding.ticket import Ticket
 from .policy import check_duration, check_part, check_ttl, milliseconds
@@ -45,7 +45,7 @@ class Lease(Level):
         self._task: asyncio.Task[object] | None = task
         self._guard: Block | None = None
         self._lock: weakref.ref[object] | None = None
-        self._result: ReleaseResult | None = None
+        self._result: Release | None = None
         self._detached = False
 
     @property
@@ -295,7 +295,7 @@ class Lease(Level):
         if isinstance(self._guard, Guard):
             await self._guard.exit(running_task(), kind, error, trace)
 
-    def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
+    def _give_up(self, ending: Ending, abandoned: bool = False) -> Release:
         """Release it with a given ending; `release()` and the guard use this."""
         if self._result is None:
             self._result = result = self._gate.lower(self._hold, ending, self)

@@ -6,7 +6,7 @@ from ..backends.base import NO_MESSAGES
 from ..clock import format_seconds
 from ..errors import BackendError, LossReason
 from .fences import whole
-from .holding.release import PendingRelease
+from .holding.release import Release
 from .runtime import KINDS, Runtime
 
 
@@ -34,7 +34,7 @@ def decline(runtime: Runtime, owner: str, key: str, capacity: int = 1) -> None:
         return
     # Not noted as ending: a multi lock's owner may be granted another of its names before this one's end is answered.
     calls = KINDS[kind].calls(runtime, name, 1, capacity)
-    PendingRelease(runtime, calls, owner, runtime.limits.liveness_ms, 0, "declined", tainted=False)
+    Release(runtime, calls, owner, runtime.limits.liveness_ms, "declined", tainted=False).write()
 
 
 class ManagerChannel:

@@ -528,7 +528,7 @@ async def test_nesting_after_a_full_cycle_of_another_holder_is_refused(here: Loc
 async def test_a_release_of_a_lock_that_is_gone_reports_it(
     here: Lock, place: Place, takes_over: bool, reason: LossReason
 ) -> None:
-    """H10: the block overlapped a successor, so it must not look clean. Kept by ReleaseResult.settle."""
+    """H10: the block overlapped a successor, so it must not look clean. Kept by Release.settle."""
     with pytest.raises(LockLost) as caught:
         async with here:
             place.side.delete(keys_of(NAME).lock)

@@ -68,7 +68,7 @@ async def test_an_acquire_after_its_undo(
 async def test_an_acquire_whose_undo_was_written_before_the_line_died(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, kills: bool
 ) -> None:
-    """C4 (cancelled first). Kept by PendingRelease.taint: a repeated release leaves a tombstone."""
+    """C4 (cancelled first). Kept by Release.taint: a repeated release leaves a tombstone."""
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()

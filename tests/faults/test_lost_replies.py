@@ -133,7 +133,7 @@ async def test_the_deadline_counts_from_the_request(proxy: FaultProxy, opened: O
 async def test_the_reply_of_release_is_lost(
     here: Lock, proxy: FaultProxy, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The repetition learns that it was done, not that another owner took the lock. Kept by ReleaseResult.settle:
+    """The repetition learns that it was done, not that another owner took the lock. Kept by Release.settle:
     `resent`.
     """
     cut = proxy.cut(matching=RELEASES)
@@ -148,7 +148,7 @@ async def test_the_reply_of_release_is_lost_and_another_enters_meanwhile(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server
 ) -> None:
     """Its repetition does not free the other's lock. Kept by release.lua: `name.owner ~= owner`, and
-    ReleaseResult.settle: `resent` proves no loss.
+    Release.settle: `resent` proves no loss.
     """
     proxy.cut(matching=RELEASES)
     lease = await here.acquire()
@@ -233,7 +233,7 @@ async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, se
 async def test_a_transfer_is_lost_and_its_successor_is_cancelled(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool, third: bool, early: bool
 ) -> None:
-    """H2 (b, c): neither keeps it. Kept by QueueEntry.end, and _Transfer._judge: PendingRelease."""
+    """H2 (b, c): neither keeps it. Kept by QueueEntry.end, and _Transfer._judge: Release."""
     rule = proxy.cut(matching=TRANSFERS) if executed else proxy.hold("requests", 1, TRANSFERS)
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
@@ -300,7 +300,7 @@ async def test_a_transfer_of_what_is_gone_leaves_the_successor_in_front(here: Lo
 async def test_a_cancelled_acquire_whose_line_dies_is_undone(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool
 ) -> None:
-    """Invariant 3. Kept by QueueEntry.end, and PendingRelease: it is repeated."""
+    """Invariant 3. Kept by QueueEntry.end, and Release: it is repeated."""
     held = proxy.hold("replies" if executed else "requests", 1, b"granted" if executed else ACQUIRES)
     task = asyncio.create_task(enter(here))
     await held.hit()

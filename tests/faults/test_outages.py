@@ -185,7 +185,7 @@ async def test_a_release_during_an_outage(
 ) -> None:
     """The block ends in time with a WARNING, and the release arrives when the connection is back, long before the ttl.
 
-    Kept by ReleaseResult.observed, and PendingRelease, which continues in the background.
+    Kept by Release.observed, and Release.settle, which continues in the background.
     """
     locks = await opened(proxy.url, request_timeout=0.5)
     hole = None

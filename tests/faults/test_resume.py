@@ -72,7 +72,7 @@ async def test_a_resume_that_arrives_after_its_undo(
 ) -> None:
     """C4: given up while its bytes were held; they arrive, and do not move the lock to an owner that is gone.
 
-    Kept by CLIENT KILL; where that is denied by PendingRelease.taint, and transfer_local.lua: `EXISTS KEYS[5]`.
+    Kept by CLIENT KILL; where that is denied by Release.taint, and transfer_local.lua: `EXISTS KEYS[5]`.
     """
     ticket = await ticket_of(there)
     held = proxy.hold("requests", 1, TRANSFERS)

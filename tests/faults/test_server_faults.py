@@ -174,7 +174,7 @@ async def test_a_release_that_did_not_run_hides_no_loss(
     own_server: RedisServer, opened: Opener, beside: Server, tasks: int
 ) -> None:
     """The lock is gone and another's, and the server has forgotten the script of the release: nothing of that ran.
-    Kept by PendingRelease._write and _Transfer: `unrun`.
+    Kept by Release.write and _Transfer: `unrun`.
     """
     locks, others = [await opened(own_server.url) for _ in range(2)]
     lock = locks.lock(NAME)

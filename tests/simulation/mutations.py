@@ -10,7 +10,7 @@ import pytest
 from aiolock.core.gate import Gate
 from aiolock.core.guarding.guard import Guard
 from aiolock.core.holding.hold import Hold
-from aiolock.core.holding.release import PendingRelease
+from aiolock.core.holding.release import Release
 from aiolock.core.queue_entries import QueueEntries
 from aiolock.core.waiting.local_queue import LocalQueue
 from aiolock.core.waiting.queue_entry import QueueEntry
@@ -47,13 +47,13 @@ def loss_without_cancel(patch: pytest.MonkeyPatch) -> None:
 
 def undo_dropped(patch: pytest.MonkeyPatch) -> None:
     """What was granted to a task that gave up stays held."""
-    write = PendingRelease._write
+    write = Release.write
 
-    def quiet(self: PendingRelease) -> None:
+    def quiet(self: Release, left: int = 0) -> None:
         if self._ending != "undone":
-            write(self)
+            write(self, left)
 
-    patch.setattr(PendingRelease, "_write", quiet)
+    patch.setattr(Release, "write", quiet)
 
 
 def tombstone_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -112,8 +112,8 @@ def unasked(patch: pytest.MonkeyPatch) -> None:
 
 def no_second_release(patch: pytest.MonkeyPatch) -> None:
     """A release whose answer was lost is not repeated."""
-    patch.setattr(PendingRelease, "_unanswered", lambda self: False)
-    patch.setattr(PendingRelease, "_in_time", lambda self, now: False)
+    patch.setattr(Release, "_unanswered", lambda self: False)
+    patch.setattr(Release, "_in_time", lambda self, now: False)
 
 
 def places_forgotten(patch: pytest.MonkeyPatch) -> None:

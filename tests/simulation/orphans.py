@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from aiolock.core.holding.release import PendingRelease
+from aiolock.core.holding.release import Release
 from tests.support import locks
 
 from .plan import Plan
@@ -104,7 +104,7 @@ def _known(runtime: Runtime) -> Iterator[str]:
     yield from runtime.queue_entries
     scheduler = runtime.scheduler
     for items in scheduler._seconds.values():
-        yield from (item._owner for item in items if isinstance(item, PendingRelease))
+        yield from (item._owner for item in items if isinstance(item, Release))
     for _, _, item, _ in scheduler._heap:
-        if isinstance(item, PendingRelease):
+        if isinstance(item, Release):
             yield item._owner

@@ -179,7 +179,7 @@ async def test_a_copy_of_its_message_does_not_end_a_detached_lease(
 async def test_a_copy_of_its_message_while_its_end_is_repeated(
     locks: LockManager, peer: LockManager, backend: Told, crew: Crew
 ) -> None:
-    """Otherwise its release would find nothing, and report a loss. Kept by PendingRelease._settle: `ending`."""
+    """Otherwise its release would find nothing, and report a loss. Kept by Release.settle: `ending`."""
     lease = await peer.semaphore("a", 1).acquire()
     waiting = crew.start(locks.semaphore("a", 1).acquire())
     await settle(backend)

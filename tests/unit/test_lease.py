@@ -169,7 +169,7 @@ async def test_release_after_a_loss(locks: LockManager, backend: MemoryBackend) 
 async def test_not_owned_before_the_deadline_is_a_loss(
     locks: LockManager, backend: MemoryBackend, happened: str, reason: LossReason, plain: bool
 ) -> None:
-    """H10, `ReleaseResult.settle`: `now < hold.deadline`; otherwise the exit looks clean though a successor
+    """H10, `Release.settle`: `now < hold.deadline`; otherwise the exit looks clean though a successor
     overlapped.
     """
     lock = locks.lock("a")

@@ -40,7 +40,7 @@ async def locks(backend: Busy) -> AsyncIterator[LockManager]:
 
 
 async def test_a_copy_after_the_whole_was_released_is_no_loss(backend: Busy, locks: LockManager) -> None:
-    """Kept by PendingRelease._settle: the release that ends the hold afterwards reports losses."""
+    """Kept by Release.settle: the release that ends the hold afterwards reports losses."""
     lock = locks.lock("order:42")
     outer, inner = await lock.acquire(), await lock.acquire()
     backend.refusals = 1
@@ -55,7 +55,7 @@ async def test_a_copy_after_the_whole_was_released_is_no_loss(backend: Busy, loc
 
 
 async def test_one_that_finds_nothing_reports_it(backend: Busy, locks: LockManager) -> None:
-    """Kept by ReleaseResult._judge: `hold.loss()`."""
+    """Kept by Release._judge: `hold.loss()`."""
     lock = locks.lock("order:42")
     outer, inner = await lock.acquire(), await lock.acquire()
     backend.flush()

@@ -84,7 +84,7 @@ class Stuck(MemoryBackend):
 @pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("after", [False, True])
 async def test_an_acquire_held_up_for_longer_than_its_ttl_leaves_nothing(after: bool) -> None:
-    """Its undo was held up, too. Kept by PendingRelease._unanswered: `again`; `taint`."""
+    """Its undo was held up, too. Kept by Release._unanswered: `again`; `taint`."""
     backend = Stuck()
     async with LockManager(backend, ttl=10.0) as locks:
         backend.stuck = True
@@ -100,7 +100,7 @@ async def test_an_acquire_held_up_for_longer_than_its_ttl_leaves_nothing(after: 
 
 @pytest.mark.usefixtures("backend")
 async def test_a_renewal_held_up_for_longer_than_its_ttl_extends_nothing() -> None:
-    """The server stood still, and reads both connections when it runs again. Kept by PendingRelease._unanswered:
+    """The server stood still, and reads both connections when it runs again. Kept by Release._unanswered:
     `again`.
     """
     backend = Stuck()
@@ -120,7 +120,7 @@ async def test_a_renewal_held_up_for_longer_than_its_ttl_extends_nothing() -> No
 
 @pytest.mark.usefixtures("backend")
 async def test_a_release_that_is_written_again_names_its_tombstone() -> None:
-    """A clean release needs none. Kept by PendingRelease.taint: `_call.keys`."""
+    """A clean release needs none. Kept by Release.taint: `_call.keys`."""
     backend = Middlebox()
     async with LockManager(backend, ttl=10.0) as locks:
         lease = await locks.lock("poison").acquire()
@@ -133,7 +133,7 @@ async def test_a_release_that_is_written_again_names_its_tombstone() -> None:
 async def test_a_release_that_ends_every_connection_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     """Written again at once, then with growing pauses in which others are served, and never past its ttl.
 
-    Kept by PendingRelease._unanswered.
+    Kept by Release._unanswered.
     """
     backend = Middlebox()
     async with LockManager(backend, ttl=10.0) as locks:
@@ -159,7 +159,7 @@ async def test_a_release_that_ends_every_connection_is_given_up(caplog: pytest.L
 async def test_a_grant_out_of_a_queue_is_given_back_until_its_own_end(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
-    """Until its ttl is over. Kept by PendingRelease._in_time."""
+    """Until its ttl is over. Kept by Release._in_time."""
     lease = await peer.lock("a").acquire()
     waiting = asyncio.create_task(locks.lock("a", ttl=1.5, renew=False).acquire())
     await settle(backend)

@@ -463,7 +463,7 @@ async def test_renewals_keep_all_parts(world: World) -> None:
 
 
 async def test_a_place_whose_release_fails_gets_another(world: World) -> None:
-    """The others' are not judged twice. Kept by PendingRelease: `_resent`."""
+    """The others' are not judged twice. Kept by Release: `resent`."""
     lease = await world.locks.multi_lock("a", "b").acquire()
     world.backend.refuse = "release b"
     releasing = asyncio.ensure_future(lease.release())

@@ -14,7 +14,7 @@ from ..services import Services
 
 if TYPE_CHECKING:
     from .hold import Hold
-    from .release import ReleaseResult
+    from .release import Release
 
 
 class Block:
@@ -48,11 +48,11 @@ class Level:
     """What a loss cancels; None after a plain `await lock.acquire()`."""
     _lock: weakref.ref[object] | None
     """What it was acquired through, by hand."""
-    _result: ReleaseResult | None
+    _result: Release | None
     """Once it was given up."""
 
     @abstractmethod
-    def _give_up(self, ending: Ending, abandoned: bool = False) -> ReleaseResult:
+    def _give_up(self, ending: Ending, abandoned: bool = False) -> Release:
         """Release it with a given ending; `abandoned` if its task has ended inside its block."""
 
 

@@ -7,20 +7,20 @@ from ...scripts.base import Call
 from ...scripts.lock import LockCalls
 from ...scripts.outcomes import Granted, Missing, Passed, Released, TransferOutcome
 from ..holding.hold import Hold
-from ..holding.release import PendingRelease, ReleaseResult
+from ..holding.release import Release
 from .local_queue import LocalQueue
 from .queue_entry import QueueEntry
 from .wait import ASKED, ASKING
 
 
-def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
+def hand_on(queue: LocalQueue, hold: Hold, release: Release) -> bool:
     """Release `hold` and hand the name to the process's next entry, in one request.
 
     During a process's turn that is the first in its queue, and the server keeps the name here. At the end of the turn
     the server grants it to the first of another process, and queues this one's entry, if any other process waits.
 
     Returns:
-        False if it must be released: no task of this process waits, or the manager closes.
+        False if `release` must be written: no task of this process waits, or the manager closes.
     """
     runtime = queue.runtime
     if queue.race is not None or not hold.calls.transfers or runtime.binding.closing:
@@ -36,7 +36,7 @@ def hand_on(queue: LocalQueue, hold: Hold, result: ReleaseResult) -> bool:
         runtime.scheduler.forget(heir)
     heir.continues = not over
     queue.taken -= 1
-    _Transfer(queue, hold, heir, over, result)
+    _Transfer(queue, hold, heir, over, release)
     return True
 
 
@@ -48,18 +48,18 @@ class _Transfer:
         hold: what ends.
         heir: the entry that gets the name, or keeps its place in the queue.
         over: it is the turn of others, should any wait.
-        result: told how the hold's end went.
+        release: told how the hold's end went; or written, if it must be.
     """
 
-    __slots__ = ("_call", "_copied", "_heir", "_hold", "_over", "_owner", "_queue", "_ran", "_result")
+    __slots__ = ("_call", "_copied", "_heir", "_hold", "_over", "_owner", "_queue", "_ran", "_release")
 
-    def __init__(self, queue: LocalQueue, hold: Hold, heir: QueueEntry, over: bool, result: ReleaseResult) -> None:
+    def __init__(self, queue: LocalQueue, hold: Hold, heir: QueueEntry, over: bool, release: Release) -> None:
         self._queue = queue
         self._hold = hold
         self._heir = heir
         self._owner = heir.owner
         self._over = over
-        self._result = result
+        self._release = release
         self._copied = False  # an earlier copy went unanswered, and may have run
         self._ran = True  # or may have
         self._call: Call[TransferOutcome] = self._request(hold.tainted)
@@ -105,17 +105,18 @@ class _Transfer:
                 heir.take(outcome, self._call.sent_at)
                 if self._copied:  # it finds the place, and does not say that this process lives: the first one did
                     heir.verify()
-            self._result.settle(Released(hold.fence))
+            self._release.settle(Released(hold.fence))
             return
         if isinstance(outcome, Missing):
-            self._result.settle(outcome, resent=self._copied)
+            self._release.resent = self._copied
+            self._release.settle(outcome)
         else:
             # Unknown, refused, or the heir was undone before: whoever has it, neither keeps it. The hold ends first:
             # then a late copy of the transfer moves nothing.
-            unknown = self._ran and isinstance(outcome, BackendError)
-            PendingRelease(
-                queue.runtime, hold.calls, hold.owner, hold.ttl_ms, 0, "clean", hold.tainted, self._result, unknown
-            )
+            self._release.resent = self._ran and isinstance(outcome, BackendError)
+            if hold.tainted:
+                self._release.taint()
+            self._release.write()
         if not self._wanted:
             return
         if isinstance(outcome, BackendError) and outcome.transient:

@@ -11,7 +11,7 @@ from ...scripts.base import Call, Ending, Part
 from ...scripts.bid import Bid
 from ...scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
 from ..calls import Batch, Calls
-from ..holding.release import PendingRelease
+from ..holding.release import Release
 from ..holding.telling import tell_granted
 from ..renewals import Renewable
 from ..scheduler import NEVER
@@ -88,7 +88,7 @@ class QueueEntry:
         self.due: float = NEVER
         self.continues: bool = False
         self._call: Call[Any] | None = None
-        self._release: PendingRelease | None = None
+        self._release: Release | None = None
         self._heard = False  # a request of its own was answered
         self._states = True  # its request says that its process is alive
 
@@ -344,13 +344,15 @@ class QueueEntry:
         if not idle or self.tainted:  # otherwise no server has anything of it
             self._release = self.undo()
 
-    def undo(self) -> PendingRelease:
+    def undo(self) -> Release:
         """End its id, and take back what that has or gets."""
         runtime, asker = self.queue.runtime, self.asker
         runtime.ending.add(self.owner)
         # What it asked last may have queued it, and no one looks at the answer.
         runtime.queue_entries.stands(asker.calls, asker.liveness_ms)
-        return PendingRelease(runtime, self.begun, self.owner, asker.policy.ttl_ms, 0, self.undoing, self.tainted)
+        release = Release(runtime, self.begun, self.owner, asker.policy.ttl_ms, self.undoing, self.tainted)
+        release.write()
+        return release
 
     def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
         """No answer will come that these entries wait for, or those that are unsent."""
