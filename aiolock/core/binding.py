@@ -106,15 +106,15 @@ class Binding:
         """Forget the loop."""
         self.loop = self._entered = self.awaited = None
 
-    def new_owner(self, mark: str, most_ms: int = 0) -> str:
+    def new_owner(self, mark: str, ttl_ms: int = 0, liveness_ms: int = 0) -> str:
         """Return an owner id that was never used.
 
         Args:
             mark: tells scripts how its kind waits.
-            most_ms: for how long a queue may grant it a name before it asks; 0 for as long as its process counts as
-                alive.
+            ttl_ms: for how long it wants a name: for no longer may a queue grant it one before it asks.
+            liveness_ms: for how long its process counts as alive, if it queues: that is the other limit.
         """
-        return f"{self.id}:{mark}{next(self._owners)}{f'~{most_ms}' if most_ms else ''}"
+        return f"{self.id}:{mark}{next(self._owners)}{f'~{ttl_ms}' if ttl_ms < liveness_ms else ''}"
 
     def is_own(self, owner: str) -> bool:
         """Whether the owner belongs to the one queue of this process with its name."""

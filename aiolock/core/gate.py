@@ -87,14 +87,11 @@ class Gate:
             policy: how it wants to hold it.
             timeout: seconds to wait; None for no limit, 0 for one attempt.
         """
-        queue, runtime, common = self.queue, self.runtime, self.queue.common
-        runtime.gates[self._key] = self
+        queue, common = self.queue, self.queue.common
+        self.runtime.gates[self._key] = self
         # A waiter survives an outage, but not behind others that never had an answer either.
         held = queue.taken > 0 or (common is not None and common.refused)
-        patient = self.contention.exclusive and timeout != 0 and held
-        waiter = Waiter(queue, calls, policy, timeout, patient, runtime.clock.now())
-        if not patient:
-            runtime.patience.begin(waiter, waiter.began)
+        waiter = Waiter(queue, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
         queue.join(waiter)
         return waiter
 
@@ -107,8 +104,7 @@ class Gate:
             request: makes the request.
         """
         self.runtime.gates[self._key] = self
-        waiter = Waiter(self.queue, calls, policy, 0.0, False, self.runtime.clock.now())
-        self.runtime.patience.begin(waiter, waiter.began)
+        waiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
         self.queue.claim(waiter, request)
         return waiter
 

@@ -171,7 +171,7 @@ class LocalQueue:
 
     def refresh(self, waiter: Waiter) -> None:
         """Ask the server for the entry that gets the waiter in: a message may have been missed."""
-        entry = waiter.entry or self.common
+        entry = self.entry_of(waiter)
         if entry is not None and entry.state is QUEUED:
             entry.verify()
         elif entry is not None and entry.state is IDLE and entry not in (self.unsent or ()):
@@ -196,8 +196,8 @@ class LocalQueue:
 
     def enter(self, waiter: Waiter, alone: bool = False) -> QueueEntry:
         """Create an entry for `waiter` alone, or for all tasks of this process, of which it is the first."""
-        ttl_ms, runtime = waiter.policy.ttl_ms, self.runtime
-        owner = runtime.binding.new_owner(waiter.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0)
+        runtime = self.runtime
+        owner = runtime.binding.new_owner(waiter.calls.mark, waiter.policy.ttl_ms, self.liveness_ms)
         entry = self._new_entry(self, owner, waiter, waiter if alone else None)
         if alone:
             waiter.entry = entry
@@ -320,8 +320,8 @@ class LocalQueue:
         entry.undo()
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
-        asker, ttl_ms = entry.asker, entry.asker.policy.ttl_ms
-        entry.rename(runtime.binding.new_owner(asker.calls.mark, ttl_ms if ttl_ms < self.liveness_ms else 0))
+        asker = entry.asker
+        entry.rename(runtime.binding.new_owner(asker.calls.mark, asker.policy.ttl_ms, self.liveness_ms))
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask(entry)
@@ -354,11 +354,9 @@ class LocalQueue:
 
     def _turn_away(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
         waiter = entry.waiter
-        if isinstance(refusal, Refused) and refusal.spent:
-            entry.end()
-        else:
+        if not (isinstance(refusal, Refused) and refusal.spent):
             entry.state = IDLE  # no server has anything of it
-            entry.end()
+        entry.end()
         for one in [waiter] if waiter is not None else list(self.waiters):
             if isinstance(refusal, Impossible):
                 one.fail(_impossible(self.calls.name, one.calls.weight, refusal.capacity))

@@ -120,7 +120,7 @@ class QueueEntry:
     @property
     def known(self) -> bool:
         """Whether a server has anything of it, by its answers."""
-        return self.wait is not None and self.wait.queued_before
+        return self.wait is not None and self.wait.sent_at is not None
 
     def rename(self, owner: str) -> None:
         """Its id can get nothing any more: continue with another, that no server knows; its number stays its own."""
@@ -321,6 +321,7 @@ class QueueEntry:
             logger.warning(text, name, error, extra={"lock_name": name})
         self.tainted, wait.failure, wait.failures = True, error, wait.failures + 1
         stated_at = self.queue.stated_at if self.asker.calls.one_refresh else wait.sent_at
+        assert stated_at is not None  # it is queued
         if error.transient or runtime.clock.now() < stated_at + runtime.limits.liveness:
             self.schedule()
         else:

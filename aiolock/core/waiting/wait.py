@@ -45,7 +45,7 @@ class Wait:
         failures: how often in a row it got no verdict.
         queue_number: its number in the queue, also after the server has forgotten it; 0 if it is unknown.
         free_at: clock time at which the name may be free, as far as the server has told.
-        sent_at: clock time at which the request was written that was last answered "queued"; -inf before that.
+        sent_at: clock time at which the request was written that was last answered "queued"; None if none was.
     """
 
     __slots__ = ("attempts", "failure", "failures", "free_at", "queue_number", "refusal", "sent_at")
@@ -57,12 +57,7 @@ class Wait:
         self.failures: int = 0
         self.queue_number: int = 0
         self.free_at: float = math.inf
-        self.sent_at: float = -math.inf
-
-    @property
-    def queued_before(self) -> bool:
-        """Whether a server has it in its queue, as far as is known."""
-        return self.sent_at > -math.inf
+        self.sent_at: float | None = None
 
     def refused(self, refusal: Refused) -> None:
         """Another owner has it."""

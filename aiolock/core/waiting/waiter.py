@@ -40,10 +40,10 @@ class Waiter:
         policy: how it wants to hold the name.
         timeout: seconds to wait; None for no limit, 0 for one attempt.
         patient: an outage does not end the wait; otherwise the server must answer within `request_timeout`.
-        began: clock time at which it came.
 
     Attributes:
-        patient, began: see above.
+        patient: see above.
+        began: clock time at which it came.
         replies: how often the server had answered when it came.
         queues: it waits for its turn; otherwise it is refused if the name is held.
         liveness_ms: how long its request says that this process waits; 0: it does not queue.
@@ -72,9 +72,7 @@ class Waiter:
         "wait",
     )
 
-    def __init__(
-        self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool, began: float
-    ) -> None:
+    def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
         runtime, metadata = queue.runtime, policy.metadata
         self._queue = queue
         self.patient: bool = patient
@@ -85,14 +83,16 @@ class Waiter:
         self.queues: bool = timeout != 0
         self.liveness_ms: int = queue.liveness_ms if self.queues else 0
         self.asked: bool = False
-        self.began: float = began
+        self.began: float = runtime.clock.now()
         self.wait: int = 0
         self.entry: QueueEntry | None = None
         self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future(loop=runtime.binding.loop)
         self.due: float = NEVER
         if timeout:
-            self._expires = began + timeout
+            self._expires = self.began + timeout
             runtime.scheduler.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
+        if not patient:
+            runtime.patience.begin(self, self.began)
 
     @property
     def impatient(self) -> bool:
