@@ -67,7 +67,7 @@ class Acquisition(OnDemand[L], Generic[L]):
     ) -> None:
         guard, self._guard = self._guard, None
         if guard is not None:
-            await guard.exit(running_task(), kind, error, trace)
+            await guard.exit(running_task(), error)
 
     def close(self) -> None:
         """End it where it is suspended, like a coroutine's `close`."""

@@ -142,7 +142,7 @@ class Lease(Level):
         Cancellation: nothing changes. Cost: no round trip.
         """
         self._check_here("asyncio.run_coroutine_threadsafe(lease.wait_lost(), loop)")
-        reason = await self._hold.wait_lost(self)
+        reason = await self._hold.watch(self)
         if reason is None:
             raise self._not_owned()
         self._hold.told = True
@@ -293,7 +293,7 @@ class Lease(Level):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(self._guard, Guard):
-            await self._guard.exit(running_task(), kind, error, trace)
+            await self._guard.exit(running_task(), error)
 
     def _give_up(self, ending: Ending, abandoned: bool = False) -> Release:
         """Release it with a given ending; `release()` and the guard use this."""

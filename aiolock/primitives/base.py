@@ -113,7 +113,7 @@ class Primitive:
             task = None
         guard = self._blocks.leave(task)
         if guard is not None:
-            await guard.exit(task, kind, error, trace)
+            await guard.exit(task, error)
         elif self._blocks:
             self._undecided(kind)
 

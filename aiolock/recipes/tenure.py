@@ -102,7 +102,7 @@ class Tenure(Generic[T]):
         try:
             yield
         except asyncio.CancelledError as error:
-            if not edge.leave(type(error)):
+            if not edge.leave(error):
                 raise
         finally:
             edge.leave(None)

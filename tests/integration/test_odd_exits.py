@@ -341,6 +341,22 @@ async def test_across_a_scope_of_your_own(locks: LockManager, backend: MemoryBac
     assert lock_keys(backend) == []
 
 
+async def test_across_a_scope_of_your_own_that_ends_before_the_outer_block(
+    locks: LockManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is open in what was left first: it ends, and then the outer block. Kept by leave_scope: `while`."""
+    outer, inner = locks.lock("a").acquire(), locks.lock("b").acquire()
+    await outer.__aenter__()
+    await inner.__aenter__()
+    with anyio.CancelScope():
+        await inner.__aexit__(None, None, None)
+    assert "lock 'b' was left while" in caplog.text
+    caplog.clear()
+    await outer.__aexit__(None, None, None)
+    await usable()
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("together", [False, True])
 async def test_the_outer_block_of_a_nest_is_left_first(locks: LockManager, together: bool) -> None:
     """`Guard._hand_on`: the inner block is still cancelled on a loss, and reports it."""

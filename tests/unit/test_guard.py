@@ -37,4 +37,5 @@ def test_the_report(
     kind: type[BaseException] | None, cause: Hold | None, tells: bool, cancelled: bool, dying: bool, expected: Report
 ) -> None:
     """Kept by each line of `report`."""
-    assert report(kind, cause, OWN, tells, cancelled, dying) is expected
+    error = None if kind is None else kind.__new__(kind)
+    assert report(error, cause, OWN, tells, cancelled, dying) is expected

@@ -39,25 +39,25 @@ class Report(Enum):
 
 
 def report(
-    kind: type[BaseException] | None, cause: Hold | None, hold: Hold, tells: bool, cancelled: bool, dying: bool
+    error: BaseException | None, cause: Hold | None, hold: Hold, tells: bool, cancelled: bool, dying: bool
 ) -> Report:
     """Decide how a block ends whose lease was lost, or whose body the loss of another lease has cancelled.
 
     Args:
-        kind: of what the body raised.
+        error: what the body raised.
         cause: whose loss has cancelled the body; None if no loss has.
         hold: what the block has.
         tells: the block is the one that tells of its loss; otherwise one around it does.
         cancelled: others have cancelled the task, too.
         dying: a `GeneratorExit` would hide the loss: it is no part of a cancellation.
     """
-    if cause is not None and kind is not None and issubclass(kind, asyncio.CancelledError) and cancelled:
+    if cause is not None and isinstance(error, asyncio.CancelledError) and cancelled:
         return Report.BODY  # before 4.16, anyio has swallowed that, too
     if cause is not None and cause is not hold:
         return Report.LOSS
-    if tells and (kind is None or cause is hold or (kind is GeneratorExit and dying)):
+    if tells and (error is None or cause is hold or (type(error) is GeneratorExit and dying)):
         return Report.LOSS
-    if kind is None or issubclass(kind, asyncio.CancelledError | LockLost):
+    if error is None or isinstance(error, asyncio.CancelledError | LockLost):
         return Report.BODY
     return Report.NOTE
 
@@ -119,15 +119,9 @@ class Guard(Block):
         if self._scope is not None:
             cancel_scope(self._scope, reason)
 
-    async def exit(
-        self,
-        task: asyncio.Task[object] | None,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def exit(self, task: asyncio.Task[object] | None, error: BaseException | None) -> None:
         """Leave the block, in `task`: write the release first, then report how it went. No exception of the body is
-        swallowed.
+        swallowed, which is `error`.
 
         Raises:
             LockLost: the lease was lost, and the body did not raise an error of its own; it replaces the cancellation
@@ -154,7 +148,7 @@ class Guard(Block):
         cause = None
         if scope is not None and self.task is not None:
             try:
-                cause = leave_scope(scope, hold, self.task, task, kind, error, trace)
+                cause = leave_scope(scope, hold, self.task, task, error)
             except BaseExceptionGroup as remaining:  # the body's errors, without our cancellations
                 note(remaining, f"lock {hold.calls.name!r} was lost meanwhile: {hold.explain()}")
                 raise
@@ -164,7 +158,7 @@ class Guard(Block):
         del scope  # do not keep it while the answer is awaited
         if lost or cause is not None:
             dying = task is None or task is not self.task or not task.cancelling()
-            match report(kind, cause, hold, self._outermost, self._cancelled_by_others(), dying):
+            match report(error, cause, hold, self._outermost, self._cancelled_by_others(), dying):
                 case Report.LOSS:
                     loss = (cause or hold).loss()
                     try:
@@ -176,12 +170,12 @@ class Guard(Block):
             return
         if error is not None and not isinstance(error, asyncio.CancelledError) and in_cancelled_scope():
             return  # a wait for the answer would be cancelled, and hide the body's error
-        if kind is None and used is not None and not spare:
+        if error is None and used is not None and not spare:
             # Now, while nobody waits for it: who is granted a lock only has to enter it. And by its type: anyio would
             # look each time for the library that runs.
             spare.append(used())
         await result.observed()
-        if kind is None and result.failure is not None:
+        if error is None and result.failure is not None:
             raise result.failure
 
     def resume(self) -> None:

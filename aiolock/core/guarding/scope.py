@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
-from types import TracebackType
 
 import anyio
 
@@ -41,12 +40,10 @@ class Edge:
             self._called = True
             self._task.cancel(reason)
 
-    def leave(self, kind: type[BaseException] | None) -> bool:
-        """The block ends by an exception of `kind`, in any task; return True if that is our cancellation, and no
-        other's.
-        """
+    def leave(self, error: BaseException | None) -> bool:
+        """The block ends, perhaps by `error`, in any task; return True if that is our cancellation, and no other's."""
         called, self._called = self._called, False
-        return called and self._task.uncancel() <= self._before and kind is asyncio.CancelledError
+        return called and self._task.uncancel() <= self._before and type(error) is asyncio.CancelledError
 
     async def drain(self) -> None:
         """Take back a cancellation that was not delivered before the block ended; called in the task."""
@@ -84,66 +81,43 @@ def leave_scope(
     hold: Hold,
     host: asyncio.Task[object],
     current: asyncio.Task[object] | None,
-    kind: type[BaseException] | None,
     error: BaseException | None,
-    trace: TracebackType | None,
 ) -> Hold | None:
-    """End the scope that `host` opened, in the task `current`.
+    """End the scope that `host` opened, in the task `current`; and those that were left before, if they can end now.
 
     Returns:
         Whose loss has caused `error`: `hold`, or another whose scope ends only now; None if it was no loss.
     """
+    if host.done():
+        return None  # nothing is left to cancel
     if isinstance(scope, Edge):
-        return hold if not host.done() and scope.leave(kind) else None
-    try:
-        if current is host:
-            cause = hold if scope.__exit__(kind, error, trace) else None
-        elif host.done():
-            return None  # its task has ended: nothing is left to cancel
-        else:
-            cause = None
-            with _standing_in(host, current):
-                scope.__exit__(None, None, None)
-    except RuntimeError:
+        return hold if scope.leave(error) else None
+    this, cause = (scope, hold), None
+    left, before = [this, *_left.get(host, ())], 0
+    while len(left) != before:  # none can end before those that were opened in it
+        before = len(left)
+        for one in left[:]:
+            try:
+                if current is host:
+                    kind = None if error is None else type(error)
+                    cause = one[1] if one[0].__exit__(kind, error, None) else cause
+                else:
+                    with _standing_in(host, current):
+                        one[0].__exit__(None, None, None)
+                left.remove(one)
+            except RuntimeError:
+                continue
+    if this in left:
         logger.warning(
             "lock %r was left while a block or cancel scope inside its own was open: leave the inner one first",
             hold.calls.name,
             extra={"lock_name": hold.calls.name},
         )
+    if left:
         if host not in _left:
-            _left[host] = []
             host.add_done_callback(_forget)
-        _left[host].append((scope, hold))
-        return None
-    if _left and host in _left:
-        cause = _leave_outer(host, current, kind, error, trace) or cause
-    return cause
-
-
-def _leave_outer(
-    host: asyncio.Task[object],
-    current: asyncio.Task[object] | None,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: TracebackType | None,
-) -> Hold | None:
-    """End what was left before, if nothing else is open in it."""
-    cause = None
-    left, before = _left[host], 0
-    while len(left) != before:  # none can end before those that were opened in it
-        before = len(left)
-        for scope, hold in left[:]:
-            try:
-                if current is host:
-                    cause = hold if scope.__exit__(kind, error, trace) else cause
-                else:
-                    with _standing_in(host, current):
-                        scope.__exit__(None, None, None)
-                left.remove((scope, hold))
-            except RuntimeError:
-                continue
-    if not left:
-        _forget(host)
+        _left[host] = left
+    elif _left.pop(host, None):
         host.remove_done_callback(_forget)
     return cause
 

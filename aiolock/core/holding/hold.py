@@ -190,10 +190,6 @@ class Hold:
 
     # Who waits for what becomes of it.
 
-    async def wait_lost(self, lease: Level) -> LossReason | None:
-        """Wait for a loss, or for the end of `lease`: None."""
-        return await self.watch(lease)
-
     async def wait_wanted(self, lease: Level) -> None:
         """Wait until another asks for it; or for a loss, or for the end of `lease`."""
         if self.check() is None and lease._result is None and not self.wanted:
