@@ -20,8 +20,6 @@ logger: Log = Log("aiolock.scheduler")
 
 STALE = 128
 """Forgotten entries that may stay in the heap, or a quarter of it if that is more."""
-SECONDS = 64
-"""How many seconds' buckets are kept before empty ones are searched for and dropped."""
 NEVER = math.inf
 """The due time of what is not scheduled."""
 LATE = 1.0
@@ -66,7 +64,6 @@ class Scheduler:
         # Most items are forgotten long before they are due. So they are first kept by the second, where they leave
         # nothing behind, and put in order only when that second has come.
         self._seconds: dict[float, dict[Scheduled, float]] = {}
-        self._sweep_at = SECONDS
         self._ordered: float = -math.inf  # clock time before which it is in the heap
         self._heap: list[tuple[float, int, Scheduled, float]] = []
         self._count = 0
@@ -105,14 +102,12 @@ class Scheduler:
         if due >= self._ordered:
             if due == NEVER:
                 return
-            second = due // 1.0
-            try:
-                self._seconds[second][item] = early
-                return  # the wake-up of this second is set
-            except KeyError:
-                self._sweep()
-                self._seconds[second] = {item: early}
-                due = second
+            due //= 1.0
+            items = self._seconds.get(due)
+            if items is None:
+                self._seconds[due] = {item: early}
+            else:
+                items[item] = early
         else:
             self._push(item, due, early)
         if due < self._wake_at:
@@ -125,7 +120,11 @@ class Scheduler:
             return
         item.due = NEVER
         if due >= self._ordered:
-            del self._seconds[due // 1.0][item]
+            second = due // 1.0
+            items = self._seconds[second]
+            del items[item]
+            if not items:
+                del self._seconds[second]  # with long ttls they would pile up until they come
             return
         self._stale += 1
         if self._stale > STALE and self._stale * 4 > len(self._heap):
@@ -136,12 +135,6 @@ class Scheduler:
     def lateness(self, now: float) -> float:
         """Seconds by which this loop has overslept its next wake-up; 0.0 if it runs in time. Works in any thread."""
         return max(0.0, now - self._wake_at)
-
-    def _sweep(self) -> None:
-        """Drop the seconds whose items were all forgotten: with long ttls they would pile up until they come."""
-        if len(self._seconds) >= self._sweep_at:
-            self._seconds = {second: items for second, items in self._seconds.items() if items}
-            self._sweep_at = max(SECONDS, 2 * len(self._seconds))
 
     def _order(self, until: float) -> None:
         """Put into the heap whatever is due by then, and what is due in the same second."""

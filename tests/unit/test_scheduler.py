@@ -147,8 +147,8 @@ def kept(scheduler: Scheduler) -> int:
     ("pause", "step"),
     [
         pytest.param(0.5, 0, id="in this second"),  # `forget`: compaction once most of the heap is stale
-        pytest.param(3600, 0, id="far off"),  # `forget`: del self._seconds[…][item]
-        pytest.param(3600, 1, id="in many seconds"),  # `_sweep`
+        pytest.param(3600, 0, id="far off"),  # `forget`: del items[item]
+        pytest.param(3600, 1, id="in many seconds"),  # `forget`: del self._seconds[second]
     ],
 )
 async def test_nothing_is_kept_of_finished_items(
