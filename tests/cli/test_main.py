@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ from tests.support import locks as kept
 from tests.support import redis_cli
 
 from .conftest import ROOT, CommandLine, until
+
+_SOURCE = ROOT / "aiolock" / "cli" / "entry.py"
+ENTRY = str(_SOURCE if _SOURCE.exists() else find_spec("aiolock_entry").origin)  # type: ignore[union-attr]
+"""The script `aiolock`: in a checkout its source, of which the installed one is a copy; in a wheel it is moved."""
+FIRST = f"import os, runpy; os.getpid = lambda: 1; runpy.run_path({ENTRY!r}, run_name='__main__')"
+"""Runs it as the first process of a container does."""
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,9 +79,7 @@ def test_the_first_process_of_a_container_hears_signals_while_it_starts(cli: Com
     (cli.folder / "aiolock").mkdir()
     endless = "import pathlib, time; pathlib.Path('note').touch(); time.sleep(60)"
     (cli.folder / "aiolock" / "__init__.py").write_text(endless)
-    entry = ROOT / "aiolock" / "cli" / "entry.py"
-    first = f"import os, runpy; os.getpid = lambda: 1; runpy.run_path({str(entry)!r}, run_name='__main__')"
-    process = cli.start_python("-c", first, PYTHONPATH="")
+    process = cli.start_python("-c", FIRST, PYTHONPATH="")
     until((cli.folder / "note").exists)
     process.terminate()
     assert process.wait(20) == 128 + signal.SIGTERM
@@ -88,10 +93,7 @@ def commands(link: redis.Redis) -> int:
 
 def test_the_first_process_of_a_container_hears_signals_while_it_looks(cli: CommandLine) -> None:
     """Also those that no command catches itself."""
-    entry = ROOT / "aiolock" / "cli" / "entry.py"
-    words = ["aiolock", "wait", "a"]
-    first = f"import os, runpy, sys; os.getpid = lambda: 1; sys.argv = {words}; "
-    first += f"runpy.run_path({str(entry)!r}, run_name='__main__')"
+    first = f"import sys; sys.argv = ['aiolock', 'wait', 'a']; {FIRST}"
     with redis_cli.client(cli.url) as link:
         kept.change(link, "a", owner="owner:1", fence=1, depth=1, expires=99999999999999, process="host:1")
         before = commands(link)
