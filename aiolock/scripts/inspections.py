@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from . import condition, latch, once
@@ -12,7 +12,16 @@ from .lock.inspection import LockInspection
 from .queue.inspection import QueueInspection
 from .view import Inspection, Look, NameView, text_of
 
-INSPECTED_KINDS = ("lock", "rw", "semaphore", "latch", "condition", "once")
+_LOOKS: dict[str, Callable[[Keys, str, bool, int], Inspection]] = {
+    "lock": lambda keys, name, deep, now_ms: LockInspection(keys, name, deep),
+    "rw": lambda keys, name, deep, now_ms: QueueInspection(keys, "rw", name, deep, now_ms),
+    "semaphore": lambda keys, name, deep, now_ms: QueueInspection(keys, "semaphore", name, deep, now_ms),
+    "latch": lambda keys, name, deep, now_ms: latch.look(keys, name),
+    "condition": lambda keys, name, deep, now_ms: condition.look(keys, name),
+    "once": lambda keys, name, deep, now_ms: once.look(keys, name),
+}
+
+INSPECTED_KINDS = tuple(_LOOKS)
 
 
 def inspection_of(keys: Keys, kind: str, name: str, now_ms: int, deep: bool = False) -> Look:
@@ -25,23 +34,10 @@ def inspection_of(keys: Keys, kind: str, name: str, now_ms: int, deep: bool = Fa
         now_ms: about the server's time.
         deep: also list holders and waiters.
     """
-    look, names = _look_at(keys, kind, name, now_ms, deep), keys.of(kind, name)
+    look, names = _LOOKS[kind](keys, name, deep, now_ms), keys.of(kind, name)
     key = names.state if kind in ("rw", "semaphore") else names.lock
     asked = [("HGET", key, "version"), ("EXISTS", key), ("MGET", key)]  # MGET refuses no type: a lock was text once
     return Look([*asked, *look.commands], partial(_decode, look, kind, name, key))
-
-
-def _look_at(keys: Keys, kind: str, name: str, now_ms: int, deep: bool) -> Inspection:
-    match kind:
-        case "lock":
-            return LockInspection(keys, name, deep)
-        case "latch":
-            return latch.look(keys, name)
-        case "condition":
-            return condition.look(keys, name)
-        case "once":
-            return once.look(keys, name)
-    return QueueInspection(keys, kind, name, deep, now_ms)
 
 
 def _decode(
