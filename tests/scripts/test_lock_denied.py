@@ -1,6 +1,6 @@
 """What is left when the server denies a command inside a script of the lock: at worst a task waits longer.
 
-Redis does not roll a script back. So for each script, in each situation, each of its commands is denied in turn.
+Redis does not roll a script back. So for each script, in each situation, each command that it executes is denied.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+import redis
 
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
@@ -105,7 +106,23 @@ def commands(call: Call[Any]) -> list[str]:
     return sorted({command.lower() for command in re.findall(r"redis\.p?call\('(\w+)'", call.script.lua)})
 
 
-CASES = [(name, command) for name, situation in SITUATIONS.items() for command in commands(situation.call)]
+COMMANDS = sorted({command for situation in SITUATIONS.values() for command in commands(situation.call)})
+
+
+@pytest.fixture(scope="module")
+def executed(link: redis.Redis) -> dict[str, set[str]]:
+    """The commands that each situation's script executes: only what is executed can be denied."""
+    side = LuaSide(link)
+    found = {}
+    for name, situation in SITUATIONS.items():
+        side.flush()
+        prepare(side, situation)
+        link.config_resetstat()
+        side.run(situation.call)
+        found[name] = {stat.removeprefix("cmdstat_").partition("|")[0] for stat in link.info("commandstats")}
+    side.close()
+    link.connection_pool.disconnect()  # other tests count who is connected to the shared server
+    return found
 
 
 def prepare(lua: LuaSide, situation: Situation) -> State:
@@ -133,36 +150,52 @@ def test_every_script_is_among_them() -> None:
     assert {situation.call.script for situation in SITUATIONS.values()} == set(SCRIPTS)
 
 
-@pytest.mark.parametrize(("name", "command"), CASES)
-def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
+def test_what_is_never_executed(executed: dict[str, set[str]]) -> None:
+    """GET looks at what is no hash, HSCAN at more processes than are here. Broken by a situation that went missing."""
+    assert set(COMMANDS) - set().union(*executed.values()) == {"get", "hscan"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_left(
+    command: str, lua: LuaSide, denied: Callable[[str], LuaSide], executed: dict[str, set[str]]
+) -> None:
     """Guards the order of commands, each `redis.pcall`, `name.ended`, and that no key is ever without an expiry."""
-    situation = SITUATIONS[name]
+    limited = denied(command)
+    for name, situation in SITUATIONS.items():
+        if command in executed[name]:
+            lua.flush()
+            check_left(lua, limited, command, name, situation)
+
+
+def check_left(lua: LuaSide, limited: LuaSide, command: str, name: str, situation: Situation) -> None:
     before = prepare(lua, situation)
-    error, result = attempt(denied(command), situation.call)
+    lua.heard()
+    error, result = attempt(limited, situation.call)
+    case = f"{name}: {error or result}"
     if error:
-        assert DENIAL.search(error)
-        assert command not in situation.optional
+        assert DENIAL.search(error), case
+        assert command not in situation.optional, case
     else:
-        assert isinstance(result, situation.answer)
+        assert isinstance(result, situation.answer), case
     lasting(lua, NAME)
     left, told = state(lua, NAME), [payload for _, payload in lua.heard()]
     if left.owner != before.owner and left.owner.startswith(("n", "o")) and error:
         asks = left.owner in situation.call.args  # it does not know this; a copy of its request tells it
-        assert asks or f"granted {left.owner} {left.fence} {left.abandoned} {NAME.state}" in told
+        assert asks or f"granted {left.owner} {left.fence} {left.abandoned} {NAME.state}" in told, case
     for payload in told:
         if payload.startswith("granted"):
-            assert payload.split()[1:3] == [left.owner, str(left.fence)], "the owner that is told enters"
+            assert payload.split()[1:3] == [left.owner, str(left.fence)], f"{case}: the owner that is told enters"
     if before.live and error and situation.call.script.name not in ("release", "transfer", "force_release"):
-        assert left.owner == "m:1"
+        assert left.owner == "m:1", case
     # The next request finds everything in order.
     if left.live:
-        assert lua.run(NAME.release(left.owner, TTL, 0, "clean", False)) == Released(left.fence)
-    assert left.owner not in waiters(lua, NAME)
+        assert lua.run(NAME.release(left.owner, TTL, 0, "clean", False)) == Released(left.fence), case
+    assert left.owner not in waiters(lua, NAME), case
     forget(lua, NAME, *lua.hash(NAME.alive))
     if state(lua, NAME).live:
         expire(lua, NAME)
-    assert isinstance(lua.run(NAME.acquire(Bid("y:1", TTL, 0, "", LIVENESS))), Granted)
-    assert waiters(lua, NAME) == []
+    assert isinstance(lua.run(NAME.acquire(Bid("y:1", TTL, 0, "", LIVENESS))), Granted), case
+    assert waiters(lua, NAME) == [], case
 
 
 def test_a_denied_message_counts_as_heard(lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:

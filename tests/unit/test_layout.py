@@ -77,6 +77,7 @@ def _unit(name: list[str]) -> str:
     return inner.replace("__init__", "")
 
 
+@functools.cache
 def core() -> dict[str, set[str]]:
     """What each wing and each other file of the core knows of the others, if only by a type."""
     known: dict[str, set[str]] = {}
@@ -92,6 +93,7 @@ def test_wings_of_the_core_know_only_those_below() -> None:
     order = list(TopologicalSorter(core()).static_order())  # raises CycleError, with the circle
     assert set(WINGS) < set(order)
 
+    @functools.cache
     def below(unit: str) -> set[str]:
         return {unit}.union(*(below(other) for other in core().get(unit, ())))
 
