@@ -144,6 +144,12 @@ class History:
         """Whether the server may have lost what it knew."""
         return any(fault.loses and fault.period.meets(period) for fault in self.faults)
 
+    def forgot_fences(self, period: Period) -> bool:
+        """Whether fences may have begun again: what the server knew was lost when its clock had been set back."""
+        steps = [fault.period.since for fault in self.faults if fault.what == "step_clock"]
+        losses = (fault.period for fault in self.faults if fault.loses and fault.what != "step_clock")
+        return any(loss.meets(period) and min(steps, default=NEVER) < loss.until for loss in losses)
+
     def recoveries(self) -> list[float]:
         """After each time when all was well again: seconds until each process that was there had been granted something
         that it or another wanted.

@@ -20,6 +20,8 @@ TWICE = [stay(1, "lock", "a", 1, 2, 5, writes=[(1.5, True)]), stay(2, "lock", "a
 STALE = stay(1, "lock", "a", 1, 4, 5, writes=[(3.5, False)], how="lost")
 NEXT = stay(2, "lock", "a", 2, 3, 6, writes=[(2.5, True)])
 
+AGAIN = [stay(1, "lock", "a", 1, 2, 5), stay(2, "lock", "a", 3, 4, 5)]
+
 
 def total(count: int) -> Event:
     return {**TOTAL, "count": count}
@@ -37,10 +39,12 @@ def total(count: int) -> Event:
         [stay(1, "lock", "a", 1, 1.8, 5, writes=[(2.6, False)], how="lost"), NEXT],
         [stay(1, "read", "a", 1, 3, 5), stay(2, "read", "a", 2, 3, 5)],
         [stay(1, "lock", "a", 1, 2, 6), stay(2, "lock", "a", 3, 3.1, 5, asked=0.5, lost=True, how="lost")],
+        [*AGAIN, fault(0.1, 0.2, what="step_clock", loses=True), fault(2.2, 2.5, what="flush", loses=True)],
     ],
     ids=[
         *("two", "with their count", "one was killed before it heard", "a write that may have counted"),
         *("a stale one is refused", "in a window", "it wrote on", "readers share one", "it knows that it is late"),
+        "its clock was set back before it lost all",
     ],
 )
 def test_good_ones(told: list[Any]) -> None:
@@ -61,13 +65,18 @@ def test_good_ones(told: list[Any]) -> None:
         ([STALE, NEXT], "nothing excuses"),
         ([STALE, NEXT, stalled(1, 1.5, 3.2)], "nothing excuses"),
         ([stay(1, "lock", "a", 1, 2, 5, writes=[(1.5, False)])], "nothing excuses"),
+        ([*AGAIN, fault(2.2, 2.5, what="flush", loses=True)], "the fence of"),
+        ([*AGAIN, fault(0.1, 0.2, what="step_clock", loses=True)], "the fence of"),
+        ([*AGAIN, fault(2.2, 2.5, what="flush", loses=True), fault(2.6, 2.7, what="step_clock")], "the fence of"),
         ([*TWICE, total(1)], "counts 1"),
         ([*TWICE, total(3)], "counts 3"),
     ],
     ids=[
         *("one comes twice", "it falls", "it falls, in turn", "a reader's falls", "a writer has a reader's"),
         *("of a semaphore", "of a multi lock", "a stale write is accepted", "refused, and nobody stood still"),
-        *("refused too long after", "refused for nothing", "one was forgotten", "one too many"),
+        *("refused too long after", "refused for nothing"),
+        *("it lost all", "its clock was set back", "its clock was set back only then"),
+        *("one was forgotten", "one too many"),
     ],
 )
 def test_bad_ones(told: list[Any], words: str) -> None:

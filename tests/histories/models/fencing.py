@@ -19,8 +19,8 @@ def check(history: History) -> Violation | None:
         for name, attempts in history.of(space).items():
             granted = [attempt for attempt in attempts if attempt.outermost and attempt.granted < NEVER]
             found = (
-                _unequal(granted)
-                or _rising(granted)
+                _unequal(history, granted)
+                or _rising(history, granted)
                 or _in_turn(history, name, granted)
                 or _refused(history, name, granted)
             )
@@ -37,24 +37,32 @@ def _higher(one: Attempt, other: Attempt) -> Attempt:
     return other if other.fence > one.fence else one
 
 
-def _unequal(granted: list[Attempt]) -> Violation | None:
+def _began_again(history: History, one: Attempt, other: Attempt) -> bool:
+    """Whether fences may have begun again between two grants: see docs/explanation/guarantees.md."""
+    moments = sorted((one.began, one.granted, other.began, other.granted))
+    return history.forgot_fences(Period(moments[0], moments[-1]))
+
+
+def _unequal(history: History, granted: list[Attempt]) -> Violation | None:
     seen: dict[int, Attempt] = {}
     for attempt in filter(_mints, granted):
         other = seen.setdefault(attempt.fence, attempt)
-        if other is not attempt:
+        if other is not attempt and not _began_again(history, other, attempt):
             return Violation.of(MODEL, f"{attempt} has the fence of {other}", other, attempt)
     return None
 
 
-def _rising(granted: list[Attempt]) -> Violation | None:
+def _rising(history: History, granted: list[Attempt]) -> Violation | None:
     """Whoever asked after another was granted has the higher fence."""
     earlier = sorted(granted, key=lambda attempt: attempt.granted)
     moments = [attempt.granted for attempt in earlier]
     highest = list(accumulate(earlier, _higher))
     for attempt in granted:
         at = bisect_left(moments, attempt.began)
-        if at and attempt.fence < highest[at - 1].fence + _mints(attempt):
-            other = highest[at - 1]
+        if at == 0:
+            continue
+        other = highest[at - 1]
+        if attempt.fence < other.fence + _mints(attempt) and not _began_again(history, other, attempt):
             return Violation.of(MODEL, f"{attempt} asked when {other} was in, and has no higher fence", other, attempt)
     return None
 
@@ -69,8 +77,10 @@ def _in_turn(history: History, name: str, granted: list[Attempt]) -> Violation |
     highest = list(accumulate(alone, _higher))
     for attempt in alone:
         at = bisect_left(ends, attempt.granted)
-        if at and attempt.fence < highest[at - 1].fence and not _late(history, name, attempt):
-            other = highest[at - 1]
+        if at == 0 or attempt.fence >= highest[at - 1].fence:
+            continue
+        other = highest[at - 1]
+        if not _late(history, name, attempt) and not _began_again(history, other, attempt):
             return Violation.of(MODEL, f"{attempt} came after {other}, and has a lower fence", other, attempt)
     return None
 
@@ -101,6 +111,8 @@ def _refused(history: History, name: str, granted: list[Attempt]) -> Violation |
             during = Period(write["since"], write["at"])
             if not any(excuse.meets(during) for excuse in history.excuses(attempt, name)):
                 later = [other for other in granted if other.fence > attempt.fence and other.began < write["at"]]
+                if any(_began_again(history, other, attempt) for other in later):
+                    continue
                 words = f"{attempt} was refused by {name!r}, and nothing excuses that it was late"
                 return Violation.of(MODEL, words, attempt, *later[-1:])
     return None
