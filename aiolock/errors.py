@@ -204,7 +204,7 @@ def note(error: BaseException, text: str) -> None:
 
 EXPLAINED: dict[LossReason, str] = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
-    LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection to Redis",
+    LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection",
     LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted by hand)",
     LossReason.TAKEN_OVER: "another owner holds it now",
     LossReason.LOOP_BLOCKED: "the event loop was blocked, or the process stopped: move blocking calls to a thread",

@@ -76,8 +76,8 @@ LINES: dict[type[Event], Line] = {
         "nothing refers to lock %(lock_name)r, or to its lease, after %(held).1f s: renewed until its task or thread "
         "calls lock.release() of another lock object, or ends",
     ),
-    Disconnected: Line(REDIS, logging.WARNING, "the connection to Redis %(explanation)s, connecting again"),
-    Reconnected: Line(REDIS, logging.INFO, "connected to Redis after %(after).1f s"),
+    Disconnected: Line(REDIS, logging.WARNING, "the connection to %(address)s %(explanation)s, connecting again"),
+    Reconnected: Line(REDIS, logging.INFO, "connected to %(address)s after %(after).1f s"),
     WokeLate: Line(
         SCHEDULER, logging.WARNING, "woke %(late).2f s late: the event loop was blocked or the process stopped"
     ),

@@ -271,7 +271,8 @@ class Disconnected(Event):
     """A connection was lost; it is opened again. A manager of several servers, or with `min_replicas`, has several.
 
     Attributes:
-        address: of the server: host and port, or the path of its socket; with Sentinels the name of the service.
+        address: of the server: host and port, or the path of its socket; or of the file. With Sentinels the name of the
+            service.
         error: why.
         explanation: what became of the connection, in words.
     """

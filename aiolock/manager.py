@@ -45,8 +45,9 @@ class LockManager(LockFactory):
     Args:
         source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
             `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection, or the same of a
-            cluster; `memory://` for one store per manager, or `memory://name` for one shared in this process; or a
-            backend (see `aiolock.testing`).
+            cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
+            an absolute path; `memory://` for one store per manager, or `memory://name` for one shared in this process;
+            or a backend (see `aiolock.testing`).
         namespace: prefix of all keys and channels; printable, without braces and spaces.
         ttl: seconds the server keeps a lock without renewal, 0.1 s to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
@@ -127,6 +128,8 @@ class LockManager(LockFactory):
         replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
         observers = Observers(observer)
         backend = backend_of(source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell)
+        if waiting is None and not backend.abilities.messages:
+            waiting = Poll()
         runtime = Runtime(backend, namespace, limits, waiting, observers)
         super().__init__(runtime, policy, margin, replicas, ShortTtl(backend.abilities.notice))
         self._lifecycle = Lifecycle(runtime)

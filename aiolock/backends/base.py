@@ -35,10 +35,23 @@ class Abilities:
             only the lock, and no transfer.
         notice: seconds after a promotion within which a holder hears of it, if its renewals may not have reached the
             new master; 0.0 if they have, or if there is no such bound.
+        messages: it delivers messages; otherwise waiters ask again and again.
+        store: what it is called in errors.
     """
 
     queues: bool = True
     notice: float = 0.0
+    messages: bool = True
+    store: str = "Redis"
+
+    def need_redis(self, name: str, what: str) -> None:
+        """Raise if the locks are not on a Redis server; `what` needs one, in the plural, such as "guarded writes".
+
+        Raises:
+            ConfigurationError: they are elsewhere.
+        """
+        if self.store != "Redis":
+            raise ConfigurationError(name, f"{what} need a Redis server, and {name!r} is kept in {self.store}")
 
     def need_queues(self, name: str, what: str) -> None:
         """Raise if there are no queues; `what` needs them, in the plural, such as "fair locks".

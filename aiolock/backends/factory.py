@@ -39,10 +39,16 @@ def backend_of(
         ConfigurationError: a source or namespace that cannot work, or a source without replicas.
     """
     in_memory = isinstance(source, str) and source.startswith("memory://")
-    if replicas is not None and (in_memory or isinstance(source, Backend)):
+    in_file = isinstance(source, str) and source.startswith("sqlite:")
+    if replicas is not None and (in_memory or in_file or isinstance(source, Backend)):
         raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
     if isinstance(source, str) and in_memory:
         return MemoryBackend(named_store(source.removeprefix("memory://")))
+    if isinstance(source, str) and in_file:
+        from .sqlite import SQLiteEngine, path_of  # only who uses it needs it
+        from .transactional import TransactionalBackend
+
+        return TransactionalBackend(SQLiteEngine(path_of(source)), request_timeout=request_timeout, tell=tell)
     if isinstance(source, Backend):
         return source
     channel = Keys(namespace).managers if pushes else ""

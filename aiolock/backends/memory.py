@@ -14,8 +14,7 @@ from ..clock import Clock, SystemClock
 from ..errors import BackendError, ConfigurationError
 from ..scripts import commands, interpreter
 from ..scripts.base import Call
-from ..scripts.foreign import OTHER_TYPE, foreign
-from ..scripts.store import ErrorReply, Store
+from ..scripts.store import Store
 from .base import Backend, Wake
 
 R = TypeVar("R")
@@ -111,14 +110,8 @@ class MemoryBackend(Backend):
     def _execute(self, call: Call[R]) -> R | BackendError:
         call.writes += 1
         call.sent_at = self.clock.now()
-        try:
-            reply = commands.run(self.store, call.script.lua, call.keys, call.args)
-        except ErrorReply as error:
-            remedy = f" ({OTHER_TYPE})" if "WRONGTYPE" in str(error) else ""
-            refusal = BackendError(call.name, foreign(str(error)) or f"{call.doing} was refused: {error}{remedy}")
-            refusal.__cause__ = error
-            return refusal
-        return call.script.decode(reply)
+        reply = commands.answer(self.store, call)
+        return reply if isinstance(reply, BackendError) else call.script.decode(reply)
 
     def _answer(self, call: Call[Any]) -> None:
         self._running().call_soon(call.end, self._execute(call))

@@ -141,7 +141,7 @@ class Binding:
         self.check_process(name)
         if self.awaited is not None and not self.closing:
             why, transient = self.awaited, isinstance(self.awaited, BackendError) and self.awaited.transient
-            text = f"{_this(name)} cannot be used before its manager has reached Redis, which it keeps trying: {why}"
+            text = f"{_this(name)} cannot be used before its manager is connected, which it keeps trying: {why}"
             raise BackendError(name, text, transient) from why
         if loop is None:
             raise ConfigurationError(

@@ -194,7 +194,7 @@ class Lifecycle:
                 self._runtime.unbind()
                 raise
             binding.awaited = error
-            logger.warning("opened without a connection to Redis, which is tried again: %s", error)
+            logger.warning("opened without a connection, which is tried again: %s", error)
             self._connecting = Worker(self._keep_connecting, self._connected, "aiolock opening")
         self._with_loop = self._close_with_loop()
         await anext(self._with_loop)
@@ -230,12 +230,12 @@ class Lifecycle:
                 passing = isinstance(error, BackendError) and error.transient
                 self._runtime.binding.awaited = error
                 tell = logger.debug if passing in told else logger.error
-                tell("still not connected to Redis: %s", error)
+                tell("still not connected: %s", error)
                 told.add(passing)
 
     def _connected(self, _: None) -> None:
         self._connecting = None
-        logger.info("connected to Redis")
+        logger.info("connected")
 
     async def _close_with_loop(self) -> AsyncGenerator[None, None]:
         # asyncio.run() and similar functions end async generators last, when all tasks are done. A manager that is open

@@ -122,7 +122,7 @@ class ManagerChannel:
 
     def _untold(self, patience: float) -> BackendError:
         known = self._runtime.backend.unreachable
-        why = known or f"is Redis reachable? {NO_MESSAGES}"
+        why = known or f"is {self._runtime.backend.abilities.store} reachable? {NO_MESSAGES}"
         error = BackendError("", f"SUBSCRIBE got no answer within {format_seconds(patience)} s: {why}", transient=True)
         error.__cause__ = known
         return error

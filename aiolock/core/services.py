@@ -148,7 +148,7 @@ class Services:
         within = "" if away else f" within {format_seconds(seconds or self.limits.request_timeout)} s"
         error = BackendError(
             name,
-            f"{doing} lock {name!r} got no answer{within}: {'is Redis reachable?' if known is None else known}",
+            f"{doing} lock {name!r} got no answer{within}: {known or f'is {self.backend.abilities.store} reachable?'}",
             transient=known is None or (isinstance(known, BackendError) and known.transient),
         )
         error.__cause__ = known

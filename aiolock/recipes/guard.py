@@ -64,6 +64,7 @@ def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
         raise ConfigurationError("", f"guard() needs the lease that `async with lock as lease:` gives, not {lease!r}")
     runtime, calls = lease._gate.runtime, lease._calls
     runtime.backend.abilities.need_queues(lease.name, "guarded writes")
+    runtime.backend.abilities.need_redis(lease.name, "guarded writes")
     if calls.kind not in ("lock", "multi") and not (calls.kind == "rw" and calls.weight >= FULL):
         raise ConfigurationError(
             lease.name,

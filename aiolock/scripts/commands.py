@@ -8,9 +8,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import Arg, Reply
+from ..errors import BackendError
+from .base import Arg, Call, Reply
+from .foreign import OTHER_TYPE, foreign
 from .interpreter import Answer, Interpreter
-from .store import Store
+from .store import ErrorReply, Store
 
 Word = str | int | float
 """What a script gives a command; Lua's numbers come as they are."""
@@ -26,6 +28,17 @@ def run(store: Store, lua: str, keys: Sequence[str], args: Sequence[Arg]) -> Rep
     """
     with store.mutex:
         return _interpreter().run(lua, store, keys, args)
+
+
+def answer(store: Store, call: Call[Any]) -> Reply | BackendError:
+    """Run a call on a store; return its raw reply, or the error for what a server would refuse."""
+    try:
+        return run(store, call.script.lua, call.keys, call.args)
+    except ErrorReply as error:
+        remedy = f" ({OTHER_TYPE})" if "WRONGTYPE" in str(error) else ""
+        refusal = BackendError(call.name, foreign(str(error)) or f"{call.doing} was refused: {error}{remedy}")
+        refusal.__cause__ = error
+        return refusal
 
 
 def _interpreter() -> Interpreter:
@@ -161,6 +174,10 @@ def _listed(found: Ranked, options: Sequence[Word]) -> Answer:
     return [member for _, member in found]
 
 
+def _publish(store: Store, channel: str, payload: str) -> Answer:
+    return store.publish(channel, payload)
+
+
 def _pubsub(store: Store, _numsub: str, channel: str) -> Answer:
     return [channel, store.numsub(channel)]
 
@@ -189,7 +206,7 @@ COMMANDS: dict[str, Callable[..., Answer]] = {
     "ZRANGE": _zrange,
     "ZRANGEBYSCORE": _zrangebyscore,
     "ZREVRANGEBYSCORE": _zrevrangebyscore,
-    "PUBLISH": Store.publish,
+    "PUBLISH": _publish,
     "PUBSUB": _pubsub,
 }
 """What the scripts use; the tests compare each with a server's."""

@@ -68,7 +68,7 @@ return compile, run, function(script, count, ...) return run(script, count, { ..
 """
 
 
-def load() -> Any:
+def load(what: str = "locks in memory run", extra: str = "testing") -> Any:
     """Return the module with the Lua that servers have.
 
     Raises:
@@ -78,7 +78,7 @@ def load() -> Any:
         import lupa.lua51
     except ImportError as error:
         raise ConfigurationError(
-            "", "locks in memory run the Lua that servers run, and need lupa: pip install 'aiolock-redis[testing]'"
+            "", f"{what} the Lua that servers run, and need lupa: pip install 'aiolock-redis[{extra}]'"
         ) from error
     return lupa.lua51
 

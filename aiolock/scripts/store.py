@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,6 +30,14 @@ class Scores(dict[str, int]):
 
     def __init__(self) -> None:
         self.ranked: list[tuple[int, str]] = []
+
+    @classmethod
+    def of(cls, members: Mapping[str, int]) -> Scores:
+        """Return the set of these scores."""
+        made = cls()
+        made.update(members)  # in C: our own `__setitem__` is for one at a time
+        made.ranked = sorted((score, member) for member, score in members.items())
+        return made
 
     def __setitem__(self, member: str, score: int) -> None:
         if member in self:
@@ -60,6 +68,17 @@ class Store:
         self._values: dict[str, str | dict[str, str] | Scores] = {}
         self._expiries: dict[str, int] = {}
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}
+
+    def load(self, key: str, value: str | dict[str, str] | Scores, expires_us: int | None) -> None:
+        """Put a key there as it was kept elsewhere."""
+        self._values[key] = value
+        if expires_us is not None:
+            self._expiries[key] = expires_us
+
+    def contents(self) -> Iterator[tuple[str, str | dict[str, str] | Scores, int | None]]:
+        """Each key with its value and its expiry, in microseconds of the clock."""
+        for key, value in self._values.items():
+            yield key, value, self._expiries.get(key)
 
     def exists(self, key: str) -> bool:
         self._expire(key)

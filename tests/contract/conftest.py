@@ -16,11 +16,11 @@ from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
 
-from .places import ClusterPlace, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
+from .places import ClusterPlace, FilePlace, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
-PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads")
+PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite")
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 
 
@@ -101,6 +101,14 @@ def cluster_place(masters_only: Cluster) -> Iterator[ClusterPlace]:
         place = ClusterPlace(masters_only, link)
         yield place
         place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path) -> Iterator[FilePlace]:
+    """A file of its own."""
+    place = FilePlace(tmp_path / "locks.db")
+    yield place
+    place.side.close()  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import pytest
@@ -20,6 +21,7 @@ from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
 from tests.support import locks as kept
 from tests.support.cluster import Cluster
+from tests.support.filed import FileSide
 from tests.support.locks import LockState
 from tests.support.scripting import LuaSide, Side, StoreSide
 from tests.support.skipping import SkippingClock, skipping_store
@@ -300,3 +302,27 @@ def steal(place: Place, name: str, ttl_ms: int = 30_000, metadata: str = "a thie
 def give_back(place: Place, name: str) -> None:
     """Release the thief's lock."""
     place.side.run(LockCalls(KEYS, name, LIVENESS_MS).release("thief:1", 30_000, 0, "clean", False))
+
+
+class FilePlace(OneServer):
+    """A file, seen through an engine of its own.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path}"
+        self.side: Side = FileSide(path)
+
+    def manager(self, **options: Any) -> LockManager:
+        return LockManager(self.url, **options)
+
+    def keys(self) -> set[str]:
+        return self.side.keys()  # type: ignore[attr-defined,no-any-return]
+
+    def listeners(self, name: str, kind: str = "lock") -> int:
+        if kind == "lock":
+            return _processes(self, name)
+        return self.side.listeners(keys_of(name, kind).free)  # type: ignore[attr-defined,no-any-return]

@@ -101,10 +101,9 @@ async def test_short_and_long_timeouts_do_not_drift_the_queue(calm: list[LockMan
     for _ in range(2):
         with pytest.raises(AcquireTimeout):
             await two.acquire(timeout=0.3)
-    await queued(three, 1)
-    info = await three.info()
-    assert info is not None
-    assert (info.waiters, info.position) == (1, 1)
+    async with asyncio.timeout(SOON):
+        while (info := await three.info()) is None or (info.waiters, info.position) != (1, 1):  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
     await lease.release()
     async with asyncio.timeout(SOON):
         await patient

@@ -72,9 +72,9 @@ EVENTS: list[tuple[Event, str, int, str]] = [
     ),
     (
         Disconnected("localhost:6379", OSError(), "was lost (OSError: )"),
-        *("redis", logging.WARNING, "the connection to Redis was lost (OSError: ), connecting again"),
+        *("redis", logging.WARNING, "the connection to localhost:6379 was lost (OSError: ), connecting again"),
     ),
-    (Reconnected("localhost:6379", 1.25), "redis", logging.INFO, "connected to Redis after 1.2 s"),
+    (Reconnected("localhost:6379", 1.25), "redis", logging.INFO, "connected to localhost:6379 after 1.2 s"),
     (
         WokeLate(0.5),
         *("scheduler", logging.DEBUG, "woke 0.50 s late: the event loop was blocked or the process stopped"),

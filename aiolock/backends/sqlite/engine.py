@@ -1,0 +1,281 @@
+"""SQLite in one thread, a write transaction for the requests of a moment; messages by datagrams after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from ...errors import BackendError, ConfigurationError
+from ...scripts import commands, interpreter
+from ...scripts.base import Call
+from ..base import Abilities
+from ..transactional.engine import Outcome, Unavailable
+from ..transactional.loaded import Loaded, Row
+from .clock import HostClock
+from .file import LockFile, is_busy, patiently
+from .sockets import Sockets, offered
+from .thread import SerialThread
+
+R = TypeVar("R")
+
+FEW = 500
+"""Keys that one statement names; SQLite allows 999 in its oldest versions."""
+SWEEP = 1000
+"""Rows that are written between two sweeps at least."""
+
+
+class SQLiteEngine:
+    """One file, for all processes of a host.
+
+    Args:
+        path: of the file; made if it is missing.
+
+    Attributes:
+        address: the path.
+        abilities: all; no messages where there are no Unix sockets.
+
+    Raises:
+        ConfigurationError: lupa, which runs the scripts, is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        interpreter.load("locks in SQLite run", "sqlite")
+        self.path: Path = path.absolute()
+        self.address: str = str(self.path)
+        self._file = LockFile(self.path)
+        self._folder = Path(f"{self.path}-sockets")
+        self._name = uuid4().hex
+        self.abilities: Abilities = Abilities(messages=offered(self._folder, self._name), store="SQLite")
+        self._thread: SerialThread | None = None
+        self._deliver: Callable[[str, str], None]
+        self._channels: set[str] = set()
+        self._sockets: Sockets | None = None
+        self._closing = False
+        # Only the thread uses these.
+        self._link: sqlite3.Connection | None = None
+        self._clock: HostClock
+        self._written = self._rows = 0  # since the last sweep; and what it left
+
+    async def open(self, deliver: Callable[[str, str], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._deliver, self._closing, self._channels = deliver, False, set()
+        self._thread = SerialThread("aiolock sqlite")
+        try:
+            if self.abilities.messages:
+                self._sockets = await self._listening(loop)
+            opened: asyncio.Future[Unavailable | None] = loop.create_future()
+            self._do(self._use, partial(_resolve, opened))
+            why = await opened
+            if why is not None:
+                raise why
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def _listening(self, loop: asyncio.AbstractEventLoop) -> Sockets:
+        if not self.path.parent.is_dir():
+            hint = "four slashes begin an absolute path: sqlite:////var/lib/app/locks.db"
+            raise Unavailable(ConfigurationError("", f"there is no folder {self.path.parent}: create it ({hint})"))
+        self._name = uuid4().hex
+        try:
+            sockets = Sockets(self._folder, self._name, self._deliver)
+        except OSError as error:
+            text = f"{self._folder}: processes cannot wake each other there: {error}"
+            raise Unavailable(BackendError("", text)) from error
+        sockets.start(loop)
+        return sockets
+
+    def transact(self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]) -> None:
+        self._do(partial(self._transact, calls), done)
+
+    def listen(self, channel: str, done: Callable[[Unavailable | None], None]) -> None:
+        self._channels.add(channel)
+        self._do(partial(self._register, channel), done)
+
+    def unlisten(self, channel: str) -> None:
+        self._channels.discard(channel)
+        self._do(partial(self._forget, channel), _ignore)
+
+    async def aclose(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._closing = True
+        thread.do(self._end, _ignore)
+        try:
+            await thread.stop()
+        finally:
+            if self._sockets is not None:
+                self._sockets.close()
+                self._sockets = None
+
+    def _do(self, job: Callable[[], Any], done: Callable[[Any], object]) -> None:
+        if self._thread is not None:
+            self._thread.do(job, done)
+
+    # In the thread.
+
+    def _use(self) -> None:
+        """Open the file, if that has not been done."""
+        if self._link is not None:
+            return
+        link = self._file.connect(lambda: self._closing)
+        try:
+            self._begin(link)
+            self._clock = HostClock(link)
+            for channel in tuple(self._channels):
+                self._listens(link, channel)
+            link.execute("COMMIT")
+        except BaseException as error:
+            link.close()
+            raise self._file.unavailable(error) if isinstance(error, sqlite3.Error) else error from error
+        self._link = link
+
+    def _begin(self, link: sqlite3.Connection) -> None:
+        patiently(lambda: link.execute("BEGIN IMMEDIATE"), lambda: self._closing)
+
+    def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
+        """Do `change` in a transaction.
+
+        Raises:
+            Unavailable: it was not done; or perhaps, if the commit failed.
+        """
+        self._use()
+        link, ran = self._link, False
+        assert link is not None
+        try:
+            self._begin(link)
+            self._file.check()
+            result = change(link)
+            ran = True
+            link.execute("COMMIT")
+        except BaseException as error:
+            if not (is_busy(error) and _rolled_back(link)):  # another connection may do better
+                self._link = None
+                link.close()
+            raise self._file.unavailable(error, ran) if isinstance(error, sqlite3.Error) else error from error
+        return result
+
+    def _reserve(self) -> None:
+        """Let the clock go on, also after the machine loses power: this transaction is on the disk when it ends."""
+        assert self._link is not None
+        self._link.execute("PRAGMA synchronous = FULL")
+        try:
+            self._changing(self._clock.reserve)
+        finally:
+            if self._link is not None:
+                self._link.execute("PRAGMA synchronous = NORMAL")
+
+    def _transact(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
+        self._use()
+        if self._clock.runs_out():
+            self._reserve()
+        outcomes, published = self._changing(partial(self._decide, calls))
+        if self._sockets is not None:
+            for channel, payload in published:
+                for name in self._listeners(channel):
+                    self._sockets.send(name, channel, payload)
+        return outcomes
+
+    def _decide(
+        self, calls: Sequence[Call[Any]], link: sqlite3.Connection
+    ) -> tuple[list[Outcome], list[tuple[str, str]]]:
+        keys = list(dict.fromkeys(key for call in calls for key in call.keys))
+        store = Loaded(self._clock.now_us(), self._load(link, keys), self._count)
+        outcomes = [_answer(store, call) for call in calls]
+        self._save(link, store)
+        return outcomes, store.published
+
+    def _load(self, link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        for at in range(0, len(keys), FEW):
+            some = keys[at : at + FEW]
+            holes = ",".join("?" * len(some))
+            rows = link.execute(f"SELECT key, kind, value, expires_us FROM aiolock WHERE key IN ({holes})", some)
+            found.update((key, Row(kind, value, expires)) for key, kind, value, expires in rows)
+        return found
+
+    def _save(self, link: sqlite3.Connection, store: Loaded) -> None:
+        changes = store.changes()
+        for key, row in changes.items():
+            if row is None:
+                link.execute("DELETE FROM aiolock WHERE key = ?", (key,))
+            else:
+                link.execute("REPLACE INTO aiolock VALUES(?, ?, ?, ?)", (key, *row))
+        self._written += len(changes)
+        if self._written > max(SWEEP, 2 * self._rows):
+            link.execute("DELETE FROM aiolock WHERE expires_us < ?", (store.wall_us(),))
+            (self._rows,) = link.execute("SELECT count(*) FROM aiolock").fetchone()
+            self._written = 0
+
+    def _listeners(self, channel: str) -> list[str]:
+        assert self._link is not None
+        found = self._link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
+        return [name for (name,) in found]
+
+    def _count(self, channel: str) -> int:
+        """How many listen; in a transaction. Those that have died do not, and are forgotten."""
+        names = self._listeners(channel)
+        alive = [name for name in names if self._sockets is not None and self._sockets.heard(name)]
+        if self._link is not None and len(alive) < len(names):
+            dead = [(name,) for name in names if name not in alive]
+            self._link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
+        return len(alive)
+
+    def _register(self, channel: str) -> None:
+        if channel in self._channels:
+            self._changing(lambda link: self._listens(link, channel))
+
+    def _listens(self, link: sqlite3.Connection, channel: str) -> None:
+        link.execute("INSERT OR IGNORE INTO aiolock_listeners VALUES(?, ?)", (channel, self._name))
+
+    def _forget(self, channel: str) -> None:
+        delete = "DELETE FROM aiolock_listeners WHERE channel = ? AND socket = ?"
+        self._changing(lambda link: link.execute(delete, (channel, self._name)))
+
+    def _end(self) -> None:
+        if self._link is None:
+            return
+        with contextlib.suppress(Unavailable):  # others notice that the socket is gone
+            self._changing(lambda link: link.execute("DELETE FROM aiolock_listeners WHERE socket = ?", (self._name,)))
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def _answer(store: Loaded, call: Call[Any]) -> Outcome:
+    try:
+        return commands.answer(store, call)
+    except Exception as error:  # one request must not end all others of the moment
+        failure = BackendError(call.name, f"{call.doing} failed: {error}")
+        failure.__cause__ = error
+        return failure
+
+
+def _rolled_back(link: sqlite3.Connection) -> bool:
+    """End what is open; return False if not even that works."""
+    try:
+        if link.in_transaction:
+            link.execute("ROLLBACK")
+    except sqlite3.Error:
+        return False
+    return True
+
+
+def _resolve(future: asyncio.Future[Any], result: object) -> None:
+    if future.done():
+        return
+    if isinstance(result, BaseException) and not isinstance(result, Unavailable):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _ignore(_: object) -> None:
+    pass

@@ -1,0 +1,183 @@
+"""The file: how it is opened, what is refused, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ...errors import AiolockError, BackendError, ConfigurationError
+from ..transactional.engine import Unavailable
+
+T = TypeVar("T")
+
+APPLICATION = 0x61696F6C
+"""What the file says of itself: "aiol"."""
+VERSION = 1
+SCHEMA = (
+    "CREATE TABLE aiolock(key TEXT PRIMARY KEY, kind TEXT NOT NULL, value TEXT NOT NULL, expires_us INTEGER)"
+    " WITHOUT ROWID",
+    "CREATE TABLE aiolock_listeners(channel TEXT, socket TEXT, PRIMARY KEY(channel, socket)) WITHOUT ROWID",
+    "CREATE TABLE aiolock_clock(boot TEXT NOT NULL, ahead_us INTEGER NOT NULL, until_us INTEGER NOT NULL)",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+BUSY = 1.0
+"""Seconds after which it is said that others keep the file locked. They go on trying."""
+NETWORK = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2"),
+        *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs"),
+    }
+)
+"""Filesystems whose locks do not exclude the processes of all hosts, or on which memory is not shared."""
+MOUNTS = Path("/proc/self/mountinfo")
+_MEANINGS = {
+    sqlite3.SQLITE_BUSY: "another process keeps it locked: a transaction that was left open, or a process that stands "
+    "still in one",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that its folder exists, and that you may write there",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: stop all its users and delete it; whoever holds a lock then loses it",
+    sqlite3.SQLITE_FULL: "the disk is full: make room",
+    sqlite3.SQLITE_IOERR: "its disk cannot be read or written: see the system's log",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database: give the locks a file of their own",
+    sqlite3.SQLITE_PERM: "you may not write to it: check its permissions",
+    sqlite3.SQLITE_READONLY: "it is read-only: let the process write to the file and to its folder",
+}
+_PASSING = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED})
+
+
+class LockFile:
+    """The database file of a store.
+
+    Args:
+        path: absolute.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identities: list[tuple[int, int]] = []
+
+    def connect(self, closing: Callable[[], bool]) -> sqlite3.Connection:
+        """Open it; make it if it is missing. `closing`: nobody wants it any more.
+
+        Raises:
+            Unavailable: it cannot be used.
+        """
+        self._refuse_network()
+        try:
+            link = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self.unavailable(error) from error
+        try:
+            patiently(lambda: self._prepare(link), closing)
+            self._identities = self._found()
+        except BaseException as error:
+            link.close()
+            if isinstance(
+                error, FileNotFoundError
+            ):  # before it was used once: SQLite has not made what it keeps beside
+                raise Unavailable(self._error("it was deleted while it was opened")) from error
+            if isinstance(error, sqlite3.Error | OSError):
+                raise self.unavailable(error) from error
+            raise
+        return link
+
+    def check(self) -> None:
+        """Raise if the path, or what SQLite keeps beside it, is another file's by now: others use that one."""
+        try:
+            same = self._found() == self._identities
+        except OSError:
+            same = False
+        if not same:
+            raise Unavailable(self._error("it was deleted or replaced: what was locked in it is not locked any more"))
+
+    def _found(self) -> list[tuple[int, int]]:
+        """What the path leads to, and the memory that all processes share: SQLite's locks are there."""
+        stats = [os.stat(self.path), os.stat(f"{self.path}-shm")]
+        return [(stat.st_dev, stat.st_ino) for stat in stats]
+
+    def unavailable(self, error: Exception, ran: bool = False) -> Unavailable:
+        """What an error means; with `ran`, what was asked for may have been done."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & 0xFF
+        meaning = _MEANINGS.get(code, str(error))
+        found = Unavailable(self._error(f"{meaning} ({error})", code in _PASSING), ran)
+        found.__cause__ = error
+        return found
+
+    def _error(self, what: str, transient: bool = True) -> AiolockError:
+        return BackendError("", f"{self.path}: {what}", transient)
+
+    def _prepare(self, link: sqlite3.Connection) -> None:
+        (mode,) = link.execute("PRAGMA journal_mode = WAL").fetchone()
+        link.execute("PRAGMA synchronous = NORMAL")
+        link.execute("BEGIN IMMEDIATE")
+        try:
+            (application,) = link.execute("PRAGMA application_id").fetchone()
+            (version,) = link.execute("PRAGMA user_version").fetchone()
+            (tables,) = link.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if application == APPLICATION and version != VERSION:
+                raise self._refused(f"another version of aiolock made it (its format is {version}, ours is {VERSION})")
+            if application != APPLICATION and (tables or application):
+                raise self._refused("it is the database of something else")
+            if mode != "wal":
+                raise self._refused(f"it cannot have a write-ahead log here (its journal is {mode!r})")
+            for statement in SCHEMA if application != APPLICATION else ():
+                link.execute(statement)
+            link.execute("COMMIT")
+        finally:
+            if link.in_transaction:
+                link.execute("ROLLBACK")
+
+    def _refused(self, what: str) -> Unavailable:
+        return Unavailable(ConfigurationError("", f"{self.path}: {what}: give the locks a file of their own"))
+
+    def _refuse_network(self) -> None:
+        kind = _filesystem(self.path.parent)
+        if kind in NETWORK:
+            what = f"{self.path} is on a network filesystem ({kind}), where locks do not exclude other hosts"
+            remedy = "choose a folder on a disk of this host, or a server for locks between hosts"
+            raise Unavailable(ConfigurationError("", f"{what}: {remedy}"))
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether others keep the file locked."""
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def patiently(step: Callable[[], T], closing: Callable[[], bool]) -> T:
+    """Do what others may hold up, again and again: SQLite's own handler sleeps for up to 100 ms between two attempts.
+
+    Args:
+        step: what to do.
+        closing: nobody wants it any more.
+    """
+    until = time.monotonic() + BUSY
+    attempts = 0
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or closing() or time.monotonic() >= until:
+                raise
+        attempts += 1
+        time.sleep(0.00005 if attempts < 20 else 0.0005)
+
+
+def _filesystem(folder: Path) -> str:
+    """The type of the filesystem that a folder is on; "" if the system does not say."""
+    try:
+        there = os.path.realpath(folder)
+        lines = MOUNTS.read_text().splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in lines:
+        words = line.split(" ")
+        mounted = words[4].replace("\\040", " ")
+        inside = there == mounted or there.startswith(mounted.rstrip("/") + "/")
+        if inside and len(mounted) >= len(best):
+            best, kind = mounted, words[words.index("-") + 1]
+    return kind

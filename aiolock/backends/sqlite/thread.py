@@ -1,0 +1,44 @@
+"""A thread that does one thing after the other, for a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+
+class SerialThread:
+    """Does jobs in their order. It dies with the process, whatever it does then.
+
+    Args:
+        name: the thread's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], object]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def do(self, job: Callable[[], Any], done: Callable[[Any], object]) -> None:
+        """Do `job` after all earlier ones; `done` gets what it returned or raised, on the loop."""
+        self._jobs.put((job, done))
+
+    async def stop(self) -> None:
+        """End after the last job, and wait for that; on any loop."""
+        self._jobs.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _work(self) -> None:
+        while (task := self._jobs.get()) is not None:
+            job, done = task
+            try:
+                result = job()
+            except BaseException as error:
+                result = error
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                self._loop.call_soon_threadsafe(done, result)
+            del task, job, done, result  # nothing is kept until the next job comes

@@ -1,0 +1,5 @@
+"""Stores with transactions as backends: the scripts run on what a transaction has loaded."""
+
+from .backend import TransactionalBackend
+
+__all__ = ["TransactionalBackend"]

@@ -1,0 +1,67 @@
+"""What a store with transactions must offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ...errors import AiolockError, BackendError
+from ...scripts.base import Call, Reply
+from ..base import Abilities
+
+Outcome = Reply | BackendError
+"""What became of a call: its raw reply, or its refusal."""
+
+
+class Unavailable(Exception):
+    """The store cannot be used at the moment.
+
+    Args:
+        error: why, for users.
+        ran: what was asked for may have been done; False if nothing was.
+
+    Attributes:
+        error: see above.
+        ran: see above.
+    """
+
+    def __init__(self, error: AiolockError, ran: bool = False) -> None:
+        super().__init__(str(error))
+        self.error: AiolockError = error
+        self.ran: bool = ran
+
+
+class Engine(Protocol):
+    """One store, used by one manager. Its methods are called on the loop.
+
+    Attributes:
+        address: what it is called in errors and logs.
+        abilities: what a backend on it can do.
+    """
+
+    address: str
+    abilities: Abilities
+
+    async def open(self, deliver: Callable[[str, str], None]) -> None:
+        """Make it usable.
+
+        Args:
+            deliver: gets messages, on the loop: channel and payload.
+
+        Raises:
+            Unavailable: it cannot be used now, or at all.
+        """
+
+    def transact(self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]) -> None:
+        """Decide the calls in one transaction, in their order; `done` is called once, in a later turn of the loop. What
+        they publish is sent after the commit. Without calls: look whether the store can be used.
+        """
+
+    def listen(self, channel: str, done: Callable[[Unavailable | None], None]) -> None:
+        """Deliver what is published on the channel, also after the store could not be used for a while."""
+
+    def unlisten(self, channel: str) -> None:
+        """Deliver nothing more of it."""
+
+    async def aclose(self) -> None:
+        """Give up what it has open; harmless if that is nothing."""

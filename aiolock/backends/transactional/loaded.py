@@ -1,0 +1,76 @@
+"""Some keys of a store at one moment: scripts run on them, and what they changed is written back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ...scripts.store import Scores, Store
+
+KINDS: dict[type, str] = {str: "string", dict: "hash", Scores: "zset"}
+"""What a value is called, as Redis's TYPE does."""
+
+
+class Row(NamedTuple):
+    """A key as a store keeps it.
+
+    Attributes:
+        kind: one of `KINDS`.
+        value: the text itself; for a hash or a sorted set a JSON object.
+        expires: microseconds of the store's clock; None for never.
+    """
+
+    kind: str
+    value: str
+    expires: int | None
+
+
+class Loaded(Store):
+    """The keys of some requests.
+
+    Args:
+        now_us: the store's time, for all that runs here.
+        rows: the keys that exist.
+        listeners: how many listen on a channel.
+
+    Attributes:
+        published: what is to be sent once this is committed: (channel, payload).
+    """
+
+    def __init__(self, now_us: int, rows: Mapping[str, Row], listeners: Callable[[str], int]) -> None:
+        super().__init__(lambda: now_us)
+        self.published: list[tuple[str, str]] = []
+        self._rows = rows
+        self._listeners = listeners
+        for key, row in rows.items():
+            self.load(key, _value(row), row.expires)
+
+    def publish(self, channel: str, payload: str) -> int:
+        self.published.append((channel, payload))
+        return self._listeners(channel)
+
+    def numsub(self, channel: str) -> int:
+        return self._listeners(channel)
+
+    def changes(self) -> dict[str, Row | None]:
+        """What to write: a row, or None to delete it."""
+        found: dict[str, Row | None] = dict.fromkeys(self._rows)
+        for key, value, expires in self.contents():
+            row = Row(KINDS[type(value)], _text(value), expires)
+            if row == self._rows.get(key):
+                del found[key]
+            else:
+                found[key] = row
+        return found
+
+
+def _value(row: Row) -> str | dict[str, str] | Scores:
+    if row.kind == "string":
+        return row.value
+    members: dict[str, Any] = json.loads(row.value)
+    return Scores.of(members) if row.kind == "zset" else members
+
+
+def _text(value: str | dict[str, str] | Scores) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,72 @@
+"""One clock for all processes of a host: no step of the wall clock moves it, and a reboot does not set it back."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from aiolock import LockManager
+from aiolock.backends.sqlite import clock
+
+pytestmark = pytest.mark.skipif(not clock.BOOT.exists(), reason="the system does not tell one boot from another")
+HOUR_NS = 3_600_000_000_000
+
+
+@contextmanager
+def wall_clock(step: int) -> Iterator[None]:
+    """Step it by so many nanoseconds."""
+    real = time.time_ns
+    with mock.patch("time.time_ns", side_effect=lambda: real() + step):
+        yield
+
+
+async def fence(url: str) -> int:
+    async with LockManager(url) as locks, locks.lock("a") as lease:
+        return lease.fence
+
+
+@pytest.mark.parametrize("step", [-HOUR_NS, HOUR_NS])
+async def test_a_step_of_the_wall_clock(url: str, step: int) -> None:
+    """Whether it happens while the file is open or not. Kept by HostClock.now_us."""
+    first = await fence(url)
+    with wall_clock(step):
+        assert first < await fence(url) < first + 60_000_000
+
+
+async def test_after_a_reboot_with_a_wall_clock_that_is_behind(url: str, path: Path, tmp_path: Path) -> None:
+    """Fences rise all the same, above all that may have been given out before. Kept by HostClock.reserve."""
+    there = tmp_path / "after the reboot.db"
+    async with LockManager(url, ttl=30) as locks, locks.lock("a") as lease:
+        first = lease.fence
+        now, then = sqlite3.connect(path), sqlite3.connect(there)  # the machine stops: nothing is released
+        now.backup(then)
+        now.close()
+    (until,) = then.execute("SELECT until_us FROM aiolock_clock").fetchone()
+    then.execute("UPDATE aiolock_clock SET boot = 'the one before'")
+    then.commit()
+    then.close()
+    with wall_clock(-HOUR_NS):
+        async with LockManager(f"sqlite:///{there}") as locks:
+            lease = await locks.lock("a").acquire(timeout=0)  # its time is over, too
+            assert lease.fence > until > first
+            await lease.release()
+
+
+async def test_what_is_reserved_is_extended_before_it_is_used(url: str, path: Path) -> None:
+    """Kept by SQLiteEngine._transact, which asks HostClock.runs_out."""
+    async with LockManager(url) as locks:
+        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        async with locks.lock("a"):
+            before = engine._clock.until
+        engine._clock.until = engine._clock.now_us() + 1
+        async with locks.lock("a"):
+            pass
+        assert engine._clock.until > before
+        (kept,) = sqlite3.connect(path).execute("SELECT until_us FROM aiolock_clock").fetchone()
+        assert kept == engine._clock.until

@@ -1,0 +1,307 @@
+"""What can be wrong with the file: a clear error for each, nothing is held by two, and the manager recovers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason
+from aiolock.backends.sqlite import file as files
+from aiolock.events import Disconnected, Event, Reconnected
+from aiolock.recipes import guard
+
+ENOUGH = 20.0
+TTL = 6.0
+
+
+async def until(happened: asyncio.Event) -> None:
+    async with asyncio.timeout(ENOUGH):
+        await happened.wait()
+
+
+class Watch:
+    """An observer that sets an event for each type of event."""
+
+    def __init__(self) -> None:
+        self.told: dict[type[Event], asyncio.Event] = {Disconnected: asyncio.Event(), Reconnected: asyncio.Event()}
+        self.errors: list[str] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Disconnected):
+            self.errors.append(str(event.error))
+        if type(event) in self.told:
+            self.told[type(event)].set()
+
+
+async def test_what_is_there_may_be_used_again(url: str) -> None:
+    """The file is made, kept and opened again; fences rise over both."""
+    fences = []
+    for _ in range(2):
+        async with LockManager(url) as locks, locks.lock("a") as lease:
+            fences.append(lease.fence)
+    assert fences[0] < fences[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        ("sqlite://locks.db", "write sqlite:///locks.db"),
+        ("sqlite://", "write sqlite:///locks.db"),
+        ("sqlite:///", "write sqlite:///locks.db"),
+        ("sqlite:///:memory:", "memory://"),
+        ("sqlite:///locks.db?timeout=1", "names no file"),
+    ],
+)
+def test_a_url_that_names_no_file(url: str, remedy: str) -> None:
+    """Kept by path_of."""
+    with pytest.raises(ConfigurationError, match=remedy):
+        LockManager(url)
+
+
+def test_no_replicas(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="min_replicas"):
+        LockManager(url, min_replicas=1)
+
+
+async def test_three_slashes_begin_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in SQLAlchemy; the folder is that of the moment when the manager is made."""
+    monkeypatch.chdir(tmp_path)
+    locks = LockManager("sqlite:///a%20b.db")
+    monkeypatch.chdir("/")
+    async with locks, locks.lock("a"):
+        assert (tmp_path / "a b.db").exists()
+
+
+async def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no folder .*/nowhere: create it .*four slashes"):
+        await LockManager(f"sqlite:///{tmp_path}/nowhere/locks.db").open()
+
+
+async def test_a_network_filesystem(url: str, path: Path, tmp_path: Path) -> None:
+    """Kept by LockFile._refuse_network."""
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / {tmp_path} rw - nfs4 host:/x rw\n")
+    with mock.patch.object(files, "MOUNTS", mounts):
+        with pytest.raises(ConfigurationError, match=r"network filesystem \(nfs4\).*server for locks between hosts"):
+            await LockManager(url).open()
+        assert not os.path.lexists(path)  # noqa: ASYNC240
+        mounts.write_text(f"1 0 0:1 / / rw - nfs4 x rw\n2 1 0:2 / {tmp_path} rw - ext4 host:/x rw\n")
+        async with LockManager(url) as locks, locks.lock("a"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("PRAGMA application_id = 7", "something else"),
+        ("CREATE TABLE orders(id)", "something else"),
+        (f"PRAGMA application_id = {files.APPLICATION}", "another version of aiolock made it"),
+    ],
+)
+async def test_a_file_of_something_else(url: str, path: Path, made: str, why: str) -> None:
+    """It is left as it was. Kept by LockFile._prepare."""
+    other = sqlite3.connect(path)
+    other.execute(made)
+    other.close()
+    with pytest.raises(ConfigurationError, match=f"{why}.*: give the locks a file of their own"):
+        await LockManager(url).open()
+    other = sqlite3.connect(path)
+    assert other.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE 'aiolock%'").fetchone() == (0,)
+    other.close()
+
+
+async def test_no_database(url: str, path: Path) -> None:
+    path.write_text("not a database at all, " * 100)  # noqa: ASYNC240
+    with pytest.raises(BackendError, match="no SQLite database: give the locks a file of their own"):
+        await LockManager(url).open()
+
+
+async def test_a_file_that_may_only_be_read(url: str) -> None:
+    """Kept by LockFile.unavailable."""
+    async with LockManager(url, ttl=60) as locks:
+        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        engine._link.execute("PRAGMA query_only = ON")
+        with pytest.raises(BackendError, match="read-only: let the process write to the file and to its folder"):
+            await locks.lock("a").acquire()
+        async with asyncio.timeout(ENOUGH):  # another connection is tried
+            while locks._runtime.backend.unreachable is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_a_database_that_refuses_to_be_written(url: str) -> None:
+    """As a full disk does: who asks now is told; a holder keeps its lease, and goes on when there is room again."""
+    watch = Watch()
+    async with LockManager(url, ttl=TTL, observer=watch) as locks, locks.lock("held") as lease:
+        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        refused = sqlite3.OperationalError("database or disk is full")
+        refused.sqlite_errorcode = sqlite3.SQLITE_FULL
+        with mock.patch.object(engine, "_save", side_effect=refused):
+            with pytest.raises(BackendError, match="the disk is full: make room") as told:
+                await locks.lock("other").acquire()
+            assert told.value.transient
+            waiting = asyncio.ensure_future(locks.lock("held").acquire())
+            with pytest.raises(BackendError, match="the disk is full"):
+                await locks.lock("third").acquire(timeout=1)
+        await until(watch.told[Reconnected])
+        lease.ensure()
+        async with locks.lock("other"):
+            pass
+        waiting.cancel()
+        assert "full" in watch.errors[0]
+
+
+@pytest.mark.parametrize("way", ["deleted", "replaced"])
+async def test_a_file_that_is_replaced_under_a_holder(url: str, path: Path, way: str) -> None:
+    """Others use the new one: who held a lock in the old one is told. Kept by LockFile.check."""
+    async with LockManager(url, ttl=TTL) as locks:
+        lease = await locks.lock("a").acquire()
+        for suffix in ("-wal", "-shm", ""):
+            os.unlink(f"{path}{suffix}")
+        if way == "replaced":
+            async with LockManager(url) as others, others.lock("a") as theirs:
+                assert theirs.fence > lease.fence
+        lease._hold.verify()  # as the next renewal does
+        async with asyncio.timeout(ENOUGH):
+            assert await lease.wait_lost() in (LossReason.DELETED, LossReason.TAKEN_OVER)
+        with pytest.raises(LockLost):
+            await lease.release()
+        async with locks.lock("a") as again:
+            assert again.fence > lease.fence
+
+
+async def test_shared_memory_that_is_deleted(url: str, path: Path) -> None:
+    """SQLite's locks are there: who has the old one, and who makes a new one, would not see each other. What is held
+    stays so. Kept by LockFile.check.
+    """
+    watch = Watch()
+    async with LockManager(url, ttl=60, observer=watch) as locks, locks.lock("a") as lease:
+        os.unlink(f"{path}-shm")
+        lease._hold.verify()
+        await until(watch.told[Reconnected])
+        assert os.path.exists(f"{path}-shm")  # noqa: ASYNC240
+        async with LockManager(url, ttl=60) as others:
+            with pytest.raises(AcquireTimeout):
+                await others.lock("a").acquire(timeout=0)
+        lease.ensure()
+
+
+async def test_a_copy_goes_on_with_higher_fences(url: str, path: Path, tmp_path: Path) -> None:
+    async with LockManager(url, ttl=60) as locks:
+        held = await locks.lock("held").acquire()
+        async with locks.lock("free") as free:
+            pass
+        copy = tmp_path / "copy.db"
+        source, target = sqlite3.connect(path), sqlite3.connect(copy)
+        source.backup(target)
+        source.close()
+        target.close()
+        async with LockManager(f"sqlite:///{copy}") as others:
+            info = await others.lock("held").info()
+            assert info is not None
+            assert info.fence == held.fence
+            async with others.lock("free") as again:
+                assert again.fence > free.fence
+        await held.release()
+
+
+async def test_locked_by_others(url: str, path: Path) -> None:
+    """Who asks is told why; it goes on by itself when they let go. Kept by patiently."""
+    watch = Watch()
+    async with LockManager(url, ttl=60, observer=watch) as locks, locks.lock("held") as lease:
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(BackendError, match="another process keeps it locked") as told:
+            await locks.lock("a").acquire()
+        assert told.value.transient
+        assert str(path) in str(told.value)
+        with pytest.raises(BackendError, match="another process keeps it locked"):
+            await LockManager(url, request_timeout=3).open()
+        other.execute("ROLLBACK")
+        other.close()
+        await until(watch.told[Reconnected])
+        async with locks.lock("a"):
+            lease.ensure()
+
+
+async def test_closing_while_it_is_locked_by_others(url: str, path: Path) -> None:
+    """It takes no longer than an attempt. Kept by SQLiteEngine.aclose."""
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    locks = LockManager(url, ttl=60)
+    await locks.open()
+    await locks.lock("a").acquire()
+    other.execute("BEGIN IMMEDIATE")
+    async with asyncio.timeout(ENOUGH):
+        await locks.close()
+    other.close()
+    async with LockManager(url) as again:
+        info = await again.lock("a").info()
+        assert info is not None
+
+
+async def test_a_loop_that_ended_without_closing(url: str) -> None:
+    """The manager can be entered on another one. Kept by SerialThread.stop."""
+    locks = LockManager(url, ttl=60)
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(locks.open())
+        loop.close()
+
+    await asyncio.to_thread(run)
+    async with asyncio.timeout(ENOUGH), locks, locks.lock("a"):
+        pass
+
+
+async def test_it_is_opened_twice(url: str) -> None:
+    async with LockManager(url) as locks:
+        with pytest.raises(ConfigurationError, match="already open"):
+            await locks._runtime.backend.open(timeout=1, reconnected=lambda: None)
+
+
+async def test_rows_of_names_that_expired_are_swept(url: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many names as an application ever uses do not stay. Kept by SQLiteEngine._save."""
+    monkeypatch.setattr("aiolock.backends.sqlite.engine.SWEEP", 20)
+    async with LockManager(url, ttl=0.1) as locks:
+        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        for number in range(30):
+            async with locks.lock(f"n{number}"):
+                pass
+        engine._clock._ahead += 10 * 24 * 3600 * 10**6
+        for number in range(100):
+            async with locks.lock(f"m{number}"):
+                pass
+    rows = {key for (key,) in sqlite3.connect(path).execute("SELECT key FROM aiolock")}
+    assert not [key for key in rows if "{n" in key]
+
+
+def test_without_lupa(url: str) -> None:
+    with (
+        mock.patch.dict("sys.modules", {"lupa.lua51": None}),
+        pytest.raises(ConfigurationError, match=r"SQLite run the Lua .* pip install 'aiolock-redis\[sqlite\]'"),
+    ):
+        LockManager(url)
+
+
+def test_a_folder_can_be_moved_while_nobody_uses_it(tmp_path: Path) -> None:
+    """Nothing in the file says where it is."""
+
+    async def fence(folder: Path) -> int:
+        async with LockManager(f"sqlite:///{folder}/locks.db") as locks, locks.lock("a") as lease:
+            return lease.fence
+
+    (tmp_path / "one").mkdir()
+    first = asyncio.run(fence(tmp_path / "one"))
+    shutil.move(tmp_path / "one", tmp_path / "two")
+    assert asyncio.run(fence(tmp_path / "two")) > first
+
+
+async def test_guarded_writes_need_a_server(url: str) -> None:
+    async with LockManager(url) as locks, locks.lock("a") as lease:
+        with pytest.raises(ConfigurationError, match="guarded writes need a Redis server, and 'a' is kept in SQLite"):
+            guard(lease, mock.Mock())

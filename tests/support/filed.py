@@ -1,0 +1,116 @@
+"""Scripts and looks at a file of locks, behind the managers' backs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiolock.backends.sqlite import SQLiteEngine
+from aiolock.backends.sqlite.sockets import Sockets
+from aiolock.backends.transactional.loaded import Loaded, Row
+from aiolock.scripts import commands
+from aiolock.scripts.base import Call
+from aiolock.scripts.store import ErrorReply, Store
+
+from .scripting import Refused, StoreSide, guarded
+
+R = TypeVar("R")
+
+
+class FileSide(StoreSide):
+    """A `StoreSide` whose store is what the file has now: each step is a transaction of its own.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._engine = SQLiteEngine(path)
+        self._engine._use()
+        self._opened: Loaded | None = None
+        self._sockets: Sockets | None = None
+        self.store = _Live(self)
+
+    def run(self, call: Call[R]) -> R:
+        with self.opened() as store:
+            try:
+                reply = commands.run(store, guarded(call.script.lua), call.keys, call.args)
+            except ErrorReply as error:
+                raise Refused(str(error)) from error
+        return call.script.decode(reply)
+
+    @contextmanager
+    def opened(self) -> Iterator[Loaded]:
+        """The whole file, in a transaction."""
+        engine = self._engine
+        engine._use()
+        link = engine._link
+        assert link is not None
+        engine._begin(link)
+        rows = {key: Row(*row) for key, *row in link.execute("SELECT key, kind, value, expires_us FROM aiolock")}
+        store = Loaded(engine._clock.now_us(), rows, lambda channel: len(engine._listeners(channel)))
+        try:
+            yield store
+        finally:
+            engine._save(link, store)
+            link.execute("COMMIT")
+        for channel, payload in store.published:
+            for name in engine._listeners(channel):
+                self._send(name, channel, payload)
+
+    def _send(self, name: str, channel: str, payload: str) -> None:
+        sockets = self._sockets or self._bound()
+        sockets.send(name, channel, payload)
+
+    def _bound(self) -> Sockets:
+        self._sockets = Sockets(self._engine._folder, self._engine._name, lambda *message: self._heard.append(message))
+        return self._sockets
+
+    def keys(self) -> set[str]:
+        """All that live."""
+        with self.opened() as store:
+            return set(store.keys())
+
+    def listeners(self, channel: str) -> int:
+        """How many listen."""
+        return len(self._engine._listeners(channel))
+
+    def listen(self, *channels: str) -> None:
+        self._bound()
+        for channel in channels:
+            assert self._engine._link is not None
+            self._engine._listens(self._engine._link, channel)
+
+    def heard(self) -> list[tuple[str, str]]:
+        assert self._sockets is not None
+        self._sockets._read()
+        return super().heard()
+
+    def close(self) -> None:
+        if self._sockets is not None:
+            self._sockets.close()
+        self._engine._end()
+
+
+OPERATIONS = frozenset(name for name in vars(Store) if not name.startswith("_"))
+
+
+class _Live(Store):
+    """Each operation is one on what the file has when it is called."""
+
+    def __init__(self, side: FileSide) -> None:
+        super().__init__(lambda: side._engine._clock.now_us())
+        self._side = side
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in OPERATIONS:
+            return super().__getattribute__(name)
+
+        def step(*args: Any) -> Any:
+            with self._side.opened() as store:
+                return getattr(store, name)(*args)
+
+        return step
