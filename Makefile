@@ -74,8 +74,8 @@ simulate: $(VENV)/.ready-test ## break networks, clocks and processes in simulat
 chaos: $(VENV)/.ready-test ## break real servers, networks and processes, and check what was seen (ARGS='--minutes 60 --seed 7')
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.histories $(ARGS)
 
-test-postgres: $(VENV)/.ready-test $(VENV)/.ready-postgres ## the fences of the documentation in a real PostgreSQL (85 MB)
-	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest tests/docs/test_blocks.py -k fences $(ARGS)
+test-postgres: $(VENV)/.ready-test $(VENV)/.ready-postgres ## fenced transactions in a real PostgreSQL (85 MB)
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest tests/docs/test_blocks.py tests/recipes -k "fence" $(ARGS)
 
 test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside each version of redis-py, anyio and valkey-py
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.client_matrix $(ARGS)

@@ -32,6 +32,7 @@ from .primitives.rw_lock import RWLockInfo as RWLockInfo
 from .primitives.rw_lock import RWLockSide as RWLockSide
 from .primitives.semaphore import Semaphore as Semaphore
 from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
+from .recipes.fenced import fenced as fenced
 
 __all__ = [
     "AcquireTimeout",
@@ -66,5 +67,6 @@ __all__ = [
     "Semaphore",
     "SemaphoreInfo",
     "WaitTimeout",
+    "fenced",
 ]
 __version__ = "0.3.0"

