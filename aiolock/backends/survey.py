@@ -185,6 +185,11 @@ class Survey:
         elif isinstance(source, Sentinels):
             master = Master(SystemClock(), nothing).choose(await source.ask(), len(source.connectors))
             self.masters = [Reader(source.server(master, self._pushes), self._timeout)]
+        elif source.startswith("sqlite:"):
+            from .sqlite import path_of  # only who uses it needs it
+            from .sqlite.reader import FileReader
+
+            self.masters = [FileReader(path_of(source))]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self

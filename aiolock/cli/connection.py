@@ -119,8 +119,8 @@ def connected(command: Callable[Concatenate[Connection, P], R]) -> Callable[P, R
 _OPTIONS = (
     click.option(
         "--url", metavar="URL", multiple=True, envvar="AIOLOCK_URL",
-        help=f"Server, by default {URL}. With --cluster, one or more nodes. Other users of the machine can see it in "
-        "the list of processes: with a password in it, set AIOLOCK_URL instead.",
+        help=f"Server, by default {URL}, or file, as sqlite:///locks.db. With --cluster, one or more nodes. Other "
+        "users of the machine can see it in the list of processes: with a password in it, set AIOLOCK_URL instead.",
     ),
     click.option("--cluster", is_flag=True, envvar="AIOLOCK_CLUSTER", help="It is a Redis Cluster."),
     click.option(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..backends.base import Abilities
 from ..backends.redis import OLDEST, PASSING, ErrorReply, ServerInfo, code_of
 from ..backends.survey import Reader
 from ..core.policy import check_margin
@@ -52,6 +54,20 @@ class Finding:
     level: Level
     text: str
     advice: str = ""
+
+
+def examine_file(abilities: Abilities) -> Iterator[Finding]:
+    """Return what can be said of a file of locks that could be opened and written.
+
+    Args:
+        abilities: of a backend on it.
+    """
+    yield Finding("file", Level.OK, f"can be written, with a write-ahead log, by SQLite {sqlite3.sqlite_version}")
+    if abilities.messages:
+        yield Finding("messages", Level.OK, "processes wake each other by Unix sockets beside the file")
+    else:
+        advice = "where the system has such sockets, a shorter path helps"
+        yield Finding("messages", Level.ADVICE, "no Unix sockets there: waiters poll", advice)
 
 
 def examine(server: ServerInfo, asked_as: str) -> Iterator[Finding]:
