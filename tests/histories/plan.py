@@ -87,6 +87,8 @@ def draw(seed: str, seconds: float, place: str | None = None) -> Plan:
     options = _options(dice, place, kind.replicas)
     steps = max(3, round(seconds / FAULT_SECONDS))
     groups: dict[str, Mapping[str, Kind]] = {"network": NETWORK, "crew": CREW, "place": kind.kinds}
+    if place == "file":
+        del groups["network"]  # there is none
     faults = tuple(_step(dice, groups) for _ in range(steps))
     return Plan(seed, place, dice.choice((3, 3, 4)), options, tuple(kind.uses) or ALL, faults)
 

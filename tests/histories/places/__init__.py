@@ -1,10 +1,11 @@
 from .base import Place as Place
 from .cluster import AnyCluster as AnyCluster
+from .file import File as File
 from .quorum import Quorum as Quorum
 from .sentinel import Watched as Watched
 from .server import OneServer as OneServer
 from .waiting import NotWhole as NotWhole
 
-PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum]] = {
-    place.name: place for place in (OneServer, AnyCluster, Watched, Quorum)
+PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File]] = {
+    place.name: place for place in (OneServer, AnyCluster, Watched, Quorum, File)
 }
