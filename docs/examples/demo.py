@@ -1,9 +1,9 @@
 """Watch the lock protect a real web service: real processes, a real server, real accidents.
 
-    python docs/examples/demo.py [--cluster]
+    python docs/examples/demo.py [--cluster | --sqlite]
 
-Plays five scenes, or with `--cluster` one on a Redis Cluster, then prints a table of what happened. Exits with 1 if a
-promise was broken, with 130 if interrupted.
+Plays five scenes, or with `--cluster` one on a Redis Cluster, or with `--sqlite` four without a server, then prints a
+table of what happened. Exits with 1 if a promise was broken, with 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
 
 import scenes
 from stage import Stage
@@ -21,11 +22,22 @@ from stage import Stage
 async def on_one_server(stage: Stage) -> None:
     """Play five scenes."""
     stage.report.step(f"the server runs on {stage.server.url}; starting two workers that use no lock")
+    await without_and_with(stage, scenes.with_lock, scenes.killed, scenes.frozen, scenes.restarted)
+
+
+async def in_a_file(stage: Stage) -> None:
+    """Play four scenes."""
+    stage.report.step("no server runs; starting two workers that use no lock")
+    await without_and_with(stage, scenes.with_file, scenes.killed, scenes.frozen)
+
+
+async def without_and_with(stage: Stage, *played: Callable[[Stage], Awaitable[None]]) -> None:
+    """Play what happens without locks, and then these scenes with them."""
     await stage.hire("unlocked-1", "unlocked-2", locked=False)
     await scenes.without_lock(stage)
     await stage.dismiss(*stage.workers)
     await stage.hire("worker-1", "worker-2")
-    for scene in (scenes.with_lock, scenes.killed, scenes.frozen, scenes.restarted):
+    for scene in played:
         await scene(stage)
 
 
@@ -36,17 +48,17 @@ async def on_cluster(stage: Stage) -> None:
     await scenes.master_killed(stage)
 
 
-async def play(cluster: bool) -> int:
+async def play(cluster: bool, sqlite: bool) -> int:
     """Play the scenes and return the exit code."""
     task = asyncio.current_task()
     assert task is not None
     for end in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(end, task.cancel)
     started = time.monotonic()
-    async with Stage.set_up(cluster=cluster) as stage:
+    async with Stage.set_up(cluster=cluster, sqlite=sqlite) as stage:
         report = stage.report
         try:
-            await (on_cluster if cluster else on_one_server)(stage)
+            await (on_cluster if cluster else in_a_file if sqlite else on_one_server)(stage)
         except Exception as error:
             report.promised("the scene plays to its end", repr(error), False)
         broken = report.broken()
@@ -62,10 +74,13 @@ async def play(cluster: bool) -> int:
 def main() -> int:
     """Run the demo from the command line."""
     parser = argparse.ArgumentParser(description="Watch the lock protect a real web service.")
-    parser.add_argument("--cluster", action="store_true", help="on a Redis Cluster, whose master is killed")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--cluster", action="store_true", help="on a Redis Cluster, whose master is killed")
+    where.add_argument("--sqlite", action="store_true", help="in a file, without a server")
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ can show the rest
     try:
-        return asyncio.run(play(parser.parse_args().cluster))
+        chosen = parser.parse_args()
+        return asyncio.run(play(chosen.cluster, chosen.sqlite))
     except asyncio.CancelledError:
         print("\nInterrupted. Every process was stopped, and nothing is left behind.", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""The scenes of the demo: five on one server, and one on a cluster."""
+"""The scenes of the demo: five on one server, one on a cluster, and four without a server."""
 
 from __future__ import annotations
 
@@ -57,6 +57,20 @@ async def with_lock(stage: Stage) -> None:
     report.saw("commands run by Redis, scripts included", calls.total())
     workers = len(stage.workers)
     report.promised("connections to Redis", f"{meter.connections} for {workers} workers", meter.connections == workers)
+
+
+async def with_file(stage: Stage) -> None:
+    """The same load with locks in a file."""
+    report, store = stage.report, stage.store
+    report.scene("With the lock, in a file")
+    skus = names("locked")
+    load = await rush(stage, skus)
+    sold = store.sold(*skus)
+    report.promised("items sold", f"{sold} of {SKUS * STOCK}", sold == SKUS * STOCK)
+    report.promised("oversold", store.oversold(*skus), store.oversold(*skus) == 0)
+    report.promised("requests that failed", dict(load.failures) or 0, not load.failures)
+    report.saw("throughput", f"{BUYERS / load.seconds:.0f} requests/s, {BUYERS} in {load.seconds:.1f} s")
+    report.saw("wait for the lock, p50 and p99", f"{1e3 * load.wait(0.5):.0f} ms, {1e3 * load.wait(0.99):.0f} ms")
 
 
 async def killed(stage: Stage) -> None:

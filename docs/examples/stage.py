@@ -26,16 +26,20 @@ class Stage:
         ttl: of the workers' locks, in seconds: short, so that you need not watch for half a minute.
         server: the Redis server, if it is one.
         cluster: the Redis Cluster, if it is one.
+        urls: what keeps the locks, as workers are told.
         workers: the workers that serve now.
     """
 
     ttl = 3.0
 
     def __init__(
-        self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, redis: RedisServer | RedisCluster
+        self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, redis: RedisServer | RedisCluster | None
     ) -> None:
         self.report = Report()
         self._redis = redis
+        self.urls = f"sqlite:///{directory}/locks.db"
+        if redis is not None:
+            self.urls = " ".join(redis.urls) if isinstance(redis, RedisCluster) else redis.url
         self.store = Store(str(directory / "shop.sqlite"))
         self.workers: list[Worker] = []
         self._directory = directory
@@ -55,13 +59,15 @@ class Stage:
 
     @classmethod
     @asynccontextmanager
-    async def set_up(cls, *, cluster: bool = False) -> AsyncIterator[Stage]:
-        """Start a server or a cluster. However the demo ends, no process and no directory is left behind."""
+    async def set_up(cls, *, cluster: bool = False, sqlite: bool = False) -> AsyncIterator[Stage]:
+        """Start a server, a cluster, or nothing. However the demo ends, no process and no directory is left behind."""
         async with AsyncExitStack() as stack:
             directory = Path(tempfile.mkdtemp(prefix="aiolock-demo-"))
             reaper = Reaper(directory)
             stack.callback(reaper.reap)
-            redis = stack.enter_context(RedisCluster.start() if cluster else RedisServer.start(owned=True))
+            redis: RedisServer | RedisCluster | None = None
+            if not sqlite:
+                redis = stack.enter_context(RedisCluster.start() if cluster else RedisServer.start(owned=True))
             stage = cls(directory, reaper, await stack.enter_async_context(browser()), redis)
             stack.callback(stage.store.close)
             stack.callback(stage.kill_all)
@@ -70,7 +76,7 @@ class Stage:
     async def hire(self, *names: str, locked: bool = True) -> None:
         """Start workers and wait until they serve."""
         settings = {
-            "SHOP_REDIS": " ".join(self._redis.urls) if isinstance(self._redis, RedisCluster) else self._redis.url,
+            "SHOP_REDIS": self.urls,
             "SHOP_DATABASE": str(self._directory / "shop.sqlite"),
             "SHOP_TTL": str(self.ttl),
             "SHOP_LOCKED": "1" if locked else "0",
