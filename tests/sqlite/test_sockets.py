@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -68,6 +69,8 @@ async def test_the_socket_of_a_killed_process_is_removed(tmp_path: Path) -> None
     assert not mine.heard("dead")
     assert not (tmp_path / "dead").exists()
     assert not mine.heard("never there")
+    with mock.patch("socket.socket", side_effect=OSError("too many open files")):
+        assert mine.heard("mine")
     mine.close()
     dead.close()
 

@@ -134,7 +134,10 @@ class SQLiteEngine:
             link.execute("COMMIT")
         except BaseException as error:
             link.close()
-            raise self._file.unavailable(error) if isinstance(error, sqlite3.Error) else error from error
+            if not isinstance(error, Exception):
+                raise
+            why = self._file.unavailable(error)
+            raise why from why.__cause__
         self._link = link
 
     def _begin(self, link: sqlite3.Connection) -> None:
@@ -159,7 +162,10 @@ class SQLiteEngine:
             if not (is_busy(error) and _rolled_back(link)):  # another connection may do better
                 self._link = None
                 link.close()
-            raise self._file.unavailable(error, ran) if isinstance(error, sqlite3.Error) else error from error
+            if not isinstance(error, Exception):
+                raise
+            why = self._file.unavailable(error, ran)
+            raise why from why.__cause__
         return result
 
     def _reserve(self) -> None:

@@ -101,9 +101,12 @@ class LockFile:
 
     def unavailable(self, error: Exception, ran: bool = False) -> Unavailable:
         """What an error means; with `ran`, what was asked for may have been done."""
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & 0xFF
-        meaning = _MEANINGS.get(code, str(error))
-        found = Unavailable(self._error(f"{meaning} ({error})", code in _PASSING), ran)
+        if isinstance(error, Unavailable):
+            return error
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        meaning = _MEANINGS.get(code, "a request on it failed")
+        passing = code in _PASSING or not isinstance(error, sqlite3.Error)
+        found = Unavailable(self._error(f"{meaning} ({error})", passing), ran)
         found.__cause__ = error
         return found
 

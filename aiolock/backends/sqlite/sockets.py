@@ -74,15 +74,17 @@ class Sockets:
 
     def heard(self, name: str) -> bool:
         """Whether a process reads there. The socket of one that was killed is removed."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            try:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
                 probe.connect(self._path(name))
-            except ConnectionRefusedError:
-                with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=self._fd)
-                return False
-            except OSError:
-                return False
+        except ConnectionRefusedError:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=self._fd)
+            return False
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # it is we who cannot look: out of descriptors, for example
         return True
 
     def close(self) -> None:
