@@ -277,6 +277,7 @@ async def test_no_update_is_lost(locks: LockManager, dsn: str, where: str, monke
                     await late
                 assert written(dsn) == "+"
             else:
+                await link.execute("SET default_transaction_isolation = 'serializable'")  # waiting is no conflict
                 following = asyncio.create_task(increment(lease, link))
                 while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
