@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from ...errors import BackendError, ConfigurationError
+from ...log import Log
 from ...scripts import commands, interpreter
 from ...scripts.base import Call
 from ..base import Abilities
@@ -22,7 +23,10 @@ from .file import LockFile, is_busy, patiently
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
+logger: Log = Log("aiolock.redis")
 R = TypeVar("R")
+Message = tuple[str, str, str]
+"""To which socket, the channel, and the payload."""
 
 FEW = 500
 """Keys that one statement names; SQLite allows 999 in its oldest versions."""
@@ -65,7 +69,7 @@ class SQLiteEngine:
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
         self._deliver, self._closing, self._channels = deliver, False, set()
-        self._thread = SerialThread("aiolock sqlite")
+        self._thread = SerialThread("aiolock sqlite", self._file.unavailable)
         try:
             if self.abilities.messages:
                 self._sockets = await self._listening(loop)
@@ -134,8 +138,6 @@ class SQLiteEngine:
             link.execute("COMMIT")
         except BaseException as error:
             link.close()
-            if not isinstance(error, Exception):
-                raise
             why = self._file.unavailable(error)
             raise why from why.__cause__
         self._link = link
@@ -162,8 +164,6 @@ class SQLiteEngine:
             if not (is_busy(error) and _rolled_back(link)):  # another connection may do better
                 self._link = None
                 link.close()
-            if not isinstance(error, Exception):
-                raise
             why = self._file.unavailable(error, ran)
             raise why from why.__cause__
         return result
@@ -182,21 +182,30 @@ class SQLiteEngine:
         self._use()
         if self._clock.runs_out():
             self._reserve()
-        outcomes, published = self._changing(partial(self._decide, calls))
-        if self._sockets is not None:
-            for channel, payload in published:
-                for name in self._listeners(channel):
-                    self._sockets.send(name, channel, payload)
+        outcomes, messages = self._changing(partial(self._decide, calls))
+        try:
+            self._send(messages)
+        except Exception:  # it is decided all the same
+            logger.exception("messages of %s were not sent: waiters ask by themselves", self.address)
         return outcomes
 
-    def _decide(
-        self, calls: Sequence[Call[Any]], link: sqlite3.Connection
-    ) -> tuple[list[Outcome], list[tuple[str, str]]]:
+    def _decide(self, calls: Sequence[Call[Any]], link: sqlite3.Connection) -> tuple[list[Outcome], list[Message]]:
         keys = list(dict.fromkeys(key for call in calls for key in call.keys))
-        store = Loaded(self._clock.now_us(), self._load(link, keys), self._count)
+        listening: dict[str, list[str]] = {}
+
+        def count(channel: str) -> int:
+            listening[channel] = self._listeners(link, channel)
+            return len(listening[channel])
+
+        store = Loaded(self._clock.now_us(), self._load(link, keys), count)
         outcomes = [_answer(store, call) for call in calls]
         self._save(link, store)
-        return outcomes, store.published
+        return outcomes, [(name, *message) for message in store.published for name in listening[message[0]]]
+
+    def _send(self, messages: Sequence[Message]) -> None:
+        if self._sockets is not None:
+            for message in messages:
+                self._sockets.send(*message)
 
     def _load(self, link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
         found: dict[str, Row] = {}
@@ -220,19 +229,15 @@ class SQLiteEngine:
             (self._rows,) = link.execute("SELECT count(*) FROM aiolock").fetchone()
             self._written = 0
 
-    def _listeners(self, channel: str) -> list[str]:
-        assert self._link is not None
-        found = self._link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
-        return [name for (name,) in found]
-
-    def _count(self, channel: str) -> int:
-        """How many listen; in a transaction. Those that have died do not, and are forgotten."""
-        names = self._listeners(channel)
+    def _listeners(self, link: sqlite3.Connection, channel: str) -> list[str]:
+        """Who listens. Those that have died do not, and are forgotten."""
+        found = link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
+        names = [name for (name,) in found]
         alive = [name for name in names if self._sockets is not None and self._sockets.heard(name)]
-        if self._link is not None and len(alive) < len(names):
+        if len(alive) < len(names):
             dead = [(name,) for name in names if name not in alive]
-            self._link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
-        return len(alive)
+            link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
+        return alive
 
     def _register(self, channel: str) -> None:
         if channel in self._channels:
@@ -274,12 +279,8 @@ def _rolled_back(link: sqlite3.Connection) -> bool:
     return True
 
 
-def _resolve(future: asyncio.Future[Any], result: object) -> None:
-    if future.done():
-        return
-    if isinstance(result, BaseException) and not isinstance(result, Unavailable):
-        future.set_exception(result)
-    else:
+def _resolve(future: asyncio.Future[R], result: R) -> None:
+    if not future.done():
         future.set_result(result)
 
 

@@ -99,7 +99,7 @@ class LockFile:
         stats = [os.stat(self.path), os.stat(f"{self.path}-shm")]
         return [(stat.st_dev, stat.st_ino) for stat in stats]
 
-    def unavailable(self, error: Exception, ran: bool = False) -> Unavailable:
+    def unavailable(self, error: BaseException, ran: bool = False) -> Unavailable:
         """What an error means; with `ran`, what was asked for may have been done."""
         if isinstance(error, Unavailable):
             return error
@@ -173,7 +173,7 @@ def _filesystem(folder: Path) -> str:
     """The type of the filesystem that a folder is on; "" if the system does not say."""
     try:
         there = os.path.realpath(folder)
-        lines = MOUNTS.read_text().splitlines()
+        lines = os.fsdecode(MOUNTS.read_bytes()).strip("\n").split("\n")  # names may be no UTF-8
     except OSError:
         return ""
     best, kind = "", ""

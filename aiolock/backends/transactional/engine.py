@@ -32,7 +32,8 @@ class Unavailable(Exception):
 
 
 class Engine(Protocol):
-    """One store, used by one manager. Its methods are called on the loop.
+    """One store, used by one manager. Its methods are called on the loop, and raise nothing else than is said: whatever
+    fails, each `done` is called, with `Unavailable` then.
 
     Attributes:
         address: what it is called in errors and logs.
