@@ -83,19 +83,6 @@ async def test_a_folder_that_is_missing(tmp_path: Path) -> None:
         await LockManager(f"sqlite:///{tmp_path}/nowhere/locks.db").open()
 
 
-async def test_a_network_filesystem(url: str, path: Path, tmp_path: Path) -> None:
-    """Kept by LockFile._refuse_network."""
-    mounts = tmp_path / "mounts"
-    mounts.write_text(f"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / {tmp_path} rw - nfs4 host:/x rw\n")
-    with mock.patch.object(files, "MOUNTS", mounts):
-        with pytest.raises(ConfigurationError, match=r"network filesystem \(nfs4\).*server for locks between hosts"):
-            await LockManager(url).open()
-        assert not os.path.lexists(path)  # noqa: ASYNC240
-        mounts.write_text(f"1 0 0:1 / / rw - nfs4 x rw\n2 1 0:2 / {tmp_path} rw - ext4 host:/x rw\n")
-        async with LockManager(url) as locks, locks.lock("a"):
-            pass
-
-
 @pytest.mark.parametrize(
     ("made", "why"),
     [

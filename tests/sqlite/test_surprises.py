@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from aiolock import BackendError, LockManager
-from aiolock.backends.sqlite import file as files
+from aiolock.backends.sqlite import place
 from aiolock.events import Disconnected, Event, Reconnected
 
 ENOUGH = 20.0
@@ -109,9 +109,9 @@ async def test_messages_that_cannot_be_sent(url: str, caplog: pytest.LogCaptureF
 
 
 async def test_a_mount_whose_name_is_no_utf8(url: str, tmp_path: Path) -> None:
-    """Kept by _filesystem."""
+    """Kept by place._mount."""
     mounts = tmp_path / "mounts"
     mounts.write_bytes(b"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / /media/caf\xe9 rw - vfat x rw\n")
-    with mock.patch.object(files, "MOUNTS", mounts):
+    with mock.patch.object(place, "MOUNTS", mounts):
         async with LockManager(url) as locks, locks.lock("a"):
             pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -53,7 +54,7 @@ class SQLiteEngine:
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
         self._file = LockFile(self.path)
-        self._folder = Path(f"{self.path}-sockets")
+        self._folder = Path(f"{os.path.realpath(self.path)}-sockets")
         self._name = uuid4().hex
         self.abilities: Abilities = Abilities(messages=offered(self._folder, self._name), store="SQLite")
         self._thread: SerialThread | None = None
