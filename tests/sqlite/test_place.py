@@ -19,6 +19,7 @@ from aiolock.backends.sqlite import place
 ENOUGH = 20.0
 
 
+NOT_OURS = ("nfs4", "cifs", "9p", "gpfs", "orangefs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "drvfs", "fakeowner")
 Mounts = Callable[..., None]
 
 
@@ -34,13 +35,27 @@ def mounted(tmp_path: Path) -> Iterator[Mounts]:
         yield write
 
 
-async def test_a_network_filesystem(url: str, path: Path, tmp_path: Path, mounted: Mounts) -> None:
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        *((kind, "is on a network, or another machine has it, too") for kind in NOT_OURS),
+        *((kind, "may be on a network") for kind in ("fuse", "fuse.gcsfuse", "fuse.mount-s3", "fuse.made-tomorrow")),
+    ],
+)
+def test_a_filesystem_that_others_may_have(
+    url: str, path: Path, tmp_path: Path, mounted: Mounts, kind: str, why: str
+) -> None:
     """Kept by refuse_place."""
-    mounted(f"/ {tmp_path} rw - nfs4")
-    with pytest.raises(ConfigurationError, match=r"network filesystem \(nfs4\).*server for locks between hosts"):
-        await LockManager(url).open()
-    assert not os.path.lexists(path)  # noqa: ASYNC240
-    mounted(f"/ {tmp_path} rw - ext4", root="nfs4")
+    mounted(f"/ {tmp_path} rw - {kind}")
+    with pytest.raises(ConfigurationError, match=rf"\({kind}\) {why}, .*: choose .* server for locks between hosts"):
+        asyncio.run(LockManager(url).open())
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", ["xfs", "overlay", "tmpfs", "fuseblk", "fuse.fuse-overlayfs", "made-tomorrow"])
+async def test_a_filesystem_of_this_host(url: str, tmp_path: Path, mounted: Mounts, kind: str) -> None:
+    """Whatever is around it. Kept by place._mount."""
+    mounted(f"/ {tmp_path} rw - {kind}", root="nfs4")
     async with LockManager(url) as locks, locks.lock("a"):
         pass
 
@@ -123,7 +138,7 @@ async def test_names_of_mounts(tmp_path: Path, mounted: Mounts) -> None:
     odd.mkdir()
     name = str(odd).replace("\\", "\\134").replace(" ", "\\040")
     mounted(f"/ {name} rw shared:7 master:1 - nfs")
-    with pytest.raises(ConfigurationError, match="network filesystem"):
+    with pytest.raises(ConfigurationError, match=r"\(nfs\)"):
         await LockManager(f"sqlite:///{odd}/locks.db").open()
 
 

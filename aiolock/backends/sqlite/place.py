@@ -9,13 +9,21 @@ from pathlib import Path
 from ...errors import ConfigurationError
 from ..transactional.engine import Unavailable
 
-NETWORK = frozenset(
+SHARED = frozenset(
     {
-        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2"),
-        *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs"),
+        *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "cvfs", "davfs", "gfs", "gfs2", "glusterfs", "gpfs"),
+        *("kafs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs"),
+        *("wekafs", "drvfs", "fakeowner", "grpcfuse", "osxfs", "prl_fs", "vboxsf", "virtiofs", "vmhgfs"),
     }
 )
-"""Filesystems whose locks do not exclude the processes of all hosts, or on which memory is not shared."""
+"""Filesystems whose locks do not exclude the processes of all hosts, or on which memory is not shared: on a network, or
+a folder that a virtual machine has from outside. Others that the kernel itself offers are taken for local: refusing a
+new one would help nobody.
+"""
+LOCAL = frozenset({"fuse.fuse-overlayfs"})
+"""Filesystems that a process offers (FUSE), and that are on this host for sure. All others are refused: most are on a
+network, each with rules of its own, and another folder for the locks is easily found. Disks (fuseblk) are no such.
+"""
 MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -30,10 +38,12 @@ def refuse_place(path: Path) -> None:
         Unavailable: it is on a network filesystem, or it is mounted alone.
     """
     mounted, kind = _mount(path)
-    if kind in NETWORK:
-        what = f"{path} is on a network filesystem ({kind}), where locks do not exclude other hosts"
+    offered = kind.partition(".")[0] == "fuse" and kind not in LOCAL
+    if offered or kind in SHARED:
+        what = "may be on a network" if offered else "is on a network, or another machine has it, too"
+        text = f"{path}: its filesystem ({kind}) {what}, and locks there do not exclude other hosts"
         remedy = "choose a folder on a disk of this host, or a server for locks between hosts"
-        raise Unavailable(ConfigurationError("", f"{what}: {remedy}"))
+        raise Unavailable(ConfigurationError("", f"{text}: {remedy}"))
     if mounted == str(path):
         raise _names(path, "it is mounted alone", "mount its folder instead")
 
