@@ -69,13 +69,17 @@ async def test_a_request(url: str, where: str, surprise: BaseException) -> None:
 
 @pytest.mark.parametrize("where", ["_register", "_listens"])
 async def test_a_subscription(url: str, where: str) -> None:
-    """It is tried again. Kept by SerialThread._work."""
+    """Who enters is told at once. Kept by TransactionalBackend._listening."""
     locks = LockManager(url, ttl=60)
     engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
     async with asyncio.timeout(ENOUGH):
-        with once(engine, where, KeyError("a surprise")):
-            async with locks, locks.lock("a"):
-                pass
+        with (
+            once(engine, where, KeyError("a surprise")),
+            pytest.raises(BackendError, match=r"locks\.db: a request on it failed \('a surprise'\)"),
+        ):
+            await locks.open()
+        async with locks, locks.lock("a"):
+            pass
 
 
 async def test_opening(url: str) -> None:

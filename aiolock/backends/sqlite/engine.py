@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from ...errors import BackendError, ConfigurationError
+from ...errors import BackendError
 from ...log import Log
 from ...scripts import commands, interpreter
 from ...scripts.base import Call
@@ -54,11 +54,10 @@ class SQLiteEngine:
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
         self._file = LockFile(self.path)
-        self._folder = Path(f"{os.path.realpath(self.path)}-sockets")
         self._name = uuid4().hex
-        self.abilities: Abilities = Abilities(messages=offered(self._folder, self._name), store="SQLite")
+        there = Path(os.path.realpath(path))
+        self.abilities: Abilities = Abilities(messages=offered(there, self._name), store="SQLite")
         self._thread: SerialThread | None = None
-        self._deliver: Callable[[str, str], None]
         self._channels: set[str] = set()
         self._sockets: Sockets | None = None
         self._closing = False
@@ -69,11 +68,10 @@ class SQLiteEngine:
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
-        self._deliver, self._closing, self._channels = deliver, False, set()
+        self._closing, self._channels, self._name = False, set(), uuid4().hex
         self._thread = SerialThread("aiolock sqlite", self._file.unavailable)
+        self._sockets = Sockets(self._name, deliver, loop) if self.abilities.messages else None
         try:
-            if self.abilities.messages:
-                self._sockets = await self._listening(loop)
             opened: asyncio.Future[Unavailable | None] = loop.create_future()
             self._do(self._use, partial(_resolve, opened))
             why = await opened
@@ -83,23 +81,10 @@ class SQLiteEngine:
             await self.aclose()
             raise
 
-    async def _listening(self, loop: asyncio.AbstractEventLoop) -> Sockets:
-        if not self.path.parent.is_dir():
-            hint = "four slashes begin an absolute path: sqlite:////var/lib/app/locks.db"
-            raise Unavailable(ConfigurationError("", f"there is no folder {self.path.parent}: create it ({hint})"))
-        self._name = uuid4().hex
-        try:
-            sockets = Sockets(self._folder, self._name, self._deliver)
-        except OSError as error:
-            text = f"{self._folder}: processes cannot wake each other there: {error}"
-            raise Unavailable(BackendError("", text)) from error
-        sockets.start(loop)
-        return sockets
-
     def transact(self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]) -> None:
         self._do(partial(self._transact, calls), done)
 
-    def listen(self, channel: str, done: Callable[[Unavailable | None], None]) -> None:
+    def listen(self, channel: str, done: Callable[[Unavailable | BackendError | None], None]) -> None:
         self._channels.add(channel)
         self._do(partial(self._register, channel), done)
 
@@ -127,17 +112,21 @@ class SQLiteEngine:
     # In the thread.
 
     def _use(self) -> None:
-        """Open the file, if that has not been done."""
-        if self._link is not None:
-            return
-        link = self._file.connect(lambda: self._closing)
+        """Open the file and have a socket, if that has not been done."""
+        fresh, link = self._link is None, self._link
+        if link is None:
+            link = self._file.connect(lambda: self._closing)
         try:
+            if not (self._sockets is not None and self._sockets.look(self._file.real)) and not fresh:
+                return
             self._begin(link)
-            self._clock = HostClock(link)
+            if fresh:
+                self._clock = HostClock(link)
             for channel in tuple(self._channels):
                 self._listens(link, channel)
             link.execute("COMMIT")
         except BaseException as error:
+            self._link = None
             link.close()
             why = self._file.unavailable(error)
             raise why from why.__cause__
@@ -240,12 +229,14 @@ class SQLiteEngine:
             link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
         return alive
 
-    def _register(self, channel: str) -> None:
+    def _register(self, channel: str) -> BackendError | None:
         if channel in self._channels:
             self._changing(lambda link: self._listens(link, channel))
+        return None if self._sockets is None else self._sockets.refusal()
 
     def _listens(self, link: sqlite3.Connection, channel: str) -> None:
-        link.execute("INSERT OR IGNORE INTO aiolock_listeners VALUES(?, ?)", (channel, self._name))
+        if self._sockets is not None and self._sockets.failure is None:
+            link.execute("INSERT OR IGNORE INTO aiolock_listeners VALUES(?, ?)", (channel, self._name))
 
     def _forget(self, channel: str) -> None:
         delete = "DELETE FROM aiolock_listeners WHERE channel = ? AND socket = ?"

@@ -66,6 +66,9 @@ class LockFile:
             Unavailable: it cannot be used.
         """
         self.real = Path(os.path.realpath(self.path))
+        if not self.real.parent.is_dir():
+            text = f"there is no folder {self.path.parent}: create it (four slashes begin an absolute path: "
+            raise Unavailable(ConfigurationError("", f"{text}sqlite:////var/lib/app/locks.db)"))
         refuse_place(self.real)
         with contextlib.suppress(OSError):  # SQLite says what is wrong
             refuse_links(self.real, os.stat(self.real))
@@ -117,25 +120,35 @@ class LockFile:
         return BackendError("", f"{self.path}: {what}", transient)
 
     def _prepare(self, link: sqlite3.Connection) -> None:
+        link.execute("BEGIN")
+        try:
+            self._is_ours(link)  # before anything is written to what is something else's
+        finally:
+            link.execute("ROLLBACK")
         (mode,) = link.execute("PRAGMA journal_mode = WAL").fetchone()
         link.execute("PRAGMA synchronous = NORMAL")
         link.execute("BEGIN IMMEDIATE")
         try:
-            (application,) = link.execute("PRAGMA application_id").fetchone()
-            (version,) = link.execute("PRAGMA user_version").fetchone()
-            (tables,) = link.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if application == APPLICATION and version != VERSION:
-                raise self._refused(f"another version of aiolock made it (its format is {version}, ours is {VERSION})")
-            if application != APPLICATION and (tables or application):
-                raise self._refused("it is the database of something else")
+            ours = self._is_ours(link)
             if mode != "wal":
                 raise self._refused(f"it cannot have a write-ahead log here (its journal is {mode!r})")
-            for statement in SCHEMA if application != APPLICATION else ():
+            for statement in SCHEMA if not ours else ():
                 link.execute(statement)
             link.execute("COMMIT")
         finally:
             if link.in_transaction:
                 link.execute("ROLLBACK")
+
+    def _is_ours(self, link: sqlite3.Connection) -> bool:
+        """Whether it has the tables; False if it has none at all."""
+        (application,) = link.execute("PRAGMA application_id").fetchone()
+        (version,) = link.execute("PRAGMA user_version").fetchone()
+        (tables,) = link.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application == APPLICATION and version != VERSION:
+            raise self._refused(f"another version of aiolock made it (its format is {version}, ours is {VERSION})")
+        if application != APPLICATION and (tables or application):
+            raise self._refused("it is the database of something else")
+        return bool(application)
 
     def _refused(self, what: str) -> Unavailable:
         return Unavailable(ConfigurationError("", f"{self.path}: {what}: give the locks a file of their own"))
