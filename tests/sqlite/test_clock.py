@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +15,7 @@ from unittest import mock
 
 import pytest
 
-from aiolock import LockManager
+from aiolock import ConfigurationError, LockManager
 from aiolock.backends.sqlite import clock
 
 pytestmark = pytest.mark.skipif(not clock.BOOT.exists(), reason="the system does not tell one boot from another")
@@ -70,3 +74,72 @@ async def test_what_is_reserved_is_extended_before_it_is_used(url: str, path: Pa
         assert engine._clock.until > before
         (kept,) = sqlite3.connect(path).execute("SELECT until_us FROM aiolock_clock").fetchone()
         assert kept == engine._clock.until
+
+
+@contextmanager
+def namespace(tmp_path: Path, offset: float) -> Iterator[None]:
+    """A time namespace that moves the time since boot by so many seconds."""
+    offsets = tmp_path / "timens_offsets"
+    seconds, rest = divmod(int(offset * 10**9), 10**9)
+    offsets.write_text(f"monotonic           0         0\nboottime     {seconds}    {rest}\n")
+    real = time.clock_gettime_ns
+    with (
+        mock.patch.object(clock, "OFFSETS", offsets),
+        mock.patch("time.clock_gettime_ns", side_effect=lambda which: real(which) + int(offset * 10**9)),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("offset", [3600, -0.5])
+async def test_a_time_namespace(url: str, tmp_path: Path, offset: float) -> None:
+    """A container may have one of its own; all have one clock. Kept by moved_ns."""
+    first = await fence(url)
+    with namespace(tmp_path, offset):
+        between = await fence(url)
+    assert first < between < await fence(url) < first + 60_000_000
+
+
+IN_A_NAMESPACE = """
+import asyncio, sys
+from aiolock import AcquireTimeout, LockManager
+
+async def main():
+    async with LockManager(sys.argv[1]) as locks:
+        try:
+            await locks.lock("a").acquire(timeout=0)
+        except AcquireTimeout:
+            print("excluded")
+        async with locks.lock("b") as lease:
+            print(lease.fence)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_real_time_namespace(url: str) -> None:
+    async with LockManager(url, ttl=60) as locks, locks.lock("a") as lease:
+        words = ["unshare", "--time", "--boottime", "3600", "--fork", sys.executable, "-c", IN_A_NAMESPACE, url]
+        if not shutil.which("unshare") or subprocess.run([*words[:5], "true"], check=False).returncode:  # noqa: ASYNC221
+            pytest.skip("time namespaces are not permitted")
+        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=True)
+        excluded, number = done.stdout.split()
+        assert excluded == "excluded"
+        assert lease.fence < int(number) < lease.fence + 60_000_000
+
+
+async def test_a_process_that_left_its_time_namespace(url: str, tmp_path: Path) -> None:
+    """What the system tells is not of its own clock then. Kept by moved_ns."""
+    own, children = tmp_path / "time", tmp_path / "time_for_children"
+    own.symlink_to("time:[1]")
+    children.symlink_to("time:[2]")
+    with (
+        mock.patch.object(clock, "OWN", own),
+        mock.patch.object(clock, "CHILDREN", children),
+        pytest.raises(ConfigurationError, match="take locks in a child"),
+    ):
+        await LockManager(url).open()
+
+
+async def test_a_kernel_without_time_namespaces(url: str, tmp_path: Path) -> None:
+    with mock.patch.object(clock, "OWN", tmp_path / "nothing"):
+        assert await fence(url) < await fence(url)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -83,19 +84,7 @@ async def test_a_folder_that_is_missing(tmp_path: Path) -> None:
         await LockManager(f"sqlite:///{tmp_path}/nowhere/locks.db").open()
 
 
-async def test_a_network_filesystem(url: str, path: Path, tmp_path: Path) -> None:
-    """Kept by LockFile._refuse_network."""
-    mounts = tmp_path / "mounts"
-    mounts.write_text(f"1 0 0:1 / / rw - ext4 x rw\n2 1 0:2 / {tmp_path} rw - nfs4 host:/x rw\n")
-    with mock.patch.object(files, "MOUNTS", mounts):
-        with pytest.raises(ConfigurationError, match=r"network filesystem \(nfs4\).*server for locks between hosts"):
-            await LockManager(url).open()
-        assert not os.path.lexists(path)  # noqa: ASYNC240
-        mounts.write_text(f"1 0 0:1 / / rw - nfs4 x rw\n2 1 0:2 / {tmp_path} rw - ext4 host:/x rw\n")
-        async with LockManager(url) as locks, locks.lock("a"):
-            pass
-
-
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
 @pytest.mark.parametrize(
     ("made", "why"),
     [
@@ -104,22 +93,35 @@ async def test_a_network_filesystem(url: str, path: Path, tmp_path: Path) -> Non
         (f"PRAGMA application_id = {files.APPLICATION}", "another version of aiolock made it"),
     ],
 )
-async def test_a_file_of_something_else(url: str, path: Path, made: str, why: str) -> None:
-    """It is left as it was. Kept by LockFile._prepare."""
+async def test_a_file_of_something_else(url: str, path: Path, made: str, why: str, journal: str) -> None:
+    """Not a byte of it is changed, and nothing is left beside it. Kept by LockFile._is_ours."""
     other = sqlite3.connect(path)
+    other.execute(f"PRAGMA journal_mode = {journal}")
     other.execute(made)
     other.close()
+    before = path.read_bytes()  # noqa: ASYNC240
     with pytest.raises(ConfigurationError, match=f"{why}.*: give the locks a file of their own"):
         await LockManager(url).open()
-    other = sqlite3.connect(path)
-    assert other.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE 'aiolock%'").fetchone() == (0,)
-    other.close()
+    assert path.read_bytes() == before  # noqa: ASYNC240
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_many_that_make_the_file(url: str) -> None:
+    """None takes one that is half made for something else's. Kept by LockFile._prepare."""
+
+    async def use(number: int) -> None:
+        async with LockManager(url) as locks, locks.lock(f"{number}"):
+            pass
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: asyncio.run(use(number)), range(24)))
 
 
 async def test_no_database(url: str, path: Path) -> None:
     path.write_text("not a database at all, " * 100)  # noqa: ASYNC240
     with pytest.raises(BackendError, match="no SQLite database: give the locks a file of their own"):
         await LockManager(url).open()
+    assert os.listdir(path.parent) == [path.name]
 
 
 async def test_a_file_that_may_only_be_read(url: str) -> None:

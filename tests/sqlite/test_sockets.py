@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest import mock
+from uuid import uuid4
 
 import pytest
 
@@ -42,52 +45,96 @@ async def test_a_path_longer_than_a_socket_may_have(tmp_path: Path) -> None:
             await (await waiting).release()
 
 
-async def test_a_receiver_that_is_full_gets_all_in_the_end(tmp_path: Path) -> None:
-    """Kept by Sockets._again."""
-    loop = asyncio.get_running_loop()
+@asynccontextmanager
+async def sockets(path: Path, deliver: Callable[[str, str], None] = lambda *_: None) -> AsyncIterator[Sockets]:
+    """A manager's, beside a file."""
+    path.touch()  # noqa: ASYNC240
+    mine = Sockets(uuid4().hex, deliver, asyncio.get_running_loop())
+    assert mine.look(path)
+    assert not mine.look(path)
+    yield mine
+    mine.close()
+
+
+async def test_a_receiver_that_is_full_gets_all_in_the_end(path: Path) -> None:
+    """Kept by Backlog._again."""
     heard: asyncio.Queue[str] = asyncio.Queue()
-    receiver = Sockets(tmp_path, "receiver", lambda channel, payload: heard.put_nowait(payload))
-    sender = Sockets(tmp_path, "sender", lambda *_: None)
-    sender.start(loop)
-    for number in range(500):
-        sender.send("receiver", "c", str(number))
-    assert sender._kept
-    receiver.start(loop)
-    async with asyncio.timeout(ENOUGH):
+    async with (
+        sockets(path, lambda _, payload: heard.put_nowait(payload)) as receiver,
+        sockets(path) as sender,
+        asyncio.timeout(ENOUGH),
+    ):
+        for number in range(500):  # before the loop lets the receiver read
+            sender.send(receiver._name, "c", str(number))
         got = [await heard.get() for _ in range(500)]
     assert sorted(got, key=int) == [str(number) for number in range(500)]
-    sender.close()
-    receiver.close()
 
 
-async def test_the_socket_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+async def test_the_socket_of_a_killed_process_is_removed(path: Path) -> None:
     """Kept by Sockets.heard."""
-    mine, dead = Sockets(tmp_path, "mine", lambda *_: None), Sockets(tmp_path, "dead", lambda *_: None)
-    assert mine.heard("dead")
-    dead._in.close()  # as the end of its process does: its file stays
-    assert (tmp_path / "dead").exists()
-    assert not mine.heard("dead")
-    assert not (tmp_path / "dead").exists()
-    assert not mine.heard("never there")
-    with mock.patch("socket.socket", side_effect=OSError("too many open files")):
-        assert mine.heard("mine")
-    mine.close()
-    dead.close()
+    async with sockets(path) as mine, sockets(path) as dead:
+        there = folder(path) / dead._name
+        assert mine.heard(dead._name)
+        await asyncio.sleep(0)
+        assert dead._in is not None
+        dead._hear(None)  # as the end of its process does: its file stays
+        assert there.exists()
+        assert not mine.heard(dead._name)
+        assert not there.exists()
+        assert not mine.heard("0" * 32)
+        with mock.patch("socket.socket", side_effect=OSError("too many open files")):
+            assert mine.heard(mine._name)
 
 
-async def test_what_others_write_there_is_ignored(tmp_path: Path) -> None:
+async def test_names_that_are_no_sockets(path: Path) -> None:
+    """Rows may say anything: no file of another folder is removed. Kept by Sockets.heard."""
+    (path.parent / "precious").write_text("x")
+    async with sockets(path) as mine:
+        for name in ("../precious", "precious", "", "x\0y", "."):
+            assert not mine.heard(name)
+            mine.send(name, "c", "p")
+    assert (path.parent / "precious").exists()
+
+
+async def test_what_others_write_there_is_ignored(path: Path) -> None:
     heard: list[tuple[str, str]] = []
-    loop = asyncio.get_running_loop()
-    mine, other = (Sockets(tmp_path, name, lambda *message: heard.append(message)) for name in ("mine", "other"))
-    mine.start(loop)
-    for data in (b"", b"\xff", b"{}", b"[1]", b'["a", "b", "c"]', b'["channel", "payload"]'):
-        other._sent("mine", data)
+    async with sockets(path, lambda *message: heard.append(message)) as mine, sockets(path) as other:
+        for data in (b"", b"\xff", b"{}", b"[1]", b"5", b"null", b"[" * 9999, b'["a", "b", "c"]'):
+            other._sent(mine._name, data)
+        other.send(mine._name, "channel", "payload")
+        async with asyncio.timeout(ENOUGH):
+            while not heard:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert heard == [("channel", "payload")]
+
+
+async def handed_over(one: LockManager, two: LockManager) -> None:
+    """A lock goes from one manager to the other, by a message alone."""
+    lease = await one.lock("a").acquire()
+    waiting = asyncio.ensure_future(two.lock("a").acquire())
     async with asyncio.timeout(ENOUGH):
-        while not heard:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-    assert heard == [("channel", "payload")]
-    mine.close()
-    other.close()
+        while not two._runtime.queue_entries:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0)
+        await two.lock("a").info()  # it has its place
+        await lease.release()
+        await (await waiting).release()
+
+
+@pytest.mark.parametrize("way", ["deleted", "replaced", "emptied"])
+async def test_a_folder_that_is_deleted_in_use(url: str, path: Path, way: str) -> None:
+    """As a cleaner of temporary files does. Kept by Sockets.look."""
+    async with LockManager(url, ttl=60, liveness=60) as one, LockManager(url, ttl=60, liveness=60) as two:
+        await handed_over(one, two)
+        if way == "emptied":
+            for own in folder(path).iterdir():
+                own.unlink()
+        else:
+            folder(path).rename(path.with_name("away"))
+        if way == "replaced":
+            folder(path).mkdir()
+        await handed_over(one, two)
+        await handed_over(two, one)
 
 
 async def test_without_sockets_waiters_poll(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +151,33 @@ async def test_without_sockets_waiters_poll(url: str, monkeypatch: pytest.Monkey
             await (await waiting).release()
 
 
+async def test_a_socket_that_cannot_be(url: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its waiters poll, and this is said once. Kept by SQLiteEngine._register."""
+    folder(path).write_text("no folder")
+    async with LockManager(url, ttl=60, liveness=60) as locks, LockManager(url, ttl=60, liveness=60) as others:
+        await handed_over(locks, others)
+        await handed_over(others, locks)
+        assert locks._runtime.waiting.poll == Poll()
+    told = [record.message for record in caplog.records if "cannot wake this one there" in record.message]
+    assert len(told) == 2, told
+    assert "not told of releases, so waiters poll" in told[0]
+    assert "let it create files in that folder" in told[0]
+
+
+async def test_a_socket_that_cannot_be_again(url: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Kept by Sockets.look."""
+    async with LockManager(url, ttl=60) as locks, LockManager(url, ttl=60, liveness=1) as others:
+        folder(path).rename(path.with_name("away"))
+        folder(path).write_text("no folder")
+        await handed_over(locks, others)
+        await handed_over(locks, others)
+    assert caplog.text.count("cannot be woken any more") == 2
+
+
 def test_where_sockets_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.offered(tmp_path, "a" * 32)
     monkeypatch.setattr("sys.platform", "darwin")
-    assert module.offered(Path("/tmp/locks.db-sockets"), "a" * 32)
+    assert module.offered(Path("/tmp/locks.db"), "a" * 32)
     assert not module.offered(tmp_path / ("x" * 100), "a" * 32)
     monkeypatch.setattr("sys.platform", "win32")
-    assert not module.offered(Path("/tmp/locks.db-sockets"), "a" * 32)
+    assert not module.offered(Path("/tmp/locks.db"), "a" * 32)

@@ -6,7 +6,13 @@ import sqlite3
 import time
 from pathlib import Path
 
+from ...errors import ConfigurationError
+from ..transactional.engine import Unavailable
+
 BOOT = Path("/proc/sys/kernel/random/boot_id")
+OFFSETS = Path("/proc/self/timens_offsets")
+"""By how much a time namespace moves the clocks of its processes."""
+OWN, CHILDREN = Path("/proc/self/ns/time"), Path("/proc/self/ns/time_for_children")
 RESERVED = 60_000_000
 """Microseconds by which the file is ahead of the time that was given out, so that it need not say each."""
 SOON = 2_000_000
@@ -27,6 +33,7 @@ class HostClock:
     def __init__(self, link: sqlite3.Connection) -> None:
         boot = BOOT.read_text().strip() if hasattr(time, "CLOCK_BOOTTIME") and BOOT.exists() else ""
         self._source: int | None = time.CLOCK_BOOTTIME if boot else None
+        self._moved_ns = moved_ns() if boot else 0
         self._ahead = 0
         self.until: int = 0
         found = link.execute("SELECT boot, ahead_us, until_us FROM aiolock_clock").fetchone()
@@ -42,7 +49,8 @@ class HostClock:
     def now_us(self) -> int:
         """The time."""
         source = self._source
-        return (time.time_ns() if source is None else time.clock_gettime_ns(source)) // 1000 + self._ahead
+        now = time.time_ns() if source is None else time.clock_gettime_ns(source)
+        return (now - self._moved_ns) // 1000 + self._ahead
 
     def reserve(self, link: sqlite3.Connection) -> None:
         """Note a time that is later than all that are given out until then; in a transaction that may write, and is on
@@ -55,3 +63,20 @@ class HostClock:
     def runs_out(self) -> bool:
         """Whether it is time to reserve more."""
         return self.now_us() + SOON >= self.until
+
+
+def moved_ns() -> int:
+    """Nanoseconds by which this process's time since boot differs from the host's: it may be in a time namespace.
+
+    Raises:
+        Unavailable: the system does not tell.
+    """
+    try:
+        if OWN.readlink() != CHILDREN.readlink():  # what it says is that of the children
+            text = "its own time namespace is not that of its children, so its clock is unknown: take locks in a child"
+            raise Unavailable(ConfigurationError("", text))
+        words = OFFSETS.read_text().split()
+    except FileNotFoundError:
+        return 0  # a kernel without such namespaces
+    at = words.index("boottime")
+    return int(words[at + 1]) * 1_000_000_000 + int(words[at + 2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from ...errors import BackendError, ConfigurationError
+from ...errors import BackendError
+from ...log import Log
 from ...scripts import commands, interpreter
 from ...scripts.base import Call
 from ..base import Abilities
@@ -22,7 +24,10 @@ from .file import LockFile, is_busy, patiently
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
+logger: Log = Log("aiolock.redis")
 R = TypeVar("R")
+Message = tuple[str, str, str]
+"""To which socket, the channel, and the payload."""
 
 FEW = 500
 """Keys that one statement names; SQLite allows 999 in its oldest versions."""
@@ -49,11 +54,10 @@ class SQLiteEngine:
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
         self._file = LockFile(self.path)
-        self._folder = Path(f"{self.path}-sockets")
         self._name = uuid4().hex
-        self.abilities: Abilities = Abilities(messages=offered(self._folder, self._name), store="SQLite")
+        there = Path(os.path.realpath(path))
+        self.abilities: Abilities = Abilities(messages=offered(there, self._name), store="SQLite")
         self._thread: SerialThread | None = None
-        self._deliver: Callable[[str, str], None]
         self._channels: set[str] = set()
         self._sockets: Sockets | None = None
         self._closing = False
@@ -64,11 +68,10 @@ class SQLiteEngine:
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
-        self._deliver, self._closing, self._channels = deliver, False, set()
-        self._thread = SerialThread("aiolock sqlite")
+        self._closing, self._channels, self._name = False, set(), uuid4().hex
+        self._thread = SerialThread("aiolock sqlite", self._file.unavailable)
+        self._sockets = Sockets(self._name, deliver, loop) if self.abilities.messages else None
         try:
-            if self.abilities.messages:
-                self._sockets = await self._listening(loop)
             opened: asyncio.Future[Unavailable | None] = loop.create_future()
             self._do(self._use, partial(_resolve, opened))
             why = await opened
@@ -78,23 +81,10 @@ class SQLiteEngine:
             await self.aclose()
             raise
 
-    async def _listening(self, loop: asyncio.AbstractEventLoop) -> Sockets:
-        if not self.path.parent.is_dir():
-            hint = "four slashes begin an absolute path: sqlite:////var/lib/app/locks.db"
-            raise Unavailable(ConfigurationError("", f"there is no folder {self.path.parent}: create it ({hint})"))
-        self._name = uuid4().hex
-        try:
-            sockets = Sockets(self._folder, self._name, self._deliver)
-        except OSError as error:
-            text = f"{self._folder}: processes cannot wake each other there: {error}"
-            raise Unavailable(BackendError("", text)) from error
-        sockets.start(loop)
-        return sockets
-
     def transact(self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]) -> None:
         self._do(partial(self._transact, calls), done)
 
-    def listen(self, channel: str, done: Callable[[Unavailable | None], None]) -> None:
+    def listen(self, channel: str, done: Callable[[Unavailable | BackendError | None], None]) -> None:
         self._channels.add(channel)
         self._do(partial(self._register, channel), done)
 
@@ -122,20 +112,22 @@ class SQLiteEngine:
     # In the thread.
 
     def _use(self) -> None:
-        """Open the file, if that has not been done."""
-        if self._link is not None:
-            return
-        link = self._file.connect(lambda: self._closing)
+        """Open the file and have a socket, if that has not been done."""
+        fresh, link = self._link is None, self._link
+        if link is None:
+            link = self._file.connect(lambda: self._closing)
         try:
+            if not (self._sockets is not None and self._sockets.look(self._file.real)) and not fresh:
+                return
             self._begin(link)
-            self._clock = HostClock(link)
+            if fresh:
+                self._clock = HostClock(link)
             for channel in tuple(self._channels):
                 self._listens(link, channel)
             link.execute("COMMIT")
         except BaseException as error:
+            self._link = None
             link.close()
-            if not isinstance(error, Exception):
-                raise
             why = self._file.unavailable(error)
             raise why from why.__cause__
         self._link = link
@@ -162,8 +154,6 @@ class SQLiteEngine:
             if not (is_busy(error) and _rolled_back(link)):  # another connection may do better
                 self._link = None
                 link.close()
-            if not isinstance(error, Exception):
-                raise
             why = self._file.unavailable(error, ran)
             raise why from why.__cause__
         return result
@@ -182,21 +172,30 @@ class SQLiteEngine:
         self._use()
         if self._clock.runs_out():
             self._reserve()
-        outcomes, published = self._changing(partial(self._decide, calls))
-        if self._sockets is not None:
-            for channel, payload in published:
-                for name in self._listeners(channel):
-                    self._sockets.send(name, channel, payload)
+        outcomes, messages = self._changing(partial(self._decide, calls))
+        try:
+            self._send(messages)
+        except Exception:  # it is decided all the same
+            logger.exception("messages of %s were not sent: waiters ask by themselves", self.address)
         return outcomes
 
-    def _decide(
-        self, calls: Sequence[Call[Any]], link: sqlite3.Connection
-    ) -> tuple[list[Outcome], list[tuple[str, str]]]:
+    def _decide(self, calls: Sequence[Call[Any]], link: sqlite3.Connection) -> tuple[list[Outcome], list[Message]]:
         keys = list(dict.fromkeys(key for call in calls for key in call.keys))
-        store = Loaded(self._clock.now_us(), self._load(link, keys), self._count)
+        listening: dict[str, list[str]] = {}
+
+        def count(channel: str) -> int:
+            listening[channel] = self._listeners(link, channel)
+            return len(listening[channel])
+
+        store = Loaded(self._clock.now_us(), self._load(link, keys), count)
         outcomes = [_answer(store, call) for call in calls]
         self._save(link, store)
-        return outcomes, store.published
+        return outcomes, [(name, *message) for message in store.published for name in listening[message[0]]]
+
+    def _send(self, messages: Sequence[Message]) -> None:
+        if self._sockets is not None:
+            for message in messages:
+                self._sockets.send(*message)
 
     def _load(self, link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
         found: dict[str, Row] = {}
@@ -220,26 +219,24 @@ class SQLiteEngine:
             (self._rows,) = link.execute("SELECT count(*) FROM aiolock").fetchone()
             self._written = 0
 
-    def _listeners(self, channel: str) -> list[str]:
-        assert self._link is not None
-        found = self._link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
-        return [name for (name,) in found]
-
-    def _count(self, channel: str) -> int:
-        """How many listen; in a transaction. Those that have died do not, and are forgotten."""
-        names = self._listeners(channel)
+    def _listeners(self, link: sqlite3.Connection, channel: str) -> list[str]:
+        """Who listens. Those that have died do not, and are forgotten."""
+        found = link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
+        names = [name for (name,) in found]
         alive = [name for name in names if self._sockets is not None and self._sockets.heard(name)]
-        if self._link is not None and len(alive) < len(names):
+        if len(alive) < len(names):
             dead = [(name,) for name in names if name not in alive]
-            self._link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
-        return len(alive)
+            link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
+        return alive
 
-    def _register(self, channel: str) -> None:
+    def _register(self, channel: str) -> BackendError | None:
         if channel in self._channels:
             self._changing(lambda link: self._listens(link, channel))
+        return None if self._sockets is None else self._sockets.refusal()
 
     def _listens(self, link: sqlite3.Connection, channel: str) -> None:
-        link.execute("INSERT OR IGNORE INTO aiolock_listeners VALUES(?, ?)", (channel, self._name))
+        if self._sockets is not None and self._sockets.failure is None:
+            link.execute("INSERT OR IGNORE INTO aiolock_listeners VALUES(?, ?)", (channel, self._name))
 
     def _forget(self, channel: str) -> None:
         delete = "DELETE FROM aiolock_listeners WHERE channel = ? AND socket = ?"
@@ -274,12 +271,8 @@ def _rolled_back(link: sqlite3.Connection) -> bool:
     return True
 
 
-def _resolve(future: asyncio.Future[Any], result: object) -> None:
-    if future.done():
-        return
-    if isinstance(result, BaseException) and not isinstance(result, Unavailable):
-        future.set_exception(result)
-    else:
+def _resolve(future: asyncio.Future[R], result: R) -> None:
+    if not future.done():
         future.set_result(result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ..transactional.engine import Unavailable
+from .place import refuse_links, refuse_place
 
 T = TypeVar("T")
 
@@ -27,14 +29,6 @@ SCHEMA = (
 )
 BUSY = 1.0
 """Seconds after which it is said that others keep the file locked. They go on trying."""
-NETWORK = frozenset(
-    {
-        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2"),
-        *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs"),
-    }
-)
-"""Filesystems whose locks do not exclude the processes of all hosts, or on which memory is not shared."""
-MOUNTS = Path("/proc/self/mountinfo")
 _MEANINGS = {
     sqlite3.SQLITE_BUSY: "another process keeps it locked: a transaction that was left open, or a process that stands "
     "still in one",
@@ -54,10 +48,15 @@ class LockFile:
 
     Args:
         path: absolute.
+
+    Attributes:
+        path: see above.
+        real: the same without symbolic links, as of the last `connect`: what belongs to the file is beside it.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path: Path = path
+        self.real: Path = path
         self._identities: list[tuple[int, int]] = []
 
     def connect(self, closing: Callable[[], bool]) -> sqlite3.Connection:
@@ -66,14 +65,20 @@ class LockFile:
         Raises:
             Unavailable: it cannot be used.
         """
-        self._refuse_network()
+        self.real = Path(os.path.realpath(self.path))
+        if not self.real.parent.is_dir():
+            text = f"there is no folder {self.path.parent}: create it (four slashes begin an absolute path: "
+            raise Unavailable(ConfigurationError("", f"{text}sqlite:////var/lib/app/locks.db)"))
+        refuse_place(self.real)
+        with contextlib.suppress(OSError):  # SQLite says what is wrong
+            refuse_links(self.real, os.stat(self.real))
         try:
-            link = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+            link = sqlite3.connect(self.real, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise self.unavailable(error) from error
         try:
             patiently(lambda: self._prepare(link), closing)
-            self._identities = self._found()
+            self._identities = self._found(self.real)
         except BaseException as error:
             link.close()
             if isinstance(
@@ -88,18 +93,19 @@ class LockFile:
     def check(self) -> None:
         """Raise if the path, or what SQLite keeps beside it, is another file's by now: others use that one."""
         try:
-            same = self._found() == self._identities
+            same = self._found(self.path) == self._identities
         except OSError:
             same = False
         if not same:
             raise Unavailable(self._error("it was deleted or replaced: what was locked in it is not locked any more"))
 
-    def _found(self) -> list[tuple[int, int]]:
-        """What the path leads to, and the memory that all processes share: SQLite's locks are there."""
-        stats = [os.stat(self.path), os.stat(f"{self.path}-shm")]
+    def _found(self, path: Path) -> list[tuple[int, int]]:
+        """What a path leads to, and the memory that all processes share: SQLite's locks are there."""
+        stats = [os.stat(path), os.stat(f"{self.real}-shm")]
+        refuse_links(path, stats[0])
         return [(stat.st_dev, stat.st_ino) for stat in stats]
 
-    def unavailable(self, error: Exception, ran: bool = False) -> Unavailable:
+    def unavailable(self, error: BaseException, ran: bool = False) -> Unavailable:
         """What an error means; with `ran`, what was asked for may have been done."""
         if isinstance(error, Unavailable):
             return error
@@ -114,35 +120,38 @@ class LockFile:
         return BackendError("", f"{self.path}: {what}", transient)
 
     def _prepare(self, link: sqlite3.Connection) -> None:
+        link.execute("BEGIN")
+        try:
+            self._is_ours(link)  # before anything is written to what is something else's
+        finally:
+            link.execute("ROLLBACK")
         (mode,) = link.execute("PRAGMA journal_mode = WAL").fetchone()
         link.execute("PRAGMA synchronous = NORMAL")
         link.execute("BEGIN IMMEDIATE")
         try:
-            (application,) = link.execute("PRAGMA application_id").fetchone()
-            (version,) = link.execute("PRAGMA user_version").fetchone()
-            (tables,) = link.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if application == APPLICATION and version != VERSION:
-                raise self._refused(f"another version of aiolock made it (its format is {version}, ours is {VERSION})")
-            if application != APPLICATION and (tables or application):
-                raise self._refused("it is the database of something else")
+            ours = self._is_ours(link)
             if mode != "wal":
                 raise self._refused(f"it cannot have a write-ahead log here (its journal is {mode!r})")
-            for statement in SCHEMA if application != APPLICATION else ():
+            for statement in SCHEMA if not ours else ():
                 link.execute(statement)
             link.execute("COMMIT")
         finally:
             if link.in_transaction:
                 link.execute("ROLLBACK")
 
+    def _is_ours(self, link: sqlite3.Connection) -> bool:
+        """Whether it has the tables; False if it has none at all."""
+        (application,) = link.execute("PRAGMA application_id").fetchone()
+        (version,) = link.execute("PRAGMA user_version").fetchone()
+        (tables,) = link.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application == APPLICATION and version != VERSION:
+            raise self._refused(f"another version of aiolock made it (its format is {version}, ours is {VERSION})")
+        if application != APPLICATION and (tables or application):
+            raise self._refused("it is the database of something else")
+        return bool(application)
+
     def _refused(self, what: str) -> Unavailable:
         return Unavailable(ConfigurationError("", f"{self.path}: {what}: give the locks a file of their own"))
-
-    def _refuse_network(self) -> None:
-        kind = _filesystem(self.path.parent)
-        if kind in NETWORK:
-            what = f"{self.path} is on a network filesystem ({kind}), where locks do not exclude other hosts"
-            remedy = "choose a folder on a disk of this host, or a server for locks between hosts"
-            raise Unavailable(ConfigurationError("", f"{what}: {remedy}"))
 
 
 def is_busy(error: BaseException) -> bool:
@@ -167,20 +176,3 @@ def patiently(step: Callable[[], T], closing: Callable[[], bool]) -> T:
                 raise
         attempts += 1
         time.sleep(0.00005 if attempts < 20 else 0.0005)
-
-
-def _filesystem(folder: Path) -> str:
-    """The type of the filesystem that a folder is on; "" if the system does not say."""
-    try:
-        there = os.path.realpath(folder)
-        lines = MOUNTS.read_text().splitlines()
-    except OSError:
-        return ""
-    best, kind = "", ""
-    for line in lines:
-        words = line.split(" ")
-        mounted = words[4].replace("\\040", " ")
-        inside = there == mounted or there.startswith(mounted.rstrip("/") + "/")
-        if inside and len(mounted) >= len(best):
-            best, kind = mounted, words[words.index("-") + 1]
-    return kind

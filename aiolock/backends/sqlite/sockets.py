@@ -4,76 +4,117 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
+import re
 import socket
 import sys
-from collections import deque
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-RETRY = 0.002
-"""Seconds until a full receiver is tried again."""
-KEPT = 1000
-"""Messages that wait for full receivers at most: a lost one costs its receiver no more than a wait for its refresh."""
+from ...errors import BackendError
+from ...log import Log
+from .backlog import Backlog
+
+logger: Log = Log("aiolock.redis")
+
+AGAIN = 10.0
+"""Seconds until it is tried again to have a socket."""
 SIZE = 65536
 PATH = 100
 """Bytes that the path of a socket may have everywhere."""
+_NAME = re.compile(r"[0-9a-f]{32}")
+"""What sockets are called: a row may say anything."""
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
+_FULL = frozenset({errno.EAGAIN, errno.ENOBUFS})
 
 
-def offered(folder: Path, name: str) -> bool:
-    """Whether sockets of such names can be in `folder`."""
-    short = sys.platform == "linux" or len(os.fsencode(folder / name)) <= PATH
+def folder_of(file: Path) -> Path:
+    """Where the processes that use a file have their sockets."""
+    return Path(f"{file}-sockets")
+
+
+def offered(file: Path, name: str) -> bool:
+    """Whether sockets of such names can be beside a file."""
+    short = sys.platform == "linux" or len(os.fsencode(folder_of(file) / name)) <= PATH
     return hasattr(socket, "AF_UNIX") and sys.platform != "win32" and short
 
 
 class Sockets:
     """A manager's own socket, and a way to those of the others.
 
-    On Linux, paths go through a descriptor of the folder, so they may be long.
+    On Linux, paths go through a descriptor of the folder, so they may be long. What is called on the loop says so; all
+    else is called in one thread.
 
     Args:
-        folder: where all processes have their sockets; made if it is missing.
-        name: of the own socket, used by no other.
+        name: of the own socket, used by no other: 32 hexadecimal digits.
         deliver: gets the messages, on the loop: channel and payload.
+        loop: the manager's.
 
-    Raises:
-        OSError: the folder cannot be used.
+    Attributes:
+        failure: why this process cannot be woken; None if it can.
     """
 
-    def __init__(self, folder: Path, name: str, deliver: Callable[[str, str], None]) -> None:
-        folder.mkdir(exist_ok=True)
-        self._folder = folder
+    def __init__(self, name: str, deliver: Callable[[str, str], None], loop: asyncio.AbstractEventLoop) -> None:
+        self.failure: OSError | None = None
         self._name = name
         self._deliver = deliver
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._kept: deque[tuple[str, bytes]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        self._in, self._out = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
-        self._in.setblocking(False)
-        self._out.setblocking(False)
-        try:
-            self._in.bind(self._path(name))
-        except BaseException:
-            self.close()
-            raise
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Deliver from now on; called on the loop."""
         self._loop = loop
-        loop.add_reader(self._in, self._read)
+        self._backlog = Backlog(loop, self._sent)
+        self._folder = Path()
+        self._fd = -1
+        self._inode = -1
+        self._until = 0.0  # after a failure
+        self._bound: socket.socket | None = None
+        self._in: socket.socket | None = None  # the same, once the loop knows of it
+        self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._out.setblocking(False)
+
+    def look(self, file: Path) -> bool:
+        """Have a socket beside a file; return whether it is a new one: no listener's row can be there yet."""
+        folder = folder_of(file)
+        if folder == self._folder and (self._is_there() or time.monotonic() < self._until):
+            return False
+        self._leave()
+        self._folder = folder
+        try:
+            self._bound = made = self._make()
+        except OSError as error:
+            if self._inode >= 0 and self.failure is None:
+                logger.warning("%s: this process cannot be woken any more, so its waiters ask: %s", folder, error)
+            self.failure, self._until = error, time.monotonic() + AGAIN
+            return False
+        self.failure, self._until = None, 0.0
+        try:
+            self._loop.call_soon_threadsafe(self._hear, made)
+        except RuntimeError:  # the loop was closed
+            made.close()
+        return True
+
+    def refusal(self) -> BackendError | None:
+        """What to say to those who want to be told; None if they will be."""
+        error = self.failure
+        if error is None:
+            return None
+        transient = error.errno in _PASSING
+        text = f"{self._folder}: other processes cannot wake this one there: {error}"
+        refusal = BackendError("", f"{text}: let it create files in that folder", transient)
+        refusal.__cause__ = error
+        return refusal
 
     def send(self, name: str, channel: str, payload: str) -> None:
-        """Send to a socket, if it is there; from any thread. What a full receiver cannot take is sent again."""
+        """Send to a socket, if it is there. What a full receiver cannot take is sent again."""
         data = json.dumps([channel, payload]).encode()
-        if not self._sent(name, data) and len(self._kept) < KEPT and self._loop is not None:
-            self._kept.append((name, data))
+        if _NAME.fullmatch(name) and not self._sent(name, data):
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._later)
+                self._loop.call_soon_threadsafe(self._backlog.keep, name, data)
 
     def heard(self, name: str) -> bool:
         """Whether a process reads there. The socket of one that was killed is removed."""
+        if not _NAME.fullmatch(name):
+            return False
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
                 probe.connect(self._path(name))
@@ -82,57 +123,76 @@ class Sockets:
                 os.unlink(name, dir_fd=self._fd)
             return False
         except FileNotFoundError:
-            return False
+            return self._fd < 0
         except OSError:
             return True  # it is we who cannot look: out of descriptors, for example
         return True
 
     def close(self) -> None:
-        """Hear and send nothing more; called on the loop if it was started."""
-        if self._fd < 0:
-            return
-        self._kept.clear()
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.remove_reader(self._in)
-        self._in.close()
+        """Hear and send nothing more; called on a loop, after the thread has ended."""
+        self._hear(None)
+        if self._bound is not None:
+            self._bound.close()
+        self._backlog.clear()
         self._out.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._name, dir_fd=self._fd)
-        os.close(self._fd)
-        self._fd = -1
+        self._leave()
+
+    def _is_there(self) -> bool:
+        try:
+            return os.stat(self._folder / self._name, follow_symlinks=False).st_ino == self._inode
+        except OSError:
+            return False
+
+    def _make(self) -> socket.socket:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._folder)
+        self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            made.setblocking(False)
+            made.bind(self._path(self._name))
+            self._inode = os.stat(self._name, dir_fd=self._fd, follow_symlinks=False).st_ino
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _leave(self) -> None:
+        """The folder, with the own socket."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._name, dir_fd=self._fd)
+            fd, self._fd = self._fd, -1
+            os.close(fd)
 
     def _path(self, name: str) -> str:
         return f"/proc/self/fd/{self._fd}/{name}" if sys.platform == "linux" else str(self._folder / name)
 
     def _sent(self, name: str, data: bytes) -> bool:
+        """Send; return False if the receiver is full. Called anywhere."""
         try:
             self._out.sendto(data, self._path(name))
-        except BlockingIOError:
-            return False
-        except OSError:  # it is gone
-            return True
+        except OSError as error:  # otherwise it is gone
+            return error.errno not in _FULL
         return True
 
-    def _later(self) -> None:
-        if self._timer is None and self._loop is not None:
-            self._timer = self._loop.call_later(RETRY, self._again)
+    # On the loop.
 
-    def _again(self) -> None:
-        self._timer = None
-        if self._fd < 0:
-            return
-        for _ in range(len(self._kept)):
-            name, data = self._kept.popleft()
-            if not self._sent(name, data):
-                self._kept.append((name, data))
-        if self._kept:
-            self._later()
+    def _hear(self, made: socket.socket | None) -> None:
+        """Read there, and nowhere else."""
+        if self._in is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._in)
+            self._in.close()
+        self._in = made
+        if made is not None and made.fileno() >= 0:  # not closed meanwhile
+            self._loop.add_reader(made, self._read, made)
 
-    def _read(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._fd >= 0:
+    def _read(self, own: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while self._in is own:
                 try:
-                    channel, payload = json.loads(self._in.recv(SIZE))
-                except ValueError:
+                    channel, payload = json.loads(own.recv(SIZE))
+                except (ValueError, TypeError, RecursionError):
                     continue  # none of ours: anyone can write there
                 self._deliver(str(channel), str(payload))

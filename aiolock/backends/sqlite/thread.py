@@ -11,20 +11,22 @@ from typing import Any
 
 
 class SerialThread:
-    """Does jobs in their order. It dies with the process, whatever it does then.
+    """Does jobs in their order, and tells the loop what came of each. It dies with the process, whatever it does.
 
     Args:
         name: the thread's.
+        failed: makes of what a job raised, whatever that is, what its `done` gets.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, failed: Callable[[BaseException], Any]) -> None:
+        self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], object]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def do(self, job: Callable[[], Any], done: Callable[[Any], object]) -> None:
-        """Do `job` after all earlier ones; `done` gets what it returned or raised, on the loop."""
+        """Do `job` after all earlier ones; `done` gets what it returned, or what `failed` made of its error."""
         self._jobs.put((job, done))
 
     async def stop(self) -> None:
@@ -38,7 +40,7 @@ class SerialThread:
             try:
                 result = job()
             except BaseException as error:
-                result = error
+                result = self._failed(error)
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 self._loop.call_soon_threadsafe(done, result)
             del task, job, done, result  # nothing is kept until the next job comes

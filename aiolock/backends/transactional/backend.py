@@ -15,7 +15,7 @@ from ...errors import AiolockError, BackendError, ConfigurationError
 from ...event_log import log_event
 from ...events import Disconnected, Event, Reconnected
 from ...log import Log
-from ...scripts.base import Call
+from ...scripts.base import Call, resolve
 from ..base import Abilities, Backend, Wake, nothing
 from .engine import Engine, Outcome, Unavailable
 
@@ -112,7 +112,7 @@ class TransactionalBackend(Backend):
         assert self._loop is not None, "open() comes first"
         future: asyncio.Future[None] = self._loop.create_future()
         self._wakes[channel] = wake
-        self._listen(channel, wake, future)
+        self._engine.listen(channel, partial(self._listening, channel, wake, future))
         return future
 
     def unsubscribe(self, channel: str) -> None:
@@ -219,16 +219,20 @@ class TransactionalBackend(Backend):
         if wake is not None:
             wake(payload)
 
-    def _listen(self, channel: str, wake: Wake, future: asyncio.Future[None]) -> None:
-        if self._loop is not None and self._wakes.get(channel) is wake:
-            self._engine.listen(channel, partial(self._listening, channel, wake, future))
-
-    def _listening(self, channel: str, wake: Wake, future: asyncio.Future[None], why: Unavailable | None) -> None:
-        if why is not None:
-            if self._loop is not None:
-                self._loop.call_later(LONGEST_PAUSE, self._listen, channel, wake, future)
+    def _listening(
+        self, channel: str, wake: Wake, future: asyncio.Future[None], why: Unavailable | BackendError | None
+    ) -> None:
+        mine = self._wakes.get(channel) is wake
+        if why is None:
+            if mine:
+                wake(None)
+            if not future.done():
+                future.set_result(None)
             return
-        if self._wakes.get(channel) is wake:
-            wake(None)
-        if not future.done():
-            future.set_result(None)
+        if mine:
+            self.unsubscribe(channel)
+        if isinstance(why, Unavailable):  # it may be asked for again
+            failure = BackendError("", str(why.error), transient=True)
+            failure.__cause__ = why.error
+            why = failure
+        resolve(future, why)

@@ -32,7 +32,8 @@ class Unavailable(Exception):
 
 
 class Engine(Protocol):
-    """One store, used by one manager. Its methods are called on the loop.
+    """One store, used by one manager. Its methods are called on the loop, and raise nothing else than is said: whatever
+    fails, each `done` is called, with `Unavailable` then.
 
     Attributes:
         address: what it is called in errors and logs.
@@ -57,8 +58,10 @@ class Engine(Protocol):
         they publish is sent after the commit. Without calls: look whether the store can be used.
         """
 
-    def listen(self, channel: str, done: Callable[[Unavailable | None], None]) -> None:
-        """Deliver what is published on the channel, also after the store could not be used for a while."""
+    def listen(self, channel: str, done: Callable[[Unavailable | BackendError | None], None]) -> None:
+        """Deliver what is published on the channel, also after the store could not be used for a while. `done` gets a
+        `BackendError` if this process cannot be told at all, though the store can be used.
+        """
 
     def unlisten(self, channel: str) -> None:
         """Deliver nothing more of it."""
