@@ -52,7 +52,7 @@ class LockManager(LockFactory):
         ttl: seconds the server keeps a lock without renewal, 0.1 s to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
             None for ttl/10, within 0.05 and 3.
-        acquire_timeout: seconds an acquire may wait; None for no limit.
+        acquire_timeout: seconds an acquire may wait; None for no limit, as with `asyncio.Lock`.
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
         recheck: seconds after which a waiter asks at the latest, whatever it has heard. It matters for latches and for

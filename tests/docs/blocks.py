@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PASTED = [ROOT / "README.md"]
+PASTED = [ROOT / "README.md", ROOT / "docs/reference/options.md"]
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
