@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, cast
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PASTED = [ROOT / "README.md", ROOT / "docs/reference/options.md"]
+TUTORIAL = ROOT / "docs/tutorial/index.md"
+PASTED = [ROOT / "README.md", TUTORIAL, ROOT / "docs/reference/options.md"]
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
