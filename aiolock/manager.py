@@ -29,11 +29,12 @@ from .core.runtime import Runtime
 from .core.services import Limits
 from .errors import ConfigurationError
 from .events import Observer
-from .manager_options import ManagerOptions, QuorumOptions, replicas_of
+from .manager_options import HINTS, RIGHT, ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
+from .usage import AsyncOnly, usage
 
 
-class LockManager(LockFactory):
+class LockManager(LockFactory, AsyncOnly):
     """All locks of one process and event loop: one connection (two with `min_replicas`) and one timer, however many
     locks.
 
@@ -89,6 +90,7 @@ class LockManager(LockFactory):
         ```
     """
 
+    @usage(RIGHT, HINTS)
     def __init__(
         self,
         source: str | Client | ClusterClient | Seeds | Sentinels | Backend,

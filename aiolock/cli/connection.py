@@ -83,7 +83,7 @@ class Connection:
             db = parts.path.strip("/")
             return unquote(parts.username or "") or None, unquote(parts.password or "") or None, int(db or 0)
         except ValueError:
-            raise ConfigurationError("", "not a Redis URL: write redis://user:password@host:port/db") from None
+            raise ConfigurationError("", "not a URL of Redis: write redis://user:password@host:port/db") from None
 
 
 def _address(sentinel: str) -> str | tuple[str, int]:

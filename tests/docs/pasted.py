@@ -146,6 +146,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": path,
         "CURL_HOME": str(folder),
+        "PYTHONUNBUFFERED": "1",  # as on a terminal, where a line is seen at once
         "NO_COLOR": "1",
         "COLUMNS": "80",
         "PYTEST_ADDOPTS": f"-p no:aiolock -p {module} -p no:randomly -p no:cacheprovider",
