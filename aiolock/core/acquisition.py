@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
@@ -15,6 +15,7 @@ from ..errors import AcquireTimeout, AiolockError, BackendError, Holder, LossRea
 from ..events import Acquired
 from ..scripts.base import resolve
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
+from ..usage import AsyncOnly
 from .calls import Calls
 from .gate import Gate
 from .guarding.blocks import caller
@@ -33,7 +34,7 @@ from .waiting.waiter import Expired, Waiter
 L = TypeVar("L", bound="Lease | None")
 
 
-class Acquisition(OnDemand[L], Generic[L]):
+class Acquisition(OnDemand[L], AsyncOnly, Generic[L]):
     """What `acquire()` returns: await it for a lease, enter it for a guarded block, or make a task of it.
 
     Args:
@@ -82,6 +83,14 @@ class Acquisition(OnDemand[L], Generic[L]):
         if obtain is None:
             raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call {self._via} again")
         return obtain
+
+    def __repr__(self) -> str:
+        return f"<{self._via} of {self._name!r}>"
+
+    if not TYPE_CHECKING:  # which has a rule for that
+
+        def __bool__(self):
+            raise TypeError(f"{self!r} is no answer yet: await it")
 
     def __del__(self) -> None:
         if self._obtain is not None:

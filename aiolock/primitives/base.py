@@ -22,12 +22,13 @@ from ..core.refusal import Refusal
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError, NotOwned
 from ..log import Log
+from ..usage import AsyncOnly, Renamed
 from .options import Default
 
 logger: Log = Log("aiolock.guard")
 
 
-class Primitive:
+class Primitive(AsyncOnly, Renamed):
     """A name, a kind and a policy; its only state is which blocks were entered through it. Primitives differ in their
     requests and their contention rule.
 

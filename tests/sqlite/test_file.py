@@ -285,7 +285,7 @@ async def test_rows_of_names_that_expired_are_swept(url: str, path: Path, monkey
 def test_without_lupa(url: str) -> None:
     with (
         mock.patch.dict("sys.modules", {"lupa.lua51": None}),
-        pytest.raises(ConfigurationError, match=r"SQLite run the Lua .* pip install 'aiolock-redis\[sqlite\]'"),
+        pytest.raises(ConfigurationError, match=r"SQLite run the Lua .* pip install lupa"),
     ):
         LockManager(url)
 

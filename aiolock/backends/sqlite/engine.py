@@ -50,7 +50,7 @@ class SQLiteEngine:
     """
 
     def __init__(self, path: Path) -> None:
-        interpreter.load("locks in SQLite run", "sqlite")
+        interpreter.load("locks in SQLite run")
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
         self._file = LockFile(self.path)
