@@ -311,9 +311,8 @@ async def test_an_error_that_nobody_expects(url: str) -> None:
     """Nothing waits for ever: what was asked for is asked for again. Kept by SQLiteEngine._changing."""
     watch = Watch()
     async with LockManager(url, ttl=60, observer=watch) as locks, locks.lock("held") as lease:
-        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
         with (
-            mock.patch.object(engine, "_load", side_effect=OSError("too many open files")),
+            mock.patch("aiolock.backends.sqlite.engine.load", side_effect=OSError("too many open files")),
             pytest.raises(BackendError, match=r"a request on it failed \(too many open files\)"),
         ):
             await locks.lock("a").acquire()

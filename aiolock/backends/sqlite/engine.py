@@ -16,16 +16,15 @@ from ...scripts import commands, interpreter
 from ...scripts.base import Call
 from ..base import Abilities
 from ..transactional.engine import Outcome, Unavailable
-from ..transactional.loaded import Loaded, Row
+from ..transactional.loaded import Loaded
 from .clock import HostClock
 from .file import LockFile, is_busy, patiently
+from .rows import load
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
 R = TypeVar("R")
 
-FEW = 500
-"""Keys that one statement names; SQLite allows 999 in its oldest versions."""
 SWEEP = 1000
 """Rows that are written between two sweeps at least."""
 
@@ -193,19 +192,10 @@ class SQLiteEngine:
         self, calls: Sequence[Call[Any]], link: sqlite3.Connection
     ) -> tuple[list[Outcome], list[tuple[str, str]]]:
         keys = list(dict.fromkeys(key for call in calls for key in call.keys))
-        store = Loaded(self._clock.now_us(), self._load(link, keys), self._count)
+        store = Loaded(self._clock.now_us(), load(link, keys), self._count)
         outcomes = [_answer(store, call) for call in calls]
         self._save(link, store)
         return outcomes, store.published
-
-    def _load(self, link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
-        found: dict[str, Row] = {}
-        for at in range(0, len(keys), FEW):
-            some = keys[at : at + FEW]
-            holes = ",".join("?" * len(some))
-            rows = link.execute(f"SELECT key, kind, value, expires_us FROM aiolock WHERE key IN ({holes})", some)
-            found.update((key, Row(kind, value, expires)) for key, kind, value, expires in rows)
-        return found
 
     def _save(self, link: sqlite3.Connection, store: Loaded) -> None:
         changes = store.changes()
