@@ -18,13 +18,15 @@ from ..base import Abilities
 from ..transactional.engine import Outcome, Unavailable
 from ..transactional.loaded import Loaded
 from .clock import HostClock
-from .file import LockFile, is_busy, patiently
+from .file import LockFile, is_busy
 from .rows import load
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
 R = TypeVar("R")
 
+REASONED = 0.8
+"""The part of `request_timeout` after which a file that stays locked is an outage: those who ask still hear why."""
 SWEEP = 1000
 """Rows that are written between two sweeps at least."""
 
@@ -34,6 +36,7 @@ class SQLiteEngine:
 
     Args:
         path: of the file; made if it is missing.
+        request_timeout: seconds that those who ask wait for an answer.
 
     Attributes:
         address: the path.
@@ -43,11 +46,11 @@ class SQLiteEngine:
         ConfigurationError: lupa, which runs the scripts, is not installed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, request_timeout: float = 5.0) -> None:
         interpreter.load("locks in SQLite run", "sqlite")
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
-        self._file = LockFile(self.path)
+        self._file = LockFile(self.path, REASONED * request_timeout, lambda: self._closing)
         self._folder = Path(f"{self.path}-sockets")
         self._name = uuid4().hex
         self.abilities: Abilities = Abilities(messages=offered(self._folder, self._name), store="SQLite")
@@ -124,7 +127,7 @@ class SQLiteEngine:
         """Open the file, if that has not been done."""
         if self._link is not None:
             return
-        link = self._file.connect(lambda: self._closing)
+        link = self._file.connect()
         try:
             self._begin(link)
             self._clock = HostClock(link)
@@ -140,7 +143,7 @@ class SQLiteEngine:
         self._link = link
 
     def _begin(self, link: sqlite3.Connection) -> None:
-        patiently(lambda: link.execute("BEGIN IMMEDIATE"), lambda: self._closing)
+        self._file.patiently(link, lambda: link.execute("BEGIN IMMEDIATE"))
 
     def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
         """Do `change` in a transaction.
@@ -168,14 +171,13 @@ class SQLiteEngine:
         return result
 
     def _reserve(self) -> None:
-        """Let the clock go on, also after the machine loses power: this transaction is on the disk when it ends."""
-        assert self._link is not None
-        self._link.execute("PRAGMA synchronous = FULL")
+        """Let the clock go on, also after the machine loses power."""
+        until = self._changing(self._clock.reserve)
         try:
-            self._changing(self._clock.reserve)
-        finally:
-            if self._link is not None:
-                self._link.execute("PRAGMA synchronous = NORMAL")
+            self._file.sync()
+        except OSError as error:
+            raise self._file.unavailable(error) from error
+        self._clock.until = until
 
     def _transact(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         self._use()

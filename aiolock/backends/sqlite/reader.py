@@ -21,8 +21,11 @@ from ..survey import Reader
 from ..transactional.engine import Unavailable
 from ..transactional.loaded import Loaded
 from .clock import HostClock
-from .file import LockFile, patiently
+from .file import LockFile
 from .rows import load
+
+PATIENCE = 4.0
+"""Seconds for each answer, if nobody writes meanwhile."""
 
 
 class FileReader(Reader):
@@ -37,7 +40,7 @@ class FileReader(Reader):
         self.ahead_us: int = 0
         self.moving: int = 0
         self._shares = False
-        self._file = LockFile(path.absolute())
+        self._file = LockFile(path.absolute(), PATIENCE, lambda: False)
         self._alone = threading.Lock()  # a read that was cancelled goes on in its thread
         self._link: sqlite3.Connection | None = None
 
@@ -60,7 +63,7 @@ class FileReader(Reader):
         with self._alone:
             link = self._use()
             try:
-                return patiently(lambda: self._replies(link, commands), lambda: False)
+                return self._file.patiently(link, lambda: self._replies(link, commands))
             except sqlite3.Error as error:
                 self._close()
                 raise self._file.unavailable(error) from error
@@ -78,7 +81,7 @@ class FileReader(Reader):
         self._close()
         if not self._file.path.exists():
             raise Unavailable(BackendError("", f"there is no file {self.address}"))
-        self._link = self._file.connect(lambda: False)
+        self._link = self._file.connect()
         return self._link
 
     def _close(self) -> None:
