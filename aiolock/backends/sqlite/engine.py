@@ -18,9 +18,10 @@ from ...scripts import commands, interpreter
 from ...scripts.base import Call
 from ..base import Abilities
 from ..transactional.engine import Outcome, Unavailable
-from ..transactional.loaded import Loaded, Row
+from ..transactional.loaded import Loaded
 from .clock import HostClock
-from .file import LockFile, is_busy, patiently
+from .file import LockFile, is_busy
+from .rows import load
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
@@ -29,8 +30,8 @@ R = TypeVar("R")
 Message = tuple[str, str, str]
 """To which socket, the channel, and the payload."""
 
-FEW = 500
-"""Keys that one statement names; SQLite allows 999 in its oldest versions."""
+REASONED = 0.8
+"""The part of `request_timeout` after which a file that stays locked is an outage: those who ask still hear why."""
 SWEEP = 1000
 """Rows that are written between two sweeps at least."""
 
@@ -40,6 +41,7 @@ class SQLiteEngine:
 
     Args:
         path: of the file; made if it is missing.
+        request_timeout: seconds that those who ask wait for an answer.
 
     Attributes:
         address: the path.
@@ -49,11 +51,11 @@ class SQLiteEngine:
         ConfigurationError: lupa, which runs the scripts, is not installed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, request_timeout: float = 5.0) -> None:
         interpreter.load("locks in SQLite run")
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
-        self._file = LockFile(self.path)
+        self._file = LockFile(self.path, REASONED * request_timeout, lambda: self._closing)
         self._name = uuid4().hex
         there = Path(os.path.realpath(path))
         self.abilities: Abilities = Abilities(messages=offered(there, self._name), store="SQLite")
@@ -115,7 +117,7 @@ class SQLiteEngine:
         """Open the file and have a socket, if that has not been done."""
         fresh, link = self._link is None, self._link
         if link is None:
-            link = self._file.connect(lambda: self._closing)
+            link = self._file.connect()
         try:
             if not (self._sockets is not None and self._sockets.look(self._file.real)) and not fresh:
                 return
@@ -133,7 +135,7 @@ class SQLiteEngine:
         self._link = link
 
     def _begin(self, link: sqlite3.Connection) -> None:
-        patiently(lambda: link.execute("BEGIN IMMEDIATE"), lambda: self._closing)
+        self._file.patiently(link, lambda: link.execute("BEGIN IMMEDIATE"))
 
     def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
         """Do `change` in a transaction.
@@ -159,14 +161,13 @@ class SQLiteEngine:
         return result
 
     def _reserve(self) -> None:
-        """Let the clock go on, also after the machine loses power: this transaction is on the disk when it ends."""
-        assert self._link is not None
-        self._link.execute("PRAGMA synchronous = FULL")
+        """Let the clock go on, also after the machine loses power."""
+        until = self._changing(self._clock.reserve)
         try:
-            self._changing(self._clock.reserve)
-        finally:
-            if self._link is not None:
-                self._link.execute("PRAGMA synchronous = NORMAL")
+            self._file.sync()
+        except OSError as error:
+            raise self._file.unavailable(error) from error
+        self._clock.until = until
 
     def _transact(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         self._use()
@@ -187,7 +188,7 @@ class SQLiteEngine:
             listening[channel] = self._listeners(link, channel)
             return len(listening[channel])
 
-        store = Loaded(self._clock.now_us(), self._load(link, keys), count)
+        store = Loaded(self._clock.now_us(), load(link, keys), count)
         outcomes = [_answer(store, call) for call in calls]
         self._save(link, store)
         return outcomes, [(name, *message) for message in store.published for name in listening[message[0]]]
@@ -196,15 +197,6 @@ class SQLiteEngine:
         if self._sockets is not None:
             for message in messages:
                 self._sockets.send(*message)
-
-    def _load(self, link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
-        found: dict[str, Row] = {}
-        for at in range(0, len(keys), FEW):
-            some = keys[at : at + FEW]
-            holes = ",".join("?" * len(some))
-            rows = link.execute(f"SELECT key, kind, value, expires_us FROM aiolock WHERE key IN ({holes})", some)
-            found.update((key, Row(kind, value, expires)) for key, kind, value, expires in rows)
-        return found
 
     def _save(self, link: sqlite3.Connection, store: Loaded) -> None:
         changes = store.changes()
