@@ -16,10 +16,10 @@ from ...scripts import commands, interpreter
 from ...scripts.base import Call
 from ..base import Abilities
 from ..transactional.engine import Outcome, Unavailable
-from ..transactional.loaded import Loaded
+from ..transactional.loaded import Loaded, Row
 from .clock import HostClock
 from .file import LockFile, is_busy
-from .rows import load
+from .rows import GUARDED, load, save, save_if, sweep
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
@@ -27,8 +27,10 @@ R = TypeVar("R")
 
 REASONED = 0.8
 """The part of `request_timeout` after which a file that stays locked is an outage: those who ask still hear why."""
-SWEEP = 1000
+SWEEP = 100
 """Rows that are written between two sweeps at least."""
+Decided = tuple[list[Outcome], list[tuple[str, str]], int]
+"""The outcomes, the messages, and how many rows were written."""
 
 
 class SQLiteEngine:
@@ -62,7 +64,10 @@ class SQLiteEngine:
         # Only the thread uses these.
         self._link: sqlite3.Connection | None = None
         self._clock: HostClock
-        self._written = self._rows = 0  # since the last sweep; and what it left
+        self._ran = False  # what is attempted may have been done
+        self._alive: dict[str, list[str]] = {}  # who hears a channel that the last scripts asked for, and
+        self._dead: set[str] = set()  # who does not any more
+        self._written, self._swept = 0, ""  # rows since the last sweep, and the last key that it saw
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -145,30 +150,40 @@ class SQLiteEngine:
     def _begin(self, link: sqlite3.Connection) -> None:
         self._file.patiently(link, lambda: link.execute("BEGIN IMMEDIATE"))
 
-    def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
-        """Do `change` in a transaction.
+    def _attempt(self, step: Callable[[sqlite3.Connection], R]) -> R:
+        """Do something with the file.
 
         Raises:
-            Unavailable: it was not done; or perhaps, if the commit failed.
+            Unavailable: it was not done; or perhaps, if `step` has set `_ran`.
         """
         self._use()
-        link, ran = self._link, False
+        link = self._link
         assert link is not None
+        self._ran = False
         try:
-            self._begin(link)
-            self._file.check()
-            result = change(link)
-            ran = True
-            link.execute("COMMIT")
+            return step(link)
         except BaseException as error:
-            if not (is_busy(error) and _rolled_back(link)):  # another connection may do better
+            busy = is_busy(error)
+            if not (busy and _rolled_back(link)):  # another connection may do better
                 self._link = None
                 link.close()
             if not isinstance(error, Exception):
                 raise
-            why = self._file.unavailable(error, ran)
+            why = self._file.unavailable(error, self._ran and not busy)
             raise why from why.__cause__
-        return result
+
+    def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
+        """Do `change` in a transaction. Raises what `_attempt` does."""
+
+        def transaction(link: sqlite3.Connection) -> R:
+            self._begin(link)
+            self._file.check()
+            result = change(link)
+            self._ran = True
+            link.execute("COMMIT")
+            return result
+
+        return self._attempt(transaction)
 
     def _reserve(self) -> None:
         """Let the clock go on, also after the machine loses power."""
@@ -183,34 +198,53 @@ class SQLiteEngine:
         self._use()
         if self._clock.runs_out():
             self._reserve()
-        outcomes, published = self._changing(partial(self._decide, calls))
+        keys = list(dict.fromkeys(key for call in calls for key in call.keys))
+        decided = self._attempt(partial(self._guess, calls, keys)) if len(keys) <= GUARDED else None
+        outcomes, published, written = decided or self._changing(partial(self._decide, calls, keys))
         if self._sockets is not None:
             for channel, payload in published:
-                for name in self._listeners(channel):
+                for name in self._alive[channel]:
                     self._sockets.send(name, channel, payload)
+        with contextlib.suppress(Unavailable):  # the next request says it
+            self._sweep(written)
         return outcomes
 
-    def _decide(
-        self, calls: Sequence[Call[Any]], link: sqlite3.Connection
-    ) -> tuple[list[Outcome], list[tuple[str, str]]]:
-        keys = list(dict.fromkeys(key for call in calls for key in call.keys))
-        store = Loaded(self._clock.now_us(), load(link, keys), self._count)
-        outcomes = [_answer(store, call) for call in calls]
-        self._save(link, store)
-        return outcomes, store.published
-
-    def _save(self, link: sqlite3.Connection, store: Loaded) -> None:
+    def _guess(self, calls: Sequence[Call[Any]], keys: Sequence[str], link: sqlite3.Connection) -> Decided | None:
+        """Decide without the lock, on what is there. One statement has it, in which no Python runs: it writes, unless
+        others have changed what was there. Then the result is None.
+        """
+        before = load(link, keys)
+        outcomes, store = self._run(calls, before)
         changes = store.changes()
-        for key, row in changes.items():
-            if row is None:
-                link.execute("DELETE FROM aiolock WHERE key = ?", (key,))
-            else:
-                link.execute("REPLACE INTO aiolock VALUES(?, ?, ?, ?)", (key, *row))
-        self._written += len(changes)
-        if self._written > max(SWEEP, 2 * self._rows):
-            link.execute("DELETE FROM aiolock WHERE expires_us < ?", (store.wall_us(),))
-            (self._rows,) = link.execute("SELECT count(*) FROM aiolock").fetchone()
-            self._written = 0
+        if changes:
+            self._ran = True
+            if not self._file.patiently(link, lambda: save_if(link, changes, keys, before)):
+                return None
+        self._file.check()
+        return outcomes, store.published, len(changes)
+
+    def _decide(self, calls: Sequence[Call[Any]], keys: Sequence[str], link: sqlite3.Connection) -> Decided:
+        """Decide in a transaction that others wait for."""
+        outcomes, store = self._run(calls, load(link, keys))
+        changes = store.changes()
+        save(link, changes)
+        return outcomes, store.published, len(changes)
+
+    def _run(self, calls: Sequence[Call[Any]], rows: dict[str, Row]) -> tuple[list[Outcome], Loaded]:
+        self._alive.clear()
+        store = Loaded(self._clock.now_us(), rows, self._count)
+        return [_answer(store, call) for call in calls], store
+
+    def _sweep(self, written: int) -> None:
+        """Delete what has expired and what is gone: one part after the other, twice as many rows as were written."""
+        self._written += written
+        if self._written >= SWEEP:
+            now, rows, self._written = self._clock.now_us(), 2 * self._written, 0
+            self._swept = self._changing(lambda link: sweep(link, self._swept, rows, now))
+        if self._dead:
+            forget = "DELETE FROM aiolock_listeners WHERE socket = ?"
+            self._changing(lambda link: link.executemany(forget, [(name,) for name in self._dead]))
+            self._dead.clear()
 
     def _listeners(self, channel: str) -> list[str]:
         assert self._link is not None
@@ -218,13 +252,11 @@ class SQLiteEngine:
         return [name for (name,) in found]
 
     def _count(self, channel: str) -> int:
-        """How many listen; in a transaction. Those that have died do not, and are forgotten."""
+        """How many listen. Those that have died do not, and are forgotten."""
         names = self._listeners(channel)
-        alive = [name for name in names if self._sockets is not None and self._sockets.heard(name)]
-        if self._link is not None and len(alive) < len(names):
-            dead = [(name,) for name in names if name not in alive]
-            self._link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
-        return len(alive)
+        self._alive[channel] = [name for name in names if self._sockets is not None and self._sockets.heard(name)]
+        self._dead.update(set(names).difference(self._alive[channel]))
+        return len(self._alive[channel])
 
     def _register(self, channel: str) -> None:
         if channel in self._channels:
