@@ -140,10 +140,9 @@ async def test_a_database_that_refuses_to_be_written(url: str) -> None:
     """As a full disk does: who asks now is told; a holder keeps its lease, and goes on when there is room again."""
     watch = Watch()
     async with LockManager(url, ttl=TTL, observer=watch) as locks, locks.lock("held") as lease:
-        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
         refused = sqlite3.OperationalError("database or disk is full")
         refused.sqlite_errorcode = sqlite3.SQLITE_FULL
-        with mock.patch.object(engine, "_save", side_effect=refused):
+        with mock.patch("aiolock.backends.sqlite.engine.save_if", side_effect=refused):
             with pytest.raises(BackendError, match="the disk is full: make room") as told:
                 await locks.lock("other").acquire()
             assert told.value.transient
@@ -295,7 +294,7 @@ async def test_it_is_opened_twice(url: str) -> None:
 
 
 async def test_rows_of_names_that_expired_are_swept(url: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many names as an application ever uses do not stay. Kept by SQLiteEngine._save."""
+    """As many names as an application ever uses do not stay. Kept by SQLiteEngine._sweep."""
     monkeypatch.setattr("aiolock.backends.sqlite.engine.SWEEP", 20)
     async with LockManager(url, ttl=0.1) as locks:
         engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
@@ -338,7 +337,7 @@ async def test_guarded_writes_need_a_server(url: str) -> None:
 
 
 async def test_an_error_that_nobody_expects(url: str) -> None:
-    """Nothing waits for ever: what was asked for is asked for again. Kept by SQLiteEngine._changing."""
+    """Nothing waits for ever: what was asked for is asked for again. Kept by SQLiteEngine._attempt."""
     watch = Watch()
     async with LockManager(url, ttl=60, observer=watch) as locks, locks.lock("held") as lease:
         with (

@@ -141,6 +141,7 @@ class LockFile:
     def unavailable(self, error: BaseException, ran: bool = False) -> Unavailable:
         """What an error means; with `ran`, what was asked for may have been done."""
         if isinstance(error, Unavailable):
+            error.ran = error.ran or ran
             return error
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         meaning = _MEANINGS.get(code, "a request on it failed")
