@@ -147,7 +147,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
     if timeout == 0 and not gate.open:
-        error = _late(gate, gate.queue.common, timeout, answered=gate.unreachable is None)
+        error = _late(gate, gate.common, timeout, answered=gate.unreachable is None)
         tell_failed(runtime, calls, error)
         raise error
     waiter = gate.join(calls, policy, timeout)
@@ -157,16 +157,16 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         while True:
             outcome = await waiter.outcome
             if not isinstance(outcome, Granted):
-                raise _late(gate, gate.queue.entry_of(waiter), timeout)
+                raise _late(gate, gate.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
             if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
                 await checkpoint_if_cancelled()
             lease = admit(gate, waiter, task)
             if lease is not None:
                 return lease
-            gate.ask_again(waiter)
+            gate.rejoin(waiter)
     except Expired as late:
-        error = _late(gate, gate.queue.entry_of(waiter), timeout, late.away, not waiter.impatient)
+        error = _late(gate, gate.entry_of(waiter), timeout, late.away, not waiter.impatient)
         _give_up(gate, waiter, error)
         raise error from error.__cause__
     except BaseException as failure:
@@ -183,7 +183,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
         return await _nest(gate, calls, hold, policy, task)
     _refuse_overlap(gate, task)
     if not gate.open:
-        refusal = Refusal(gate, gate.queue.common, answered=gate.unreachable is None)
+        refusal = Refusal(gate, gate.common, answered=gate.unreachable is None)
         if refusal.unknown:
             away = refusal.error(0.0)
             tell_failed(runtime, calls, away)
@@ -202,16 +202,16 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
         raise
     if lease is not None:
         return lease
-    refusal = Refusal(gate, gate.queue.entry_of(waiter))
-    gate.leave_queue(waiter)
+    refusal = Refusal(gate, gate.entry_of(waiter))
+    gate.leave(waiter)
     return _refused(gate, calls, refusal, waiter.began)
 
 
 def _give_up(gate: Gate, waiter: Waiter, error: BaseException) -> None:
     """Stop waiting, because of `error`."""
-    entry = gate.queue.entry_of(waiter)
+    entry = gate.entry_of(waiter)
     requests = 0 if entry is None else entry.answers
-    gate.leave_queue(waiter)
+    gate.leave(waiter)
     tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests, waiter.wait)
 
 
@@ -243,7 +243,7 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     if entries.wanted and owner in entries.wanted:
         hold.wanted = True
     gate.holds += 1
-    if gate.queue.race is not None:
+    if gate.race is not None:
         gate.settle_down()  # if no one waits, it listens no more
     lease = Lease(gate, hold, waiter.calls, task)
     runtime.leases.add(lease)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import Self, cast
 
 from ...errors import AiolockError, BackendError, ConfigurationError, NotAcquired, repeated
 from ...events import Waiting
+from ...log import Log
 from ...scripts.base import Call
 from ...scripts.bid import Bid
+from ...scripts.multi import MultiCalls
 from ...scripts.outcomes import AcquireOutcome, Granted, Impossible, Refused, TransferOutcome
-from ..calls import Calls
+from ..calls import Calls, Contention
 from ..holding.telling import tell_waiting
+from ..policy import Policy
 from ..runtime import Runtime
 from ..scheduler import NEVER
+from .gathering import Gathering
 from .queue_entry import QueueEntry
 from .race import Race
+from .stepwise import Stepwise
 from .wait import ASKED, GRANTED, IDLE, QUEUED, Turn, Wait
 from .waiter import Expired, Waiter
+
+logger: Log = Log("aiolock.gate")
 
 TOGETHER = 250
 """The maximum of entries that one request may queue."""
@@ -35,10 +43,11 @@ class LocalQueue:
 
     Args:
         runtime: the manager's.
-        calls: requests about the name.
-        entry: creates what waits in the server's queue for its tasks.
+        calls: requests about the name, for what does not depend on an acquisition's weight.
+        contention: the primitive's rule.
 
     Attributes:
+        holds: how many have not ended; lost ones too.
         entries: those that are not granted, in order.
         common: the process's entry; None while it has none, or has the name.
         liveness_ms: how long a request that queues says that this process is alive; 0 if the server has no queue.
@@ -51,10 +60,14 @@ class LocalQueue:
     """
 
     __slots__ = (
+        "_key",
+        "_manager",
         "_new_entry",
         "calls",
         "common",
+        "contention",
         "entries",
+        "holds",
         "liveness_ms",
         "race",
         "replies",
@@ -67,10 +80,14 @@ class LocalQueue:
         "waiters",
     )
 
-    def __init__(self, runtime: Runtime, calls: Calls, entry: type[QueueEntry] = QueueEntry) -> None:
-        self._new_entry = entry
+    def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
+        self._new_entry = _entry(calls) if contention.overlapping else QueueEntry
+        self._key = (calls.kind, calls.name)
+        self._manager = runtime.binding.id
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
+        self.contention: Contention = contention
+        self.holds: int = 0
         self.replies: int = 0
         self.stated_at: float = LONG_AGO
         self.seen_at: float = LONG_AGO
@@ -82,6 +99,32 @@ class LocalQueue:
         self.turn: Turn | None = None
         self.race: Race | None = Race(self) if calls.free_channel else None
         self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
+
+    @classmethod
+    def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Self | None = None) -> Self:
+        """Return the gate of a name; if it is unused in this process, `idle` if that belongs to this entry of the
+        manager, or a new one.
+        """
+        if idle is not None and idle._manager != runtime.binding.id:
+            idle = None
+        known = runtime.gates.get((calls.kind, calls.name) if idle is None else idle._key)
+        if isinstance(known, cls):  # else there is none: no other primitive has this kind
+            return known
+        return idle or cls(runtime, calls, contention)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task of this process holds all there is, or is about to."""
+        return self.contention.exclusive and self.taken > 0
+
+    @property
+    def open(self) -> bool:
+        """Whether a new task asks the server: no task of this process is before it."""
+        return not self.contention.exclusive or self.idle
+
+    def occupied(self) -> bool:
+        """Whether a task waits."""
+        return not self.empty
 
     @property
     def idle(self) -> bool:
@@ -100,8 +143,22 @@ class LocalQueue:
 
     # Coming and going.
 
-    def join(self, waiter: Waiter) -> None:
-        """Add a waiter for the name."""
+    def join(self, calls: Calls, policy: Policy, timeout: float | None) -> Waiter:
+        """Add a waiter.
+
+        Args:
+            calls: requests of this acquisition's weight.
+            policy: how it wants to hold it.
+            timeout: seconds to wait; None for no limit, 0 for one attempt.
+        """
+        self.runtime.gates[self._key] = self
+        # A waiter survives an outage, but not behind others that never had an answer either.
+        held = self.taken > 0 or (self.common is not None and self.common.refused)
+        waiter = Waiter(self, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
+        self._begin(waiter)
+        return waiter
+
+    def _begin(self, waiter: Waiter) -> None:
         if waiter.queues and (self.race is not None or not waiter.calls.ordered):
             self.waiters[waiter] = None
             if self.common is None and not self.taken:
@@ -122,11 +179,20 @@ class LocalQueue:
         else:
             entry.ask()
 
-    def claim(self, waiter: Waiter, request: Callable[[Bid], Call[TransferOutcome]]) -> None:
-        """Add a waiter with a request of its own."""
+    def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
+        """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
+
+        Args:
+            calls: requests of what it gets.
+            policy: how it wants to hold it.
+            request: makes the request.
+        """
+        self.runtime.gates[self._key] = self
+        waiter = Waiter(self, calls, policy, 0.0, patient=False)
         entry = self.enter(waiter, alone=True)
         entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
         entry.request(request(entry.bid(0)))
+        return waiter
 
     def leave(self, waiter: Waiter) -> None:
         """Stop waiting. What it has goes to the next one of this process, or is undone."""
@@ -140,21 +206,41 @@ class LocalQueue:
             entry.end()
         if self.common is not None and not self.waiters:
             self.common.end()
+        self.settle_down()
 
     def rejoin(self, waiter: Waiter) -> None:
-        """Its grant can no longer be used: undo it, and ask anew, before all others."""
-        entry = waiter.entry
+        """Its grant came too late: undo it, and ask anew, before all others."""
+        entry, name = waiter.entry, self.calls.name
+        logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
         assert entry is not None
         entry.end()
         self.taken -= 1
         waiter.wait_again()
         others = self.waiters
         self.waiters = {}
-        self.join(waiter)
+        self._begin(waiter)
         self.waiters |= others
 
+    def settle_down(self) -> None:
+        """A task came or went: let the next one ask, or forget the name."""
+        runtime = self.runtime
+        if self.waiters:
+            self.advance()
+        elif not self.entries:
+            if self.race is not None:
+                self.race.stop()
+            if not (self.holds or self.taken) and runtime.gates.get(self._key) is self:
+                del runtime.gates[self._key]
+        if runtime.draining is not None:
+            runtime.draining()
+
+    def signal(self) -> None:
+        """The name may be free."""
+        if self.race is not None:
+            self.race.signal()
+
     def advance(self) -> None:
-        """A task came or went: ask for the waiters, if nothing else gets them in."""
+        """Ask for the waiters, if nothing else gets them in."""
         if self.waiters and self.common is None and not self.taken and not self.runtime.binding.closing:
             entry = self.enter(next(iter(self.waiters)))
             if self.race is None:
@@ -381,3 +467,8 @@ class LocalQueue:
 
 def _impossible(name: str, weight: int, capacity: int) -> ConfigurationError:
     return ConfigurationError(name, f"{name!r} was asked for {weight} at once, but has {capacity} in all: ask for less")
+
+
+def _entry(calls: Calls) -> type[QueueEntry]:
+    """What waits for several names."""
+    return Stepwise if len(cast(MultiCalls, calls).groups) > 1 else Gathering
