@@ -7,11 +7,13 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import TracebackType
+from logging import DEBUG
 from typing import Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder, LossReason, NotAcquired, NotOwned
+from ..event_log import SHOWN
 from ..events import Acquired
 from ..scripts.base import resolve
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
@@ -30,6 +32,7 @@ from .scheduler import NEVER
 from .waiting.queue_entry import QueueEntry
 from .waiting.waiter import Expired, Waiter
 
+_shown = SHOWN[Acquired]
 L = TypeVar("L", bound="Lease | None")
 
 
@@ -159,7 +162,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             if not isinstance(outcome, Granted):
                 raise _late(gate, gate.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
-            if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
+            if waiter.call is None and (not waiter.asked or waiter.entry is None or waiter.entry.wait is not None):
                 await checkpoint_if_cancelled()
             lease = admit(gate, waiter, task)
             if lease is not None:
@@ -225,17 +228,28 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     if runtime.binding.closing:
         name = gate.calls.name
         raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
-    assert entry is not None
-    grant, asker, owner, now = entry.grant, entry.asker, entry.owner, runtime.clock.now()
-    assert grant is not None
-    if now >= entry.deadline:
-        return None
+    now, call = runtime.clock.now(), waiter.call
+    if call is not None:  # granted at once
+        grant, owner, calls, policy, sent_at = waiter.grant, waiter.owner, waiter.calls, waiter.policy, call.sent_at
+        assert grant is not None
+        if now >= sent_at + min(grant.pttl, policy.ttl_ms) / 1000 - policy.margin:
+            gate.adopt(waiter)
+            return None
+        waiter.call = None
+    else:
+        assert entry is not None
+        calls, policy, owner, sent_at = entry.asker.calls, entry.asker.policy, entry.owner, entry.sent_at
+        grant = entry.grant
+        assert grant is not None
+        if now >= entry.deadline:
+            return None
     runtime.patience.until.pop(waiter, None)
     if waiter.due != NEVER:
         runtime.scheduler.forget(waiter)
     waiter.entry = None  # they refer to each other: free both without the garbage collector
-    hold = Hold(owner, asker.calls, asker.policy, grant, entry.sent_at, gate, now)
-    hold.tainted = entry.tainted
+    hold = Hold(owner, calls, policy, grant, sent_at, gate, now)
+    if entry is not None:
+        hold.tainted = entry.tainted
     runtime.fences.heard(hold.fence)
     runtime.holds[owner] = hold
     entries = runtime.queue_entries
@@ -247,9 +261,9 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
         gate.settle_down()  # if no one waits, it listens no more
     lease = Lease(gate, hold, waiter.calls, task)
     runtime.leases.add(lease)
-    if runtime.observers.wants(Acquired):
-        contended = not waiter.asked or entry.refused
-        tell_acquired(runtime, hold, now - waiter.began, entry.answers, contended, waiter.wait)
+    if runtime.observers.listening or _shown(DEBUG):
+        contended = entry is not None and (not waiter.asked or entry.refused)
+        tell_acquired(runtime, hold, now - waiter.began, 1 if entry is None else entry.answers, contended, waiter.wait)
     return lease
 
 

@@ -4,25 +4,219 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import cast
+from collections.abc import Callable
+from typing import Self, cast
 
-from ..errors import AiolockError
-from ..scripts.base import Ending
-from ..scripts.outcomes import Released
+from ..errors import AiolockError, NotAcquired
+from ..log import Log
+from ..scripts.base import Call, Ending
+from ..scripts.bid import Bid
+from ..scripts.multi import MultiCalls
+from ..scripts.outcomes import Released, TransferOutcome
 from ..scripts.queue import QueueCalls
+from .calls import Calls, Contention
 from .holding.hold import Hold
 from .holding.level import Level
 from .holding.release import Release
 from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renewed
+from .policy import Policy
+from .runtime import Runtime
+from .waiting.gathering import Gathering
 from .waiting.handoff import hand_on
-from .waiting.local_queue import LocalQueue
+from .waiting.local_queue import LONG_AGO, LocalQueue
+from .waiting.queue_entry import QueueEntry
+from .waiting.race import Race
+from .waiting.stepwise import Stepwise
+from .waiting.wait import GRANTED, Turn
+from .waiting.waiter import Waiter
 
+logger: Log = Log("aiolock.gate")
 
 
 class Gate(LocalQueue):
-    """The local side of one name, with its holds; made on first use, known to the manager while it is used."""
+    """The local side of one name: its waiters, and its holds; made on first use, known to the manager while it is used.
 
-    __slots__ = ()
+    Args:
+        runtime: the manager's.
+        calls: requests about the name, for what does not depend on an acquisition's weight.
+        contention: the primitive's rule.
+
+    Attributes:
+        holds: how many have not ended; lost ones too.
+    """
+
+    __slots__ = (
+        "_key",
+        "_manager",
+        "_new_entry",
+        "asking",
+        "calls",
+        "common",
+        "contention",
+        "entries",
+        "holds",
+        "liveness_ms",
+        "race",
+        "replies",
+        "runtime",
+        "seen_at",
+        "stated_at",
+        "taken",
+        "turn",
+        "unsent",
+        "waiters",
+    )
+
+    def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
+        self._new_entry = _entry(calls) if contention.overlapping else QueueEntry
+        self._key = (calls.kind, calls.name)
+        self._manager = runtime.binding.id
+        self.runtime: Runtime = runtime
+        self.calls: Calls = calls
+        self.contention: Contention = contention
+        self.holds: int = 0
+        self.replies: int = 0
+        self.stated_at: float = LONG_AGO
+        self.seen_at: float = LONG_AGO
+        self.unsent: list[QueueEntry] | None = None
+        self.taken: int = 0
+        self.waiters: dict[Waiter, None] = {}  # they share the process's entry
+        self.entries: dict[QueueEntry, None] = {}
+        self.common: QueueEntry | None = None
+        self.asking: Waiter | None = None
+        self.turn: Turn | None = None
+        self.race: Race | None = Race(self) if calls.free_channel else None
+        self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
+
+    @classmethod
+    def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Self | None = None) -> Self:
+        """Return the gate of a name; if it is unused in this process, `idle` if that belongs to this entry of the
+        manager, or a new one.
+        """
+        if idle is not None and idle._manager != runtime.binding.id:
+            idle = None
+        known = runtime.gates.get((calls.kind, calls.name) if idle is None else idle._key)
+        if isinstance(known, cls):  # else there is none: no other primitive has this kind
+            return known
+        return idle or cls(runtime, calls, contention)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task of this process holds all there is, or is about to."""
+        return self.contention.exclusive and self.taken > 0
+
+    @property
+    def open(self) -> bool:
+        """Whether a new task asks the server: no task of this process is before it."""
+        return not self.contention.exclusive or self.idle
+
+    def occupied(self) -> bool:
+        """Whether a task waits."""
+        return not self.empty
+
+    # Coming and going.
+
+    def join(self, calls: Calls, policy: Policy, timeout: float | None) -> Waiter:
+        """Add a waiter.
+
+        Args:
+            calls: requests of this acquisition's weight.
+            policy: how it wants to hold it.
+            timeout: seconds to wait; None for no limit, 0 for one attempt.
+        """
+        self.runtime.gates[self._key] = self
+        # A waiter survives an outage, but not behind others that never had an answer either.
+        held = self.taken > 0 or (self.common is not None and self.common.refused)
+        waiter = Waiter(self, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
+        self._begin(waiter)
+        return waiter
+
+    def _begin(self, waiter: Waiter) -> None:
+        if not waiter.queues or (self.race is None and waiter.calls.ordered):
+            self.enter_alone(waiter)
+            return
+        self.waiters[waiter] = None
+        if self.asking is not None:
+            self.adopt(self.asking)  # from now on it asks for both
+        elif self.common is None and not self.taken:
+            waiter.asked = True
+            if self.race is not None:
+                self.race.begin(self.enter(waiter))
+            elif self._new_entry is QueueEntry:
+                waiter.ask()
+            else:
+                self.enter(waiter).ask()
+
+    def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
+        """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
+
+        Args:
+            calls: requests of what it gets.
+            policy: how it wants to hold it.
+            request: makes the request.
+        """
+        self.runtime.gates[self._key] = self
+        waiter = Waiter(self, calls, policy, 0.0, patient=False)
+        entry = self.enter(waiter, alone=True)
+        entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
+        entry.request(request(entry.bid(0)))
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Stop waiting. What it has goes to the next one of this process, or is undone."""
+        if waiter.call is not None:
+            self.adopt(waiter)
+        waiter.stop()
+        self.waiters.pop(waiter, None)
+        entry, waiter.entry = waiter.entry, None
+        if entry is not None and entry.state is GRANTED:
+            self.taken -= 1
+            self._pass_over(entry)
+        elif entry is not None:
+            entry.end()
+        if self.common is not None and not self.waiters:
+            self.common.end()
+        self.settle_down()
+
+    def rejoin(self, waiter: Waiter) -> None:
+        """Its grant came too late: undo it, and ask anew, before all others."""
+        entry, name = waiter.entry, self.calls.name
+        logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
+        assert entry is not None
+        entry.end()
+        self.taken -= 1
+        waiter.wait_again()
+        others = self.waiters
+        self.waiters = {}
+        self._begin(waiter)
+        self.waiters |= others
+        if others and self.asking is not None:
+            self.adopt(self.asking)
+
+    def settle_down(self) -> None:
+        """A task came or went: let the next one ask, or forget the name."""
+        runtime = self.runtime
+        if self.waiters:
+            self.advance()
+        elif not self.entries:
+            if self.race is not None:
+                self.race.stop()
+            if not (self.holds or self.taken) and runtime.gates.get(self._key) is self:
+                del runtime.gates[self._key]
+        if runtime.draining is not None:
+            runtime.draining()
+
+    def signal(self) -> None:
+        """The name may be free."""
+        if self.race is not None:
+            self.race.signal()
+
+    def close(self) -> None:
+        """End all waits: the manager closes."""
+        name = self.calls.name
+        text = f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task"
+        for waiter in self._all():
+            waiter.fail(NotAcquired(name, text))
 
     # Holds and their leases.
 
@@ -141,3 +335,8 @@ def _write_rest(hold: Hold, release: Release) -> None:
         hold.weigh()
         release.calls = hold.calls
     release.write(hold.depth)
+
+
+def _entry(calls: Calls) -> type[QueueEntry]:
+    """What waits for several names."""
+    return Stepwise if len(cast(MultiCalls, calls).groups) > 1 else Gathering

@@ -7,11 +7,13 @@ import warnings
 import weakref
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from logging import DEBUG
 from types import TracebackType
 from typing import TypeVar
 
 from ..clock import format_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
+from ..event_log import SHOWN
 from ..events import Released
 from ..scripts.base import Ending
 from .binding import Process
@@ -27,6 +29,7 @@ from .holding.ticket import Ticket
 from .policy import check_duration, check_part, check_ttl, milliseconds
 from .runtime import KINDS
 
+_shown = SHOWN[Released]
 T = TypeVar("T")
 
 
@@ -302,7 +305,7 @@ class Lease(Level):
             runtime, hold = self._gate.runtime, self._hold
             if hold.reason is None and abandoned:
                 tell_abandoned(runtime, hold)
-            elif hold.reason is None and runtime.observers.wants(Released):
+            elif hold.reason is None and (runtime.observers.listening or _shown(DEBUG)):
                 tell_released(runtime, hold, result.handed_on)
         return self._result
 

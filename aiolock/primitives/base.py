@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from datetime import timedelta
+from sys import _getframe
 from types import TracebackType
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from ..clock import Clock, format_seconds
 from ..core.acquisition import Acquisition, Attempt, obtain, obtain_now
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
-from ..core.guarding.blocks import BETWEEN, Blocks, caller
+from ..core.guarding.blocks import BETWEEN, GENERATOR, Blocks, spans
 from ..core.guarding.guard import Guard
 from ..core.holding.level import Owner
 from ..core.holding.release import Releasing
@@ -87,8 +88,12 @@ class Primitive:
         )
 
     async def __aenter__(self) -> Lease:
-        frame, code, spans_yield = caller(self._calls.name)
-        policy = self._policy
+        policy, spans_yield = self._policy, False
+        above = _getframe(1)  # who awaits this; only an id: the frame itself would keep its contents alive
+        frame, code = id(above), above.f_code
+        if code.co_flags & GENERATOR or code.co_name in BETWEEN:
+            spans_yield = spans(above, self._calls.name)
+        del above
         self._runtime.binding.check(self._calls.name)
         gate = self._idle_gate = Gate.of(self._runtime, self._calls, self.contention, self._idle_gate)
         lease = await obtain(gate, self._calls, policy, policy.acquire_timeout)

@@ -33,7 +33,7 @@ def caller(name: str) -> tuple[int, CodeType, bool]:
     code = frame.f_code
     # Only an id: the frame itself would keep its contents alive.
     if code.co_flags & GENERATOR or code.co_name in BETWEEN:
-        return id(frame), code, _spans(frame, name)
+        return id(frame), code, spans(frame, name)
     return id(frame), code, False
 
 
@@ -45,7 +45,8 @@ def instance(frame: FrameType) -> int:
     return 0
 
 
-def _spans(frame: FrameType | None, name: str) -> bool:
+def spans(frame: FrameType | None, name: str) -> bool:
+    """Whether the block that is entered in `frame` is held over a `yield` of an async generator."""
     while frame is not None:
         code, driver = frame.f_code, frame.f_back
         if code.co_flags & GENERATOR and (driver is None or driver.f_code.co_name not in BETWEEN):

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
-from typing import Self, cast
 
-from ...errors import AiolockError, BackendError, ConfigurationError, NotAcquired, repeated
+from ...errors import AiolockError, BackendError, ConfigurationError, repeated
 from ...events import Waiting
-from ...log import Log
-from ...scripts.base import Call
-from ...scripts.bid import Bid
-from ...scripts.multi import MultiCalls
-from ...scripts.outcomes import AcquireOutcome, Granted, Impossible, Refused, TransferOutcome
-from ..calls import Calls, Contention
+from ...scripts.outcomes import AcquireOutcome, Granted, Impossible, Refused
+from ..calls import Calls
 from ..holding.telling import tell_waiting
-from ..policy import Policy
 from ..runtime import Runtime
 from ..scheduler import NEVER
-from .gathering import Gathering
 from .queue_entry import QueueEntry
 from .race import Race
-from .stepwise import Stepwise
 from .wait import ASKED, GRANTED, IDLE, QUEUED, Turn, Wait
 from .waiter import Expired, Waiter
-
-logger: Log = Log("aiolock.gate")
 
 TOGETHER = 250
 """The maximum of entries that one request may queue."""
@@ -41,15 +30,12 @@ class LocalQueue:
     name on among them for a turn. Where order is kept task by task, each waiter has an entry of its own. Where several
     servers decide, there is no queue: the process's entry asks again whenever the name may be free.
 
-    Args:
-        runtime: the manager's.
-        calls: requests about the name, for what does not depend on an acquisition's weight.
-        contention: the primitive's rule.
+    It is a part of the name's gate, which has its attributes.
 
     Attributes:
-        holds: how many have not ended; lost ones too.
         entries: those that are not granted, in order.
         common: the process's entry; None while it has none, or has the name.
+        asking: the waiter whose first request is on its way, and needs no entry yet; None if none is.
         liveness_ms: how long a request that queues says that this process is alive; 0 if the server has no queue.
         race: how the process asks if several servers decide; None if one does.
         replies: how often the server has answered.
@@ -59,72 +45,24 @@ class LocalQueue:
         taken: grants that are held or about to be, and transfers on their way.
     """
 
-    __slots__ = (
-        "_key",
-        "_manager",
-        "_new_entry",
-        "calls",
-        "common",
-        "contention",
-        "entries",
-        "holds",
-        "liveness_ms",
-        "race",
-        "replies",
-        "runtime",
-        "seen_at",
-        "stated_at",
-        "taken",
-        "turn",
-        "unsent",
-        "waiters",
-    )
+    __slots__ = ()
 
-    def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
-        self._new_entry = _entry(calls) if contention.overlapping else QueueEntry
-        self._key = (calls.kind, calls.name)
-        self._manager = runtime.binding.id
-        self.runtime: Runtime = runtime
-        self.calls: Calls = calls
-        self.contention: Contention = contention
-        self.holds: int = 0
-        self.replies: int = 0
-        self.stated_at: float = LONG_AGO
-        self.seen_at: float = LONG_AGO
-        self.unsent: list[QueueEntry] | None = None
-        self.taken: int = 0
-        self.waiters: dict[Waiter, None] = {}  # they share the process's entry
-        self.entries: dict[QueueEntry, None] = {}
-        self.common: QueueEntry | None = None
-        self.turn: Turn | None = None
-        self.race: Race | None = Race(self) if calls.free_channel else None
-        self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
-
-    @classmethod
-    def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Self | None = None) -> Self:
-        """Return the gate of a name; if it is unused in this process, `idle` if that belongs to this entry of the
-        manager, or a new one.
-        """
-        if idle is not None and idle._manager != runtime.binding.id:
-            idle = None
-        known = runtime.gates.get((calls.kind, calls.name) if idle is None else idle._key)
-        if isinstance(known, cls):  # else there is none: no other primitive has this kind
-            return known
-        return idle or cls(runtime, calls, contention)
-
-    @property
-    def busy(self) -> bool:
-        """Whether a task of this process holds all there is, or is about to."""
-        return self.contention.exclusive and self.taken > 0
-
-    @property
-    def open(self) -> bool:
-        """Whether a new task asks the server: no task of this process is before it."""
-        return not self.contention.exclusive or self.idle
-
-    def occupied(self) -> bool:
-        """Whether a task waits."""
-        return not self.empty
+    runtime: Runtime
+    calls: Calls
+    waiters: dict[Waiter, None]
+    """They share the process's entry."""
+    entries: dict[QueueEntry, None]
+    common: QueueEntry | None
+    asking: Waiter | None
+    race: Race | None
+    turn: Turn | None
+    unsent: list[QueueEntry] | None
+    liveness_ms: int
+    replies: int
+    seen_at: float
+    stated_at: float
+    taken: int
+    _new_entry: type[QueueEntry]
 
     @property
     def idle(self) -> bool:
@@ -141,34 +79,26 @@ class LocalQueue:
         """The owner of this process's first entry in the server's queue; '' if it has none."""
         return next((entry.owner for entry in self.entries if entry.state is QUEUED), "")
 
-    # Coming and going.
+    def advance(self) -> None:
+        """Ask for the waiters, if nothing else gets them in."""
+        unasked = self.common is None and self.asking is None
+        if self.waiters and unasked and not self.taken and not self.runtime.binding.closing:
+            entry = self.enter(next(iter(self.waiters)))
+            if self.race is None:
+                entry.ask()
+            else:
+                self.race.begin(entry)
 
-    def join(self, calls: Calls, policy: Policy, timeout: float | None) -> Waiter:
-        """Add a waiter.
+    def refresh(self, waiter: Waiter) -> None:
+        """Ask the server for the entry that gets the waiter in: a message may have been missed."""
+        entry = self.entry_of(waiter)
+        if entry is not None and entry.state is QUEUED:
+            entry.verify()
+        elif entry is not None and entry.state is IDLE and entry not in (self.unsent or ()):
+            entry.ask_at(self.runtime.clock.now())
 
-        Args:
-            calls: requests of this acquisition's weight.
-            policy: how it wants to hold it.
-            timeout: seconds to wait; None for no limit, 0 for one attempt.
-        """
-        self.runtime.gates[self._key] = self
-        # A waiter survives an outage, but not behind others that never had an answer either.
-        held = self.taken > 0 or (self.common is not None and self.common.refused)
-        waiter = Waiter(self, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
-        self._begin(waiter)
-        return waiter
-
-    def _begin(self, waiter: Waiter) -> None:
-        if waiter.queues and (self.race is not None or not waiter.calls.ordered):
-            self.waiters[waiter] = None
-            if self.common is None and not self.taken:
-                waiter.asked = True
-                entry = self.enter(waiter)
-                if self.race is None:
-                    entry.ask()
-                else:
-                    self.race.begin(entry)
-            return
+    def enter_alone(self, waiter: Waiter) -> None:
+        """Create an entry for `waiter` alone, and let it ask, with others if some ask already."""
         asking = self.unsent or any(one.state in ASKED for one in self.entries)
         together = bool(waiter.queues and self.calls.one_refresh and asking)
         entry = self.enter(waiter, alone=True)
@@ -179,89 +109,22 @@ class LocalQueue:
         else:
             entry.ask()
 
-    def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
-        """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
-
-        Args:
-            calls: requests of what it gets.
-            policy: how it wants to hold it.
-            request: makes the request.
+    def adopt(self, waiter: Waiter) -> QueueEntry:
+        """Create the entry of a waiter that has asked by itself: it becomes that of the process; or, if it has been
+        granted, the waiter's own.
         """
-        self.runtime.gates[self._key] = self
-        waiter = Waiter(self, calls, policy, 0.0, patient=False)
-        entry = self.enter(waiter, alone=True)
-        entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
-        entry.request(request(entry.bid(0)))
-        return waiter
-
-    def leave(self, waiter: Waiter) -> None:
-        """Stop waiting. What it has goes to the next one of this process, or is undone."""
-        waiter.stop()
-        self.waiters.pop(waiter, None)
-        entry, waiter.entry = waiter.entry, None
-        if entry is not None and entry.state is GRANTED:
-            self.taken -= 1
-            self._pass_over(entry)
-        elif entry is not None:
-            entry.end()
-        if self.common is not None and not self.waiters:
-            self.common.end()
-        self.settle_down()
-
-    def rejoin(self, waiter: Waiter) -> None:
-        """Its grant came too late: undo it, and ask anew, before all others."""
-        entry, name = waiter.entry, self.calls.name
-        logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
-        assert entry is not None
-        entry.end()
-        self.taken -= 1
-        waiter.wait_again()
-        others = self.waiters
-        self.waiters = {}
-        self._begin(waiter)
-        self.waiters |= others
-
-    def settle_down(self) -> None:
-        """A task came or went: let the next one ask, or forget the name."""
-        runtime = self.runtime
-        if self.waiters:
-            self.advance()
-        elif not self.entries:
-            if self.race is not None:
-                self.race.stop()
-            if not (self.holds or self.taken) and runtime.gates.get(self._key) is self:
-                del runtime.gates[self._key]
-        if runtime.draining is not None:
-            runtime.draining()
-
-    def signal(self) -> None:
-        """The name may be free."""
-        if self.race is not None:
-            self.race.signal()
-
-    def advance(self) -> None:
-        """Ask for the waiters, if nothing else gets them in."""
-        if self.waiters and self.common is None and not self.taken and not self.runtime.binding.closing:
-            entry = self.enter(next(iter(self.waiters)))
-            if self.race is None:
-                entry.ask()
-            else:
-                self.race.begin(entry)
-
-    def close(self) -> None:
-        """End all waits: the manager closes."""
-        name = self.calls.name
-        text = f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task"
-        for waiter in self._all():
-            waiter.fail(NotAcquired(name, text))
-
-    def refresh(self, waiter: Waiter) -> None:
-        """Ask the server for the entry that gets the waiter in: a message may have been missed."""
-        entry = self.entry_of(waiter)
-        if entry is not None and entry.state is QUEUED:
-            entry.verify()
-        elif entry is not None and entry.state is IDLE and entry not in (self.unsent or ()):
-            entry.ask_at(self.runtime.clock.now())
+        call, grant = waiter.call, waiter.grant
+        assert call is not None
+        entry = self._new_entry(self, waiter.owner, waiter, None)
+        self.runtime.queue_entries[waiter.owner] = entry
+        self.asking, waiter.call, waiter.grant = None, None, None
+        entry.adopt(call, grant)
+        if grant is None:
+            self.common = entry
+            self.entries[entry] = None
+        else:
+            waiter.entry = entry
+        return entry
 
     def entry_of(self, waiter: Waiter) -> QueueEntry | None:
         """The entry whose last answer says why the waiter still waits."""
@@ -283,6 +146,8 @@ class LocalQueue:
     def enter(self, waiter: Waiter, alone: bool = False) -> QueueEntry:
         """Create an entry for `waiter` alone, or for all tasks of this process, of which it is the first."""
         runtime = self.runtime
+        if self.asking is not None:
+            self.adopt(self.asking)  # entries are in the order in which they came
         owner = runtime.binding.new_owner(waiter.calls.mark, waiter.policy.ttl_ms, self.liveness_ms)
         entry = self._new_entry(self, owner, waiter, waiter if alone else None)
         if alone:
@@ -316,9 +181,7 @@ class LocalQueue:
         """
         if entry.state is not GRANTED:
             self.left(entry)
-        policy, pttl = entry.asker.policy, grant.pttl
-        entry.state, entry.grant, entry.sent_at = GRANTED, grant, sent_at
-        entry.deadline = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
+        entry.has(grant, sent_at)
         if entry.waiter is not None:
             self.taken += 1
             if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
@@ -467,8 +330,3 @@ class LocalQueue:
 
 def _impossible(name: str, weight: int, capacity: int) -> ConfigurationError:
     return ConfigurationError(name, f"{name!r} was asked for {weight} at once, but has {capacity} in all: ask for less")
-
-
-def _entry(calls: Calls) -> type[QueueEntry]:
-    """What waits for several names."""
-    return Stepwise if len(cast(MultiCalls, calls).groups) > 1 else Gathering

@@ -158,6 +158,21 @@ class QueueEntry:
         call.settle, call.away = self._answered, self.queue.away
         self.queue.runtime.backend.post(call)
 
+    def adopt(self, call: Call[Any], grant: Granted | None) -> None:
+        """Continue what its asker has asked for by itself, and may have been granted."""
+        if grant is None:
+            self.state, self._call = ASKING, call
+            call.unanswered, call.unrun, call.settle = self._unanswered, self._wants, self._answered
+        else:
+            self._heard = self.continues = True
+            self.has(grant, call.sent_at)
+
+    def has(self, grant: Granted, sent_at: float) -> None:
+        """It is granted, by the answer to what was written at `sent_at`."""
+        policy, pttl = self.asker.policy, grant.pttl
+        self.state, self.grant, self.sent_at = GRANTED, grant, sent_at
+        self.deadline = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
+
     def pause(self) -> None:
         """The server gave no verdict: ask again, a little later each time."""
         self.ask_at(self.queue.runtime.clock.now() + self.waits().unanswered())

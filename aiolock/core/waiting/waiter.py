@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...errors import AiolockError
-from ...scripts.outcomes import AcquireOutcome, TransferOutcome
+from ...errors import AiolockError, BackendError
+from ...scripts.base import Call
+from ...scripts.bid import Bid
+from ...scripts.outcomes import AcquireOutcome, Granted, TransferOutcome
 from ..calls import Calls
 from ..policy import Policy
 from ..scheduler import NEVER
@@ -32,7 +34,10 @@ class Expired(Exception):
 
 
 class Waiter:
-    """One task's wait for a name: it ends with a granted entry, with a refusal, or with an error.
+    """One task's wait for a name: it ends with a grant, with a refusal, or with an error.
+
+    If nobody of its process is before it, it asks by itself, and is mostly granted at once. Whatever else happens to
+    that request, its queue adopts it: only then there is an entry.
 
     Args:
         queue: the name's local queue.
@@ -50,6 +55,9 @@ class Waiter:
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
             process's.
         asked: its process asked for it when it came.
+        owner: the id with which it has asked by itself.
+        call: that request, until it has an entry or its hold; None if there is no such.
+        grant: the answer to that.
         outcome: done with the entry's grant; or with the refusal.
         wait: its number, if observers were told that it waits; otherwise 0.
     """
@@ -59,12 +67,15 @@ class Waiter:
         "_queue",
         "asked",
         "began",
+        "call",
         "calls",
         "due",
         "entry",
+        "grant",
         "liveness_ms",
         "metadata",
         "outcome",
+        "owner",
         "patient",
         "policy",
         "queues",
@@ -86,13 +97,18 @@ class Waiter:
         self.began: float = runtime.clock.now()
         self.wait: int = 0
         self.entry: QueueEntry | None = None
+        self.call: Call[AcquireOutcome] | None = None
+        self.grant: Granted | None = None
         self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future(loop=runtime.binding.loop)
         self.due: float = NEVER
         if timeout:
             self._expires = self.began + timeout
             runtime.scheduler.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
         if not patient:
-            runtime.patience.begin(self, self.began)
+            patience = runtime.patience
+            patience.until[self] = until = self.began + patience.seconds
+            if patience.due == NEVER:
+                patience.wake(until)
 
     @property
     def impatient(self) -> bool:
@@ -100,6 +116,49 @@ class Waiter:
         time.
         """
         return not self.queues or (not self.patient and self._queue.replies == self.replies)
+
+    # Its own request, as long as nothing else than its grant has become of it.
+
+    def ask(self) -> None:
+        """Ask for the name."""
+        queue, policy, runtime = self._queue, self.policy, self._queue.runtime
+        self.owner: str = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, queue.liveness_ms)
+        floor, told = runtime.fences.floor, runtime.waiting.told
+        bid = Bid(self.owner, policy.ttl_ms, floor, self.metadata, self.liveness_ms, told)
+        self.call = call = self.calls.acquire(bid)
+        call.settle, call.unanswered, call.unrun, call.away = self._answered, self._unanswered, _always, queue.away
+        queue.asking = runtime.queue_entries[self.owner] = self
+        runtime.backend.post(call)
+
+    def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
+        queue = self._queue
+        if type(outcome) is not Granted or self.outcome.done():
+            queue.adopt(self)._answered(outcome)
+            return
+        queue.replies += 1
+        queue.taken += 1
+        queue.asking, queue.turn = None, None
+        queue.waiters.clear()  # it was the only one
+        self.grant = outcome
+        self.outcome.set_result(outcome)
+
+    def _unanswered(self) -> bool:
+        return self._queue.adopt(self)._unanswered()
+
+    queue_number = 0
+
+    def told(self, fence: int) -> None:
+        """See `WaitingEntry`."""
+        self._queue.adopt(self).told(fence)
+
+    def revoked(self, fence: str) -> None:
+        """See `WaitingEntry`."""
+        self._queue.adopt(self).revoked(fence)
+
+    def verify(self) -> None:
+        """See `WaitingEntry`: it asks already."""
+
+    # Its time.
 
     def wait_again(self) -> None:
         """Its grant is void: it waits anew."""
@@ -129,3 +188,7 @@ class Waiter:
         elif not self.outcome.done():
             self._queue.refresh(self)
             self._queue.runtime.scheduler.schedule(self, self._expires)
+
+
+def _always() -> bool:
+    return True
