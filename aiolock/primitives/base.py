@@ -89,11 +89,15 @@ class Primitive:
 
     async def __aenter__(self) -> Lease:
         policy, spans_yield = self._policy, False
-        above = _getframe(1)  # who awaits this; only an id: the frame itself would keep its contents alive
-        frame, code = id(above), above.f_code
-        if code.co_flags & GENERATOR or code.co_name in BETWEEN:
-            spans_yield = spans(above, self._calls.name)
-        del above
+        try:
+            above = _getframe(1)  # who awaits this; only its id is kept: the frame would keep its contents alive
+        except ValueError:  # no Python frame around
+            frame, code = 0, Primitive.__aenter__.__code__
+        else:
+            frame, code = id(above), above.f_code
+            if code.co_flags & GENERATOR or code.co_name in BETWEEN:
+                spans_yield = spans(above, self._calls.name)
+            del above
         self._runtime.binding.check(self._calls.name)
         gate = self._idle_gate = Gate.of(self._runtime, self._calls, self.contention, self._idle_gate)
         lease = await obtain(gate, self._calls, policy, policy.acquire_timeout)

@@ -81,7 +81,7 @@ async def test_two_hundred_waiters_cost_one_request(
 ) -> None:
     """H14. 200 tasks of one process wait for a lock of another: their process has one entry in its queue.
 
-    Kept by LocalQueue.join: `self.common is None`.
+    Kept by Gate.join: `self.common is None`.
     """
     others = calm
     async with others.lock("warm"):
@@ -109,7 +109,7 @@ async def test_two_hundred_waiters_on_a_fair_lock_cost_few_commands(
 ) -> None:
     """At most 1,000 commands on the server, from the first request to the fifth heartbeat.
 
-    Kept by LocalQueue.join: `self.unsent`, and LocalQueue.schedule_refresh: the first speaks for all.
+    Kept by Gate.join: `self.unsent`, and LocalQueue.schedule_refresh: the first speaks for all.
     """
     beats = 5
     async with place.manager(ttl=60.0, liveness=0.75) as locks:
