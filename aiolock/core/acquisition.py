@@ -6,8 +6,8 @@ import asyncio
 import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from types import TracebackType
 from logging import DEBUG
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled

@@ -45,27 +45,7 @@ class Gate(LocalQueue):
         holds: how many have not ended; lost ones too.
     """
 
-    __slots__ = (
-        "_key",
-        "_manager",
-        "_new_entry",
-        "asking",
-        "calls",
-        "common",
-        "contention",
-        "entries",
-        "holds",
-        "liveness_ms",
-        "race",
-        "replies",
-        "runtime",
-        "seen_at",
-        "stated_at",
-        "taken",
-        "turn",
-        "unsent",
-        "waiters",
-    )
+    __slots__ = ("_key", "_manager", "contention", "holds")
 
     def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
         self._new_entry = _entry(calls) if contention.overlapping else QueueEntry

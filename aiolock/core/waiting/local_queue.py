@@ -45,7 +45,23 @@ class LocalQueue:
         taken: grants that are held or about to be, and transfers on their way.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_new_entry",
+        "asking",
+        "calls",
+        "common",
+        "entries",
+        "liveness_ms",
+        "race",
+        "replies",
+        "runtime",
+        "seen_at",
+        "stated_at",
+        "taken",
+        "turn",
+        "unsent",
+        "waiters",
+    )
 
     runtime: Runtime
     calls: Calls
