@@ -136,7 +136,7 @@ class LocalQueue:
         self.asking, waiter.call, waiter.grant = None, None, None
         entry.adopt(call, grant)
         if grant is None:
-            self.common = entry
+            waiter.adopted = self.common = entry
             self.entries[entry] = None
         else:
             waiter.entry = entry

@@ -154,15 +154,14 @@ class QueueEntry:
         self.state, self._call = ASKING, call
         for entry in self.more:
             entry.state, entry._states = ASKING, self._states
-        call.unanswered, call.unrun = self._unanswered, self._wants
-        call.settle, call.away = self._answered, self.queue.away
+        call.unanswered, call.unrun = self.unanswered, self.wants
+        call.settle, call.away = self.answered, self.queue.away
         self.queue.runtime.backend.post(call)
 
     def adopt(self, call: Call[Any], grant: Granted | None) -> None:
         """Continue what its asker has asked for by itself, and may have been granted."""
         if grant is None:
             self.state, self._call = ASKING, call
-            call.unanswered, call.unrun, call.settle = self._unanswered, self._wants, self._answered
         else:
             self._heard = self.continues = True
             self.has(grant, call.sent_at)
@@ -182,15 +181,17 @@ class QueueEntry:
         self.state = IDLE
         self.queue.runtime.scheduler.schedule(self, due)
 
-    def _unanswered(self) -> bool:
-        # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
+    def unanswered(self) -> bool:
+        """The connection died under its request: write it again, unless it is undone; its end leaves a tombstone."""
         self.taint()
-        return self._wants()
+        return self.wants()
 
-    def _wants(self) -> bool:
+    def wants(self) -> bool:
+        """Whether it still wants what it has asked for."""
         return self.state is not ENDED
 
-    def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
+    def answered(self, outcome: AcquireOutcome | BackendError) -> None:
+        """The outcome of its request."""
         queue, call, more = self.queue, self._call, self.more
         assert call is not None
         self._call, self.more = None, ()

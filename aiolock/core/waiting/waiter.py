@@ -58,6 +58,7 @@ class Waiter:
         owner: the id with which it has asked by itself.
         call: that request, until it has an entry or its hold; None if there is no such.
         grant: the answer to that.
+        adopted: the entry that goes on with it. A backend may have wrapped the call's callbacks: they stay its own.
         outcome: done with the entry's grant; or with the refusal.
         wait: its number, if observers were told that it waits; otherwise 0.
     """
@@ -65,6 +66,7 @@ class Waiter:
     __slots__ = (
         "_expires",
         "_queue",
+        "adopted",
         "asked",
         "began",
         "call",
@@ -126,14 +128,15 @@ class Waiter:
         floor, told = runtime.fences.floor, runtime.waiting.told
         bid = Bid(self.owner, policy.ttl_ms, floor, self.metadata, self.liveness_ms, told)
         self.call = call = self.calls.acquire(bid)
-        call.settle, call.unanswered, call.unrun, call.away = self._answered, self._unanswered, _always, queue.away
+        call.settle, call.unanswered, call.unrun, call.away = self._answered, self._unanswered, self._wants, queue.away
+        self.adopted: QueueEntry | None = None
         queue.asking = runtime.queue_entries[self.owner] = self
         runtime.backend.post(call)
 
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
-        queue = self._queue
-        if type(outcome) is not Granted or self.outcome.done():
-            queue.adopt(self)._answered(outcome)
+        queue, entry, self.adopted = self._queue, self.adopted, None
+        if entry is not None or type(outcome) is not Granted or self.outcome.done():
+            (entry or queue.adopt(self)).answered(outcome)
             return
         queue.replies += 1
         queue.taken += 1
@@ -143,7 +146,10 @@ class Waiter:
         self.outcome.set_result(outcome)
 
     def _unanswered(self) -> bool:
-        return self._queue.adopt(self)._unanswered()
+        return (self.adopted or self._queue.adopt(self)).unanswered()
+
+    def _wants(self) -> bool:
+        return self.adopted is None or self.adopted.wants()
 
     queue_number = 0
 
@@ -188,7 +194,3 @@ class Waiter:
         elif not self.outcome.done():
             self._queue.refresh(self)
             self._queue.runtime.scheduler.schedule(self, self._expires)
-
-
-def _always() -> bool:
-    return True
