@@ -47,7 +47,7 @@ async def world() -> AsyncIterator[World]:
 @pytest.mark.parametrize("cancelled", range(5))
 @pytest.mark.parametrize("after", range(14))
 async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int) -> None:
-    """Kept by QueueEntry._leave_asking_to, and by LocalQueue.join: `self.unsent or`."""
+    """Kept by QueueEntry._leave_asking_to, and by Gate.join: `self.unsent or`."""
     lease = await world.peer.lock("a").acquire()
     tasks = world.start(5)
     await turns(after)
@@ -94,7 +94,7 @@ async def test_before_the_request_that_queues_them_together_could_be_written(wor
 
 @pytest.mark.parametrize("after", range(6))
 async def test_a_task_that_comes_during_a_hand_off(world: World, after: int) -> None:
-    """Only the answer to a request that queues is waited for. Kept by LocalQueue.join: `asking`."""
+    """Only the answer to a request that queues is waited for. Kept by Gate.join: `asking`."""
     holder = Holder(world.crew, world.locks.fair_lock("a"))
     await holder.entered
     heir = Holder(world.crew, world.locks.fair_lock("a"))
@@ -111,7 +111,7 @@ async def test_a_task_that_comes_during_a_hand_off(world: World, after: int) -> 
 
 @pytest.mark.parametrize("after", range(2, 6))
 async def test_a_task_that_comes_after_the_first_gave_up(world: World, after: int) -> None:
-    """It queues behind those that wait for the answer to the first one's request. Kept by LocalQueue.join: `unsent`."""
+    """It queues behind those that wait for the answer to the first one's request. Kept by Gate.join: `unsent`."""
     lease = await world.peer.lock("a").acquire()
     first, *_ = tasks = world.start(3)
     await turns(after)

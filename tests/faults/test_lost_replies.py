@@ -25,7 +25,7 @@ RENEWS = RENEW.sha.encode()
 
 
 async def test_the_reply_of_acquire_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
-    """It is repeated and reads its own grant. Kept by acquire.lua: `mine`, and QueueEntry._unanswered."""
+    """It is repeated and reads its own grant. Kept by acquire.lua: `mine`, and QueueEntry.unanswered."""
     cut = proxy.cut(matching=ACQUIRES)
     async with asyncio.timeout(ENOUGH), here as lease:
         assert len(cut.frames) == 1

@@ -141,7 +141,7 @@ async def test_the_first_of_a_request_for_many_gives_up_before_it_is_written(
 async def test_the_connection_dies_under_a_request_for_many(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, lost: Any, after: int
 ) -> None:
-    """It is written again, and they are in the queue once. Kept by QueueEntry._unanswered."""
+    """It is written again, and they are in the queue once. Kept by QueueEntry.unanswered."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await turns(after)
@@ -157,7 +157,7 @@ async def test_the_connection_dies_under_a_request_for_many(
 async def test_its_first_has_given_up_when_the_connection_dies(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, lost: Any
 ) -> None:
-    """Its request is not written again, and the others get no error. Kept by QueueEntry._answered.
+    """Its request is not written again, and the others get no error. Kept by QueueEntry.answered.
 
     It may still reach the server: each of its owners leaves a tombstone. Kept by QueueEntry.taint: `self.more`.
     """
